@@ -1,0 +1,136 @@
+# `make` alone prints this help. Variables: CLUSTER=lab  RELEASE=bookworm|trixie  ROLE=munge
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON  ?= python3
+RELEASE ?= bookworm
+CLUSTER ?= lab
+VENV    := .venv
+BIN     := $(VENV)/bin
+SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+export RELEASE
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Packages of the containers on this machine, as muster/containers/podman.py names them.
+MACHINE_PACKAGES := podman runc netavark aardvark-dns iptables mmdebstrap debian-archive-keyring openssh-client
+
+.PHONY: help
+help: ## Print this help
+	@echo "Muster: an ML team's SLURM cluster from one definition"; echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@echo; head -n 1 $(MAKEFILE_LIST) | sed 's/^# //'
+
+##-- set-up -------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.complete ## Install Muster and its locked dependencies into .venv
+
+$(VENV)/.complete: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Python 3.11 or later is needed, $$($(PYTHON) --version) found; make PYTHON=... setup"; exit 1; }
+	@if ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
+	  echo "installing python3-venv with apt"; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; fi
+	@echo "installing Muster and its dependencies into $(VENV) (half a minute)"
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@grep -A 100 '^uv==' requirements.txt | awk 'NR > 1 && /^[a-z]/ {exit} {print}' > $(VENV)/uv.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+.PHONY: machine-packages
+machine-packages: ## Install what containers with systemd need on this machine (apt)
+	@missing=$$(for p in $(MACHINE_PACKAGES); do \
+	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	  echo "installing with apt:" $$missing; \
+	  $(SUDO) apt-get update -qq; \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	@if [ "$$(cat /proc/sys/fs/inotify/max_user_instances)" -lt 1024 ]; then \
+	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
+	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
+
+.PHONY: lock
+lock: $(BIN)/uv ## Write requirements.txt anew from pyproject.toml, with hashes
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-annotate --extra dev pyproject.toml --output-file requirements.txt $(LOCK_OPTIONS)
+
+##-- your own machines --------------------------------------------------------------------------
+
+.PHONY: check
+check: setup ## Check the definition of CLUSTER
+	@muster check $(CLUSTER)
+
+.PHONY: secrets
+secrets: setup ## Make the munge key and the passwords of CLUSTER, once
+	@muster secrets $(CLUSTER)
+
+.PHONY: configure
+configure: setup ## Run site.yml on CLUSTER
+	@ansible-playbook -i inventories/$(CLUSTER) ansible/site.yml
+
+##-- the lab on this machine --------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup machine-packages ## Raise the lab in containers and run its jobs
+	@muster demo all
+
+.PHONY: demo-up
+demo-up: setup machine-packages ## Raise the lab in containers only
+	@muster demo up
+
+.PHONY: demo-shell
+demo-shell: setup ## Log in to the demo's access node as ada
+	@muster demo shell
+
+.PHONY: demo-down
+demo-down: setup ## Remove the demo: containers, network, files
+	@muster demo down
+
+##-- proof --------------------------------------------------------------------------------------
+
+LAYERS := lint unit molecule cluster
+
+.PHONY: test
+test: setup machine-packages ## Prove the whole project
+	@summary=""; for layer in $(LAYERS); do \
+	  echo "=== $$layer"; start=$$SECONDS; \
+	  $(MAKE) --no-print-directory $$layer || { echo "=== $$layer FAILED after $$((SECONDS - start)) s"; exit 1; }; \
+	  summary+="$$(printf '%6d s  %s' $$((SECONDS - start)) $$layer)"$$'\n'; \
+	done; echo "=== seconds by layer"; printf '%s' "$$summary"
+
+.PHONY: lint
+lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@yamllint --strict .
+	@ansible-lint --offline
+	@git ls-files | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs --no-run-if-empty shellcheck
+
+.PHONY: unit
+unit: setup ## Schema, rendering, modules, docs
+	@pytest tests/unit
+
+.PHONY: molecule
+molecule: setup machine-packages ## Every role on both releases (ROLE=munge: one)
+	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE))
+
+.PHONY: cluster
+cluster: setup machine-packages ## One lab raised by site.yml, and what must hold on it
+	@pytest tests/cluster
+
+.PHONY: bench
+bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast
+	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; python $$bench; done
+
+.PHONY: docs
+docs: setup ## Write the generated pages of docs/ anew
+	@muster docs
+
+.PHONY: clean
+clean: ## Remove .venv and build/ (after `make demo-down`)
+	@rm -rf $(VENV) build

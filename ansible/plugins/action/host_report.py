@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run host_report and note between which two moments the host's clock was read."""
+
+import time
+
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    """Add `earliest` and `latest`: the control machine's clock before and after."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp=None, task_vars=None):
+        """Run the module."""
+        super().run(tmp, task_vars)
+        earliest = time.time()
+        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        if "report" in result:
+            result["report"] |= {"earliest": earliest, "latest": time.time()}
+        return result

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filters of wiring.yml: thin, for the work is in muster.wiring."""
+
+from dataclasses import asdict
+
+from ansible.errors import AnsibleFilterError
+
+from muster import verify, wiring
+from muster.cluster import DefinitionError
+
+
+def of_definition(function):
+    """Return a filter that applies `function` to the definition made of (cluster, groups)."""
+
+    def apply(cluster, groups):
+        try:
+            return function(wiring.definition_of(cluster, groups))
+        except DefinitionError as error:
+            raise AnsibleFilterError(f"the definition is wrong:\n{error}") from error
+
+    return apply
+
+
+def slurm_files(definition):
+    """Return SLURM's files and restart digests as a mapping."""
+    from muster.slurm import render  # noqa: PLC0415 (needed by two hosts only)
+
+    return asdict(render(definition))
+
+
+def credentials(hosts):
+    """Return host -> munge credential of the hosts that could make one."""
+    return {
+        host: report["credential"]["text"]
+        for host, report in hosts.items()
+        if "text" in report["credential"]
+    }
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Return the filters by name."""
+        return {
+            "muster_hosts": wiring.host_addresses,
+            "muster_people": of_definition(wiring.people),
+            "muster_groups": of_definition(wiring.groups),
+            "muster_mail_addresses": of_definition(wiring.mail_addresses),
+            "muster_accounts": of_definition(wiring.accounts),
+            "muster_account_users": of_definition(wiring.account_users),
+            "muster_shared_paths": of_definition(wiring.shared_paths),
+            "muster_slurm_files": of_definition(slurm_files),
+            "muster_credentials": credentials,
+            "muster_problems": verify.problems,
+            "muster_notes": verify.notes,
+            "muster_cluster": of_definition(
+                lambda definition: definition.cluster.model_dump(mode="json")
+            ),
+        }

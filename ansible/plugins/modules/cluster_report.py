@@ -1,0 +1,165 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Report from the controller: credentials of other hosts, nodes, a test job. Changes nothing."""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: cluster_report
+short_description: Decode other hosts' credentials, read the nodes' states and run a test job
+description:
+  - Runs on the controller, as root. What is found is judged by C(muster.verify).
+  - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken.
+options:
+  credentials:
+    description: Host name -> munge credential made there a moment ago.
+    type: dict
+    required: true
+  accounting:
+    description: Whether the job must appear in accounting.
+    type: bool
+    required: true
+  settle_seconds:
+    description: How long nodes that have not registered yet are waited for.
+    type: int
+    default: 30
+  job_seconds:
+    description: Bound of the test job.
+    type: int
+    default: 30
+  max_job_nodes:
+    description: On how many idle nodes of a partition the job runs at most.
+    type: int
+    default: 64
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Report the cluster
+  cluster_report:
+    credentials: {cpu-01: "MUNGE:..."}
+    accounting: true
+"""
+
+RETURN = r"""
+report:
+  description: undecoded (host -> reason), nodes (list of name, partition, state, user, reason), jobs (list of partition, nodes, code, output, accounted).
+  type: dict
+  returned: always
+"""
+
+NODE_FORMAT = "%N|%R|%T|%u|%E"
+
+
+class Cluster:
+    """The cluster as its controller sees it."""
+
+    def __init__(self, module):
+        self.module = module
+        self.parameters = module.params
+
+    def undecoded(self):
+        """Return the hosts whose credential this host can't decode, with munge's reason."""
+        reasons = {}
+        for host, credential in self.parameters["credentials"].items():
+            code, _, err = self.module.run_command(
+                ["unmunge", "--metadata=/dev/null", "--output=/dev/null"], data=credential
+            )
+            if code != 0:
+                reasons[host] = err.strip().removeprefix("unmunge: Error: ")
+        return reasons
+
+    def nodes(self):
+        """Return node states, once all have registered or the bound is over."""
+        deadline = time.monotonic() + self.parameters["settle_seconds"]
+        while True:
+            code, out, err = self.module.run_command(
+                ["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}"]
+            )
+            if code != 0:
+                self.module.fail_json(
+                    msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
+                )
+            keys = ("name", "partition", "state", "user", "reason")
+            nodes = [
+                dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()
+            ]
+            settled = not any(
+                node["state"].endswith("*") or node["state"].startswith(("unk", "down"))
+                for node in nodes
+            )
+            if settled or time.monotonic() > deadline:
+                return nodes
+            time.sleep(0.5)
+
+    def job(self, partition, names):
+        """Run a job on the idle nodes `names` of `partition`; return what came of it."""
+        names = names[: self.parameters["max_job_nodes"]]
+        seconds = self.parameters["job_seconds"]
+        command = [
+            *("srun", f"--partition={partition}", f"--nodelist={','.join(names)}"),
+            *(f"--nodes={len(names)}", f"--ntasks={len(names)}", "--mem=16M", "--time=1"),
+            # Where somebody else took the nodes meanwhile the job gives up instead of waiting.
+            *(f"--immediate={seconds}", "--job-name=muster-verify", "--chdir=/", "--label"),
+            *("sh", "-c", "echo $SLURM_JOB_ID $(hostname)"),
+        ]
+        code, out, err = self.module.run_command(["timeout", str(seconds + 15), *command])
+        result = {"partition": partition, "nodes": names, "code": code, "output": err.strip()}
+        if code == 0 and self.parameters["accounting"]:
+            result["accounted"] = self.accounted(out.split()[1], seconds)
+        return result
+
+    def accounted(self, job, seconds):
+        """Whether accounting has `job` as completed before the bound."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            _, out, _ = self.module.run_command(
+                ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}"]
+                + ["--format=State"]
+            )
+            if out.strip() == "COMPLETED":
+                return True
+            time.sleep(0.5)
+        return False
+
+    def jobs(self, nodes):
+        """Run one job per partition that has idle nodes and is up."""
+        idle = {}
+        for node in nodes:
+            if node["state"] == "idle":
+                idle.setdefault(node["partition"], []).append(node["name"])
+        up = {
+            partition
+            for partition, state in (
+                line.split("|")
+                for line in self.module.run_command(
+                    ["sinfo", "--noheader", "--summarize", "--format=%R|%a"]
+                )[1].splitlines()
+            )
+            if state == "up"
+        }
+        return [self.job(partition, names) for partition, names in idle.items() if partition in up]
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "credentials": {"type": "dict", "required": True},
+            "accounting": {"type": "bool", "required": True},
+            "settle_seconds": {"type": "int", "default": 30},
+            "job_seconds": {"type": "int", "default": 30},
+            "max_job_nodes": {"type": "int", "default": 64},
+        },
+        supports_check_mode=True,
+    )
+    cluster = Cluster(module)
+    nodes = cluster.nodes()
+    report = {"undecoded": cluster.undecoded(), "nodes": nodes, "jobs": cluster.jobs(nodes)}
+    module.exit_json(changed=False, report=report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Report what the last play compares between hosts. Changes nothing."""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.facts.system.distribution import get_distribution_version
+
+DOCUMENTATION = r"""
+module: host_report
+short_description: Report a host's daemons, credential, clock and versions
+description:
+  - One run per host gathers all that C(muster.verify) judges. The action plugin of the same name
+    adds between which two moments of the control machine the host's clock was read.
+options:
+  units:
+    description: Units that must be active.
+    type: list
+    elements: str
+    required: true
+  package_patterns:
+    description: Packages (as dpkg-query patterns) whose versions must agree among peers.
+    type: list
+    elements: str
+    default: ["slurm*", "munge*", "lib*"]
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Report this host
+  host_report:
+    units: [munge, slurmd]
+"""
+
+RETURN = r"""
+report:
+  description: inactive (unit -> state), credential, clock (seconds since the epoch), system, kernel, packages (name -> version).
+  type: dict
+  returned: always
+"""
+
+
+def unit_states(module, units):
+    """Return the units that are not active, with their state."""
+    states = {}
+    for unit in units:
+        _, out, _ = module.run_command(["systemctl", "is-active", unit])
+        if out.strip() != "active":
+            states[unit] = out.strip() or "not installed"
+    return states
+
+
+def credential(module):
+    """Return a fresh munge credential, or what munge says instead."""
+    code, out, err = module.run_command(["munge", "--no-input"])
+    if code != 0:
+        return {"error": err.strip()}
+    return {"text": out.strip()}
+
+
+def packages(module, patterns):
+    """Return the installed packages that match `patterns`, with their versions."""
+    # Exit code 1 says that one of the patterns matched nothing: no error here.
+    _, out, _ = module.run_command(
+        ["dpkg-query", "-W", "-f=${db:Status-Abbrev} ${Package} ${Version}\n", *patterns]
+    )
+    rows = (line.split() for line in out.splitlines())
+    return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "units": {"type": "list", "elements": "str", "required": True},
+            "package_patterns": {
+                "type": "list",
+                "elements": "str",
+                "default": ["slurm*", "munge*", "lib*"],
+            },
+        },
+        supports_check_mode=True,
+    )
+    clock = time.time()
+    module.exit_json(
+        changed=False,
+        report={
+            "clock": clock,
+            "inactive": unit_states(module, module.params["units"]),
+            "credential": credential(module),
+            "system": get_distribution_version(),
+            "kernel": os.uname().release,
+            "packages": packages(module, module.params["package_patterns"]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

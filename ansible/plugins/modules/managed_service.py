@@ -1,0 +1,274 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keep a systemd unit enabled, active and running with the configuration that is on disk."""
+
+import hashlib
+import os
+import socket
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: managed_service
+short_description: Run a daemon with the configuration that is on disk
+description:
+  - Enables and starts a unit, and restarts or reloads it exactly when it runs with other files than those on disk.
+  - A handler is lost when a play is killed between "file written" and "daemon told"; and a handler
+    restarts a daemon that somebody else has restarted since. So the unit itself records, at each
+    start, the SHA-256 of the files it is about to read (a drop-in with an ExecStartPre, written by
+    this module, into /run/muster); this module compares and acts.
+options:
+  name:
+    description: Unit without C(.service).
+    type: str
+    required: true
+  config:
+    description: Files that the daemon reads at its start only; another content means a restart.
+    type: list
+    elements: path
+    default: []
+  reload_config:
+    description: Files that the daemon reads again on a reload.
+    type: list
+    elements: path
+    default: []
+  reload_command:
+    description: How to reload, as a list; C(systemctl reload NAME) when left out.
+    type: list
+    elements: str
+  pending:
+    description: C(digests) of the C(managed_files) before. In check mode those contents are not on disk yet.
+    type: dict
+    default: {}
+  port:
+    description: TCP port on this host that must listen before the task ends.
+    type: int
+  timeout_seconds:
+    description: How long to wait for the unit, and for O(port).
+    type: int
+    default: 60
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Run munged
+  managed_service:
+    name: munge
+    config: [/etc/munge/munge.key, /etc/default/munge]
+    pending: "{{ __munge_files.digests }}"
+"""
+
+RETURN = r"""
+action:
+  description: What was done to the daemon, or would be in check mode.
+  type: str
+  sample: none, start, restart, reload
+  returned: always
+"""
+
+RECORDS = "/run/muster"
+
+
+def sha256(path):
+    """Return the SHA-256 of the file at `path`, empty if there is none."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.sha256(stream.read()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def record_of(paths, pending=None):
+    """Return what `sha256sum PATHS` prints, with the digests of `pending` in place of those on disk."""
+    found = {path: sha256(path) for path in paths} | {
+        path: digest for path, digest in (pending or {}).items() if path in paths
+    }
+    return "".join(f"{digest}  {path}\n" for path, digest in found.items() if digest)
+
+
+def read_text(path):
+    """Return the text at `path`, or None."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+class Unit:
+    """One systemd unit and the record of what it runs with."""
+
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["name"]
+        self.config = module.params["config"]
+        self.reload_config = module.params["reload_config"]
+        self.drop_in = f"/etc/systemd/system/{self.name}.service.d/90-muster-record.conf"
+        self.state = self.show()
+
+    def systemctl(self, *words, check=True):
+        """Run systemctl; fail the task with the unit's last log lines if it fails."""
+        code, out, err = self.module.run_command(["systemctl", *words])
+        if check and code != 0:
+            self.fail(f"systemctl {' '.join(words)}: {err.strip() or out.strip()}")
+        return out
+
+    def fail(self, message):
+        """End the task with what the daemon itself said last."""
+        _, log, _ = self.module.run_command(
+            ["journalctl", "--unit", self.name, "--lines=15", "--no-pager", "--output=cat"]
+        )
+        self.module.fail_json(
+            msg=f"{self.name}: {message}; its last words: {log.strip() or '(none)'}; "
+            f"mend the cause and run again (journalctl -u {self.name} shows more)"
+        )
+
+    def show(self):
+        """Return the unit's properties that matter here."""
+        properties = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload"
+        out = self.systemctl("show", self.name, f"--property={properties}", check=False)
+        return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+    def record_path(self, kind):
+        """Return where the unit records the digests of `kind`: config or reload."""
+        return f"{RECORDS}/{self.name}.{kind}"
+
+    def wanted_drop_in(self):
+        """Return the text of the drop-in that makes the unit record its configuration."""
+        lines = ["# Written by Muster: records what this daemon is started with", "[Service]"]
+        for kind, paths in (("config", self.config), ("reload", self.reload_config)):
+            command = f"mkdir -p {RECORDS}; sha256sum {' '.join(paths)} >{self.record_path(kind)}"
+            if paths:
+                # A leading + runs it as root whatever User= says; a missing file is no error here.
+                lines.append(f"ExecStartPre=+-/bin/sh -c '{command} 2>/dev/null'")
+        return "\n".join(lines) + "\n"
+
+    def differs(self, kind, paths):
+        """Whether the daemon runs with another content of `paths` than that on disk."""
+        pending = self.module.params["pending"] if self.module.check_mode else {}
+        return bool(paths) and read_text(self.record_path(kind)) != record_of(paths, pending)
+
+    def write_record(self, kind, text):
+        """Note that the daemon now runs with `text`."""
+        os.makedirs(RECORDS, exist_ok=True)
+        with open(self.record_path(kind), "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+    def action(self):
+        """Return what has to be done to the daemon."""
+        if self.state.get("ActiveState") not in ("active", "reloading"):
+            return "start"
+        if self.differs("config", self.config):
+            return "restart"
+        if self.differs("reload", self.reload_config):
+            return "reload"
+        return "none"
+
+    def install_drop_in(self):
+        """Write the drop-in and let systemd read it."""
+        os.makedirs(os.path.dirname(self.drop_in), exist_ok=True)
+        with open(self.drop_in, "w", encoding="utf-8") as stream:
+            stream.write(self.wanted_drop_in())
+        self.systemctl("daemon-reload")
+
+    def act(self, action):
+        """Start, restart or reload the daemon and wait until it is up."""
+        if action == "reload":
+            # Taken before: what changes meanwhile is told at the next run.
+            text = record_of(self.reload_config)
+            command = self.module.params["reload_command"]
+            if command:
+                code, out, err = self.module.run_command(command)
+                if code != 0:
+                    self.fail(f"{' '.join(command)}: {err.strip() or out.strip()}")
+            else:
+                self.systemctl("reload", self.name)
+            self.write_record("reload", text)
+        else:
+            self.systemctl("reset-failed", self.name, check=False)
+            self.systemctl(action, self.name)
+        self.wait()
+
+    def wait(self):
+        """Return when the unit is up and its port listens; fail after the bound."""
+        deadline = time.monotonic() + self.module.params["timeout_seconds"]
+        port = self.module.params["port"]
+        # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass.
+        up_since = None
+        while time.monotonic() < deadline:
+            state = self.show()
+            if state.get("ActiveState") == "failed" or state.get("SubState") == "auto-restart":
+                self.fail("it ended right after its start")
+            up = state.get("ActiveState") == "active" and (port is None or listens(port))
+            up_since = (up_since or time.monotonic()) if up else None
+            if up_since is not None and time.monotonic() - up_since >= 0.5:
+                return
+            time.sleep(0.1)
+        self.fail(
+            f"not up after {self.module.params['timeout_seconds']} s"
+            + (f", or port {port} does not listen" if port else "")
+        )
+
+
+def listens(port):
+    """Whether anything accepts connections on `port` of this host, on any of its addresses."""
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as probe:
+            probe.settimeout(1)
+            if probe.connect_ex((address, port)) == 0:
+                return True
+    return False
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "config": {"type": "list", "elements": "path", "default": []},
+            "reload_config": {"type": "list", "elements": "path", "default": []},
+            "reload_command": {"type": "list", "elements": "str"},
+            "pending": {"type": "dict", "default": {}},
+            "port": {"type": "int"},
+            "timeout_seconds": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    unit = Unit(module)
+    if unit.state.get("LoadState") != "loaded":
+        if not module.check_mode:
+            module.fail_json(
+                msg=f"{unit.name}.service is {unit.state.get('LoadState')}; "
+                "was its package installed, or is the unit masked?"
+            )
+        module.exit_json(changed=True, action="start")
+
+    drop_in_differs = read_text(unit.drop_in) != unit.wanted_drop_in()
+    reload_needed = drop_in_differs or unit.state.get("NeedDaemonReload") == "yes"
+    disabled = unit.state.get("UnitFileState") not in ("enabled", "static", "indirect", "generated")
+    action = unit.action()
+    if not module.check_mode:
+        if drop_in_differs:
+            unit.install_drop_in()
+        elif reload_needed:
+            unit.systemctl("daemon-reload")
+        if disabled:
+            unit.systemctl("enable", unit.name)
+        if action != "none":
+            unit.act(action)
+
+    module.exit_json(
+        changed=drop_in_differs or disabled or action != "none",
+        action=action,
+        diff={
+            "before_header": f"{unit.name}.service",
+            "after_header": f"{unit.name}.service",
+            "before": f"{unit.state.get('ActiveState')}\n",
+            "after": f"{unit.state.get('ActiveState') if action == 'none' else action}\n",
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Muster: an ML team's SLURM cluster from one definition."""

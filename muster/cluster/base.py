@@ -1,0 +1,19 @@
+"""What all parts of the definition have in common: the base model and the types with a unit."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Model(BaseModel):
+    """A mapping of the definition: unknown keys refused, no conversion of types, read-only."""
+
+    # strict: "122880" for a number is refused instead of converted, so that a definition has
+    # one reading in every tool.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Mebibytes = Annotated[int, Field(json_schema_extra={"x-unit": "MiB"})]
+SlurmTime = Annotated[str, Field(json_schema_extra={"x-unit": "SLURM time, days-hours:min:s"})]
+# A value of slurm.conf or cgroup.conf as YAML gives it; yes and no arrive as bool.
+Scalar = str | int | float | bool

@@ -1,0 +1,200 @@
+"""Checks of node sets: their hosts, memory and GPUs."""
+
+import re
+from collections.abc import Iterator
+
+from ClusterShell.NodeSet import NodeSet as Hostlist
+from ClusterShell.NodeSet import NodeSetException
+
+from muster.cluster.checks.registry import Finding, check, repeated
+from muster.cluster.definition import Definition
+from muster.cluster.nodes import Gpus
+
+# Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
+_FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")
+_GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_MOST_CPUS = 65533  # 16 bits in SLURM, the largest values have a meaning
+
+
+@check("no-node-set")
+def no_node_set(d: Definition) -> Iterator[Finding]:
+    """A cluster without nodes: slurmctld does not start."""
+    if not d.cluster.nodes:
+        yield Finding(("nodes",), "no node set", "describe at least one kind of compute node")
+
+
+@check("node-set-without-hosts")
+def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
+    """A node set that no host belongs to."""
+    for name in d.cluster.nodes:
+        if not d.hosts_of(name):
+            yield Finding(
+                ("nodes", name),
+                f'no host is in the group "{name}" of hosts.yml',
+                f'add the group "{name}" with its hosts to the children of `compute`',
+            )
+
+
+@check("node-set-outside-compute")
+def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
+    """A host of a node set that is not in the group compute, so it gets no slurmd."""
+    compute = set(d.hosts.groups.get("compute", ()))
+    for name in d.cluster.nodes:
+        outside = [host for host in d.hosts_of(name) if host not in compute]
+        if outside:
+            yield Finding(
+                (name,),
+                f'{outside[0]} is in the node set "{name}" and not in `compute`',
+                f'make the group "{name}" a child of `compute`',
+                "hosts",
+            )
+
+
+@check("compute-host-in-no-set")
+def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
+    """A host of the group compute that no node set describes."""
+    described = {host for name in d.cluster.nodes for host in d.hosts_of(name)}
+    for host in d.hosts.groups.get("compute", ()):
+        if host not in described:
+            group = _group_of(d, host)
+            yield Finding(
+                (group, host),
+                f"{host} is in `compute` and in no node set",
+                f"move it into the group of a node set ({', '.join(d.cluster.nodes)}), or "
+                f"describe a new one in cluster.yml",
+                "hosts",
+            )
+
+
+def _group_of(d: Definition, host: str) -> str:
+    """The innermost group: that with the fewest hosts."""
+    having = [name for name, hosts in d.hosts.groups.items() if host in hosts and name != "all"]
+    return min(having, key=lambda name: len(d.hosts.groups[name]), default="compute")
+
+
+@check("compute-host-in-two-sets")
+def compute_host_in_two_sets(d: Definition) -> Iterator[Finding]:
+    """A host in two node sets: SLURM would know it twice."""
+    first: dict[str, str] = {}
+    for name in d.cluster.nodes:
+        for host in d.hosts_of(name):
+            if first.setdefault(host, name) != name:
+                yield Finding(
+                    (name, host),
+                    f'{host} is in the node sets "{first[host]}" and "{name}"',
+                    "leave it in the one that describes its hardware",
+                    "hosts",
+                )
+
+
+@check("reserved-memory")
+def reserved_memory(d: Definition) -> Iterator[Finding]:
+    """Reserved memory that leaves nothing for jobs."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.reserved_memory_mib >= nodes.memory_mib:
+            yield Finding(
+                ("nodes", name, "reserved_memory_mib"),
+                f"{nodes.reserved_memory_mib} MiB of {nodes.memory_mib} MiB leave jobs nothing",
+                "reserve less",
+            )
+
+
+@check("too-many-cpus")
+def too_many_cpus(d: Definition) -> Iterator[Finding]:
+    """More CPUs in a node than SLURM can count."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.cpus > _MOST_CPUS:
+            yield Finding(
+                ("nodes", name),
+                f"{nodes.cpus} CPUs in one node",
+                "cores_per_socket is cores of one socket, threads_per_core threads of one core",
+            )
+
+
+@check("feature-name")
+def feature_name(d: Definition) -> Iterator[Finding]:
+    """A feature that jobs could not ask for: --constraint gives its characters a meaning."""
+    for name, nodes in d.cluster.nodes.items():
+        for index, feature in enumerate(nodes.features):
+            if not _FEATURE.fullmatch(feature):
+                yield Finding(
+                    ("nodes", name, "features", index),
+                    f'"{feature}" can\'t be a feature',
+                    "use letters, digits and ._=:+- only; write several as a list: [a, b]",
+                )
+
+
+@check("feature-twice")
+def feature_twice(d: Definition) -> Iterator[Finding]:
+    """A feature that a node set lists twice."""
+    for name, nodes in d.cluster.nodes.items():
+        for index, feature in repeated(nodes.features):
+            yield Finding(
+                ("nodes", name, "features", index), f'"{feature}" is listed twice', "take one out"
+            )
+
+
+@check("gpu-type")
+def gpu_type(d: Definition) -> Iterator[Finding]:
+    """A GPU type that --gres=gpu:TYPE:N can't name."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus and nodes.gpus.type is not None and not _usable_type(nodes.gpus.type):
+            yield Finding(
+                ("nodes", name, "gpus", "type"),
+                f'"{nodes.gpus.type}" can\'t be a type of GPU',
+                "use letters, digits and ._- with at least one letter, such as rtx4080",
+            )
+
+
+def _usable_type(text: str) -> bool:
+    # Digits alone would be read as the number of GPUs.
+    return bool(_GPU_TYPE.fullmatch(text)) and not text.isdigit()
+
+
+def _devices(gpus: Gpus) -> list[str] | None:
+    """Device files by name; None where the text is no hostlist."""
+    try:
+        return list(Hostlist(gpus.devices, resolver=None))
+    except NodeSetException:
+        return None
+
+
+@check("gpu-devices-unreadable")
+def gpu_devices_unreadable(d: Definition) -> Iterator[Finding]:
+    """Device files that are no hostlist."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus and not _devices(nodes.gpus):
+            yield Finding(
+                ("nodes", name, "gpus", "devices"),
+                f'can\'t read "{nodes.gpus.devices}"',
+                "write it like /dev/nvidia[0-3]",
+            )
+
+
+@check("gpu-devices-count")
+def gpu_devices_count(d: Definition) -> Iterator[Finding]:
+    """Another number of device files than of GPUs."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus:
+            devices = _devices(nodes.gpus)
+            if devices and len(devices) != nodes.gpus.count:
+                yield Finding(
+                    ("nodes", name, "gpus", "devices"),
+                    f'"{nodes.gpus.devices}" names {len(devices)} devices and `count` is '
+                    f"{nodes.gpus.count}",
+                    "make them equal: one device file per GPU",
+                )
+
+
+@check("gpu-devices-path")
+def gpu_devices_path(d: Definition) -> Iterator[Finding]:
+    """GPU devices that are not below /dev."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus:
+            wrong = [file for file in _devices(nodes.gpus) or [] if not file.startswith("/dev/")]
+            if wrong:
+                yield Finding(
+                    ("nodes", name, "gpus", "devices"),
+                    f'"{wrong[0]}" is not below /dev',
+                    "write full paths, like /dev/nvidia[0-3]",
+                )

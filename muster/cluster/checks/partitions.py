@@ -1,0 +1,196 @@
+"""Checks of partitions: their nodes, times, groups and memory."""
+
+from collections.abc import Iterator
+
+from muster.cluster import times
+from muster.cluster.checks.registry import Finding, check, repeated, suggestion
+from muster.cluster.definition import Definition
+
+
+@check("no-partition")
+def no_partition(d: Definition) -> Iterator[Finding]:
+    """A cluster without partitions: no job could be submitted."""
+    if not d.cluster.partitions:
+        yield Finding(("partitions",), "no partition", "describe at least one, with default: true")
+
+
+@check("partition-without-nodes")
+def partition_without_nodes(d: Definition) -> Iterator[Finding]:
+    """A partition without a node set."""
+    for name, partition in d.cluster.partitions.items():
+        if not partition.nodes:
+            yield Finding(
+                ("partitions", name, "nodes"),
+                "no node set",
+                f"name at least one of {', '.join(d.cluster.nodes) or 'nodes'}",
+            )
+
+
+@check("partition-unknown-node-set")
+def partition_unknown_node_set(d: Definition) -> Iterator[Finding]:
+    """A partition that names a node set that is not there."""
+    for name, partition in d.cluster.partitions.items():
+        for index, nodes in enumerate(partition.nodes):
+            if nodes not in d.cluster.nodes:
+                yield Finding(
+                    ("partitions", name, "nodes", index),
+                    f'no node set "{nodes}"',
+                    suggestion(nodes, d.cluster.nodes, "describe it below `nodes`"),
+                )
+
+
+@check("partition-node-set-twice")
+def partition_node_set_twice(d: Definition) -> Iterator[Finding]:
+    """A partition that names a node set twice."""
+    for name, partition in d.cluster.partitions.items():
+        for index, nodes in repeated(partition.nodes):
+            yield Finding(
+                ("partitions", name, "nodes", index), f'"{nodes}" is listed twice', "take one out"
+            )
+
+
+@check("no-default-partition")
+def no_default_partition(d: Definition) -> Iterator[Finding]:
+    """No default partition: `sbatch job.sh` would be refused."""
+    partitions = d.cluster.partitions
+    if partitions and not any(partition.default for partition in partitions.values()):
+        yield Finding(
+            ("partitions",),
+            "no partition is the default one",
+            f"add `default: true` to one of {', '.join(partitions)}",
+        )
+
+
+@check("two-default-partitions")
+def two_default_partitions(d: Definition) -> Iterator[Finding]:
+    """Two default partitions: SLURM would silently take the last."""
+    defaults = [name for name, partition in d.cluster.partitions.items() if partition.default]
+    for name in defaults[1:]:
+        yield Finding(
+            ("partitions", name, "default"),
+            f'"{defaults[0]}" is the default partition already',
+            "leave `default: true` with one of them",
+        )
+
+
+def _times(d: Definition) -> Iterator[tuple[str, str, str]]:
+    for name, partition in d.cluster.partitions.items():
+        yield name, "max_time", partition.max_time
+        if partition.default_time is not None:
+            yield name, "default_time", partition.default_time
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return times.seconds(text)
+    except times.TimeError:
+        return None
+
+
+@check("time-unreadable")
+def time_unreadable(d: Definition) -> Iterator[Finding]:
+    """A time that SLURM can't read."""
+    for name, key, text in _times(d):
+        if _seconds(text) is None:
+            yield Finding(
+                ("partitions", name, key),
+                f'SLURM can\'t read the time "{text}"',
+                'write "days-hours:minutes:seconds" ("5-00:00:00"), "hours:minutes:seconds", '
+                "minutes or UNLIMITED",
+            )
+
+
+@check("time-zero")
+def time_zero(d: Definition) -> Iterator[Finding]:
+    """A time limit of 0: every job would end at once."""
+    for name, key, text in _times(d):
+        if _seconds(text) == 0:
+            yield Finding(
+                ("partitions", name, key), "no time at all", "give at least one minute: 1"
+            )
+
+
+@check("default-time-above-max")
+def default_time_above_max(d: Definition) -> Iterator[Finding]:
+    """MaxTime below DefaultTime: jobs that ask for no time would be refused."""
+    for name, partition in d.cluster.partitions.items():
+        if partition.default_time is None:
+            continue
+        default, most = _seconds(partition.default_time), _seconds(partition.max_time)
+        if default is not None and most is not None and default > most > 0:
+            yield Finding(
+                ("partitions", name, "default_time"),
+                f"{partition.default_time} is longer than max_time {partition.max_time}",
+                "lower default_time or raise max_time",
+            )
+
+
+@check("partition-unknown-group")
+def partition_unknown_group(d: Definition) -> Iterator[Finding]:
+    """A partition for a group that is not there."""
+    for name, partition in d.cluster.partitions.items():
+        for index, group in enumerate(partition.groups):
+            if group not in d.cluster.users.groups:
+                yield Finding(
+                    ("partitions", name, "groups", index),
+                    f'no group "{group}"',
+                    suggestion(group, d.cluster.users.groups, "add it to users.groups"),
+                )
+
+
+@check("partition-group-twice")
+def partition_group_twice(d: Definition) -> Iterator[Finding]:
+    """A partition that lists a group twice."""
+    for name, partition in d.cluster.partitions.items():
+        for index, group in repeated(partition.groups):
+            yield Finding(
+                ("partitions", name, "groups", index), f'"{group}" is listed twice', "take one out"
+            )
+
+
+@check("memory-per-cpu-above-node")
+def memory_per_cpu_above_node(d: Definition) -> Iterator[Finding]:
+    """Default memory per CPU that a node does not have: such jobs would never start."""
+    for name, partition in d.cluster.partitions.items():
+        for nodes in partition.nodes:
+            node_set = d.cluster.nodes.get(nodes)
+            if node_set is None or partition.memory_per_cpu_mib is None:
+                continue
+            usable = node_set.memory_mib - node_set.reserved_memory_mib
+            if partition.memory_per_cpu_mib > usable > 0:
+                yield Finding(
+                    ("partitions", name, "memory_per_cpu_mib"),
+                    f'{partition.memory_per_cpu_mib} MiB, and a node of "{nodes}" has {usable}',
+                    f"a CPU's share of such a node is {usable // node_set.cpus}",
+                )
+
+
+@check("memory-per-gpu-above-node")
+def memory_per_gpu_above_node(d: Definition) -> Iterator[Finding]:
+    """Default memory per GPU that a node does not have: such jobs would never start."""
+    for name, partition in d.cluster.partitions.items():
+        for nodes in partition.nodes:
+            node_set = d.cluster.nodes.get(nodes)
+            if node_set is None or not node_set.gpus or partition.memory_per_gpu_mib is None:
+                continue
+            usable = node_set.memory_mib - node_set.reserved_memory_mib
+            if partition.memory_per_gpu_mib > usable > 0:
+                yield Finding(
+                    ("partitions", name, "memory_per_gpu_mib"),
+                    f'{partition.memory_per_gpu_mib} MiB, and a node of "{nodes}" has {usable}',
+                    f"a GPU's share of such a node is {usable // node_set.gpus.count}",
+                )
+
+
+@check("memory-per-gpu-without-gpus")
+def memory_per_gpu_without_gpus(d: Definition) -> Iterator[Finding]:
+    """Default memory per GPU for a partition without GPUs."""
+    for name, partition in d.cluster.partitions.items():
+        known = [d.cluster.nodes[nodes] for nodes in partition.nodes if nodes in d.cluster.nodes]
+        without = known and not any(node_set.gpus for node_set in known)
+        if partition.memory_per_gpu_mib is not None and without:
+            yield Finding(
+                ("partitions", name, "memory_per_gpu_mib"),
+                "no node of this partition has GPUs",
+                "take it out, or add `gpus` to the node set",
+            )

@@ -1,0 +1,95 @@
+"""The registry of checks: each is a small function with a name, and says what it finds."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from muster.cluster.definition import Definition
+from muster.cluster.sources import Sources
+from muster.cluster.yamlfile import KeyPath
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found: where in which file, what is wrong, what to do."""
+
+    path: KeyPath
+    """Keys below `cluster`, or in hosts.yml a group, or a group and one of its hosts."""
+    message: str
+    remedy: str
+    file: str = "cluster"
+    """cluster, hosts, or a further file of the inventory as Sources calls it."""
+    line: int | None = None
+    """Where the path alone doesn't tell it."""
+
+
+DefinitionCheck = Callable[[Definition], Iterator[Finding]]
+SourceCheck = Callable[[Sources], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A named check: of the files (`of_sources`) or of a definition that has the right shape."""
+
+    name: str
+    summary: str
+    of_definition: DefinitionCheck | None = None
+    of_sources: SourceCheck | None = None
+    claims: frozenset[str] = frozenset()
+    """Kinds of faults that it reports; one that no check claims is reported in general words."""
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def _summary(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+def check(name: str) -> Callable[[DefinitionCheck], DefinitionCheck]:
+    """Registers a check of the definition."""
+
+    def register(function: DefinitionCheck) -> DefinitionCheck:
+        CHECKS[name] = Check(name, _summary(function), of_definition=function)
+        return function
+
+    return register
+
+
+def source_check(name: str, *claims: str) -> Callable[[SourceCheck], SourceCheck]:
+    """Registers a check of the files, before their meaning is looked at."""
+
+    def register(function: SourceCheck) -> SourceCheck:
+        CHECKS[name] = Check(
+            name, _summary(function), of_sources=function, claims=frozenset(claims)
+        )
+        return function
+
+    return register
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most likely meant, if any is near."""
+    by_folded = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean "x"?` where one is near, else the known ones, else what to do."""
+    names = sorted(known)
+    near = nearest(word, names)
+    if near is not None:
+        return f'did you mean "{near}"?'
+    if names and len(names) <= 8:
+        return f"known: {', '.join(names)}"
+    return otherwise
+
+
+def repeated(items: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Position and text of each item that an earlier one equals."""
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        if item in seen:
+            yield index, item
+        seen.add(item)

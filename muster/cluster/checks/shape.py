@@ -1,0 +1,164 @@
+"""Checks of the shape: what pydantic finds, in words for people."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.cluster import schemaerrors
+from muster.cluster.checks.registry import Finding, nearest, source_check, suggestion
+from muster.cluster.schemaerrors import SchemaError
+from muster.cluster.sources import Sources
+
+_REFERENCE = "docs/reference/cluster.md has all keys"
+
+
+def _errors(sources: Sources, *kinds: str) -> Iterator[SchemaError]:
+    return (error for error in sources.schema_errors if error.kind in kinds)
+
+
+def _keys(error: SchemaError) -> list[str]:
+    owner = schemaerrors.model_at(error.path[:-1])
+    return list(owner.model_fields) if owner else []
+
+
+def _spelt(sources: Sources, error: SchemaError) -> str:
+    """The value as the file has it."""
+    return sources.cluster.raw.get(("cluster", *error.path), _shown(error.value))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@source_check("unknown-key", "extra_forbidden")
+def unknown_key(sources: Sources) -> Iterator[Finding]:
+    """A key that the schema does not have."""
+    for error in _errors(sources, "extra_forbidden"):
+        key = error.path[-1]
+        yield Finding(
+            error.path, f'unknown key "{key}"', suggestion(str(key), _keys(error), _REFERENCE)
+        )
+
+
+@source_check("missing-key", "missing")
+def missing_key(sources: Sources) -> Iterator[Finding]:
+    """A key without which nothing can be made of its mapping."""
+    misspelt = {
+        (*error.path[:-1], nearest(str(error.path[-1]), _keys(error)))
+        for error in _errors(sources, "extra_forbidden")
+    }
+    for error in _errors(sources, "missing"):
+        if error.path in misspelt:
+            continue  # the unknown key beside it is this one: one mistake, one error
+        owner = schemaerrors.model_at(error.path[:-1])
+        meaning = owner.model_fields[str(error.path[-1])].description if owner else ""
+        yield Finding(error.path, f'"{error.path[-1]}" is missing', f"add it: {meaning}".strip("."))
+
+
+@source_check("not-text", "string_type")
+def not_text(sources: Sources) -> Iterator[Finding]:
+    """Something else where text belongs, such as a number without quotes."""
+    for error in _errors(sources, "string_type"):
+        spelt = _spelt(sources, error)
+        kind = "empty" if error.value is None else f"{spelt} is not text"
+        if isinstance(error.value, dict | list):
+            remedy = "write one text here"
+        else:
+            remedy = "give a text" if error.value is None else f'put it in quotes: "{spelt}"'
+        yield Finding(error.path, kind, remedy)
+
+
+@source_check("not-a-number", "int_type", "int_from_float")
+def not_a_number(sources: Sources) -> Iterator[Finding]:
+    """Something else where a whole number belongs, such as `120G`."""
+    for error in _errors(sources, "int_type", "int_from_float"):
+        unit = " in MiB" if str(error.path[-1]).endswith("_mib") else ""
+        yield Finding(
+            error.path,
+            f"{_spelt(sources, error)} is not a whole number",
+            f"write a whole number{unit} without quotes and without a unit",
+        )
+
+
+@source_check("not-yes-or-no", "bool_type")
+def not_yes_or_no(sources: Sources) -> Iterator[Finding]:
+    """Something else where true or false belongs."""
+    for error in _errors(sources, "bool_type"):
+        yield Finding(
+            error.path,
+            f"{_spelt(sources, error)} is neither true nor false",
+            "write true or false, without quotes",
+        )
+
+
+@source_check("not-a-list", "list_type")
+def not_a_list(sources: Sources) -> Iterator[Finding]:
+    """Something else where a list belongs, such as a single name."""
+    for error in _errors(sources, "list_type"):
+        spelt = _spelt(sources, error).strip('"')
+        scalar = not isinstance(error.value, dict) and error.value is not None
+        remedy = f"write [{spelt}]" if scalar else "write a list: [a, b]"
+        yield Finding(error.path, f"{_shown(error.value)} is not a list", remedy)
+
+
+@source_check("not-a-mapping", "dict_type", "model_type", "model_attributes_type")
+def not_a_mapping(sources: Sources) -> Iterator[Finding]:
+    """Something else where keys and values belong."""
+    for error in _errors(sources, "dict_type", "model_type", "model_attributes_type"):
+        if error.path:
+            yield Finding(
+                error.path,
+                f"{_shown(error.value)} is not a mapping",
+                "write keys and values, indented below it",
+            )
+
+
+@source_check("not-a-choice", "literal_error")
+def not_a_choice(sources: Sources) -> Iterator[Finding]:
+    """A value that is none of those to choose from."""
+    for error in _errors(sources, "literal_error"):
+        spelt = _spelt(sources, error)
+        choices = error.context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        if spelt in choices:
+            # 22.05 is a number for YAML, and the text "22.05" is a choice.
+            yield Finding(error.path, f"{spelt} is a number", f'put it in quotes: "{spelt}"')
+        else:
+            near = nearest(spelt.strip('"'), choices)
+            meant = f'did you mean "{near}"? ' if near else ""
+            yield Finding(
+                error.path, f"{spelt} is not possible", f"{meant}choose from {', '.join(choices)}"
+            )
+
+
+@source_check("number-too-small", "greater_than_equal")
+def number_too_small(sources: Sources) -> Iterator[Finding]:
+    """A number below the least that makes sense, such as no memory."""
+    for error in _errors(sources, "greater_than_equal"):
+        least = error.context["ge"]
+        yield Finding(error.path, f"{error.value} is too small", f"give at least {least}")
+
+
+@source_check("number-too-large", "less_than_equal")
+def number_too_large(sources: Sources) -> Iterator[Finding]:
+    """A number above the largest that there can be."""
+    for error in _errors(sources, "less_than_equal"):
+        most = error.context["le"]
+        yield Finding(error.path, f"{error.value} is too large", f"give at most {most}")
+
+
+@source_check("not-a-parameter-value", "union")
+def not_a_parameter_value(sources: Sources) -> Iterator[Finding]:
+    """A list or mapping where SLURM's configuration takes one value."""
+    for error in _errors(sources, "union"):
+        yield Finding(
+            error.path,
+            f"{_shown(error.value)} is not one value",
+            "write text or a number, several values as text with commas",
+        )

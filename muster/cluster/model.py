@@ -1,0 +1,71 @@
+"""The mapping `cluster` as a whole."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from muster.cluster.base import Model, Scalar
+from muster.cluster.nodes import NodeSet, Partition, Scheduling
+from muster.cluster.people import Account, Users
+from muster.cluster.services import Mail, Storage
+from muster.cluster.software import Software
+
+# The SLURM that each distribution packages.
+PACKAGED_SLURM = {
+    "debian-12": "22.05",
+    "debian-13": "24.11",
+    "ubuntu-22.04": "21.08",
+    "ubuntu-24.04": "23.11",
+}
+
+
+def _packaged_slurm(values: dict[str, Any]) -> str:
+    return PACKAGED_SLURM[values["os"]]
+
+
+class Cluster(Model):
+    """One cluster: what it has, who uses it and how."""
+
+    name: Annotated[str, Field(description="ClusterName, and prefix of names in the cloud.")]
+    os: Annotated[
+        Literal["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"],
+        Field(description="Operating system of all hosts; the play stops at one with another."),
+    ]
+    slurm_version: Annotated[
+        Literal[
+            "21.08",
+            "22.05",
+            "23.02",
+            "23.11",
+            "24.05",
+            "24.11",
+            "25.05",
+            "25.11",
+        ],
+        Field(
+            default_factory=_packaged_slurm,
+            description="SLURM that the hosts run; without it the one that `os` packages "
+            "(22.05, 24.11, 21.08, 23.11).",
+        ),
+    ]
+    users: Annotated[Users, Field(description="Who may use the cluster.")] = Users()
+    nodes: Annotated[
+        dict[str, NodeSet],
+        Field(description="Node sets by name; the hosts are the group of that name."),
+    ]
+    partitions: Annotated[dict[str, Partition], Field(description="Partitions by name.")]
+    scheduling: Annotated[Scheduling, Field(description="What SLURM hands out.")] = Scheduling()
+    accounts: Annotated[dict[str, Account], Field(description="Accounts of SLURM by name.")] = {}
+    storage: Annotated[Storage, Field(description="Shared folders.")] = Storage()
+    software: Annotated[Software, Field(description="The module tree.")] = Software()
+    mail: Annotated[Mail | None, Field(description="Mail about jobs; null: SLURM sends none.")] = (
+        None
+    )
+    cgroup: Annotated[
+        dict[str, Scalar],
+        Field(description="Parameters of cgroup.conf for which Muster has no key of its own."),
+    ] = {}
+    slurm: Annotated[
+        dict[str, Scalar],
+        Field(description="Parameters of slurm.conf for which Muster has no key of its own."),
+    ] = {}

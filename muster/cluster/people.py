@@ -1,0 +1,59 @@
+"""People, their groups and the accounts that their jobs are charged to."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from muster.cluster.base import Model
+
+
+class Group(Model):
+    """A UNIX group, the same on all hosts."""
+
+    gid: Annotated[int, Field(description="Number of the group, 1000 to 60000.")]
+
+
+class Person(Model):
+    """A login; its primary group has the same name and number."""
+
+    uid: Annotated[
+        int, Field(description="Number of the user and of the user's own group, 1000 to 60000.")
+    ]
+    groups: Annotated[list[str], Field(description="Further groups.")] = []
+    ssh_keys: Annotated[
+        list[str], Field(description="Public keys that may log in, one line each.")
+    ] = []
+    email: Annotated[
+        str | None,
+        Field(description="Where mail about jobs goes; null: to login@`mail.domain`."),
+    ] = None
+    shell: Annotated[str, Field(description="Login shell, absolute path.")] = "/bin/bash"
+    default_account: Annotated[
+        str | None,
+        Field(
+            description="Account of jobs that name none; null: the first account that lists them."
+        ),
+    ] = None
+    state: Annotated[
+        Literal["present", "absent"],
+        Field(description="absent: the login is removed everywhere; home and number are kept."),
+    ] = "present"
+
+
+class Users(Model):
+    """Who may use the cluster."""
+
+    groups: Annotated[dict[str, Group], Field(description="Groups by name.")] = {}
+    people: Annotated[dict[str, Person], Field(description="People by login name.")] = {}
+
+
+class Account(Model):
+    """An account of SLURM: a project or team that jobs are charged to."""
+
+    parent: Annotated[str | None, Field(description="Account above this one; null: `root`.")] = None
+    users: Annotated[list[str], Field(description="People who may charge jobs to it.")] = []
+    description: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
+    organization: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
+    fairshare: Annotated[
+        int, Field(ge=0, description="Share of the machine, relative to accounts beside it.")
+    ] = 1

@@ -1,0 +1,31 @@
+"""What is wrong with a definition, said so that its author can act."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, where it is written and what to do about it."""
+
+    file: str
+    line: int | None
+    """First line is 1; None where the data came from no file."""
+    path: str
+    """Dotted keys, as `partitions.ml-gpu.nodes`; empty where no key is to blame."""
+    message: str
+    remedy: str
+    check: str
+    """Name of the check that found it."""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        parts = [part for part in (place, self.path) if part]
+        return ": ".join([*parts, f"{self.message}; {self.remedy}"])
+
+
+class DefinitionError(Exception):
+    """A definition is wrong; `problems` has everything that is, in the order of the files."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

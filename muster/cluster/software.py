@@ -1,0 +1,75 @@
+"""Software that users load as modules (Lmod): what there is and the command that builds it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from muster.cluster.base import Model
+
+
+class SoftwareVersion(Model):
+    """One version of a module, such as `apps/python/3.10`.
+
+    In `env` and `build`, `{root}` stands for the folder of this version and `{apps/python/3.10}`
+    for that of another one.
+    """
+
+    default: Annotated[
+        bool, Field(description="Loaded when no version is named; at most one of a module.")
+    ] = False
+    family: Annotated[
+        str | None,
+        Field(description="Only one module of a family can be loaded; null: no family."),
+    ] = None
+    depends_on: Annotated[
+        list[str],
+        Field(description="Modules loaded with it, with version: `apps/python/3.10`."),
+    ] = []
+    conflict: Annotated[
+        list[str], Field(description="Modules that can't be loaded beside it.")
+    ] = []
+    properties: Annotated[
+        dict[str, str],
+        Field(description="Marks in `module avail` that Lmod knows, such as `arch: gpu`."),
+    ] = {}
+    help: Annotated[str, Field(description="Text of `module help`.")] = ""
+    whatis: Annotated[str, Field(description="One line for `module spider`.")] = ""
+    env: Annotated[
+        dict[str, str],
+        Field(description="Environment variables that it sets, such as `CUDA_HOME: {root}`."),
+    ] = {}
+    prepend_path: Annotated[
+        dict[str, str],
+        Field(
+            description="Folder put in front of a path variable, such as `PATH: bin`; relative to "
+            "the folder of the version, which is itself the empty text."
+        ),
+    ] = {}
+    root: Annotated[
+        str | None,
+        Field(description="Folder it is installed in; null: <apps>/software/<module>/<version>."),
+    ] = None
+    packages: Annotated[
+        list[str],
+        Field(description="Packages of the distribution that `build` needs on the controller."),
+    ] = []
+    build: Annotated[
+        str | None,
+        Field(description="Shell command that installs it into its folder; null: nothing to do."),
+    ] = None
+    built: Annotated[
+        bool,
+        Field(
+            description="true: the play runs `build` if the folder is missing; false: an "
+            "administrator does, and until then the module loads with a note that says how."
+        ),
+    ] = True
+
+
+class Software(Model):
+    """The module tree."""
+
+    modules: Annotated[
+        dict[str, dict[str, SoftwareVersion]],
+        Field(description="Modules by full name (`apps/python`), then by version (`3.10`)."),
+    ] = {}

@@ -1,0 +1,177 @@
+"""Start, find and remove the containers that stand for machines."""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.containers import image
+from muster.containers.podman import MachineError, exists, podman, run, ulimits
+
+LABEL = "muster.network"
+"""Label that says to which network, so to which set of machines, a container belongs."""
+
+BOOT_SECONDS = 60
+"""Bound of a container's boot; 3 s on an idle machine."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One container to be: a host of an inventory."""
+
+    name: str
+    address: str
+    release: str
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Machines on one network, with the folder that holds their ssh keys and shared folders."""
+
+    network: str
+    subnet: str
+    folder: Path
+    machines: tuple[Machine, ...]
+    shares: Mapping[str, str] = field(default_factory=dict)
+    """Folder below `folder` -> mount point, the same on all machines."""
+
+    def container(self, host: str) -> str:
+        """Return the name of the container that stands for `host`."""
+        return f"{self.network}-{host}"
+
+    @property
+    def ssh_config(self) -> Path:
+        """The ssh_config with which ssh reaches the machines, host keys checked."""
+        return self.folder / "ssh_config"
+
+
+def up(fleet: Fleet) -> list[str]:
+    """Bring up what is not up yet; return the names of the hosts that are new.
+
+    Raises:
+        MachineError: podman failed, an address is taken, or a machine did not boot.
+
+    """
+    fleet.folder.mkdir(parents=True, exist_ok=True)
+    make_key(fleet.folder / "ssh_key")
+    if not exists("network", fleet.network):
+        podman("network", "create", "--subnet", fleet.subnet, fleet.network)
+    for name in fleet.shares:
+        (fleet.folder / name).mkdir(exist_ok=True)
+    new = [machine for machine in fleet.machines if _start(fleet, machine)]
+    for machine in fleet.machines:
+        _wait_for_boot(fleet.container(machine.name))
+    _write_ssh_config(fleet)
+    return [machine.name for machine in new]
+
+
+def down(network: str) -> list[str]:
+    """Remove the containers of `network` and the network itself; return their names."""
+    names = podman(
+        "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "{{.Names}}"
+    ).split()
+    if names:
+        podman("rm", "--force", "--time", "1", *names)
+    if exists("network", network):
+        podman("network", "rm", network)
+    return names
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the state of a fleet; files that root made in the machines too."""
+    if folder.exists():
+        run(["rm", "--recursive", "--force", "--one-file-system", str(folder)])
+
+
+def execute(container: str, *command: str, timeout: float = 60) -> str:
+    """Run `command` in a machine as root, beside ssh; return its output."""
+    return podman("exec", container, *command, timeout=timeout)
+
+
+def _start(fleet: Fleet, machine: Machine) -> bool:
+    name = fleet.container(machine.name)
+    if exists("container", name):
+        if podman("container", "inspect", "--format", "{{.State.Running}}", name) != "true":
+            podman("start", name)
+        return False
+    # Nodes have two cores whatever this machine has, so one definition fits everywhere.
+    cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:2])
+    mounts = [
+        word
+        for source, target in fleet.shares.items()
+        for word in ("--volume", f"{(fleet.folder / source).resolve()}:{target}")
+    ]
+    podman(
+        *("run", "--detach", "--name", name, "--hostname", machine.name),
+        *("--label", f"{LABEL}={fleet.network}"),
+        # Podman would mount its own /etc/hosts, which can't be replaced by rename.
+        *("--network", fleet.network, "--ip", machine.address, "--no-hosts"),
+        # Privileged for mknod and for the cgroups that slurmd makes for its jobs.
+        *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
+        image.ensure(machine.release),
+    )
+    public_key = (fleet.folder / "ssh_key.pub").read_text(encoding="utf-8")
+    podman(
+        *("exec", "--interactive", name, "sh", "-c"),
+        "umask 077; mkdir -p /root/.ssh; cat >/root/.ssh/authorized_keys",
+        stdin=public_key,
+    )
+    if machine.gpus:
+        command = f"echo {machine.gpus} >/etc/fake-gpus"
+        podman("exec", name, "sh", "-c", command)
+    return True
+
+
+def _wait_for_boot(container: str) -> None:
+    deadline = time.monotonic() + BOOT_SECONDS
+    state = "?"
+    while time.monotonic() < deadline:
+        try:
+            state = podman("exec", container, "systemctl", "is-system-running", timeout=30)
+        except MachineError as error:
+            # "starting" comes with exit code 1, and before systemd listens there is no bus.
+            state = str(error)
+        if state == "running":
+            # The unit was there before its condition was.
+            podman("exec", container, "systemctl", "start", "fake-gpus.service")
+            return
+        time.sleep(0.1)
+    failed = podman("exec", container, "systemctl", "--failed", "--no-legend", "--plain")
+    raise MachineError(
+        f"{container} did not boot within {BOOT_SECONDS} s: {state}; failed units: "
+        f"{failed or 'none'}; see `podman exec {container} journalctl -b`"
+    )
+
+
+def make_key(path: Path) -> None:
+    """Make an ssh key pair without passphrase at `path` unless there is one."""
+    if not path.exists():
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "muster", "-f", str(path)],
+            check=True,
+            timeout=60,
+        )
+
+
+def _write_ssh_config(fleet: Fleet) -> None:
+    known, config = [], []
+    for machine in fleet.machines:
+        # Read over podman, not over the network: the first connection is checked as well.
+        key = execute(fleet.container(machine.name), "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
+        kind, value = key.split()[:2]
+        known.append(f"{machine.name},{machine.address} {kind} {value}\n")
+        config.append(f"Host {machine.name}\n  HostName {machine.address}\n")
+    config.append(
+        "Host *\n"
+        "  User root\n"
+        f"  IdentityFile {(fleet.folder / 'ssh_key').resolve()}\n"
+        "  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {(fleet.folder / 'known_hosts').resolve()}\n"
+        "  StrictHostKeyChecking yes\n"
+        "  HostKeyAlgorithms ssh-ed25519\n"
+    )
+    (fleet.folder / "known_hosts").write_text("".join(known), encoding="utf-8")
+    fleet.ssh_config.write_text("".join(config), encoding="utf-8")

@@ -1,0 +1,138 @@
+"""`muster demo up | tour | shell | down`."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from muster.containers import image, machines
+from muster.containers.podman import MachineError, check_machine
+from muster.demo import tour
+from muster.demo.instance import Instance
+
+app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_help=True)
+console = Console(highlight=False)
+
+INSTANCE = Instance(Path("build/demo"))
+TEMPLATE = Path("inventories/demo")
+
+Release = Annotated[
+    str, typer.Option(envvar="RELEASE", help="Debian release of the hosts: bookworm or trixie.")
+]
+
+
+class Stopwatch:
+    """Prints what is being done and remembers how long it took."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, float]] = []
+
+    def __call__(self, title: str) -> "Stopwatch":
+        """Announce a step, the body of a `with`."""
+        self.title = title
+        return self
+
+    def __enter__(self) -> None:
+        console.rule(f"[bold]{self.title}", align="left")
+        self.start = time.monotonic()
+
+    def __exit__(self, *failure: object) -> None:
+        self.rows.append((self.title, time.monotonic() - self.start))
+
+    def report(self) -> None:
+        """Print how long each step took."""
+        console.rule("[bold]how long it took", align="left")
+        for title, seconds in self.rows:
+            console.print(f"{seconds:7.1f} s  {title}")
+
+
+@app.command()
+def up(release: Release = "bookworm") -> None:
+    """Start the containers and configure them with site.yml."""
+    if release not in image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    watch = Stopwatch()
+    _up(release, watch)
+    watch.report()
+
+
+@app.command(name="tour")
+def run_tour() -> None:
+    """Run ada's jobs on the cluster that is up, and show them."""
+    watch = Stopwatch()
+    _tour(watch)
+    watch.report()
+
+
+@app.command()
+def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the command)
+    """`up`, then `tour`."""
+    if release not in image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    watch = Stopwatch()
+    _up(release, watch)
+    _tour(watch)
+    watch.report()
+    console.print("The cluster is up: `make demo-shell` logs in as ada, `make demo-down` removes it.")
+
+
+@app.command()
+def shell() -> None:
+    """Log in to the access node as ada."""
+    _must_exist()
+    words = tour.Session(INSTANCE.fleet()).ssh()
+    os.execvp(words[0], words)  # noqa: S606 (the terminal is handed over)
+
+
+@app.command()
+def down() -> None:
+    """Remove the containers, their network and their files."""
+    try:
+        removed = INSTANCE.remove()
+    except MachineError as error:
+        raise _stop(str(error)) from error
+    console.print(f"removed {len(removed)} containers" if removed else "nothing was up")
+
+
+def _up(release: str, watch: Stopwatch) -> None:
+    try:
+        with watch("this machine"):
+            check_machine()
+            console.print("podman, memory, disk and cores will do")
+        with watch(f"image of {release} (built once, then kept)"):
+            console.print(image.ensure(release))
+        with watch("containers"):
+            INSTANCE.create(TEMPLATE, release)
+            new = machines.up(INSTANCE.fleet())
+            console.print(f"new: {', '.join(new)}" if new else "all are up already")
+    except MachineError as error:
+        raise _stop(str(error)) from error
+    with watch(f"ansible-playbook -i {INSTANCE.folder} ansible/site.yml"):
+        code = INSTANCE.configure()
+    if code != 0:
+        raise _stop("site.yml failed, its last lines say why; mend it and run again", code=code)
+
+
+def _tour(watch: Stopwatch) -> None:
+    _must_exist()
+    session = tour.Session(INSTANCE.fleet())
+    try:
+        for step in tour.run(session):
+            console.rule(f"[bold]{step.title}", align="left")
+            console.print(step.shown.rstrip(), markup=False)
+            watch.rows.append((step.title, step.seconds))
+    except tour.TourError as error:
+        raise _stop(str(error)) from error
+
+
+def _must_exist() -> None:
+    if not INSTANCE.exists:
+        raise _stop("there is no demo; start it with `make demo`")
+
+
+def _stop(message: str, code: int = 1) -> typer.Exit:
+    console.print(f"[red]error:[/red] {message}", soft_wrap=True)
+    return typer.Exit(code)

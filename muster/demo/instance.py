@@ -1,0 +1,145 @@
+"""A cluster of containers: the copy of an inventory that fits this machine, and its hosts."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from muster import cluster, secrets
+from muster.containers import image, machines
+from muster.containers.machines import Fleet, Machine
+from muster.containers.podman import MachineError
+
+CGROUP_V1 = {"CgroupPlugin": "cgroup/v1", "CgroupMountpoint": "/sys/fs/cgroup"}
+"""cgroup.conf of nodes on a machine with cgroup v1 or hybrid: there SLURM's own detection fails
+inside a container."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One cluster of containers; everything it keeps is below its folder."""
+
+    folder: Path
+    """The copy of the inventory; an ordinary one: `ansible-playbook -i FOLDER ansible/site.yml`."""
+
+    @property
+    def state(self) -> Path:
+        """The folder of ssh keys, host keys and shared folders."""
+        return self.folder / ".machines"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the copy was made."""
+        return (self.folder / "hosts.yml").exists()
+
+    def create(self, template: Path, release: str, subnet: str | None = None) -> None:
+        """Copy `template` and fit it to this machine; an existing copy is kept.
+
+        `subnet` puts the copy on another network than the template's, so that two can be up.
+
+        Raises:
+            MachineError: the copy is of another release.
+
+        """
+        if self.exists:
+            self._check_release(release)
+            return
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(
+            template, self.folder, ignore=shutil.ignore_patterns(".machines", "secrets.yml")
+        )
+        self.state.mkdir()
+        machines.make_key(self.state / "ssh_key")
+        self._edit_definition(release)
+        if subnet is not None:
+            self._move_to(subnet)
+        secrets.make(self.folder)
+
+    def fleet(self) -> Fleet:
+        """Return the containers of this cluster.
+
+        Raises:
+            muster.cluster.DefinitionError: the definition is wrong.
+
+        """
+        definition = cluster.load(self.folder)
+        hosts = definition.hosts
+        release = next(
+            name for name, system in image.RELEASES.items() if system == definition.cluster.os
+        )
+        everywhere = hosts.vars[hosts.groups["controller"][0]]
+        return Fleet(
+            network=everywhere["container_network"],
+            subnet=everywhere["container_subnet"],
+            folder=self.state,
+            machines=tuple(
+                Machine(
+                    name=host,
+                    address=hosts.vars[host]["ansible_host"],
+                    release=release,
+                    gpus=hosts.vars[host].get("container_gpus", 0),
+                )
+                for host in hosts.groups["all"]
+            ),
+            shares={"home": "/home", "apps": "/apps", "data": "/data"},
+        )
+
+    def configure(self, *options: str, stdout: Any = None) -> int:
+        """Run site.yml on this cluster and return ansible-playbook's exit code."""
+        command = [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--inventory", str(self.folder), "ansible/site.yml", *options),
+        ]
+        return subprocess.run(
+            command, check=False, stdout=stdout, stderr=subprocess.STDOUT if stdout else None
+        ).returncode
+
+    def remove(self) -> list[str]:
+        """Remove containers, network and folder; return the names of the containers."""
+        if not self.exists:
+            return []
+        removed = machines.down(self.fleet().network)
+        machines.remove_folder(self.folder)
+        return removed
+
+    def _edit_definition(self, release: str) -> None:
+        yaml = YAML()
+        yaml.width = 4096
+        path = self.folder / "group_vars" / "all" / "cluster.yml"
+        document = yaml.load(path)
+        definition = document["cluster"]
+        definition["os"] = image.RELEASES[release]
+        key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()
+        for person in definition["users"]["people"].values():
+            person["ssh_keys"] = [key]
+        if not Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            definition["cgroup"] = CGROUP_V1
+        yaml.dump(document, path)
+
+    def _move_to(self, subnet: str) -> None:
+        """Give the copy another network: 10.88.42.0/24 -> `subnet`, the hosts keep their numbers."""
+        path = self.folder / "hosts.yml"
+        text = path.read_text(encoding="utf-8")
+        old = next(
+            line.split(":")[1].strip().rsplit(".", 1)[0]
+            for line in text.splitlines()
+            if "container_subnet:" in line
+        )
+        network = next(
+            line.split(":")[1].strip() for line in text.splitlines() if "container_network:" in line
+        )
+        new = subnet.rsplit(".", 1)[0]
+        text = text.replace(f"{old}.", f"{new}.").replace(network, self.folder.name)
+        path.write_text(text, encoding="utf-8")
+
+    def _check_release(self, release: str) -> None:
+        system = cluster.load(self.folder).cluster.os
+        if system != image.RELEASES[release]:
+            raise MachineError(
+                f"{self.folder} is a cluster of {system}; run `make demo-down` first, "
+                f"or give its release"
+            )

@@ -1,0 +1,161 @@
+"""Judge what the hosts and the controller reported after a play.
+
+Pure: reports in, sentences out. The modules host_report and cluster_report gather, the role
+`verify` ends the play with these sentences.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+MAX_SKEW_SECONDS = 5.0
+"""Clocks further apart than this are reported. Munge refuses credentials older than 300 s
+(munged(8), TTL) and any from the future; logs and accounting are useless long before."""
+
+HEALTHY = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powered_down")
+"""States of a node that works (sinfo(1), NODE STATE CODES), without their suffix."""
+
+SUFFIXES = "~#!%$@^-"
+"""Flags behind a state, such as ~ for powered down. Not among them: * for not responding."""
+
+SHOWN_PACKAGES = 5
+
+
+def problems(
+    hosts: Mapping[str, Mapping[str, Any]],
+    cluster: Mapping[str, Any] | None,
+    peers: Mapping[str, Sequence[str]],
+    absent: Sequence[str] = (),
+) -> list[str]:
+    """Return a sentence for each thing that is wrong.
+
+    `hosts` holds each host's report, `cluster` the controller's (None if it was not run), `peers`
+    the hosts that should be alike by node set, `absent` the hosts that this run lost.
+    """
+    found = [
+        f"{host}: not configured in this run (unreachable, or failed above); mend it and run again"
+        for host in absent
+    ]
+    found += _daemons(hosts)
+    found += _clocks(hosts)
+    found += _peers(hosts, peers)
+    if cluster is not None:
+        found += _credentials(hosts, cluster)
+        found += _nodes(cluster)
+        found += _jobs(cluster)
+    return found
+
+
+def notes(cluster: Mapping[str, Any] | None) -> list[str]:
+    """Return what an administrator may want to know although nothing is wrong."""
+    if cluster is None:
+        return []
+    rows = [
+        f"{node['name']}: {node['state']} by {node['user']}: {node['reason']}"
+        for node in _unique(cluster["nodes"])
+        if _drained_by_a_person(node)
+    ]
+    if not cluster["jobs"]:
+        rows.append("no idle node to try a job on")
+    return rows
+
+
+def _daemons(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for host, report in hosts.items():
+        for unit, state in report["inactive"].items():
+            yield f"{host}: {unit} is {state}; journalctl -u {unit} there says why"
+
+
+def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Compare clocks with the control machine's: a host's was read between two of its moments."""
+    for host, report in hosts.items():
+        behind = report["earliest"] - report["clock"]
+        ahead = report["clock"] - report["latest"]
+        skew = max(behind, ahead)
+        if skew > MAX_SKEW_SECONDS:
+            word = "behind" if behind > ahead else "ahead of"
+            yield (
+                f"{host}: its clock is {skew:.0f} s {word} this machine's; "
+                "`chronyc tracking` there says why"
+            )
+
+
+def _peers(
+    hosts: Mapping[str, Mapping[str, Any]], peers: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    for node_set, names in peers.items():
+        reported = [name for name in names if name in hosts]
+        for name in reported[1:]:
+            first = reported[0]
+            for key in ("system", "kernel"):
+                ours, theirs = hosts[name][key], hosts[first][key]
+                if ours != theirs:
+                    yield (
+                        f"{name}: {key} {ours}, its peer {first} of {node_set} has {theirs}; "
+                        "bring them to the same"
+                    )
+            yield from _packages(name, first, node_set, hosts)
+
+
+def _packages(
+    name: str, first: str, node_set: str, hosts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    ours, theirs = hosts[name]["packages"], hosts[first]["packages"]
+    differing = sorted(
+        package for package in ours.keys() | theirs.keys() if ours.get(package) != theirs.get(package)
+    )
+    if differing:
+        shown = ", ".join(
+            f"{package} {ours.get(package, 'missing')} / {theirs.get(package, 'missing')}"
+            for package in differing[:SHOWN_PACKAGES]
+        )
+        more = len(differing) - SHOWN_PACKAGES
+        yield (
+            f"{name}: other packages than its peer {first} of {node_set}: {shown}"
+            f"{f' and {more} more' if more > 0 else ''}; bring them to the same versions"
+        )
+
+
+def _credentials(
+    hosts: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
+) -> Iterator[str]:
+    for host, report in hosts.items():
+        if "error" in report["credential"]:
+            yield f"{host}: makes no munge credential: {report['credential']['error']}"
+    for host, reason in cluster["undecoded"].items():
+        yield (
+            f"{host}: the controller can't decode its munge credential: {reason}; its munge key or "
+            "its clock differs"
+        )
+
+
+def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
+    for node in _unique(cluster["nodes"]):
+        state = node["state"].rstrip(SUFFIXES)
+        if state in HEALTHY or _drained_by_a_person(node):
+            continue
+        reason = "" if node["reason"] in ("none", "") else f": {node['reason']}"
+        yield (
+            f"{node['name']}: the node is {node['state']}{reason}; "
+            f"`scontrol show node {node['name']}` and journalctl -u slurmd there say more"
+        )
+
+
+def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
+    for job in cluster["jobs"]:
+        where = f"partition {job['partition']} ({len(job['nodes'])} nodes)"
+        if job["code"] != 0:
+            yield f"{where}: the test job failed: {job['output'] or 'no end within its bound'}"
+        elif job.get("accounted") is False:
+            yield f"{where}: the test job ran but is not in accounting; is slurmdbd up?"
+
+
+def _drained_by_a_person(node: Mapping[str, str]) -> bool:
+    # slurmctld drains as SlurmUser; whoever types scontrol leaves another name.
+    return node["state"].startswith("drain") and node["user"] not in ("slurm", "", "unknown")
+
+
+def _unique(nodes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Return each node once; sinfo lists it once per partition."""
+    ordered = sorted(nodes, key=lambda node: node["name"])
+    return [next(rows) for _, rows in groupby(ordered, key=lambda node: node["name"])]

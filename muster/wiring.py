@@ -1,0 +1,119 @@
+"""Definition -> the data that the roles print: the only way from `cluster` to role variables.
+
+Pure. `ansible/plugins/filter/muster.py` hands these functions to Ansible, and
+`ansible/group_vars/all/wiring.yml` is their only caller.
+"""
+
+from functools import cache
+from ipaddress import ip_address
+from json import dumps, loads
+from typing import Any
+
+from muster.cluster import Definition, validate
+
+
+def definition_of(cluster: dict[str, Any], groups: dict[str, list[str]]) -> Definition:
+    """Return the validated definition; the same input is validated once per process.
+
+    Raises:
+        muster.cluster.DefinitionError: the definition is wrong.
+
+    """
+    return _definition_of(dumps([cluster, groups]))
+
+
+@cache
+def _definition_of(text: str) -> Definition:
+    cluster, groups = loads(text)
+    return validate(cluster, groups)
+
+
+def host_addresses(addresses: dict[str, str]) -> list[dict[str, str]]:
+    """Return the lines of /etc/hosts: hosts whose address is a number, not a name that DNS knows."""
+    return [
+        {"name": host, "address": address}
+        for host, address in addresses.items()
+        if _is_address(address)
+    ]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def people(definition: Definition) -> list[dict[str, Any]]:
+    """Return the people as the role `users` takes them."""
+    return [
+        {
+            "name": name,
+            "uid": person.uid,
+            "groups": person.groups,
+            "shell": person.shell,
+            "ssh_keys": person.ssh_keys,
+            "state": person.state,
+        }
+        for name, person in definition.cluster.users.people.items()
+    ]
+
+
+def groups(definition: Definition) -> list[dict[str, Any]]:
+    """Return the groups as the role `users` takes them."""
+    return [
+        {"name": name, "gid": group.gid} for name, group in definition.cluster.users.groups.items()
+    ]
+
+
+def mail_addresses(definition: Definition) -> dict[str, str]:
+    """Return login -> address for the people who have one of their own."""
+    return {
+        name: person.email
+        for name, person in definition.cluster.users.people.items()
+        if person.email is not None
+    }
+
+
+def accounts(definition: Definition) -> list[dict[str, Any]]:
+    """Return the accounts as the role `accounts` takes them; `root` above those without parent."""
+    present = _present(definition)
+    return [
+        {
+            "name": name,
+            "parent": account.parent or "root",
+            "description": account.description or name,
+            "organization": account.organization or definition.cluster.name,
+            "fairshare": account.fairshare,
+            "users": [user for user in account.users if user in present],
+        }
+        for name, account in definition.cluster.accounts.items()
+    ]
+
+
+def account_users(definition: Definition) -> list[dict[str, str]]:
+    """Return each person who has an account, with the account of jobs that name none."""
+    defaults: dict[str, str] = {}
+    for name, account in definition.cluster.accounts.items():
+        for user in account.users:
+            defaults.setdefault(user, name)
+    return [
+        {"name": user, "default_account": person.default_account or defaults[user]}
+        for user, person in _present(definition).items()
+        if user in defaults
+    ]
+
+
+def _present(definition: Definition) -> dict[str, Any]:
+    return {
+        name: person
+        for name, person in definition.cluster.users.people.items()
+        if person.state == "present"
+    }
+
+
+def shared_paths(definition: Definition) -> list[str]:
+    """Return the mount points that a node must have before slurmd takes jobs."""
+    storage = definition.cluster.storage
+    return [storage.home.path, storage.apps.path, storage.data.path]
