@@ -5,6 +5,7 @@ Imports neither ansible nor pulumi, so that every part of Muster can use it.
 
 from muster.cluster.base import Model
 from muster.cluster.definition import Definition, Hosts
+from muster.cluster.loading import load, validate
 from muster.cluster.model import PACKAGED_SLURM, Cluster
 from muster.cluster.nodes import Gpus, NodeSet, Partition, Scheduling
 from muster.cluster.people import Account, Group, Person, Users
@@ -33,4 +34,6 @@ __all__ = [
     "SoftwareVersion",
     "Storage",
     "Users",
+    "load",
+    "validate",
 ]

@@ -2,7 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from muster.cluster import patterns
+from muster.cluster.patterns import whole
 
 
 class Model(BaseModel):
@@ -14,6 +17,13 @@ class Model(BaseModel):
 
 
 Mebibytes = Annotated[int, Field(json_schema_extra={"x-unit": "MiB"})]
-SlurmTime = Annotated[str, Field(json_schema_extra={"x-unit": "SLURM time, days-hours:min:s"})]
+SlurmTime = Annotated[
+    str, Field(json_schema_extra={"x-unit": "days-hours:min:s", **whole(patterns.SLURM_TIME)})
+]
 # A value of slurm.conf or cgroup.conf as YAML gives it; yes and no arrive as bool.
 Scalar = str | int | float | bool
+
+
+def named(pattern: str) -> dict[str, JsonValue]:
+    """As a part of a JSON schema: how the keys of a mapping may be spelt."""
+    return {"propertyNames": {**whole(pattern)}}

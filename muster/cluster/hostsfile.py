@@ -68,8 +68,15 @@ class HostsTree:
     children: dict[str, list[str]] = field(default_factory=dict)
     vars: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[KeyPath, KeyPath] = field(default_factory=dict)
-    """(group,) and (group, host) to the keys in the file."""
+    """(group,) and (group, host) to the keys in the file; (all, host): where it is first named."""
     faults: list[Fault] = field(default_factory=list)
+
+    def place(self, path: KeyPath) -> KeyPath:
+        """Keys in the file of (group,) or (group, host)."""
+        if path in self.places:
+            return self.places[path]
+        # A host that the group has from a child, or a group that the file does not name.
+        return self.places.get(("all", *path[1:])) or ()
 
     def hosts(self) -> Hosts:
         """Hosts of each group with those of its children, in the order of the file."""
@@ -153,6 +160,7 @@ class _Reader:
             own.extend(names)
             for name in names:
                 self.tree.places.setdefault((group, name), here)
+                self.tree.places.setdefault(("all", name), here)
                 if given:
                     self.tree.vars[name] = {**self.tree.vars.get(name, {}), **given}
 

@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from muster.cluster.base import Model, Scalar
+from muster.cluster import patterns
+from muster.cluster.base import Model, Scalar, named
 from muster.cluster.nodes import NodeSet, Partition, Scheduling
+from muster.cluster.patterns import whole
 from muster.cluster.people import Account, Users
 from muster.cluster.services import Mail, Storage
 from muster.cluster.software import Software
@@ -26,7 +28,13 @@ def _packaged_slurm(values: dict[str, Any]) -> str:
 class Cluster(Model):
     """One cluster: what it has, who uses it and how."""
 
-    name: Annotated[str, Field(description="ClusterName, and prefix of names in the cloud.")]
+    name: Annotated[
+        str,
+        Field(
+            description="ClusterName, and prefix of names in the cloud.",
+            json_schema_extra={**whole(patterns.CLUSTER_NAME)},
+        ),
+    ]
     os: Annotated[
         Literal["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"],
         Field(description="Operating system of all hosts; the play stops at one with another."),
@@ -51,11 +59,23 @@ class Cluster(Model):
     users: Annotated[Users, Field(description="Who may use the cluster.")] = Users()
     nodes: Annotated[
         dict[str, NodeSet],
-        Field(description="Node sets by name; the hosts are the group of that name."),
+        Field(
+            description="Node sets by name; the hosts are the group of that name.",
+            json_schema_extra=named(patterns.NODE_SET_NAME),
+        ),
     ]
-    partitions: Annotated[dict[str, Partition], Field(description="Partitions by name.")]
+    partitions: Annotated[
+        dict[str, Partition],
+        Field(description="Partitions by name.", json_schema_extra=named(patterns.PARTITION_NAME)),
+    ]
     scheduling: Annotated[Scheduling, Field(description="What SLURM hands out.")] = Scheduling()
-    accounts: Annotated[dict[str, Account], Field(description="Accounts of SLURM by name.")] = {}
+    accounts: Annotated[
+        dict[str, Account],
+        Field(
+            description="Accounts of SLURM by name.",
+            json_schema_extra=named(patterns.ACCOUNT_NAME),
+        ),
+    ] = {}
     storage: Annotated[Storage, Field(description="Shared folders.")] = Storage()
     software: Annotated[Software, Field(description="The module tree.")] = Software()
     mail: Annotated[Mail | None, Field(description="Mail about jobs; null: SLURM sends none.")] = (

@@ -4,20 +4,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from muster.cluster.base import Model
+from muster.cluster import patterns
+from muster.cluster.base import Model, named
 
 
 class Group(Model):
     """A UNIX group, the same on all hosts."""
 
-    gid: Annotated[int, Field(description="Number of the group, 1000 to 60000.")]
+    gid: Annotated[int, Field(description="Number of the group, 1000 to 59999 or above 65535.")]
 
 
 class Person(Model):
     """A login; its primary group has the same name and number."""
 
     uid: Annotated[
-        int, Field(description="Number of the user and of the user's own group, 1000 to 60000.")
+        int,
+        Field(
+            description="Number of the user and of the user's own group, 1000 to 59999 or above "
+            "65535."
+        ),
     ]
     groups: Annotated[list[str], Field(description="Further groups.")] = []
     ssh_keys: Annotated[
@@ -43,8 +48,14 @@ class Person(Model):
 class Users(Model):
     """Who may use the cluster."""
 
-    groups: Annotated[dict[str, Group], Field(description="Groups by name.")] = {}
-    people: Annotated[dict[str, Person], Field(description="People by login name.")] = {}
+    groups: Annotated[
+        dict[str, Group],
+        Field(description="Groups by name.", json_schema_extra=named(patterns.LOGIN_NAME)),
+    ] = {}
+    people: Annotated[
+        dict[str, Person],
+        Field(description="People by login name.", json_schema_extra=named(patterns.LOGIN_NAME)),
+    ] = {}
 
 
 class Account(Model):

@@ -47,10 +47,10 @@ def _type_at(path: KeyPath) -> Any:
     here: Any = Cluster
     for key in path:
         here = _below(here, key)
-    return _plain_type(here)
+    return plain_type(here)
 
 
-def _plain_type(annotation: Any) -> Any:
+def plain_type(annotation: Any) -> Any:
     """Without `| None`."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(annotation) if option is not type(None)]
@@ -59,7 +59,7 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def _below(annotation: Any, key: str | int) -> Any:
-    here = _plain_type(annotation)
+    here = plain_type(annotation)
     if isinstance(here, type) and issubclass(here, BaseModel):
         known = here.model_fields.get(str(key))
         return known.annotation if known else None

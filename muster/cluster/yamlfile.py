@@ -53,8 +53,13 @@ class Document:
     faults: list[Fault] = field(default_factory=list)
     encrypted: bool = False
 
-    def line(self, path: KeyPath) -> int:
-        """Line of the key or item; of the nearest one around it where there is none."""
+    def line(self, path: KeyPath) -> int | None:
+        """Line of the key or item; of the nearest one around it where there is none.
+
+        None where the data came from no file.
+        """
+        if not self.lines:
+            return None
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)

@@ -2,7 +2,7 @@
 
 `up` reads from stdin, as JSON: network, folder, machines (a list of name, release and, if it has
 some, gpus) and, if wanted, shares (folder below `folder` -> mount point). It prints, as JSON, the
-address of each machine. `down` takes the name of the network.
+address of each machine. `down` takes the name of the network and the folder, which it removes.
 """
 
 import argparse
@@ -49,7 +49,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m muster.containers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up")
-    commands.add_parser("down").add_argument("network")
+    down = commands.add_parser("down")
+    down.add_argument("network")
+    down.add_argument("folder", type=Path)
     arguments = parser.parse_args()
     try:
         if arguments.command == "up":
@@ -58,6 +60,7 @@ def main() -> None:
             json.dump({machine.name: machine.address for machine in fleet.machines}, sys.stdout)
         else:
             machines.down(arguments.network)
+            machines.remove_folder(arguments.folder)
     except podman.MachineError as error:
         sys.exit(f"error: {error}")
 

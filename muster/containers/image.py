@@ -88,6 +88,8 @@ def build(release: str, name: str) -> None:
                 f"--include={','.join(PACKAGES)}",
                 # A user's umask or TMPDIR must not get into the image.
                 '--aptopt=APT::Install-Recommends "false"',
+                # An installed Debian has package lists: `--check` on a fresh host needs them.
+                "--skip=cleanup/apt/lists",
                 f"--customize-hook=copy-in {RECIPE}/etc /",
                 f"--customize-hook=upload {proxy} /etc/apt/apt.conf.d/91proxy",
                 '--customize-hook=chroot "$1" systemctl mask --quiet systemd-modules-load.service',

@@ -63,7 +63,7 @@ def up(fleet: Fleet) -> list[str]:
         (fleet.folder / name).mkdir(exist_ok=True)
     new = [machine for machine in fleet.machines if _start(fleet, machine)]
     for machine in fleet.machines:
-        _wait_for_boot(fleet.container(machine.name))
+        wait_for_boot(fleet.container(machine.name))
     _write_ssh_config(fleet)
     return [machine.name for machine in new]
 
@@ -74,7 +74,8 @@ def down(network: str) -> list[str]:
         "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "{{.Names}}"
     ).split()
     if names:
-        podman("rm", "--force", "--time", "1", *names)
+        # At once: podman 4.3 fails when a container stops just as the time to stop is up.
+        podman("rm", "--force", "--time", "0", *names)
     if exists("network", network):
         podman("network", "rm", network)
     return names
@@ -125,7 +126,13 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
     return True
 
 
-def _wait_for_boot(container: str) -> None:
+def wait_for_boot(container: str) -> None:
+    """Return when systemd in `container` has started everything.
+
+    Raises:
+        MachineError: it has not within `BOOT_SECONDS`.
+
+    """
     deadline = time.monotonic() + BOOT_SECONDS
     state = "?"
     while time.monotonic() < deadline:

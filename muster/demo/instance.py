@@ -1,5 +1,6 @@
 """A cluster of containers: the copy of an inventory that fits this machine, and its hosts."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,15 @@ from muster.containers.podman import MachineError
 CGROUP_V1 = {"CgroupPlugin": "cgroup/v1", "CgroupMountpoint": "/sys/fs/cgroup"}
 """cgroup.conf of nodes on a machine with cgroup v1 or hybrid: there SLURM's own detection fails
 inside a container."""
+
+
+PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
+"""Python that each release has, so the one that the demo's module tree can contain."""
+
+
+def _program(name: str) -> str:
+    """Return the path of a program of this virtual environment."""
+    return str(Path(sys.executable).with_name(name))
 
 
 @dataclass(frozen=True)
@@ -67,31 +77,43 @@ class Instance:
 
         """
         definition = cluster.load(self.folder)
-        hosts = definition.hosts
+        variables = self._variables()
         release = next(
             name for name, system in image.RELEASES.items() if system == definition.cluster.os
         )
-        everywhere = hosts.vars[hosts.groups["controller"][0]]
+        common = next(iter(variables.values()))
         return Fleet(
-            network=everywhere["container_network"],
-            subnet=everywhere["container_subnet"],
+            network=common["container_network"],
+            subnet=common["container_subnet"],
             folder=self.state,
             machines=tuple(
                 Machine(
                     name=host,
-                    address=hosts.vars[host]["ansible_host"],
+                    address=of_host["ansible_host"],
                     release=release,
-                    gpus=hosts.vars[host].get("container_gpus", 0),
+                    gpus=of_host.get("container_gpus", 0),
                 )
-                for host in hosts.groups["all"]
+                for host, of_host in variables.items()
             ),
             shares={"home": "/home", "apps": "/apps", "data": "/data"},
         )
 
+    def _variables(self) -> dict[str, dict[str, Any]]:
+        """Return each host's variables, those of its groups included, as Ansible merges them."""
+        done = subprocess.run(
+            [_program("ansible-inventory"), "--inventory", str(self.folder), "--list"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        merged: dict[str, dict[str, Any]] = json.loads(done.stdout)["_meta"]["hostvars"]
+        return merged
+
     def configure(self, *options: str, stdout: Any = None) -> int:
         """Run site.yml on this cluster and return ansible-playbook's exit code."""
         command = [
-            str(Path(sys.executable).with_name("ansible-playbook")),
+            _program("ansible-playbook"),
             *("--inventory", str(self.folder), "ansible/site.yml", *options),
         ]
         return subprocess.run(
@@ -110,7 +132,8 @@ class Instance:
         yaml = YAML()
         yaml.width = 4096
         path = self.folder / "group_vars" / "all" / "cluster.yml"
-        document = yaml.load(path)
+        text = path.read_text(encoding="utf-8")
+        document = yaml.load(text.replace(PYTHON["bookworm"], PYTHON[release]))
         definition = document["cluster"]
         definition["os"] = image.RELEASES[release]
         key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()
@@ -121,7 +144,7 @@ class Instance:
         yaml.dump(document, path)
 
     def _move_to(self, subnet: str) -> None:
-        """Give the copy another network: 10.88.42.0/24 -> `subnet`, the hosts keep their numbers."""
+        """Give the copy another network: 10.214.42.0/24 -> `subnet`, the hosts keep their numbers."""
         path = self.folder / "hosts.yml"
         text = path.read_text(encoding="utf-8")
         old = next(

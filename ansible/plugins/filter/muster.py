@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 
-from muster import verify, wiring
+from muster import modules, verify, wiring
 from muster.cluster import DefinitionError
 
 
@@ -26,6 +26,12 @@ def slurm_files(definition):
     from muster.slurm import render  # noqa: PLC0415 (needed by two hosts only)
 
     return asdict(render(definition))
+
+
+def module_tree(definition):
+    """Return the module tree as a mapping."""
+    cluster = definition.cluster
+    return asdict(modules.render(cluster.software, cluster.storage.apps.path))
 
 
 def credentials(hosts):
@@ -51,6 +57,7 @@ class FilterModule:
             "muster_account_users": of_definition(wiring.account_users),
             "muster_shared_paths": of_definition(wiring.shared_paths),
             "muster_slurm_files": of_definition(slurm_files),
+            "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,
             "muster_problems": verify.problems,
             "muster_notes": verify.notes,

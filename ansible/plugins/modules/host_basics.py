@@ -155,7 +155,8 @@ def write(module, path, text):
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
     os.chmod(temporary, 0o644)
-    module.atomic_move(temporary, path)
+    # A file that is a mount point can't be replaced: it is then written in place.
+    module.atomic_move(temporary, path, unsafe_writes=True)
 
 
 def main():

@@ -3,6 +3,9 @@
 """Bring a set of files, directories and links to a wanted state in one module run."""
 
 import base64
+import binascii
+import errno
+import glob
 import grp
 import hashlib
 import os
@@ -41,7 +44,9 @@ options:
         choices: [file, directory, link, absent]
         default: file
       template:
-        description: Template in the role's templates folder; rendered by the action plugin into O(files[].content).
+        description:
+          - Template in the role's templates folder; rendered by the action plugin into
+            O(files[].content).
         type: str
       content:
         description: Text of the file. Without any content an existing file keeps its own.
@@ -49,6 +54,22 @@ options:
       secret_content_b64:
         description: Bytes of the file, base64; never shown in a diff, a log or a result.
         type: str
+      block:
+        description:
+          - Lines kept at the end of a file of somebody else's, such as the start file of a shell,
+            between two lines with O(files[].block.name). The rest of the file, its owner and its
+            mode stay.
+          - Where there is no such file none is made; its package is not installed.
+        type: dict
+        suboptions:
+          name:
+            description: Whose block it is, such as the name of the role.
+            type: str
+            required: true
+          text:
+            description: The lines.
+            type: str
+            required: true
       target:
         description: What a link points to.
         type: str
@@ -61,15 +82,16 @@ options:
         type: str
         default: root
       mode:
-        description: Octal mode as text; 0644 for files and 0755 for directories when left out.
+        description: Octal mode as text. Left out it is 0644, of a secret 0600, of a directory 0755.
         type: str
       validate:
         description: Command that must succeed on the new file; C(%s) is its path.
         type: str
   validate_together:
     description:
-      - Files that only make sense as a set, and the command that tries the new set before any of it is put in place.
-      - It runs when a content differs, in check mode too if the program is there already.
+      - Files that only make sense as a set, and the command that tries the new set before any of
+        it is put in place.
+      - It runs when one of them differs, in check mode too if the program is there already.
     type: dict
     suboptions:
       files:
@@ -78,7 +100,7 @@ options:
         elements: path
         required: true
       command:
-        description: Command that must succeed; C(%s) is a folder that holds the new files under their base names.
+        description: Command that must succeed; C(%s) is a folder with the new files, by base name.
         type: str
         required: true
 author: [The Muster authors]
@@ -89,7 +111,11 @@ EXAMPLES = r"""
   managed_files:
     files:
       - {dest: /etc/munge, state: directory, owner: munge, group: munge, mode: "0700"}
-      - {dest: /etc/munge/munge.key, secret_content_b64: "{{ munge_key_b64 }}", owner: munge, group: munge, mode: "0400"}
+      - dest: /etc/munge/munge.key
+        secret_content_b64: "{{ munge_key_b64 }}"
+        owner: munge
+        group: munge
+        mode: "0400"
       - {dest: /etc/default/munge, template: etc/default/munge.j2}
 """
 
@@ -100,7 +126,9 @@ paths:
   elements: str
   returned: always
 digests:
-  description: For each changed path the SHA-256 of its wanted content, empty if it is to be no file. C(managed_service) takes it.
+  description:
+    - For each changed path the SHA-256 of its wanted content, empty if it is to be no file.
+    - C(managed_service) takes it.
   type: dict
   returned: always
 """
@@ -115,6 +143,13 @@ SUBOPTIONS = {
     "template": {"type": "str"},
     "content": {"type": "str"},
     "secret_content_b64": {"type": "str", "no_log": True},
+    "block": {
+        "type": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "text": {"type": "str", "required": True},
+        },
+    },
     "target": {"type": "str"},
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
@@ -129,8 +164,26 @@ TOGETHER = {
 }
 
 
-class Refused(Exception):
+# What to do about what the operating system said; a quota or a limit is as good as a full disk.
+ROOM = "make room in the file system of {folder} (df -h {folder}) and run again"
+REMEDIES = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EFBIG: ROOM,
+    errno.EROFS: "mount the file system of {folder} writable and run again",
+    errno.ENOTDIR: "a file is in the way of a folder above it; move it away and run again",
+    errno.EEXIST: "a file is in the way of a folder above it; move it away and run again",
+}
+
+
+class Refused(Exception):  # noqa: N818 (reads as what happened)
     """A wanted state that can't be reached, said in a sentence."""
+
+
+def sentence(path, error):
+    """Return what the OSError says of the file or folder at `path`, and the remedy."""
+    remedy = REMEDIES.get(error.errno, "mend that and run again")
+    return f"{path}: {error.strerror}; " + remedy.format(folder=os.path.dirname(path))
 
 
 def kind_of(path):
@@ -154,7 +207,7 @@ def read_bytes(path):
 
 def ownership(path):
     """Return (owner, group, mode) of `path` as text, as a diff shows it."""
-    state = os.lstat(path)
+    state = os.stat(path)
     try:
         owner = pwd.getpwuid(state.st_uid).pw_name
     except KeyError:
@@ -166,32 +219,63 @@ def ownership(path):
     return owner, group, f"{state.st_mode & 0o7777:04o}"
 
 
+def with_block(text, name, lines):
+    """Return `text` with the block `name` holding `lines`, at its end if it had none."""
+    begin, end = f"# BEGIN Muster: {name}\n", f"# END Muster: {name}\n"
+    block = begin + lines.rstrip("\n") + "\n" + end
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if found and closed:
+        return before + block + after
+    return text + ("" if text.endswith("\n") or not text else "\n") + block
+
+
 class Entry:
     """One wanted file, directory, link or absence."""
 
     def __init__(self, module, wanted):
         self.module = module
-        self.dest = wanted["dest"]
+        # A block goes into the file itself: the one that a link stands for stays a link.
+        is_block = wanted["block"] is not None
+        self.dest = os.path.realpath(wanted["dest"]) if is_block else wanted["dest"]
         self.state = wanted["state"]
         self.target = wanted["target"]
         self.validate = wanted["validate"]
         self.secret = wanted["secret_content_b64"] is not None
-        self.wanted_content = self._content(wanted)
-        default_mode = "0755" if self.state == "directory" else "0644"
-        self.attributes = (
-            wanted["owner"],
-            wanted["group"],
-            f"{int(wanted['mode'] or default_mode, 8):04o}",
-        )
-        self.before = kind_of(self.dest)
+        # A link to a folder is as good as the folder: /home often is one.
+        is_folder = self.state == "directory" and os.path.isdir(self.dest)
+        self.before = "directory" if is_folder else kind_of(self.dest)
         self.content_before = read_bytes(self.dest)
+        self.wanted_content = self._content(wanted)
+        self.attributes = (wanted["owner"], wanted["group"], self._mode(wanted["mode"]))
+        self.has_no_place = is_block and self.before != "file"
+        if is_block and self.before == "file":
+            self.attributes = ownership(self.dest)
 
     def _content(self, wanted):
         if wanted["template"] is not None:
             raise Refused(f"{self.dest}: the template was not rendered (action plugin missing)")
         if self.secret:
-            return base64.b64decode(wanted["secret_content_b64"], validate=True)
+            try:
+                return base64.b64decode(wanted["secret_content_b64"], validate=True)
+            except binascii.Error:
+                # Without the cause: a traceback would show the secret.
+                raise Refused(
+                    f"{self.dest}: secret_content_b64 is no base64; pass it through b64encode"
+                ) from None
+        if wanted["block"] is not None:
+            text = to_text(self.content_before, errors="surrogateescape")
+            name, lines = wanted["block"]["name"], wanted["block"]["text"]
+            return to_bytes(with_block(text, name, lines), errors="surrogateescape")
         return None if wanted["content"] is None else to_bytes(wanted["content"])
+
+    def _mode(self, wanted):
+        if wanted is None:
+            wanted = "0755" if self.state == "directory" else "0600" if self.secret else "0644"
+        try:
+            return f"{int(wanted, 8):04o}"
+        except ValueError:
+            raise Refused(f"{self.dest}: mode {wanted} is not octal; write it as 0644") from None
 
     @property
     def content_differs(self):
@@ -201,7 +285,7 @@ class Entry:
         if self.state != "file":
             return False
         if self.wanted_content is None:
-            return self.before == "absent"
+            return self.before != "file"
         return self.before != "file" or self.content_before != self.wanted_content
 
     @property
@@ -214,6 +298,8 @@ class Entry:
     @property
     def differs(self):
         """Whether anything must be done."""
+        if self.has_no_place:
+            return False
         if self.state == "absent":
             return self.before != "absent"
         return self.before != self.state or self.content_differs or self.attributes_differ
@@ -232,42 +318,52 @@ class Entry:
 
     def diff(self):
         """Return the entry's part of the task's diff."""
-        if self.secret:
-            shown = {"before": "(secret)\n", "after": "(secret, changed)\n"}
-        elif self.state in ("file", "absent") and self.before in ("file", "absent"):
-            after = b"" if self.state == "absent" else (self.wanted_content or self.content_before)
-            shown = {
-                "before": to_text(self.content_before, errors="replace"),
-                "after": to_text(after, errors="replace"),
-            }
-        else:
-            after = f"{self.state} {self.target}\n" if self.target else f"{self.state}\n"
-            shown = {"before": f"{self.before}\n", "after": after}
-        parts = [{"before_header": self.dest, "after_header": self.dest, **shown}]
+        parts = []
+        if self.content_differs or self.before != self.state:
+            parts.append((self.dest, self._text_before(), self._text_after()))
         if self.attributes_differ:
             header = f"{self.dest} (owner group mode)"
-            parts.append(
-                {
-                    "before_header": header,
-                    "after_header": header,
-                    "before": " ".join(ownership(self.dest)) + "\n",
-                    "after": " ".join(self.attributes) + "\n",
-                }
-            )
-        return parts
+            before, after = ownership(self.dest), self.attributes
+            parts.append((header, " ".join(before) + "\n", " ".join(after) + "\n"))
+        return [
+            {"before_header": header, "after_header": header, "before": before, "after": after}
+            for header, before, after in parts
+        ]
+
+    def _text_before(self):
+        if self.before == "file":
+            return "(secret)\n" if self.secret else to_text(self.content_before, errors="replace")
+        if self.before == "link":
+            return f"(link to {os.readlink(self.dest)})\n"
+        return "" if self.before == "absent" else "(directory)\n"
+
+    def _text_after(self):
+        if self.state == "file":
+            if self.secret:
+                return "(secret, changed)\n"
+            return to_text(self.new_content, errors="replace")
+        if self.state == "link":
+            return f"(link to {self.target})\n"
+        return "" if self.state == "absent" else "(directory)\n"
+
+    def refuse_if_in_the_way(self):
+        """Raise Refused where people's work would have to go; nothing below a folder is removed."""
+        if self.before in (self.state, "absent"):
+            return
+        if self.state == "absent" and (self.before != "directory" or not os.listdir(self.dest)):
+            return
+        if self.state in ("file", "link") and self.before != "directory":
+            return
+        wanted = "wanted is nothing" if self.state == "absent" else f"wanted is a {self.state}"
+        raise Refused(
+            f"{self.dest} is a {self.before}, {wanted}; move it away, its content may be needed"
+        )
 
     def apply(self):
         """Do it. Raises Refused or OSError."""
         if self.state == "absent":
             self._remove()
             return
-        if self.before not in (self.state, "absent"):
-            if self.before == "directory":
-                raise Refused(
-                    f"{self.dest} is a directory, wanted is a {self.state}; "
-                    "move it away, its content may be needed"
-                )
-            os.unlink(self.dest)
         os.makedirs(os.path.dirname(self.dest), mode=0o755, exist_ok=True)
         if self.state == "directory":
             if self.before != "directory":
@@ -282,13 +378,23 @@ class Entry:
 
     def _remove(self):
         if self.before == "directory":
-            # Only empty ones: what people put below is theirs.
             os.rmdir(self.dest)
         else:
             os.unlink(self.dest)
 
+    def _temporary(self):
+        """Return a name beside the destination, and remove what a killed run left under such."""
+        folder, name = os.path.split(self.dest)
+        # With a leading dot: most programs that read a folder of drop-ins skip it.
+        stem = os.path.join(folder, f".{name}.muster-")
+        own = f"{stem}{os.getpid()}"
+        for path in glob.glob(f"{glob.escape(stem)}*"):
+            if path == own or not os.path.exists(f"/proc/{path[len(stem) :]}"):
+                os.unlink(path)
+        return own
+
     def _link(self):
-        temporary = f"{self.dest}.muster-{os.getpid()}"
+        temporary = self._temporary()
         os.symlink(self.target, temporary)
         os.replace(temporary, self.dest)
 
@@ -305,8 +411,8 @@ class Entry:
         os.chmod(path, int(mode, 8))
 
     def _write(self):
-        folder = os.path.dirname(self.dest)
-        handle, temporary = tempfile.mkstemp(prefix=".muster-", dir=folder)
+        temporary = self._temporary()
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(self.wanted_content or b"")
@@ -322,31 +428,38 @@ class Entry:
     def _check(self, temporary):
         if not self.validate:
             return
-        code, out, err = self.module.run_command(
-            [word.replace("%s", temporary) for word in self.validate.split()]
-        )
+        words = [word.replace("%s", temporary) for word in self.validate.split()]
+        try:
+            code, out, err = self.module.run_command(words, handle_exceptions=False)
+        except OSError as error:
+            code, out, err = error.errno, "", f"{words[0]}: {error.strerror}"
         if code != 0:
             said = (err.strip() or out.strip()).replace(temporary, self.dest)
+            if self.secret:
+                said = f"`{self.validate}` ended with {code}; its words may quote the secret"
             raise Refused(f"{self.dest} is left as it was; the new one was refused: {said}")
 
 
 def validate_together(module, entries, command):
     """Run `command` on a folder with the wanted files of `entries`. Raises Refused.
 
-    The folder is readable for all, as the daemon that tries the files may not be root.
+    The folder is readable for all, as the daemon that tries the files may not be root; so the
+    set must hold no secret.
     """
     words = command.split()
     if module.check_mode and not os.access(words[0], os.X_OK):
         return
     folder = tempfile.mkdtemp(prefix="muster-new-")
     try:
-        os.chmod(folder, 0o755)
+        os.chmod(folder, 0o755)  # noqa: S103 (what it holds is readable for all anyway)
         for entry in entries:
             if entry.state == "file":
                 path = os.path.join(folder, os.path.basename(entry.dest))
                 with open(path, "wb") as stream:
                     stream.write(entry.new_content)
         code, out, err = module.run_command([word.replace("%s", folder) for word in words])
+    except OSError as error:
+        raise Refused(sentence(f"{folder}/", error)) from error
     finally:
         shutil.rmtree(folder)
     if code != 0:
@@ -364,13 +477,15 @@ def main():
                 "elements": "dict",
                 "required": True,
                 "options": SUBOPTIONS,
-                "mutually_exclusive": [("content", "secret_content_b64", "template")],
+                "mutually_exclusive": [("content", "secret_content_b64", "template", "block")],
                 "required_if": [("state", "link", ("target",))],
             },
             "validate_together": {"type": "dict", "options": TOGETHER},
         },
         supports_check_mode=True,
     )
+    # The caller's umask must not narrow the folders that are made on the way.
+    os.umask(0o022)
     paths, digests, diffs = [], {}, []
     together = module.params["validate_together"] or {"files": [], "command": ""}
     tried = False
@@ -383,20 +498,21 @@ def main():
             if entry.dest in together["files"] and not tried:
                 tried = True
                 members = [w for w in module.params["files"] if w["dest"] in together["files"]]
-                entries = [Entry(module, member) for member in members]
-                if any(member.content_differs for member in entries):
-                    validate_together(module, entries, together["command"])
-            paths.append(entry.dest)
-            digests[entry.dest] = entry.digest
-            diffs.extend(entry.diff())
+                validate_together(
+                    module, [Entry(module, member) for member in members], together["command"]
+                )
+            entry.refuse_if_in_the_way()
+            diff = entry.diff()
             if not module.check_mode:
                 entry.apply()
+            paths.append(entry.dest)
+            digests[entry.dest] = entry.digest
+            diffs.extend(diff)
     except Refused as error:
         module.fail_json(msg=str(error), paths=paths, diff=diffs, changed=bool(paths))
     except OSError as error:
-        path = error.filename or (entry.dest if entry else "?")
         module.fail_json(
-            msg=f"{path}: {error.strerror}; nothing was lost, the next run completes",
+            msg=sentence(entry.dest, error),
             paths=paths,
             diff=diffs,
             changed=bool(paths),

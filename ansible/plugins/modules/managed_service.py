@@ -4,7 +4,6 @@
 
 import hashlib
 import os
-import socket
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -13,7 +12,8 @@ DOCUMENTATION = r"""
 module: managed_service
 short_description: Run a daemon with the configuration that is on disk
 description:
-  - Enables and starts a unit, and restarts or reloads it exactly when it runs with other files than those on disk.
+  - Enables and starts a unit, and restarts or reloads it exactly when it runs with other files
+    than those on disk.
   - A handler is lost when a play is killed between "file written" and "daemon told"; and a handler
     restarts a daemon that somebody else has restarted since. So the unit itself records, at each
     start, the SHA-256 of the files it is about to read (a drop-in with an ExecStartPre, written by
@@ -38,7 +38,8 @@ options:
     type: list
     elements: str
   pending:
-    description: C(digests) of the C(managed_files) before. In check mode those contents are not on disk yet.
+    description:
+      - C(digests) of the C(managed_files) before. In check mode those contents are not on disk yet.
     type: dict
     default: {}
   port:
@@ -80,7 +81,7 @@ def sha256(path):
 
 
 def record_of(paths, pending=None):
-    """Return what `sha256sum PATHS` prints, with the digests of `pending` in place of those on disk."""
+    """Return what `sha256sum PATHS` prints; the digests of `pending` replace those on disk."""
     found = {path: sha256(path) for path in paths} | {
         path: digest for path, digest in (pending or {}).items() if path in paths
     }
@@ -119,14 +120,16 @@ class Unit:
         _, log, _ = self.module.run_command(
             ["journalctl", "--unit", self.name, "--lines=15", "--no-pager", "--output=cat"]
         )
+        # A daemon that tries again every few seconds says the same each time.
+        words = "; ".join(dict.fromkeys(line.strip() for line in log.splitlines() if line.strip()))
         self.module.fail_json(
-            msg=f"{self.name}: {message}; its last words: {log.strip() or '(none)'}; "
+            msg=f"{self.name}: {message}; its last words: {words or '(none)'}; "
             f"mend the cause and run again (journalctl -u {self.name} shows more)"
         )
 
     def show(self):
         """Return the unit's properties that matter here."""
-        properties = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload"
+        properties = "LoadState,ActiveState,SubState,MainPID,UnitFileState,NeedDaemonReload"
         out = self.systemctl("show", self.name, f"--property={properties}", check=False)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
@@ -138,7 +141,11 @@ class Unit:
         """Return the text of the drop-in that makes the unit record its configuration."""
         lines = ["# Written by Muster: records what this daemon is started with", "[Service]"]
         for kind, paths in (("config", self.config), ("reload", self.reload_config)):
-            command = f"mkdir -p {RECORDS}; sha256sum {' '.join(paths)} >{self.record_path(kind)}"
+            # For root alone: who has a file's digest can try what its secret may be.
+            command = (
+                f"umask 077; mkdir -p {RECORDS}; "
+                f"sha256sum {' '.join(dict.fromkeys(paths))} >{self.record_path(kind)}"
+            )
             if paths:
                 # A leading + runs it as root whatever User= says; a missing file is no error here.
                 lines.append(f"ExecStartPre=+-/bin/sh -c '{command} 2>/dev/null'")
@@ -151,13 +158,22 @@ class Unit:
 
     def write_record(self, kind, text):
         """Note that the daemon now runs with `text`."""
-        os.makedirs(RECORDS, exist_ok=True)
-        with open(self.record_path(kind), "w", encoding="utf-8") as stream:
+        os.makedirs(RECORDS, mode=0o700, exist_ok=True)
+        # A new one by rename: a kill must not leave a record that says nothing.
+        temporary = f"{self.record_path(kind)}.new"
+        with open(temporary, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o600)
             stream.write(text)
+        os.replace(temporary, self.record_path(kind))
 
     def action(self):
         """Return what has to be done to the daemon."""
-        if self.state.get("ActiveState") not in ("active", "reloading"):
+        state = self.state.get("ActiveState")
+        # One that has been starting for long waits for something with the configuration it has
+        # read; to start it would be to wait with it, even where the new one is the cure.
+        if state == "activating" and self.differs("config", self.config):
+            return "restart"
+        if state not in ("active", "reloading"):
             return "start"
         if self.differs("config", self.config):
             return "restart"
@@ -174,6 +190,7 @@ class Unit:
 
     def act(self, action):
         """Start, restart or reload the daemon and wait until it is up."""
+        deadline = time.monotonic() + self.module.params["timeout_seconds"]
         if action == "reload":
             # Taken before: what changes meanwhile is told at the next run.
             text = record_of(self.reload_config)
@@ -186,39 +203,85 @@ class Unit:
                 self.systemctl("reload", self.name)
             self.write_record("reload", text)
         else:
+            if self.module.params["port"]:
+                self.refuse_taken_port(self.module.params["port"])
             self.systemctl("reset-failed", self.name, check=False)
-            self.systemctl(action, self.name)
-        self.wait()
+            # A Type=notify daemon that waits for another one keeps systemctl waiting as long.
+            seconds = str(self.module.params["timeout_seconds"])
+            command = ["timeout", seconds, "systemctl", action, self.name]
+            code, out, err = self.module.run_command(command)
+            if code == 124:
+                self.fail(f"not up after {seconds} s")
+            if code != 0:
+                self.fail(f"systemctl {action}: {err.strip() or out.strip()}")
+        self.wait(deadline)
 
-    def wait(self):
-        """Return when the unit is up and its port listens; fail after the bound."""
-        deadline = time.monotonic() + self.module.params["timeout_seconds"]
+    def owns(self, pid):
+        """Whether process `pid` belongs to the unit."""
+        return f"/{self.name}.service" in (read_text(f"/proc/{pid}/cgroup") or "")
+
+    def listens(self, port):
+        """Whether the unit itself listens on `port`: something else there is no sign of life."""
+        return any(self.owns(pid) for pid in listeners(port))
+
+    def refuse_taken_port(self, port):
+        """End the task if another process has the port that the daemon needs."""
+        others = ", ".join(
+            f"{name} (pid {pid})" for pid, name in listeners(port).items() if not self.owns(pid)
+        )
+        if others:
+            self.module.fail_json(
+                msg=f"{self.name}: port {port} is in use by {others}; stop that, or give one of "
+                "the two another port, and run again"
+            )
+
+    def wait(self, deadline):
+        """Return when the unit is up and listens; fail at `deadline` (monotonic seconds)."""
         port = self.module.params["port"]
-        # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass.
-        up_since = None
+        # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass,
+        # and so would one that systemd restarts each time, were its process not the same.
+        up_since, process = None, None
         while time.monotonic() < deadline:
             state = self.show()
             if state.get("ActiveState") == "failed" or state.get("SubState") == "auto-restart":
                 self.fail("it ended right after its start")
-            up = state.get("ActiveState") == "active" and (port is None or listens(port))
+            up = state.get("ActiveState") == "active" and (port is None or self.listens(port))
+            if state.get("MainPID") != process:
+                process, up_since = state.get("MainPID"), None
             up_since = (up_since or time.monotonic()) if up else None
             if up_since is not None and time.monotonic() - up_since >= 0.5:
                 return
             time.sleep(0.1)
-        self.fail(
-            f"not up after {self.module.params['timeout_seconds']} s"
-            + (f", or port {port} does not listen" if port else "")
-        )
+        seconds = self.module.params["timeout_seconds"]
+        if self.show().get("ActiveState") == "active":
+            self.fail(f"it runs, and does not listen on port {port} after {seconds} s")
+        self.fail(f"not up after {seconds} s")
 
 
-def listens(port):
-    """Whether anything accepts connections on `port` of this host, on any of its addresses."""
-    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        with socket.socket(family) as probe:
-            probe.settimeout(1)
-            if probe.connect_ex((address, port)) == 0:
-                return True
-    return False
+def listening_sockets(port):
+    """Return the inodes of the sockets that listen on TCP `port` of this host, as text."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for row in (read_text(table) or "").splitlines()[1:]:
+            words = row.split()
+            # proc_net_tcp(5): local address, state (0A: LISTEN) and inode.
+            if words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port:
+                inodes.add(words[9])
+    return inodes
+
+
+def listeners(port):
+    """Return the processes that listen on TCP `port`, as {pid: name}."""
+    wanted = {f"socket:[{inode}]" for inode in listening_sockets(port)}
+    found = {}
+    for pid in [name for name in os.listdir("/proc") if name.isdigit()] if wanted else []:
+        try:
+            links = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        except OSError:  # it ended, or closed a file, meanwhile
+            continue
+        if links & wanted:
+            found[pid] = (read_text(f"/proc/{pid}/comm") or "").strip()
+    return found
 
 
 def main():
@@ -244,14 +307,19 @@ def main():
             )
         module.exit_json(changed=True, action="start")
 
-    drop_in_differs = read_text(unit.drop_in) != unit.wanted_drop_in()
-    reload_needed = drop_in_differs or unit.state.get("NeedDaemonReload") == "yes"
+    old_drop_in, new_drop_in = read_text(unit.drop_in) or "", unit.wanted_drop_in()
     disabled = unit.state.get("UnitFileState") not in ("enabled", "static", "indirect", "generated")
     action = unit.action()
+    before, after = [unit.state.get("ActiveState")], [unit.state.get("ActiveState")]
+    if disabled:
+        before.append("disabled")
+        after.append("enabled")
+    if action != "none":
+        after[0] = action
     if not module.check_mode:
-        if drop_in_differs:
+        if old_drop_in != new_drop_in:
             unit.install_drop_in()
-        elif reload_needed:
+        elif unit.state.get("NeedDaemonReload") == "yes":
             unit.systemctl("daemon-reload")
         if disabled:
             unit.systemctl("enable", unit.name)
@@ -259,14 +327,16 @@ def main():
             unit.act(action)
 
     module.exit_json(
-        changed=drop_in_differs or disabled or action != "none",
+        changed=old_drop_in != new_drop_in or disabled or action != "none",
         action=action,
-        diff={
-            "before_header": f"{unit.name}.service",
-            "after_header": f"{unit.name}.service",
-            "before": f"{unit.state.get('ActiveState')}\n",
-            "after": f"{unit.state.get('ActiveState') if action == 'none' else action}\n",
-        },
+        diff=[
+            {"before_header": header, "after_header": header, "before": old, "after": new}
+            for header, old, new in (
+                (unit.drop_in, old_drop_in, new_drop_in),
+                (f"{unit.name}.service", f"{' '.join(before)}\n", f"{' '.join(after)}\n"),
+            )
+            if old != new
+        ],
     )
 
 

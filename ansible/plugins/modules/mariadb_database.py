@@ -15,9 +15,9 @@ short_description: Provide a database and the one user who owns it
 description:
   - Makes the database if it is absent (it is never dropped) and gives one user all privileges on it
     and none elsewhere, from exactly the named hosts.
-  - Runs the C(mariadb) client as root over the local socket, so it needs no Python driver on the host.
-    The server gets the hash of the password, on the client's standard input; the password itself
-    reaches neither a process argument nor a log of the server.
+  - Runs the C(mariadb) client as root over the local socket, so it needs no Python driver on the
+    host. The server gets the hash of the password, on the client's standard input; the password
+    itself reaches neither a process argument nor a log of the server.
 options:
   name:
     description: The database.
@@ -28,7 +28,8 @@ options:
     type: str
     required: true
   hosts:
-    description: Hosts the user may come from, as MariaDB writes them; the user is dropped for all others.
+    description:
+      - Hosts the user may come from, as MariaDB writes them. The user is dropped for all others.
     type: list
     elements: str
     default: [localhost]
@@ -61,7 +62,7 @@ NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What can't be done, said in a sentence."""
 
 
@@ -75,12 +76,12 @@ def ask(sql):
     """Run `sql` as root over the local socket; return the rows as lists of text.
 
     Raises:
-        Refused: there is no client or server, or the server refused.
+        RefusedError: there is no client or server, or the server refused.
 
     """
     client = shutil.which("mariadb")
     if client is None:
-        raise Refused("no `mariadb` client on this host; install mariadb-server first")
+        raise RefusedError("no `mariadb` client on this host; install mariadb-server first")
     try:
         done = subprocess.run(
             [client, "--batch", "--raw", "--skip-column-names", "--protocol=socket"],
@@ -91,11 +92,11 @@ def ask(sql):
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Refused(
+        raise RefusedError(
             f"MariaDB did not answer within {TIMEOUT_SECONDS} s; see journalctl -u mariadb"
         ) from error
     if done.returncode != 0:
-        raise Refused(
+        raise RefusedError(
             f"MariaDB refused: {done.stderr.strip()}; this needs root on the database host and "
             "a running server (systemctl status mariadb)"
         )
@@ -114,12 +115,15 @@ def wanted_grants(name, user, host, hashed):
 
 def read(name, user):
     """Return (whether the database exists, {host: its grants})."""
-    rows = ask(
-        f"SELECT 'database' FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = '{name}';\n"
-        f"SELECT 'host', Host FROM mysql.user WHERE User = '{user}' ORDER BY Host;\n"
-    )
+    # `checked` let these names pass: nothing in them ends a quote.
+    schemata = "information_schema.SCHEMATA"
+    databases = f"SELECT 'database' FROM {schemata} WHERE SCHEMA_NAME = '{name}';"  # noqa: S608
+    users = f"SELECT 'host', Host FROM mysql.user WHERE User = '{user}' ORDER BY Host;"  # noqa: S608
+    rows = ask(f"{databases}\n{users}")
     hosts = [row[1] for row in rows if row[0] == "host"]
-    grants = {host: [row[0] for row in ask(f"SHOW GRANTS FOR '{user}'@'{host}';")] for host in hosts}
+    grants = {
+        host: [row[0] for row in ask(f"SHOW GRANTS FOR '{user}'@'{host}';")] for host in hosts
+    }
     return ["database"] in rows, grants
 
 
@@ -163,7 +167,9 @@ def shown(exists, grants, name):
 def checked(pattern, what, value):
     """Return `value` if it is a name that needs no quoting."""
     if not pattern.fullmatch(value):
-        raise Refused(f'{what} "{value}" holds characters that are not allowed in it; choose another')
+        raise RefusedError(
+            f'{what} "{value}" holds characters that are not allowed in it; choose another'
+        )
     return value
 
 
@@ -181,12 +187,14 @@ def main():
     try:
         name = checked(NAME, "database name", module.params["name"])
         user = checked(NAME, "database user", module.params["user"])
-        hosts = [checked(HOST, "host of the database user", host) for host in module.params["hosts"]]
+        hosts = [
+            checked(HOST, "host of the database user", host) for host in module.params["hosts"]
+        ]
         hashed = password_hash(module.params["password"])
         wanted = {host: wanted_grants(name, user, host, hashed) for host in hosts}
         try:
             exists, found = read(name, user)
-        except Refused:
+        except RefusedError:
             # On a fresh host a check comes before the server: everything is still to be made.
             if not module.check_mode:
                 raise
@@ -195,11 +203,11 @@ def main():
         if sql and not module.check_mode:
             ask("\n".join(sql))
             if read(name, user) != (True, wanted):
-                raise Refused(
+                raise RefusedError(
                     f"MariaDB took the changes for user {user} and still shows other grants; "
                     f"compare SHOW GRANTS FOR '{user}'@'{hosts[0]}'"
                 )
-    except Refused as error:
+    except RefusedError as error:
         module.fail_json(msg=str(error))
     before, after = shown(exists, found, name), shown(True, wanted, name)
     if sql and before == after:
@@ -207,7 +215,12 @@ def main():
     module.exit_json(
         changed=bool(sql),
         database_created=not exists,
-        diff={"before_header": "MariaDB", "after_header": "MariaDB", "before": before, "after": after},
+        diff={
+            "before_header": "MariaDB",
+            "after_header": "MariaDB",
+            "before": before,
+            "after": after,
+        },
     )
 
 

@@ -3,37 +3,27 @@
 import re
 from collections.abc import Iterator
 
+from muster.cluster import patterns
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 
 ROLE_GROUPS = ("controller", "database", "login", "compute", "storage")
 
-# ClusterName is lower case (slurm.conf(5)). The name also begins names in Google Cloud, of which
-# ids of service accounts are the shortest: 30 characters, 11 of them for "-controller".
-CLUSTER_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,17}[a-z0-9])?")
-# A cloud node is <cluster>-<set>-<n>, a host name of at most 63 characters.
-NODE_SET_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,28}[a-z0-9])?")
-PARTITION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# A label of RFC 1123. In lower case: DNS takes both, SLURM tells NodeName=A from NodeName=a.
-HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# useradd(8) with the limits of all four distributions.
-LOGIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-ACCOUNT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
 # Users and groups that Debian and Ubuntu make (base-passwd) and that the packages of a node make.
-_SYSTEM_NAMES = frozenset(
-    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats "
-    "_apt nobody nogroup systemd-network systemd-resolve systemd-timesync messagebus sshd tss "
-    "polkitd _chrony chrony slurm munge mysql slurmrestd adm tty disk kmem dialout fax voice cdrom "
-    "floppy tape sudo audio dip operator src shadow utmp video sasl plugdev staff users input sgx "
-    "kvm render crontab ssl-cert netdev msmtp _ssh uuidd debian ubuntu".split()
-)
+_SYSTEM_NAMES = """
+    root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
+    _apt nobody nogroup systemd-network systemd-resolve systemd-timesync messagebus sshd tss
+    polkitd _chrony chrony slurm munge mysql slurmrestd adm tty disk kmem dialout fax voice cdrom
+    floppy tape sudo audio dip operator src shadow utmp video sasl plugdev staff users input sgx
+    kvm render crontab ssl-cert netdev msmtp _ssh uuidd debian ubuntu
+"""
+_SYSTEM = frozenset(_SYSTEM_NAMES.split())
 
 
 @check("cluster-name")
 def cluster_name(d: Definition) -> Iterator[Finding]:
     """A cluster name that SLURM or Google Cloud refuses."""
-    if not CLUSTER_NAME.fullmatch(d.cluster.name):
+    if not re.fullmatch(patterns.CLUSTER_NAME, d.cluster.name):
         yield Finding(
             ("name",),
             f'"{d.cluster.name}" can\'t be the name of a cluster',
@@ -45,7 +35,7 @@ def cluster_name(d: Definition) -> Iterator[Finding]:
 def node_set_name(d: Definition) -> Iterator[Finding]:
     """A node set name that can't be part of a host name."""
     for name in d.cluster.nodes:
-        if not NODE_SET_NAME.fullmatch(name):
+        if not re.fullmatch(patterns.NODE_SET_NAME, name):
             yield Finding(
                 ("nodes", name),
                 f'"{name}" can\'t be the name of a node set',
@@ -69,7 +59,7 @@ def node_set_name_reserved(d: Definition) -> Iterator[Finding]:
 def partition_name(d: Definition) -> Iterator[Finding]:
     """A partition name that SLURM can't read."""
     for name in d.cluster.partitions:
-        if not PARTITION_NAME.fullmatch(name):
+        if not re.fullmatch(patterns.PARTITION_NAME, name):
             yield Finding(
                 ("partitions", name),
                 f'"{name}" can\'t be the name of a partition',
@@ -89,43 +79,37 @@ def partition_name_reserved(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("host-name")
+@check("host-name", reads_hosts=True)
 def host_name(d: Definition) -> Iterator[Finding]:
     """A host name that DNS or SLURM refuses."""
-    seen: set[str] = set()
-    for group, hosts in d.hosts.groups.items():
-        for host in hosts:
-            if host in seen or HOST_NAME.fullmatch(host):
-                continue
-            # `all` comes last, so the finding is at the group that names the host.
-            seen.add(host)
+    for host in d.hosts.groups.get("all", ()):
+        if not re.fullmatch(patterns.HOST_NAME, host):
             yield Finding(
-                (group, host),
+                ("all", host),
                 f'"{host}" can\'t be the name of a host',
                 "use up to 63 small letters, digits and hyphens (no dots), no hyphen at the ends",
                 "hosts",
             )
 
 
-@check("host-name-reserved")
+@check("host-name-reserved", reads_hosts=True)
 def host_name_reserved(d: Definition) -> Iterator[Finding]:
     """A host called localhost or DEFAULT."""
-    for group, hosts in d.hosts.groups.items():
-        for host in hosts:
-            if group != "all" and host in ("localhost", "default"):
-                yield Finding(
-                    (group, host),
-                    f'"{host}" can\'t be the name of a host',
-                    "use the name that the other hosts know it by",
-                    "hosts",
-                )
+    for host in d.hosts.groups.get("all", ()):
+        if host in ("localhost", "default"):
+            yield Finding(
+                ("all", host),
+                f'"{host}" can\'t be the name of a host',
+                "use the name that the other hosts know it by",
+                "hosts",
+            )
 
 
 @check("login-name")
 def login_name(d: Definition) -> Iterator[Finding]:
     """A login that Linux refuses."""
     for name in d.cluster.users.people:
-        if not LOGIN_NAME.fullmatch(name):
+        if not re.fullmatch(patterns.LOGIN_NAME, name):
             yield Finding(
                 ("users", "people", name),
                 f'"{name}" can\'t be a login',
@@ -137,7 +121,7 @@ def login_name(d: Definition) -> Iterator[Finding]:
 def login_name_reserved(d: Definition) -> Iterator[Finding]:
     """A login that the system or one of its services has."""
     for name in d.cluster.users.people:
-        if name in _SYSTEM_NAMES:
+        if name in _SYSTEM:
             yield Finding(
                 ("users", "people", name), f'"{name}" is a user of the system', "take another login"
             )
@@ -147,7 +131,7 @@ def login_name_reserved(d: Definition) -> Iterator[Finding]:
 def group_name(d: Definition) -> Iterator[Finding]:
     """A group name that Linux refuses."""
     for name in d.cluster.users.groups:
-        if not LOGIN_NAME.fullmatch(name):
+        if not re.fullmatch(patterns.LOGIN_NAME, name):
             yield Finding(
                 ("users", "groups", name),
                 f'"{name}" can\'t be the name of a group',
@@ -159,7 +143,7 @@ def group_name(d: Definition) -> Iterator[Finding]:
 def group_name_reserved(d: Definition) -> Iterator[Finding]:
     """A group that the system or one of its services has."""
     for name in d.cluster.users.groups:
-        if name in _SYSTEM_NAMES:
+        if name in _SYSTEM:
             yield Finding(
                 ("users", "groups", name), f'"{name}" is a group of the system', "take another name"
             )
@@ -181,7 +165,7 @@ def group_named_as_person(d: Definition) -> Iterator[Finding]:
 def account_name(d: Definition) -> Iterator[Finding]:
     """An account name that sacctmgr can't take."""
     for name in d.cluster.accounts:
-        if not ACCOUNT_NAME.fullmatch(name):
+        if not re.fullmatch(patterns.ACCOUNT_NAME, name):
             yield Finding(
                 ("accounts", name),
                 f'"{name}" can\'t be the name of an account',

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from ClusterShell.NodeSet import NodeSet as Hostlist
+from ClusterShell.NodeSet import NodeSet as Hostlist  # type: ignore[import-untyped]
 from ClusterShell.NodeSet import NodeSetException
 
 from muster.cluster.checks.registry import Finding, check, repeated
@@ -23,7 +23,7 @@ def no_node_set(d: Definition) -> Iterator[Finding]:
         yield Finding(("nodes",), "no node set", "describe at least one kind of compute node")
 
 
-@check("node-set-without-hosts")
+@check("node-set-without-hosts", reads_hosts=True)
 def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
     """A node set that no host belongs to."""
     for name in d.cluster.nodes:
@@ -35,7 +35,7 @@ def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("node-set-outside-compute")
+@check("node-set-outside-compute", reads_hosts=True)
 def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
     """A host of a node set that is not in the group compute, so it gets no slurmd."""
     compute = set(d.hosts.groups.get("compute", ()))
@@ -50,15 +50,14 @@ def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("compute-host-in-no-set")
+@check("compute-host-in-no-set", reads_hosts=True)
 def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
     """A host of the group compute that no node set describes."""
     described = {host for name in d.cluster.nodes for host in d.hosts_of(name)}
     for host in d.hosts.groups.get("compute", ()):
-        if host not in described:
-            group = _group_of(d, host)
+        if d.cluster.nodes and host not in described:
             yield Finding(
-                (group, host),
+                ("compute", host),
                 f"{host} is in `compute` and in no node set",
                 f"move it into the group of a node set ({', '.join(d.cluster.nodes)}), or "
                 f"describe a new one in cluster.yml",
@@ -66,13 +65,7 @@ def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
             )
 
 
-def _group_of(d: Definition, host: str) -> str:
-    """The innermost group: that with the fewest hosts."""
-    having = [name for name, hosts in d.hosts.groups.items() if host in hosts and name != "all"]
-    return min(having, key=lambda name: len(d.hosts.groups[name]), default="compute")
-
-
-@check("compute-host-in-two-sets")
+@check("compute-host-in-two-sets", reads_hosts=True)
 def compute_host_in_two_sets(d: Definition) -> Iterator[Finding]:
     """A host in two node sets: SLURM would know it twice."""
     first: dict[str, str] = {}

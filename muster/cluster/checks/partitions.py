@@ -31,7 +31,7 @@ def partition_unknown_node_set(d: Definition) -> Iterator[Finding]:
     """A partition that names a node set that is not there."""
     for name, partition in d.cluster.partitions.items():
         for index, nodes in enumerate(partition.nodes):
-            if nodes not in d.cluster.nodes:
+            if d.cluster.nodes and nodes not in d.cluster.nodes:
                 yield Finding(
                     ("partitions", name, "nodes", index),
                     f'no node set "{nodes}"',

@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from muster.cluster import patterns
 from muster.cluster.checks.registry import Finding, check, repeated, suggestion
 from muster.cluster.definition import Definition
 from muster.cluster.yamlfile import KeyPath
@@ -12,7 +13,6 @@ from muster.cluster.yamlfile import KeyPath
 _SLURM_ID = 64030  # fixed in Debian's and Ubuntu's packages
 _NOBODY_ID = 65534
 _LARGEST_ID = 2**31 - 1  # beyond, programs that take ids as signed numbers fail
-EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _KEY_TYPES = (
     "ssh-ed25519",
     "ssh-rsa",
@@ -192,7 +192,7 @@ def ssh_key_twice(d: Definition) -> Iterator[Finding]:
 def email_shape(d: Definition) -> Iterator[Finding]:
     """An address that no mail reaches."""
     for name, person in d.cluster.users.people.items():
-        if person.email is not None and not EMAIL.fullmatch(person.email):
+        if person.email is not None and not re.fullmatch(patterns.EMAIL, person.email):
             yield Finding(
                 ("users", "people", name, "email"),
                 f'"{person.email}" is no address',

@@ -9,9 +9,16 @@ from muster.cluster.sources import Sources
 from muster.cluster.yamlfile import KeyPath
 
 
-def _found(sources: Sources, *kinds: str, message: str, remedy: str) -> Iterator[Finding]:
-    """One finding per fault; `{text}` stands for what the file has there."""
+def _found(
+    sources: Sources, *kinds: str, message: str, remedy: str, only_cluster: bool = False
+) -> Iterator[Finding]:
+    """One finding per fault; `{text}` stands for what the file has there.
+
+    `only_cluster`: in other files it may be meant so (`mode: 0640`).
+    """
     for file, fault in sources.faults(*kinds):
+        if only_cluster and file != "cluster":
+            continue
         yield Finding(
             _below_cluster(file, fault.path),
             message.format(text=fault.text),
@@ -66,6 +73,7 @@ def key_not_text(sources: Sources) -> Iterator[Finding]:
         "key-not-text",
         message="the key {text} is not text for YAML",
         remedy='put it in quotes: "{text}"',
+        only_cluster=True,
     )
 
 
@@ -77,6 +85,7 @@ def number_with_colons(sources: Sources) -> Iterator[Finding]:
         "base-60",
         message="YAML reads {text} as a number to the base 60",
         remedy='put it in quotes: "{text}"',
+        only_cluster=True,
     )
 
 
@@ -88,6 +97,7 @@ def number_with_leading_zero(sources: Sources) -> Iterator[Finding]:
         "base-8",
         message="YAML reads {text} as a number to the base 8",
         remedy="leave out the leading zero, or put it in quotes if it is text",
+        only_cluster=True,
     )
 
 
@@ -149,6 +159,7 @@ def cluster_missing(sources: Sources) -> Iterator[Finding]:
             (),
             "the file is encrypted",
             "decrypt it with ansible-vault; secrets belong in secrets.yml",
+            line=1,
         )
     elif not isinstance(data, dict) or not isinstance(data.get("cluster"), dict):
         keys = list(data) if isinstance(data, dict) else []

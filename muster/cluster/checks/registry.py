@@ -35,6 +35,8 @@ class Check:
     summary: str
     of_definition: DefinitionCheck | None = None
     of_sources: SourceCheck | None = None
+    reads_hosts: bool = False
+    """Whether it is pointless where hosts.yml could not be read."""
     claims: frozenset[str] = frozenset()
     """Kinds of faults that it reports; one that no check claims is reported in general words."""
 
@@ -46,11 +48,13 @@ def _summary(function: Callable[..., object]) -> str:
     return (function.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
-def check(name: str) -> Callable[[DefinitionCheck], DefinitionCheck]:
+def check(name: str, *, reads_hosts: bool = False) -> Callable[[DefinitionCheck], DefinitionCheck]:
     """Registers a check of the definition."""
 
     def register(function: DefinitionCheck) -> DefinitionCheck:
-        CHECKS[name] = Check(name, _summary(function), of_definition=function)
+        CHECKS[name] = Check(
+            name, _summary(function), of_definition=function, reads_hosts=reads_hosts
+        )
         return function
 
     return register

@@ -1,0 +1,301 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Publish a tree of modulefiles for Lmod, checked first, and keep its spider cache true."""
+
+import hashlib
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: module_tree
+short_description: Publish modulefiles and rebuild Lmod's spider cache when they changed
+description:
+  - Compares the wanted modulefiles with those in the tree. If they differ, all wanted ones are written
+    to a scratch folder and checked there; only then the tree is touched, file by file and by rename,
+    so that a broken modulefile never replaces a good one and a reader never sees half of one.
+  - Files that this module wrote carry a first line that says so. Those that are no longer wanted are
+    removed; files of other people are left alone, and never overwritten.
+  - The cache is rebuilt when what it was built from has changed since, whoever changed it. A run that was
+    killed between publishing and rebuilding is completed by the next.
+options:
+  path:
+    description: Root of the tree, a folder of MODULEPATH.
+    type: path
+    required: true
+  files:
+    description: Path below O(path) of each modulefile and C(.modulerc.lua), with its text in Lua.
+    type: dict
+    required: true
+  cache:
+    description: Folder of the spider cache; C(cacheDir) and C(timestamp) in it are what lmodrc.lua names.
+    type: path
+    required: true
+  watch:
+    description: Folders whose presence the modulefiles ask for. One that comes or goes makes the cache stale.
+    type: list
+    elements: path
+    default: []
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Publish the modulefiles
+  module_tree:
+    path: /apps/modules
+    cache: /apps/lmod/cache
+    files:
+      apps/cuda/11.7.lua: |
+        setenv("CUDA_HOME", "/apps/software/apps/cuda/11.7")
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were written or removed, or would be in check mode.
+  type: list
+  elements: str
+  returned: always
+cache_rebuilt:
+  description: Whether the cache was stale.
+  type: bool
+  returned: always
+"""
+
+LMOD = "/usr/share/lmod/lmod"
+MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
+NEW = ".muster-new"
+
+
+class Refused(Exception):
+    """A tree that can't be published, said in a sentence."""
+
+
+class Lmod:
+    """The tools of the installed Lmod."""
+
+    def __init__(self, run, home=LMOD):
+        self.run = run
+        self.home = home
+
+    @property
+    def version(self):
+        """The installed version, empty if there is none: the tools lie in a folder of that name."""
+        return os.path.basename(os.path.realpath(self.home)) if os.path.isdir(self.home) else ""
+
+    def _tool(self, name):
+        path = f"{self.home}/libexec/{name}"
+        if not os.path.exists(path):
+            raise Refused(f"{path} is missing; install Lmod 8 or newer on this host (role lmod)")
+        return path
+
+    def check(self, folder):
+        """Raise Refused with Lmod's own words if a file below `folder` is no modulefile."""
+        # check_module_tree_syntax passes over a .modulerc.lua that no user's Lmod can read.
+        for path in sorted(tree(folder)):
+            if os.path.basename(path) == ".modulerc.lua":
+                code, _, err = self.run(["luac", "-p", f"{folder}/{path}"])
+                if code != 0:
+                    raise Refused(err.strip())
+        code, out, err = self.run([self._tool("check_module_tree_syntax"), folder])
+        if code != 0:
+            lines = [line.strip() for line in (err or out).splitlines()]
+            raise Refused(" ".join(line for line in lines if line.strip("-")))
+
+    def build_cache(self, folder, cache):
+        """Write the spider cache of the tree in `folder`."""
+        code, out, err = self.run(
+            [
+                self._tool("update_lmod_system_cache_files"),
+                "-d",
+                f"{cache}/cacheDir",
+                "-t",
+                f"{cache}/timestamp",
+                folder,
+            ]
+        )
+        if code != 0:
+            raise Refused(
+                f"the spider cache in {cache} was not built: {err.strip() or out.strip()}"
+            )
+
+
+def tree(path):
+    """Return path below `path` -> text of all files in it; those in the making left out."""
+    found = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            full = os.path.join(folder, name)
+            if name.endswith(NEW):
+                continue
+            with open(full, encoding="utf-8", errors="surrogateescape") as stream:
+                found[os.path.relpath(full, path)] = stream.read()
+    return found
+
+
+class Tree:
+    """The tree as it is and as it is wanted."""
+
+    def __init__(self, path, files):
+        self.path = path
+        self.wanted = {name: MARK + text for name, text in files.items()}
+        self.found = tree(path)
+        for name in self.wanted:
+            if os.path.isabs(name) or ".." in name.split("/") or not name.endswith(".lua"):
+                raise Refused(f"{name}: not a path below {path} that ends in .lua")
+            if name in self.found and not self._is_ours(name):
+                raise Refused(
+                    f"{path}/{name} was not written by Muster; move it away or leave its module "
+                    "out of the definition"
+                )
+
+    def _is_ours(self, name):
+        return self.found[name].startswith(MARK)
+
+    def _is_readable(self, name):
+        return os.stat(f"{self.path}/{name}").st_mode & 0o444 == 0o444
+
+    @property
+    def to_write(self):
+        """Modulefiles first, .modulerc.lua last: a default never points to what is not there."""
+        names = [
+            name
+            for name, text in self.wanted.items()
+            if self.found.get(name) != text or not self._is_readable(name)
+        ]
+        return sorted(names, key=lambda name: (name.endswith("/.modulerc.lua"), name))
+
+    @property
+    def to_remove(self):
+        """Defaults first, for the same reason."""
+        names = [name for name in self.found if name not in self.wanted and self._is_ours(name)]
+        return sorted(names, key=lambda name: (not name.endswith("/.modulerc.lua"), name))
+
+    def diff(self):
+        """Return what publishing changes."""
+        return [
+            {
+                "before_header": f"{self.path}/{name}",
+                "after_header": f"{self.path}/{name}",
+                "before": self.found.get(name, ""),
+                "after": self.wanted.get(name, ""),
+            }
+            for name in self.to_write + self.to_remove
+        ]
+
+    def check(self, lmod):
+        """Let Lmod read the wanted files where no user looks."""
+        with tempfile.TemporaryDirectory(prefix="muster-modules-") as scratch:
+            for name, text in self.wanted.items():
+                write(f"{scratch}/{name}", text)
+            try:
+                lmod.check(scratch)
+            except Refused as error:
+                said = str(error).replace(scratch, self.path)
+                raise Refused(f"{self.path} is left as it was; Lmod refuses {said}") from error
+
+    def publish(self):
+        """Write and remove files; the folders that this leaves empty vanish too."""
+        os.makedirs(self.path, mode=0o755, exist_ok=True)
+        for name in self.to_write:
+            write(f"{self.path}/{name}", self.wanted[name])
+        for name in self.to_remove:
+            os.unlink(f"{self.path}/{name}")
+            folder = os.path.dirname(name)
+            while folder and not os.listdir(f"{self.path}/{folder}"):
+                os.rmdir(f"{self.path}/{folder}")
+                folder = os.path.dirname(folder)
+
+
+def write(path, text):
+    """Write a file beside its place and rename it: it is there in whole or not at all."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    # Lmod reads no file whose name begins with a dot; always the same one, so that a run which was
+    # killed leaves nothing that the next does not take up.
+    temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
+    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def cache_source(lmod, files, watch):
+    """Return the digest of all that the cache is built from."""
+    digest = hashlib.sha256(lmod.version.encode())
+    for name, text in sorted(files.items()):
+        for part in (name, text):
+            data = part.encode(errors="surrogateescape")
+            digest.update(f"{len(data)}:".encode() + data)
+    for path in watch:
+        there = os.path.isdir(path) and not os.path.exists(f"{path}.building")
+        digest.update(f"{path}={there};".encode())
+    return digest.hexdigest()
+
+
+def cache_is_stale(cache, source):
+    """Whether the cache was built from something else, or was not built to the end."""
+    try:
+        with open(f"{cache}/source", encoding="utf-8") as stream:
+            return stream.read() != f"{source}\n" or not os.path.exists(
+                f"{cache}/cacheDir/spiderT.lua"
+            )
+    except FileNotFoundError:
+        return True
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "files": {"type": "dict", "required": True},
+            "cache": {"type": "path", "required": True},
+            "watch": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    os.umask(0o022)
+    path, cache, watch = (module.params[key] for key in ("path", "cache", "watch"))
+    lmod = Lmod(module.run_command)
+    changes, diff, stale = [], [], False
+    try:
+        wanted = Tree(path, module.params["files"])
+        changes, diff = wanted.to_write + wanted.to_remove, wanted.diff()
+        # In check mode on a fresh host Lmod is still to come.
+        if changes and (lmod.version or not module.check_mode):
+            wanted.check(lmod)
+        if changes and not module.check_mode:
+            wanted.publish()
+        source = cache_source(lmod, tree(path), watch)
+        stale = bool(changes) or cache_is_stale(cache, source)
+        if stale and not module.check_mode:
+            lmod.build_cache(path, cache)
+            write(f"{cache}/source", f"{source}\n")
+    except Refused as error:
+        module.fail_json(msg=str(error), diff=diff)
+    except OSError as error:
+        module.fail_json(
+            msg=f"{error.filename}: {error.strerror}; the modulefiles there are whole, "
+            "mend the cause and run again",
+            diff=diff,
+        )
+    if stale:
+        header = f"{cache} (spider cache)"
+        diff.append(
+            {
+                "before_header": header,
+                "after_header": header,
+                "before": "stale\n",
+                "after": "rebuilt\n",
+            }
+        )
+    module.exit_json(
+        changed=stale, paths=[f"{path}/{name}" for name in changes], cache_rebuilt=stale, diff=diff
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,554 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Bring all groups and people of a host to the wanted state in one module run.
+
+The commands of the package `passwd` do the writing. Passwords are left to others, and so is telling
+sshd where the keys are.
+"""
+
+import dataclasses
+import grp
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: people
+short_description: Groups and people of a host in one run
+description:
+  - Makes groups and people with fixed numbers; each person has a group of the same name and number.
+  - First everything is compared with what is there. If a name or a number belongs to somebody else,
+    nothing is touched, and the message says which.
+  - Takes people out of the groups given here only; their other memberships stay.
+  - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
+    anybody else are removed from there.
+  - A person who goes leaves the home and the number behind. While processes of this person run, the
+    account is expired (nobody logs in) and taken out of the groups; a later run removes it.
+options:
+  groups:
+    description: Groups, C(name) and C(gid) each.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {type: str, required: true, description: Name of the group.}
+      gid: {type: int, required: true, description: Its number.}
+  people:
+    description: People.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {type: str, required: true, description: Login name.}
+      uid: {type: int, required: true, description: Number of the person and of the own group.}
+      groups: {type: list, elements: str, default: [], description: Further groups.}
+      ssh_keys: {type: list, elements: str, default: [], description: Public keys, a line each.}
+      shell: {type: str, default: /bin/bash, description: Login shell.}
+      state: {type: str, choices: [present, absent], default: present, description: Wanted or not.}
+  keys_dir:
+    description: Folder of the files with keys; owned by root.
+    type: path
+    default: /etc/ssh/authorized_keys.d
+  home_root:
+    description: Folder of the homes.
+    type: path
+    default: /home
+  create_homes:
+    description: Whether a missing home is made from /etc/skel, open to its owner only.
+    type: bool
+    default: false
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Make the people
+  people:
+    groups: [{name: ml-users, gid: 20000}]
+    people:
+      - {name: ada, uid: 20001, groups: [ml-users]}
+      - {name: bob, uid: 20002, state: absent}
+"""
+
+# Day of an account's expiry, counted from 1970-01-01, that bars every login.
+EXPIRED = "1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A wanted group."""
+
+    name: str
+    gid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Person:
+    """A wanted person; `home` is an absolute path."""
+
+    name: str
+    uid: int
+    home: str
+    groups: frozenset[str] = frozenset()
+    ssh_keys: tuple[str, ...] = ()
+    shell: str = "/bin/bash"
+    present: bool = True
+
+    @property
+    def keys_text(self):
+        """Text of the file with the keys; empty if there is to be none."""
+        keys = self.ssh_keys if self.present else ()
+        return "".join(f"{key.strip()}\n" for key in keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """An account that the host has; `local` = it stands in /etc/passwd."""
+
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    expires: str = ""
+    local: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the host has: accounts, gids and members of groups by name, uids of homes by path.
+
+    `keys` are the texts of the files with keys by login, `busy` the people to be removed who have
+    processes.
+    """
+
+    accounts: dict[str, Account]
+    groups: dict[str, int]
+    members: dict[str, frozenset[str]]
+    home_owners: dict[str, int | None]
+    keys: dict[str, str] = dataclasses.field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One change: of what, from what, to what; by a command, by making a home, by writing keys."""
+
+    what: str
+    before: str
+    after: str
+    command: tuple[str, ...] = ()
+    home_of: Person | None = None
+    keys_of: str | None = None
+
+
+def conflicts(groups, people, found, create_homes):
+    """Return a sentence for each thing on the host that stands against what is wanted.
+
+    Args:
+        groups: Wanted groups.
+        people: Wanted people.
+        found: What the host has.
+        create_homes: Whether this host makes homes, and so looks at their owners.
+
+    """
+    said = []
+    own_groups = [Group(person.name, person.uid) for person in people if person.present]
+    names_by_gid = {gid: name for name, gid in found.groups.items()}
+    names_by_uid = {account.uid: name for name, account in found.accounts.items()}
+    for group in [*groups, *own_groups]:
+        gid = found.groups.get(group.name)
+        other = names_by_gid.get(group.gid)
+        if gid is not None and gid != group.gid:
+            said.append(
+                f"group {group.name} has gid {gid} here, wanted is {group.gid}: "
+                f"use {gid} in the definition, or groupmod --gid {group.gid} {group.name} "
+                "and change the group of its files"
+            )
+        elif gid is None and other is not None:
+            said.append(
+                f"gid {group.gid} is taken by group {other}: give {group.name} another number in "
+                "the definition, or move that group"
+            )
+    for person in people:
+        account = found.accounts.get(person.name)
+        other = names_by_uid.get(person.uid)
+        if account is None:
+            if person.present and other is not None:
+                said.append(
+                    f"uid {person.uid} is taken by {other}: give {person.name} another number in "
+                    "the definition, or move that account"
+                )
+        elif account.uid != person.uid:
+            said.append(
+                f"{person.name} has uid {account.uid} here, in the definition {person.uid}: "
+                f"use {account.uid} there, or remove this account if it is somebody else "
+                f"(userdel {person.name}) and change the owner of its files"
+            )
+        elif not account.local:
+            said.append(
+                f"{person.name} comes from a directory service (LDAP, sssd), not from /etc/passwd: "
+                f"take {person.name} out of one of both"
+            )
+        names = {group.name for group in groups} | set(found.groups)
+        said += [
+            f"{person.name} is to be in group {name}, which is neither in the definition nor here: "
+            "add it to the definition's groups"
+            for name in sorted(person.groups - names)
+            if person.present
+        ]
+        owner = found.home_owners.get(person.home)
+        if create_homes and person.present and owner is not None and owner != person.uid:
+            said.append(
+                f"{person.home} belongs to uid {owner}, {person.name} has {person.uid}: "
+                "move it away, or change its owner if it is the home of this person"
+            )
+    return said
+
+
+def plan(groups, people, found, create_homes):
+    """Return the steps from what the host has to what is wanted, in order.
+
+    Args:
+        groups: Wanted groups.
+        people: Wanted people.
+        found: What the host has; free of conflicts.
+        create_homes: Whether a missing home is made.
+
+    """
+    keys = {person.name: person.keys_text for person in people}
+    # First of all who goes can't log in any more.
+    steps = [_keys(name, text, "") for name, text in found.keys.items() if not keys.get(name)]
+    own_groups = [Group(person.name, person.uid) for person in people if person.present]
+    for group in [*groups, *own_groups]:
+        if group.name not in found.groups:
+            command = ("groupadd", "--gid", str(group.gid), group.name)
+            steps.append(Step(f"group {group.name}", "absent", f"gid {group.gid}", command))
+    owned = frozenset(group.name for group in groups)
+    for person in people:
+        account = found.accounts.get(person.name)
+        if person.present:
+            steps += _present(person, account, found, owned)
+            if create_homes and found.home_owners.get(person.home) is None:
+                steps.append(Step(person.home, "absent", f"home of {person.name}", home_of=person))
+        elif account is not None:
+            steps += _absent(person, account, found, owned)
+    for name, text in keys.items():
+        before = found.keys.get(name, "")
+        if text and text != before:
+            steps.append(_keys(name, before, text))
+    return steps
+
+
+def _keys(name, before, after):
+    return Step(f"ssh keys of {name}", before, after, keys_of=name)
+
+
+def _memberships(name, found):
+    return frozenset(group for group, members in found.members.items() if name in members)
+
+
+def _words(uid, groups, shell, home, note=""):
+    return f"uid {uid}, groups {' '.join(sorted(groups)) or '-'}, {shell}, {home}{note}"
+
+
+def _present(person, account, found, owned):
+    what = f"person {person.name}"
+    if account is None:
+        command = ("useradd", "--uid", str(person.uid), "--gid", str(person.uid))
+        # "*" is no password, yet the account is not locked: sshd refuses locked ones their keys.
+        command += ("--home-dir", person.home, "--no-create-home", "--password", "*")
+        command += ("--shell", person.shell, "--groups", ",".join(sorted(person.groups)))
+        after = _words(person.uid, person.groups, person.shell, person.home)
+        return [Step(what, "absent", after, (*command, person.name))]
+    member = _memberships(person.name, found)
+    groups = (member - owned) | person.groups
+    options = []
+    if account.gid != person.uid:
+        options += ["--gid", str(person.uid)]
+    if account.home != person.home:
+        options += ["--home", person.home]
+    if account.shell != person.shell:
+        options += ["--shell", person.shell]
+    if account.expires == EXPIRED:
+        options += ["--expiredate", ""]
+    if groups != member:
+        options += ["--groups", ",".join(sorted(groups))]
+    if not options:
+        return []
+    before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
+    after = _words(person.uid, groups, person.shell, person.home)
+    return [Step(what, before, after, ("usermod", *options, person.name))]
+
+
+def _notes(person, account):
+    gid = f", gid {account.gid}" if account.gid != person.uid else ""
+    return gid + (", expired" if account.expires == EXPIRED else "")
+
+
+def _absent(person, account, found, owned):
+    what = f"person {person.name}"
+    member = _memberships(person.name, found)
+    before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
+    if person.name not in found.busy:
+        steps = [Step(what, before, "absent", ("userdel", person.name))]
+        # userdel takes the own group along, unless others are in it.
+        if found.members.get(person.name):
+            steps.append(
+                Step(f"group {person.name}", "present", "absent", ("groupdel", person.name))
+            )
+        return steps
+    kept = member - owned
+    if kept == member and account.expires == EXPIRED:
+        return []
+    after = _words(account.uid, kept, account.shell, account.home, ", expired")
+    command = ("usermod", "--expiredate", EXPIRED, "--groups", ",".join(sorted(kept)), person.name)
+    return [Step(what, before, after, command)]
+
+
+def warnings(people, found, shells):
+    """Return a sentence for each thing that works, but not as somebody may expect.
+
+    Args:
+        people: Wanted people.
+        found: What the host has.
+        shells: Shells of present people that this host lacks.
+
+    """
+    said = [
+        f"{person.name} still has processes here: the account is expired, so nobody logs in with "
+        "it; a run after they have ended removes it"
+        for person in people
+        if person.name in found.busy
+    ]
+    return said + [
+        f"the shell {shell} is not installed here: people who have it can't log in on this host; "
+        "install it or give them another one"
+        for shell in sorted(shells)
+    ]
+
+
+def colon_file(path):
+    """Return the fields of each line of a file like /etc/passwd, by their first field."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        lines = [line.rstrip("\n").split(":") for line in stream]
+    return {fields[0]: fields for fields in lines if len(fields) > 1}
+
+
+def busy_uids():
+    """Return the real uids that processes run under."""
+    uids = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/status", encoding="utf-8", errors="replace") as stream:
+                line = next(line for line in stream if line.startswith("Uid:"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # It ended meanwhile.
+        uids.add(int(line.split()[1]))
+    return uids
+
+
+def owner_of(path):
+    """Return the uid that owns `path`, None if it does not exist."""
+    try:
+        return os.stat(path).st_uid
+    except FileNotFoundError:
+        return None
+
+
+def keys_in(folder):
+    """Return the text of each file in `folder` by its name.
+
+    A file that sshd would refuse for its owner or mode shows as a line that says so.
+    """
+    texts = {}
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        state = os.lstat(path)
+        if not stat.S_ISREG(state.st_mode) or (state.st_uid, state.st_mode & 0o777) != (0, 0o644):
+            texts[name] = "# wrong owner, mode or kind of file\n"
+            continue
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            texts[name] = stream.read()
+    return texts
+
+
+def write_keys(path, text):
+    """Replace the file at `path`; without text, remove it."""
+    if not text:
+        os.unlink(path)
+        return
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".muster-", dir=folder)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+
+
+def found_here(people, keys_dir):
+    """Return what this host has, as far as `people` and groups are concerned."""
+    local, shadow = colon_file("/etc/passwd"), colon_file("/etc/shadow")
+    accounts = {}
+    # getpwall shows what a directory service lists; getpwnam also what it doesn't list.
+    for entry in [*pwd.getpwall(), *_unlisted(people)]:
+        expires = shadow[entry.pw_name][7] if entry.pw_name in shadow else ""
+        accounts[entry.pw_name] = Account(
+            entry.pw_uid,
+            entry.pw_gid,
+            entry.pw_dir,
+            entry.pw_shell,
+            expires,
+            entry.pw_name in local,
+        )
+    groups = grp.getgrall()
+    leaving = [person for person in people if not person.present and person.name in accounts]
+    busy = busy_uids() if leaving else set()
+    return Found(
+        accounts,
+        {group.gr_name: group.gr_gid for group in groups},
+        {group.gr_name: frozenset(group.gr_mem) for group in groups if group.gr_mem},
+        {person.home: owner_of(person.home) for person in people if person.present},
+        keys_in(keys_dir),
+        frozenset(person.name for person in leaving if person.uid in busy),
+    )
+
+
+def _unlisted(people):
+    for person in people:
+        for lookup, key in ((pwd.getpwnam, person.name), (pwd.getpwuid, person.uid)):
+            try:
+                yield lookup(key)
+            except KeyError:
+                continue
+
+
+def make_home(person):
+    """Make the home of `person` from /etc/skel; it appears complete or not at all."""
+    temporary = f"{os.path.dirname(person.home)}/.muster-{person.name}"
+    if os.path.isdir(temporary):
+        shutil.rmtree(temporary)  # A run was killed here.
+    shutil.copytree("/etc/skel", temporary, symlinks=True)
+    for folder, _, files in os.walk(temporary):
+        for path in [folder, *(os.path.join(folder, name) for name in files)]:
+            os.lchown(path, person.uid, person.uid)
+    os.chmod(temporary, 0o700)
+    os.rename(temporary, person.home)
+
+
+def main():
+    """Run the module."""
+    name_and = {"name": {"type": "str", "required": True}}
+    module = AnsibleModule(
+        argument_spec={
+            "groups": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {**name_and, "gid": {"type": "int", "required": True}},
+            },
+            "people": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    **name_and,
+                    "uid": {"type": "int", "required": True},
+                    "groups": {"type": "list", "elements": "str", "default": []},
+                    "ssh_keys": {
+                        "type": "list",
+                        "elements": "str",
+                        "default": [],
+                        "no_log": False,
+                    },
+                    "shell": {"type": "str", "default": "/bin/bash"},
+                    "state": {
+                        "type": "str",
+                        "default": "present",
+                        "choices": ["present", "absent"],
+                    },
+                },
+            },
+            "keys_dir": {
+                "type": "path",
+                "default": "/etc/ssh/authorized_keys.d",
+                "no_log": False,
+            },
+            "home_root": {"type": "path", "default": "/home"},
+            "create_homes": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    create_homes = module.params["create_homes"]
+    groups = [Group(group["name"], group["gid"]) for group in module.params["groups"]]
+    people = [
+        Person(
+            person["name"],
+            person["uid"],
+            f"{module.params['home_root']}/{person['name']}",
+            frozenset(person["groups"]),
+            tuple(person["ssh_keys"]),
+            person["shell"],
+            person["state"] == "present",
+        )
+        for person in module.params["people"]
+    ]
+    keys_dir = module.params["keys_dir"]
+    found = found_here(people, keys_dir)
+    problems = conflicts(groups, people, found, create_homes)
+    if problems:
+        module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
+
+    shells = {person.shell for person in people if person.present}
+    missing_shells = {shell for shell in shells if not os.access(shell, os.X_OK)}
+    for sentence in warnings(people, found, missing_shells):
+        module.warn(sentence)
+    steps = plan(groups, people, found, create_homes)
+    if not module.check_mode:
+        for step in steps:
+            apply(module, step, keys_dir)
+    module.exit_json(
+        changed=bool(steps),
+        diff=[
+            {
+                "before_header": step.what,
+                "after_header": step.what,
+                "before": step.before.rstrip("\n") + "\n",
+                "after": step.after.rstrip("\n") + "\n",
+            }
+            for step in steps
+        ],
+    )
+
+
+def apply(module, step, keys_dir):
+    """Do one step; end the task with a sentence if it can't be done."""
+    if step.command:
+        code, out, err = module.run_command(list(step.command))
+        if code != 0:
+            module.fail_json(
+                msg=f"{step.what}: {step.command[0]} said: {err.strip() or out.strip()}; "
+                "mend that and run again, what was done before it stays"
+            )
+        return
+    try:
+        if step.keys_of is not None:
+            write_keys(os.path.join(keys_dir, step.keys_of), step.after)
+        else:
+            make_home(step.home_of)
+    except OSError as error:
+        remedy = (
+            "make homes on the one host that may write there as root (users_create_homes)"
+            if step.home_of
+            else "mend that and run again"
+        )
+        module.fail_json(msg=f"{step.what}: {error.filename}: {error.strerror}; {remedy}")
+
+
+if __name__ == "__main__":
+    main()

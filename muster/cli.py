@@ -1,0 +1,58 @@
+"""The program `muster`: a table of its commands, each imported only when it is used."""
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+# Command -> module:function, or module:Typer for one with sub-commands. Importing all of them
+# would take seconds, and `muster check` is run before each play.
+COMMANDS = {
+    "check": "muster.cluster.command:check",
+    "demo": "muster.demo.cli:app",
+    "render": "muster.render:render",
+    "schema": "muster.cluster.command:schema",
+}
+
+
+class _Commands(TyperGroup):
+    """Commands looked up in the table."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (the signature is Typer's)
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        target = getattr(importlib.import_module(module), name)
+        if not isinstance(target, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(cmd_name)(target)
+            target = single
+        command = typer.main.get_command(target)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Muster: SLURM clusters from one definition.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _muster() -> None:
+    """Commands come from the table alone."""
+
+
+def main() -> None:
+    """Entry point of the program."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

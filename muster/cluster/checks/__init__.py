@@ -1,0 +1,35 @@
+"""The checks of a definition: importing this package registers all of them."""
+
+from muster.cluster.checks import (
+    accounts,
+    hosts,
+    inventory,
+    names,
+    nodes,
+    partitions,
+    people,
+    reading,
+    services,
+    shape,
+    slurm,
+    software,
+)
+from muster.cluster.checks.registry import CHECKS, Check, Finding
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Finding",
+    "accounts",
+    "hosts",
+    "inventory",
+    "names",
+    "nodes",
+    "partitions",
+    "people",
+    "reading",
+    "services",
+    "shape",
+    "slurm",
+    "software",
+]

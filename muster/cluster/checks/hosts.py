@@ -1,0 +1,159 @@
+"""Checks of hosts.yml: which host does what, and where it is."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from muster.cluster.checks.names import ROLE_GROUPS
+from muster.cluster.checks.registry import Finding, check, nearest
+from muster.cluster.definition import Definition
+
+_ADDRESS_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@check("no-controller", reads_hosts=True)
+def no_controller(d: Definition) -> Iterator[Finding]:
+    """No host for slurmctld."""
+    if not d.hosts.groups.get("controller"):
+        yield Finding(
+            ("controller",),
+            "no host is in the group `controller`",
+            "add the host that slurmctld runs on",
+            "hosts",
+        )
+
+
+@check("two-controllers", reads_hosts=True)
+def two_controllers(d: Definition) -> Iterator[Finding]:
+    """More than one host for slurmctld."""
+    for host in d.hosts.groups.get("controller", ())[1:]:
+        yield Finding(
+            ("controller", host),
+            "Muster does not set up a second controller yet",
+            "leave one host in `controller`",
+            "hosts",
+        )
+
+
+@check("no-database", reads_hosts=True)
+def no_database(d: Definition) -> Iterator[Finding]:
+    """No host for the accounting database."""
+    if not d.hosts.groups.get("database"):
+        yield Finding(
+            ("database",),
+            "no host is in the group `database`",
+            "add the host that MariaDB and slurmdbd run on; it may be the controller",
+            "hosts",
+        )
+
+
+@check("two-databases", reads_hosts=True)
+def two_databases(d: Definition) -> Iterator[Finding]:
+    """More than one host for the accounting database."""
+    for host in d.hosts.groups.get("database", ())[1:]:
+        yield Finding(
+            ("database", host),
+            "Muster does not set up a second database yet",
+            "leave one host in `database`",
+            "hosts",
+        )
+
+
+@check("no-login", reads_hosts=True)
+def no_login(d: Definition) -> Iterator[Finding]:
+    """No host that people log in to."""
+    if not d.hosts.groups.get("login"):
+        yield Finding(
+            ("login",),
+            "no host is in the group `login`",
+            "add the host that people log in to; it may be the controller",
+            "hosts",
+        )
+
+
+@check("group-misspelt", reads_hosts=True)
+def group_misspelt(d: Definition) -> Iterator[Finding]:
+    """A group whose name is nearly that of one with a meaning."""
+    known = set(ROLE_GROUPS) | set(d.cluster.nodes)
+    for group in d.hosts.groups:
+        # A group of one's own (rack1) is fine; one letter off is not.
+        near = nearest(group, ROLE_GROUPS) if group not in known else None
+        if near and abs(len(near) - len(group)) <= 1 and group not in ("all", "ungrouped"):
+            yield Finding(
+                (group,),
+                f'the group "{group}" has no meaning',
+                f'did you mean "{near}"?',
+                "hosts",
+            )
+
+
+@check("host-named-as-group", reads_hosts=True)
+def host_named_as_group(d: Definition) -> Iterator[Finding]:
+    """A host with the name of a group: Ansible takes one for the other."""
+    for host in d.hosts.groups.get("all", ()):
+        if host in d.hosts.groups:
+            yield Finding(
+                ("all", host), f'"{host}" is a host and a group', "rename one of them", "hosts"
+            )
+
+
+def _addresses(d: Definition) -> Iterator[tuple[str, str]]:
+    for host in d.hosts.groups.get("all", ()):
+        address = d.hosts.vars.get(host, {}).get("ansible_host")
+        if address is not None:
+            yield host, str(address)
+
+
+@check("address-twice", reads_hosts=True)
+def address_twice(d: Definition) -> Iterator[Finding]:
+    """Two hosts with one address."""
+    first: dict[str, str] = {}
+    for host, address in _addresses(d):
+        owner = first.setdefault(address, host)
+        if owner != host:
+            yield Finding(
+                ("all", host),
+                f"{owner} has the address {address} already",
+                "give each host its own ansible_host",
+                "hosts",
+            )
+
+
+def _is_number(address: str) -> bool:
+    return bool(re.fullmatch(r"[0-9.]+", address))
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None
+
+
+@check("address-malformed", reads_hosts=True)
+def address_malformed(d: Definition) -> Iterator[Finding]:
+    """An address that is neither one nor a name."""
+    for host, address in _addresses(d):
+        named = _ADDRESS_NAME.fullmatch(address) and not _is_number(address)
+        if _ip(address) is None and not named:
+            yield Finding(
+                ("all", host),
+                f'ansible_host "{address}" is neither an address nor a name',
+                "write it like 192.0.2.11",
+                "hosts",
+            )
+
+
+@check("address-of-the-host-itself", reads_hosts=True)
+def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
+    """A loopback address in a cluster of several hosts: each would find itself there."""
+    several = len(d.hosts.groups.get("all", ())) > 1
+    for host, address in _addresses(d):
+        ip = _ip(address)
+        if several and ip is not None and (ip.is_loopback or ip.is_unspecified):
+            yield Finding(
+                ("all", host),
+                f"the other hosts can't reach {host} at {address}",
+                "write its address in the network of the cluster",
+                "hosts",
+            )

@@ -1,0 +1,168 @@
+"""Checks of the module tree: what Lmod would stumble over."""
+
+import re
+from collections.abc import Iterator
+
+from muster.cluster.checks.registry import Finding, check, suggestion
+from muster.cluster.definition import Definition
+from muster.cluster.software import SoftwareVersion
+from muster.cluster.yamlfile import KeyPath
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _versions(d: Definition) -> Iterator[tuple[str, KeyPath, SoftwareVersion]]:
+    """Full name, place and content of each module."""
+    for name, versions in d.cluster.software.modules.items():
+        for version, content in versions.items():
+            path = ("software", "modules", name, version)
+            yield f"{name}/{version}", path, content
+
+
+@check("module-name")
+def module_name(d: Definition) -> Iterator[Finding]:
+    """A module name that can't be a path below the module tree."""
+    for name in d.cluster.software.modules:
+        if not _NAME.fullmatch(name):
+            yield Finding(
+                ("software", "modules", name),
+                f'"{name}" can\'t be the name of a module',
+                "write it like apps/python: letters, digits and _.+- between slashes",
+            )
+
+
+@check("module-version")
+def module_version(d: Definition) -> Iterator[Finding]:
+    """A module version that can't be the name of a file."""
+    for _, path, _ in _versions(d):
+        if not _VERSION.fullmatch(str(path[-1])):
+            yield Finding(
+                path,
+                f'"{path[-1]}" can\'t be the version of a module',
+                "use letters, digits and _.+-",
+            )
+
+
+@check("module-underscores")
+def module_underscores(d: Definition) -> Iterator[Finding]:
+    """Two underscores at the start of a name: Lmod keeps them for itself."""
+    for name in d.cluster.software.modules:
+        if any(part.startswith("__") for part in name.split("/")):
+            yield Finding(
+                ("software", "modules", name),
+                f'"{name}" has two underscores at the start of a name',
+                "leave them out",
+            )
+
+
+@check("module-without-version")
+def module_without_version(d: Definition) -> Iterator[Finding]:
+    """A module without any version."""
+    for name, versions in d.cluster.software.modules.items():
+        if not versions:
+            yield Finding(
+                ("software", "modules", name), f'"{name}" has no version', "add one, or take it out"
+            )
+
+
+@check("module-below-module")
+def module_below_module(d: Definition) -> Iterator[Finding]:
+    """A module whose versions lie beside the folder of another: Lmod drops those versions."""
+    modules = d.cluster.software.modules
+    for name in modules:
+        parts = name.split("/")
+        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
+        for folder in above:
+            if folder in modules:
+                yield Finding(
+                    ("software", "modules", name),
+                    f'"{name}" lies in the folder of the module "{folder}"',
+                    "versions and folders can't be mixed: rename one of the two",
+                )
+
+
+@check("two-default-versions")
+def two_default_versions(d: Definition) -> Iterator[Finding]:
+    """Two default versions of one module."""
+    for name, versions in d.cluster.software.modules.items():
+        defaults = [version for version, content in versions.items() if content.default]
+        for version in defaults[1:]:
+            yield Finding(
+                ("software", "modules", name, version, "default"),
+                f"{name}/{defaults[0]} is the default already",
+                "leave `default: true` with one version",
+            )
+
+
+@check("module-unknown-dependency")
+def module_unknown_dependency(d: Definition) -> Iterator[Finding]:
+    """A module that depends on one that is not there."""
+    known = {full for full, _, _ in _versions(d)}
+    for _, path, content in _versions(d):
+        for index, wanted in enumerate(content.depends_on):
+            if wanted not in known:
+                yield Finding(
+                    (*path, "depends_on", index),
+                    f'no module "{wanted}"',
+                    suggestion(wanted, known, "write name and version: apps/python/3.10"),
+                )
+
+
+@check("module-cycle")
+def module_cycle(d: Definition) -> Iterator[Finding]:
+    """Modules that depend on each other in a ring."""
+    modules = {full: (path, content) for full, path, content in _versions(d)}
+    done: set[str] = set()
+
+    def ring(full: str, chain: list[str]) -> list[str] | None:
+        if full in chain:
+            return [*chain[chain.index(full) :], full]
+        if full in done or full not in modules:
+            return None
+        chain.append(full)
+        for wanted in modules[full][1].depends_on:
+            if found := ring(wanted, chain):
+                return found
+        chain.pop()
+        done.add(full)
+        return None
+
+    for full in modules:
+        if full not in done and (found := ring(full, [])):
+            done.update(found)
+            path = modules[found[0]][0]
+            yield Finding(
+                (*path, "depends_on"),
+                f"{' needs '.join(found)}: a ring",
+                "take one of them out of `depends_on`",
+            )
+
+
+@check("module-conflicts-with-dependency")
+def module_conflicts_with_dependency(d: Definition) -> Iterator[Finding]:
+    """A module that can't be loaded beside what it loads itself."""
+    for _, path, content in _versions(d):
+        for index, other in enumerate(content.conflict):
+            hit = [w for w in content.depends_on if w == other or w.startswith(f"{other}/")]
+            if hit:
+                yield Finding(
+                    (*path, "conflict", index),
+                    f'"{other}" is in conflict, and depends_on loads {hit[0]}',
+                    "take it out of one of the two",
+                )
+
+
+@check("module-variable")
+def module_variable(d: Definition) -> Iterator[Finding]:
+    """An environment variable that no shell takes."""
+    for _, path, content in _versions(d):
+        for key, names in (("env", content.env), ("prepend_path", content.prepend_path)):
+            for name in names:
+                if not _VARIABLE.fullmatch(name):
+                    yield Finding(
+                        (*path, key, name),
+                        f'"{name}" can\'t be an environment variable',
+                        "use letters, digits and underscores, no digit first",
+                    )

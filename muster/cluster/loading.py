@@ -1,0 +1,151 @@
+"""From files or plain data to a definition, or to all that is wrong with it."""
+
+from pathlib import Path
+from typing import Any
+
+from muster.cluster import schemaerrors, sources
+from muster.cluster.checks import CHECKS, Finding
+from muster.cluster.definition import Definition, Hosts
+from muster.cluster.hostsfile import HostsTree
+from muster.cluster.problems import DefinitionError, Problem
+from muster.cluster.sources import Sources
+from muster.cluster.yamlfile import Document, Fault, KeyPath
+
+# With these, who is in which group is not known.
+_HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
+
+
+def load(inventory: Path) -> Definition:
+    """Reads and checks the definition in an inventory's folder.
+
+    Raises DefinitionError with everything that is wrong, each with its file and line.
+    """
+    return _definition(sources.read(inventory))
+
+
+def validate(
+    cluster: dict[str, Any],
+    groups: dict[str, list[str]],
+    host_vars: dict[str, dict[str, Any]] | None = None,
+) -> Definition:
+    """Checks a definition that is data already, as in Ansible: `cluster`, `groups`, `hostvars`.
+
+    Raises DefinitionError with everything that is wrong; without lines, as there is no file.
+    """
+    data = _plain(cluster)
+    members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
+    given = host_vars or {}
+    everything = dict.fromkeys(host for hosts in members.values() for host in hosts)
+    members["all"] = list(everything)
+    hosts = Hosts(members, {host: dict(given.get(host, {})) for host in everything})
+    read = Sources(Document("cluster", {"cluster": data}), Document("hosts"), HostsTree())
+    return _definition(read, hosts)
+
+
+def _plain(value: Any) -> Any:
+    """A copy in Python's own types: Ansible's are subclasses that carry marks of their own."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(below) for below in value]
+    for kind in (str, bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _definition(read: Sources, hosts: Hosts | None = None) -> Definition:
+    definition, problems = examine(read, hosts)
+    if problems or definition is None:
+        raise DefinitionError(problems)
+    return definition
+
+
+def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | None, list[Problem]]:
+    """The definition, as far as one can be made, and all problems in the order of the files.
+
+    `hosts`: where they did not come from a hosts.yml.
+    """
+    mended: Definition | None = None
+    if isinstance(read.definition, dict):
+        cluster, read.schema_errors = schemaerrors.apply(read.definition)
+        if cluster is not None:
+            mended = Definition(cluster, read.tree.hosts() if hosts is None else hosts)
+    found = _found_in_sources(read)
+    if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
+        unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
+        wrong = {error.path for error in read.schema_errors if error.kind != "extra_forbidden"}
+        wrong |= {finding.path for _, finding in found if finding.file == "cluster"}
+        found += [
+            (name, finding)
+            for name, finding in _found_in_definition(mended, unread)
+            if finding.file != "cluster" or not _follows(finding.path, wrong)
+        ]
+    problems = [_problem(read, name, finding) for name, finding in found]
+    order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
+    problems.sort(key=lambda problem: (order.get(problem.file, 2), problem.file, problem.line or 0))
+    return mended, problems
+
+
+def _follows(path: KeyPath, wrong: set[KeyPath]) -> bool:
+    """Whether a finding is about a place where a stand-in is, or may come from one.
+
+    It may if it is about the value itself, what is around it, or what stands beside it; and what
+    SLURM accepts is unknown without the release.
+    """
+    if path[0] in ("slurm", "cgroup") and wrong & {("os",), ("slurm_version",)}:
+        return True
+    return any(
+        path[: len(place)] == place or place[: len(path)] == path or place[:-1] == path[:-1]
+        for place in wrong
+    )
+
+
+def _found_in_sources(read: Sources) -> list[tuple[str, Finding]]:
+    found = []
+    claimed: set[str] = set()
+    for check in list(CHECKS.values()):
+        if check.of_sources:
+            claimed |= check.claims
+            found += [(check.name, finding) for finding in check.of_sources(read)]
+    # What no check has words for is an error nevertheless.
+    found += [
+        ("other", _in_general_words(file, fault))
+        for file, fault in read.faults()
+        if fault.kind not in claimed
+    ]
+    found += [
+        ("other", Finding(error.path, "not possible here", "see docs/reference/cluster.md"))
+        for error in read.schema_errors
+        if error.kind not in claimed
+    ]
+    # A fault of the text (a time read as a number) explains what the schema says of the value.
+    places = {(f.file, f.path) for name, f in found if f.line is not None and f.path}
+    return [(name, f) for name, f in found if f.line is not None or (f.file, f.path) not in places]
+
+
+def _in_general_words(file: str, fault: Fault) -> Finding:
+    path = fault.path[1:] if file == "cluster" else fault.path
+    return Finding(path, fault.text, "see docs/reference/cluster.md", file, fault.line)
+
+
+def _found_in_definition(definition: Definition, without_hosts: bool) -> list[tuple[str, Finding]]:
+    return [
+        (check.name, finding)
+        for check in list(CHECKS.values())
+        if check.of_definition and not (without_hosts and check.reads_hosts)
+        for finding in check.of_definition(definition)
+    ]
+
+
+def _problem(read: Sources, name: str, finding: Finding) -> Problem:
+    document = read.document(finding.file)
+    path = finding.path
+    line = finding.line
+    if line is None and finding.file == "cluster":
+        line = document.line(("cluster", *path))
+    elif line is None:
+        line = document.line(read.tree.place(path))
+    # Items of a list have no name: their line tells which one it is.
+    shown = ".".join(str(key) for key in path if not isinstance(key, int))
+    return Problem(document.file, line, shown, finding.message, finding.remedy, name)

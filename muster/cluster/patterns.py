@@ -1,0 +1,21 @@
+"""Spellings of names that SLURM, DNS, Linux and Google Cloud take, for checks and JSON schema."""
+
+# ClusterName is lower case (slurm.conf(5)). The name also begins names in Google Cloud, of which
+# ids of service accounts are the shortest: 30 characters, 11 of them for "-controller".
+CLUSTER_NAME = r"[a-z](?:[a-z0-9-]{0,17}[a-z0-9])?"
+# A cloud node is <cluster>-<set>-<n>, a host name of at most 63 characters.
+NODE_SET_NAME = r"[a-z](?:[a-z0-9-]{0,28}[a-z0-9])?"
+PARTITION_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+# A label of RFC 1123. In lower case: DNS takes both, SLURM tells NodeName=A from NodeName=a.
+HOST_NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# useradd(8) with the limits of all four distributions.
+LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
+ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
+# Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.
+SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
+
+
+def whole(pattern: str) -> dict[str, str]:
+    """As a part of a JSON schema: the text as a whole has to match."""
+    return {"pattern": f"^(?:{pattern})$"}

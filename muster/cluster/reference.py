@@ -1,0 +1,150 @@
+"""JSON schema and reference page of the definition, made from its models and checks."""
+
+import json
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from muster.cluster.checks import CHECKS
+from muster.cluster.model import Cluster
+from muster.cluster.schemaerrors import plain_type
+
+SCHEMA_FILE = "cluster.schema.json"
+PAGE_FILE = "cluster.md"
+
+_PAGE_HEAD = """\
+# The definition of a cluster
+
+<!-- Made by `muster schema --write`; edit muster/cluster/ instead. -->
+
+`inventories/<cluster>/group_vars/all/cluster.yml` holds one mapping, `cluster`, with the keys
+below. `muster check <cluster>` says all that is wrong with it. With the first line
+
+    # yaml-language-server: $schema=../../../../docs/reference/cluster.schema.json
+
+an editor completes the keys. `<name>` stands for a name that you choose.
+"""
+_TABLE_HEAD = "| key | type | default | unit | meaning |\n|---|---|---|---|---|\n"
+_CHECKS_HEAD = """\
+## What `muster check` refuses
+
+Each line is a check with its name; all errors are reported at once, as
+`file:line: path: what is wrong; what to do`, and the exit code is 2.
+
+| check | refuses |
+|---|---|
+"""
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of cluster.yml."""
+    schema = Cluster.model_json_schema(ref_template="#/$defs/{model}")
+    definitions = schema.pop("$defs")
+    whole: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "cluster.yml of Muster",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["cluster"],
+        "properties": {"cluster": {"$ref": "#/$defs/Cluster"}},
+        "$defs": {**definitions, "Cluster": schema},
+    }
+    for model in whole["$defs"].values():
+        # The names of classes and keys again: of no use in an editor.
+        model.pop("title", None)
+        for below in model.get("properties", {}).values():
+            below.pop("title", None)
+    return whole
+
+
+def schema_text() -> str:
+    """The JSON schema as it is committed."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def page_text() -> str:
+    """The reference page as it is committed."""
+    sections = "\n".join(_section(path, model) for path, model in _models(Cluster, ("cluster",)))
+    rows = "".join(f"| {check.name} | {check.summary} |\n" for check in _checks())
+    return f"{_PAGE_HEAD}\n{sections}\n{_CHECKS_HEAD}{rows}"
+
+
+def write(folder: Path) -> list[Path]:
+    """Writes schema and page into a folder; returns the files."""
+    files = {folder / SCHEMA_FILE: schema_text(), folder / PAGE_FILE: page_text()}
+    for file, text in files.items():
+        file.write_text(text, encoding="utf-8")
+    return list(files)
+
+
+def _checks() -> list[Any]:
+    return [CHECKS[name] for name in sorted(CHECKS)]
+
+
+def _models(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """A model and those below it, each with the path of its keys."""
+    yield ".".join(path), model
+    for key, field in model.model_fields.items():
+        here: Any = plain_type(field.annotation)
+        below = [*path, key]
+        while typing.get_origin(here) is dict:
+            here = typing.get_args(here)[1]
+            below.append("<name>" if below[-1] != "<name>" else "<version>")
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            yield from _models(here, tuple(below))
+
+
+def _section(path: str, model: type[BaseModel]) -> str:
+    about = " ".join((model.__doc__ or "").split())
+    rows = "".join(
+        f"| {key} | {_type(field)} | {_default(field)} | {_unit(field)} | {_meaning(field)} |\n"
+        for key, field in model.model_fields.items()
+    )
+    return f"## {path}\n\n{about}\n\n{_TABLE_HEAD}{rows}"
+
+
+def _meaning(field: FieldInfo) -> str:
+    return (field.description or "").replace("|", "\\|")
+
+
+def _type(field: FieldInfo) -> str:
+    return _type_name(field.annotation)
+
+
+def _type_name(annotation: Any) -> str:
+    here = plain_type(annotation)
+    arguments = typing.get_args(here)
+    origin = typing.get_origin(here)
+    if origin is typing.Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if origin is list:
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return "mapping"
+    if arguments:
+        return "text, number or yes/no"
+    if issubclass(here, BaseModel):
+        return "mapping"
+    names = {str: "text", int: "whole number", bool: "true, false"}
+    return names[here]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "see right"
+    value = field.default
+    if isinstance(value, BaseModel):
+        return "see below"
+    # As YAML spells it: null, true, "" and [].
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _unit(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra.get("x-unit", "")) if isinstance(extra, dict) else ""

@@ -1,0 +1,52 @@
+"""`muster render`: SLURM's configuration files as the play would write them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cluster.command import inventory_of
+
+if TYPE_CHECKING:
+    from muster.slurm import SlurmFiles
+
+_WRONG_DEFINITION = 2
+
+
+def render(
+    cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write the files to; without it they are printed."),
+    ] = None,
+) -> None:
+    """Show SLURM's files; secrets are not among them. Exit code 2 if the definition is wrong."""
+    # Only here: `muster --help` need not wait for pydantic.
+    from muster.cluster import DefinitionError, load  # noqa: PLC0415
+    from muster.slurm import render as rendered  # noqa: PLC0415
+
+    try:
+        files = by_name(rendered(load(inventory_of(cluster))))
+    except DefinitionError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(_WRONG_DEFINITION) from None
+    if output is None:
+        for name, content in files.items():
+            typer.echo(f"#### {name}\n{content}")
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (output / name).write_text(content)
+        typer.echo(f"wrote {output / name}")
+
+
+def by_name(files: "SlurmFiles") -> dict[str, str]:
+    """Return the files that the cluster has by name: no gres.conf without GPUs, for example."""
+    contents = {
+        "slurm.conf": files.slurm_conf,
+        "gres.conf": files.gres_conf,
+        "cgroup.conf": files.cgroup_conf,
+        "slurmdbd.conf": files.slurmdbd_conf,
+    }
+    return {name: content for name, content in contents.items() if content}

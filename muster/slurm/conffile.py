@@ -1,0 +1,71 @@
+"""The syntax of slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf: lines of `Key=value`."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from muster.cluster.base import Scalar
+
+Line = dict[str, str]
+"""The keys of one line in their order: one, or more where a line describes a node or partition."""
+
+_ITEM = re.compile(r'(\w+)=("[^"]*"|\S*)')
+_COMMENT = re.compile(r"(?<!\\)#.*")
+
+
+def word(value: Scalar) -> str:
+    """Return a value as SLURM reads it: yes and no for booleans, quotes around blanks.
+
+    Raises:
+        ValueError: a line break or a quote, which no value of these files can hold.
+
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    if re.search(r'[\n\r"]', text):
+        raise ValueError(f"no line break or quote can stand in a value: {text!r}")
+    text = text.replace("#", r"\#")
+    return f'"{text}"' if re.search(r"\s", text) else text
+
+
+def line(items: Mapping[str, Scalar]) -> str:
+    """Return one line, its keys in the order of the mapping."""
+    return " ".join(f"{key}={word(value)}" for key, value in items.items())
+
+
+def text(lines: Iterable[str]) -> str:
+    """Return lines as the content of a file; nothing for no lines."""
+    return "".join(f"{entry}\n" for entry in lines)
+
+
+def parse(content: str) -> list[Line]:
+    """Return the lines of a file that hold keys, comments left out."""
+    return [
+        {key: value.strip('"').replace(r"\#", "#") for key, value in items}
+        for entry in content.splitlines()
+        if (items := _ITEM.findall(_COMMENT.sub("", entry)))
+    ]
+
+
+def merge(
+    own: Mapping[str, Scalar], overrides: Mapping[str, Scalar], entries: Mapping[str, str]
+) -> dict[str, Scalar]:
+    """Return `own` with `overrides` in place of equal keys, then the other overrides by name.
+
+    Keys are equal in any case, as SLURM reads them. `entries` names, for parameters that are
+    comma-separated lists, an entry that is kept whatever the override says.
+    """
+    given = {key.lower(): (key, value) for key, value in overrides.items()}
+    merged: dict[str, Scalar] = {}
+    for key, value in own.items():
+        _, override = given.pop(key.lower(), (key, value))
+        merged[key] = _with_entry(override, entries.get(key))
+    for _, (key, value) in sorted(given.items()):
+        merged[key] = value
+    return merged
+
+
+def _with_entry(value: Scalar, entry: str | None) -> Scalar:
+    if entry is None or entry in str(value).split(","):
+        return value
+    return f"{entry},{value}"

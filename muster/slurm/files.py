@@ -1,0 +1,117 @@
+"""The configuration files of one cluster as text."""
+
+from dataclasses import dataclass
+
+from muster.cluster.base import Scalar
+from muster.cluster.definition import Definition
+from muster.slurm.conffile import line, merge, text
+from muster.slurm.nodes import gres_lines, node_lines, partition_lines
+from muster.slurm.parameters import (
+    KEPT_ENTRIES,
+    LOG_DIR,
+    MUNGE_SOCKET,
+    has_accounting,
+    parameters,
+)
+from muster.slurm.restart import RestartDigests, restart_digests
+
+_NO_ACCOUNTING = """\
+# No host is in group database: there is no accounting. Jobs run without an account; limits and
+# shares of accounts are not enforced, sacct and sreport know nothing. AllowGroups, time and memory
+# limits are enforced."""
+_MEMORY = """\
+# A job that asks for no memory has DefMemPerGPU for each GPU, or DefMemPerCPU for each CPU if it
+# asks for no GPU."""
+_CGROUP_V1_ONLY = """\
+# SLURM 21.08 knows cgroup v1 only: boot the nodes with systemd.unified_cgroup_hierarchy=0."""
+
+
+@dataclass(frozen=True)
+class SlurmFiles:
+    """The files of a cluster, complete but for the database's password."""
+
+    slurm_conf: str
+    gres_conf: str
+    cgroup_conf: str
+    slurmdbd_conf: str
+    """Without StoragePass; empty where no host is in group database."""
+    restart: RestartDigests
+
+
+def render(definition: Definition) -> SlurmFiles:
+    """Return the files of a definition that has passed its checks.
+
+    The same definition gives the same bytes. Node sets, partitions and parameters come in the
+    order of the definition, overrides of `slurm` and `cgroup` that have no place of their own after
+    them by name.
+    """
+    version = definition.cluster.slurm_version
+    conf = merge(parameters(definition), definition.cluster.slurm, KEPT_ENTRIES)
+    cgroup = merge(_cgroup(version), definition.cluster.cgroup, {})
+    nodes = node_lines(definition)
+    restart = restart_digests(definition, conf, cgroup)
+    return SlurmFiles(
+        slurm_conf=text(
+            [
+                # What slurmctld was started with; another digest needs a restart, the same one
+                # with other text needs only `scontrol reconfigure`.
+                f"# restart-slurmctld: {restart.slurmctld}",
+                *(line({key: value}) for key, value in conf.items()),
+                *([] if has_accounting(definition) else [_NO_ACCOUNTING]),
+                *(line(keys) for keys in nodes),
+                _MEMORY,
+                *(line(keys) for keys in partition_lines(definition)),
+            ]
+        ),
+        gres_conf=text(line(keys) for keys in gres_lines(definition)),
+        cgroup_conf=text(
+            [
+                *([_CGROUP_V1_ONLY] if version == "21.08" else []),
+                *(line({key: value}) for key, value in cgroup.items()),
+            ]
+        ),
+        slurmdbd_conf=text(line({key: value}) for key, value in _slurmdbd(definition).items()),
+        restart=restart,
+    )
+
+
+def _cgroup(version: str) -> dict[str, Scalar]:
+    """Return what keeps jobs apart; the plugin is found by SLURM itself (autodetect)."""
+    keys: dict[str, Scalar] = {
+        "ConstrainCores": True,
+        "ConstrainDevices": True,
+        "ConstrainRAMSpace": True,
+        # Without it a job that exceeds its memory is swapped out instead of ended.
+        "ConstrainSwapSpace": True,
+    }
+    if version == "21.08":
+        # systemd mounts no v1 freezer; from 22.05 on the option does nothing, then is an error.
+        keys["CgroupAutomount"] = True
+    return keys
+
+
+def _slurmdbd(definition: Definition) -> dict[str, Scalar]:
+    if not has_accounting(definition):
+        return {}
+    return {
+        "DbdHost": definition.hosts.groups["database"][0],
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={MUNGE_SOCKET}",
+        "PidFile": "/run/slurmdbd/slurmdbd.pid",
+        "LogFile": f"{LOG_DIR}/slurmdbd.log",
+        # The group holds slurmdbd and MariaDB on one machine.
+        "StorageType": "accounting_storage/mysql",
+        "StorageHost": "localhost",
+        "StorageLoc": "slurm_acct_db",
+        "StorageUser": "slurm",
+        # Without these the database grows for ever; usage, of which shares and reports are made,
+        # is kept longest.
+        "PurgeEventAfter": "12months",
+        "PurgeJobAfter": "24months",
+        "PurgeResvAfter": "24months",
+        "PurgeStepAfter": "6months",
+        "PurgeSuspendAfter": "6months",
+        "PurgeTXNAfter": "24months",
+        "PurgeUsageAfter": "36months",
+    }

@@ -1,0 +1,141 @@
+"""Node lines of slurm.conf, lines of gres.conf, and the memory that a job gets unasked."""
+
+from collections.abc import Iterable
+
+from muster.cluster.definition import Definition
+from muster.cluster.nodes import NodeSet, Partition
+from muster.slurm.conffile import Line
+from muster.slurm.hostlists import fold
+
+HARDWARE = (
+    "CPUs",
+    "Boards",
+    "SocketsPerBoard",
+    "CoresPerSocket",
+    "ThreadsPerCore",
+    "RealMemory",
+    "MemSpecLimit",
+    "Gres",
+)
+"""Keys of a node line that describe the machine, in the order of `slurmd -C`."""
+
+
+def node_lines(definition: Definition) -> list[Line]:
+    """Return one line per node set.
+
+    No NodeAddr: the role `base` keeps names and addresses of all hosts in /etc/hosts, and an
+    address in slurm.conf would be a second place to change.
+    """
+    return [
+        {"NodeName": fold(hosts), **hardware(node_set), **_choice(node_set)}
+        for node_set, hosts in _sets(definition)
+    ]
+
+
+def gres_lines(definition: Definition) -> list[Line]:
+    """Return the GPUs with their device files, one line per node set that has any.
+
+    Device files are named and not detected: the NVML plugin of Debian 12 can't be installed, and
+    slurmctld needs the file where nodes don't exist yet (gres.conf(5), AutoDetect).
+    """
+    return [
+        {
+            "NodeName": fold(hosts),
+            "Name": "gpu",
+            **({"Type": node_set.gpus.type} if node_set.gpus.type else {}),
+            "File": node_set.gpus.devices,
+        }
+        for node_set, hosts in _sets(definition)
+        if node_set.gpus
+    ]
+
+
+def _sets(definition: Definition) -> Iterable[tuple[NodeSet, list[str]]]:
+    for name, node_set in definition.cluster.nodes.items():
+        if hosts := definition.hosts_of(name):
+            yield node_set, hosts
+
+
+def hardware(node_set: NodeSet) -> Line:
+    """Return what a node has: the keys of HARDWARE."""
+    keys = {
+        "CPUs": str(node_set.cpus),
+        "Boards": "1",
+        "SocketsPerBoard": str(node_set.sockets),
+        "CoresPerSocket": str(node_set.cores_per_socket),
+        "ThreadsPerCore": str(node_set.threads_per_core),
+        "RealMemory": str(node_set.memory_mib),
+    }
+    if node_set.reserved_memory_mib:
+        keys["MemSpecLimit"] = str(node_set.reserved_memory_mib)
+    if gpus := node_set.gpus:
+        keys["Gres"] = ":".join(["gpu", *([gpus.type] if gpus.type else []), str(gpus.count)])
+    return keys
+
+
+def _choice(node_set: NodeSet) -> Line:
+    """Return what only slurmctld looks at when it chooses nodes for a job."""
+    keys = {}
+    if node_set.features:
+        keys["Feature"] = ",".join(node_set.features)
+    if node_set.weight != 1:
+        keys["Weight"] = str(node_set.weight)
+    return keys
+
+
+def partition_lines(definition: Definition) -> list[Line]:
+    """Return one line per partition; keys with SLURM's own default are left out."""
+    return [
+        _partition_line(definition, name, partition)
+        for name, partition in definition.cluster.partitions.items()
+    ]
+
+
+def _partition_line(definition: Definition, name: str, partition: Partition) -> Line:
+    hosts = [host for node_set in partition.nodes for host in definition.hosts_of(node_set)]
+    keys = {"PartitionName": name, "Nodes": fold(hosts)}
+    if partition.default:
+        keys["Default"] = "YES"
+    if partition.max_time.upper() not in ("UNLIMITED", "INFINITE"):
+        keys["MaxTime"] = partition.max_time
+    if partition.default_time:
+        keys["DefaultTime"] = partition.default_time
+    if partition.groups:
+        keys["AllowGroups"] = ",".join(partition.groups)
+    if partition.state != "up":
+        keys["State"] = partition.state.upper()
+    node_sets = [definition.cluster.nodes[node_set] for node_set in partition.nodes]
+    keys["DefMemPerCPU"] = str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))
+    if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
+        keys["DefMemPerGPU"] = str(per_gpu)
+    return keys
+
+
+def memory_per_cpu_mib(node_sets: Iterable[NodeSet]) -> int:
+    """Return the memory of a CPU, in MiB, that every node can give to all its CPUs at once.
+
+    At least 1: SLURM reads 0 as "the whole node".
+    """
+    return max(1, min(_free_mib(node_set) // node_set.cpus for node_set in node_sets))
+
+
+def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
+    """Return the memory of a GPU, in MiB, that every node can give to all its GPUs at once.
+
+    None where a node has no GPU.
+
+    slurm.conf(5) calls DefMemPerCPU and DefMemPerGPU exclusive. That is so for one job, not for
+    one partition: a job without memory of its own has DefMemPerGPU for each GPU if it asks for
+    GPUs, and DefMemPerCPU for each CPU if it asks for none (select/cons_tres, job_test.c,
+    gres_select_util_job_mem_set).
+    """
+    shares = []
+    for node_set in node_sets:
+        if node_set.gpus is None:
+            return None
+        shares.append(_free_mib(node_set) // node_set.gpus.count)
+    return max(1, min(shares))
+
+
+def _free_mib(node_set: NodeSet) -> int:
+    return node_set.memory_mib - node_set.reserved_memory_mib

@@ -1,0 +1,180 @@
+"""The parameters of slurm.conf that are not nodes and partitions."""
+
+from collections.abc import Iterable
+from math import isfinite
+
+from muster.cluster.base import Scalar
+from muster.cluster.definition import Definition
+from muster.cluster.nodes import NodeSet
+from muster.cluster.times import seconds
+
+STATE_DIR = "/var/lib/slurm/slurmctld"
+LOG_DIR = "/var/log/slurm"
+MUNGE_SOCKET = "/run/munge/munge.socket.2"
+MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
+
+# Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
+# one of them; an srun listens on 4 ports and 2 more for every 48 nodes (slurm.conf(5)), so this is
+# enough for more than a thousand at once on one machine.
+SRUN_PORTS = "25000-32767"
+
+# List parameters with the entry without which the roles or the definition's accounts would mean
+# nothing: an override of the list adds to it.
+KEPT_ENTRIES = {
+    "SlurmctldParameters": "enable_configless",
+    "AccountingStorageEnforce": "associations",
+    "AccountingStorageTRES": "gres/gpu",
+}
+
+_BACKFILL_DEFAULT_MINUTES = 1440
+_BACKFILL_LONGEST_MINUTES = 43200
+
+
+def parameters(definition: Definition) -> dict[str, Scalar]:
+    """Return what Muster sets in slurm.conf, in the order of the file.
+
+    Only what differs from SLURM's default in one of the releases, or what an administrator looks
+    for first. MpiDefault is not among them: `pmix` needs a library that SLURM 22.05 of Debian
+    doesn't depend on.
+    """
+    return {
+        **_controllers(definition),
+        **_services(),
+        **_scheduling(definition),
+        **_jobs(),
+        **_accounting(definition),
+        **_mail(definition),
+    }
+
+
+def has_accounting(definition: Definition) -> bool:
+    """Whether the cluster has accounting: a host in group `database`."""
+    return bool(definition.hosts.groups.get("database"))
+
+
+def _controllers(definition: Definition) -> dict[str, Scalar]:
+    """Return who is in charge.
+
+    One SlurmctldHost: a backup needs shared state, which Muster does not set up. No address beside
+    its name: the role `base` keeps both in /etc/hosts, as for the nodes.
+    """
+    return {
+        "ClusterName": definition.cluster.name,
+        "SlurmctldHost": definition.hosts.groups["controller"][0],
+        # A node whose memory shrinks by a few MiB with a new kernel stays in service; one that
+        # lost a module does not.
+        "SlurmctldParameters": "enable_configless,node_reg_mem_percent=95",
+    }
+
+
+def _services() -> dict[str, Scalar]:
+    """Return users and paths: those of Debian 13's units, which the roles give to the others."""
+    return {
+        "SlurmUser": "slurm",
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={MUNGE_SOCKET}",
+        "StateSaveLocation": STATE_DIR,
+        "SlurmdSpoolDir": "/var/spool/slurmd",
+        "SlurmctldPidFile": "/run/slurmctld/slurmctld.pid",
+        "SlurmdPidFile": "/run/slurm/slurmd.pid",
+        "SlurmctldLogFile": f"{LOG_DIR}/slurmctld.log",
+        "SlurmdLogFile": f"{LOG_DIR}/slurmd.log",
+        "SrunPortRange": SRUN_PORTS,
+        # Default 10 s loses messages when many nodes register at once or a disk is slow; the
+        # step timeout is to be five times that (slurm.conf(5)), or nodes drain by surprise.
+        "MessageTimeout": 60,
+        "UnkillableStepTimeout": 300,
+        # A node that was only out of reach comes back by itself; one that crashed waits for a
+        # look.
+        "ReturnToService": 1,
+    }
+
+
+def _scheduling(definition: Definition) -> dict[str, Scalar]:
+    cluster = definition.cluster
+    unit = {"cpu": "CR_CPU_Memory", "core": "CR_Core_Memory"}[cluster.scheduling.consumable]
+    keys: dict[str, Scalar] = {
+        "SchedulerType": "sched/backfill",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": unit,
+        # A job that can never run in its partition is refused at sbatch instead of waiting.
+        "EnforcePartLimits": "ALL",
+    }
+    if options := _backfill(partition.max_time for partition in cluster.partitions.values()):
+        keys["SchedulerParameters"] = options
+    if _gpu_sets(definition):
+        keys["GresTypes"] = "gpu"
+    return keys
+
+
+def _backfill(max_times: Iterable[str]) -> str | None:
+    """Return options for jobs that are longer than the day that backfill looks ahead by default.
+
+    Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
+    that planning costs the same.
+    """
+    finite = [limit for text in max_times if isfinite(limit := seconds(text))]
+    longest = int(max(finite, default=0) // 60)
+    if longest <= _BACKFILL_DEFAULT_MINUTES:
+        return None
+    window = min(longest, _BACKFILL_LONGEST_MINUTES)
+    resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
+    return f"bf_continue,bf_window={window},bf_resolution={resolution}"
+
+
+def _jobs() -> dict[str, Scalar]:
+    return {
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": "task/cgroup,task/affinity",
+        # A job's cgroup exists on each of its nodes before its first task. Without X11.
+        "PrologFlags": "Contain",
+        "LaunchParameters": "use_interactive_step",
+        # Limits of the login node's shell say nothing about a compute node.
+        "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
+    }
+
+
+def _accounting(definition: Definition) -> dict[str, Scalar]:
+    """Return accounting and what hangs on it: usage of jobs, limits, shares.
+
+    Nothing without a database: jobs then run without an account, limits and shares are not
+    enforced, sacct knows nothing (gathering usage without storing it is an error line in
+    slurmctld's log).
+    """
+    if not has_accounting(definition):
+        return {}
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": definition.hosts.groups["database"][0],
+        "AccountingStorageEnforce": "associations,limits,qos,safe",
+        **_accounted_gpus(definition),
+        "JobAcctGatherType": "jobacct_gather/cgroup",
+        # The account's `fairshare` counts first, then the time a job has waited.
+        "PriorityType": "priority/multifactor",
+        "PriorityWeightFairshare": 100000,
+        "PriorityWeightAge": 10000,
+    }
+
+
+def _accounted_gpus(definition: Definition) -> dict[str, Scalar]:
+    types = {gpu.type for node_set in _gpu_sets(definition) if (gpu := node_set.gpus) and gpu.type}
+    if not _gpu_sets(definition):
+        return {}
+    return {
+        "AccountingStorageTRES": ",".join(["gres/gpu", *(f"gres/gpu:{t}" for t in sorted(types))])
+    }
+
+
+def _gpu_sets(definition: Definition) -> list[NodeSet]:
+    return [node_set for node_set in definition.cluster.nodes.values() if node_set.gpus]
+
+
+def _mail(definition: Definition) -> dict[str, Scalar]:
+    """Return the mail program; without mail one that does nothing.
+
+    SLURM's default is /bin/mail; where that is missing slurmctld logs an error at each start.
+    """
+    mail = definition.cluster.mail
+    if mail is None:
+        return {"MailProg": "/bin/true"}
+    return {"MailProg": MAIL_PROGRAM, "MailDomain": mail.domain}

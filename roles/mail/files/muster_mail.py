@@ -1,0 +1,305 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""MailProg of SLURM: mail about a job, with what the job used. Installed by Muster's role `mail`.
+
+    muster-mail -s SUBJECT RECIPIENT[,RECIPIENT...]
+
+slurmctld runs it as user slurm, with the job's variables in the environment (MailProg in
+slurm.conf(5)), and ends it after 120 seconds. A recipient is a login, which /etc/muster/mail.json
+turns into an address, or an address. msmtp sends; what becomes of each mail stands in the journal
+(journalctl -t muster-mail). Exit code: 0, or that of the last mail that was not taken (sysexits.h).
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import syslog
+import time
+from collections import Counter
+from email.message import EmailMessage
+from email.policy import default as mail_policy
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+
+CONFIG = Path("/etc/muster/mail.json")
+MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
+SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
+FIELDS = "JobID,State,ExitCode,ElapsedRaw,Timelimit,CPUTimeRAW,TotalCPU,MaxRSS,AllocTRES"
+
+# slurmdbd hears of a job's end about when this program does, so the record may lag.
+RECORD_WAIT_SECONDS = 20
+SACCT_TIMEOUT_SECONDS = 10
+MSMTP_TIMEOUT_SECONDS = 30
+
+# What `SLURM_JOB_MAIL_TYPE` says of a job that is over (agent.c of slurmctld, _mail_type_str).
+OVER = {"END", "FAIL", "ENDED", "FAILED"}
+UNFINISHED = {"RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
+HINTS = {
+    "OUT_OF_MEMORY": "It asked for less memory than it needed: --mem or --mem-per-cpu",
+    "TIMEOUT": "It asked for less time than it needed: --time",
+}
+ADDRESS = re.compile(r"[A-Za-z0-9_][^\s<>\"(),:;@\\\[\]]*@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def clean(text, limit=200):
+    """Return `text` in one line of valid characters, at most `limit` of them.
+
+    Job names are the users' own: a line break in one must not become a header of the mail.
+    """
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    line = " ".join("".join(c if c.isprintable() else " " for c in valid).split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def addresses(recipients, known, domain):
+    """Return the addresses of `recipients` and the words among them that are none.
+
+    Args:
+        recipients: Logins and addresses, between commas.
+        known: Login -> address.
+        domain: Where the mail of all other logins goes.
+
+    """
+    found, refused = [], []
+    for word in (part.strip() for part in recipients.split(",")):
+        if not word:
+            continue
+        address = known.get(word, f"{word}@{domain}") if LOGIN.fullmatch(word) else word
+        (found if ADDRESS.fullmatch(address) else refused).append(address)
+    return list(dict.fromkeys(found)), refused
+
+
+def seconds(text):
+    """Return the seconds of SLURM's [DD-[HH:]]MM:SS[.mmm]; 0 if it is none."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text)
+    if not match:
+        return 0.0
+    days, hours, minutes, rest = (float(part or 0) for part in match.groups())
+    return days * 86400 + hours * 3600 + minutes * 60 + rest
+
+
+def size(text):
+    """Return the bytes of SLURM's 512000K, 8G and the like; 0 if it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    return float(match[1]) * SIZES[match[2]] if match else 0.0
+
+
+def table(rows):
+    """Return (name, value) rows as indented text."""
+    return "".join(f"  {name:<12} {value}\n" for name, value in rows)
+
+
+def trackable(record):
+    """Return name -> amount of a record's AllocTRES: cpu=4,mem=8G,gres/gpu=2."""
+    return dict(part.split("=", 1) for part in record["AllocTRES"].split(",") if "=" in part)
+
+
+def used(records):
+    """Return the text about what a job used, from the lines of sacct; an array counts as one job.
+
+    Args:
+        records: Field -> value for each line: allocations (12, 12_1, 12+0) and steps (12.batch).
+
+    """
+    jobs = [record for record in records if "." not in record["JobID"]]
+    states = Counter(job["State"].split()[0] for job in jobs)
+    longest = max(jobs, key=lambda job: int(job["ElapsedRaw"] or 0))
+    resources = trackable(longest)
+    cpu_seconds = sum(int(job["CPUTimeRAW"] or 0) for job in jobs)
+    busy_seconds = sum(seconds(job["TotalCPU"]) for job in jobs)
+    peak = max(size(record["MaxRSS"]) for record in records)
+    several = len(jobs) > 1
+    rows = [
+        ("State", ", ".join(f"{s} {n}" if several else s for s, n in states.items())),
+        ("Exit code", ", ".join(sorted({job["ExitCode"] for job in jobs}))),
+        (
+            "Longest" if several else "Elapsed",
+            f"{duration(int(longest['ElapsedRaw'] or 0))} of {longest['Timelimit']}",
+        ),
+        (
+            "CPU",
+            f"{100 * busy_seconds / cpu_seconds:.0f} % of {resources.get('cpu', '?')} allotted"
+            if cpu_seconds
+            else "no time used",
+        ),
+        (
+            "Memory",
+            f"{gib(peak)} at most in one task, {gib(size(resources.get('mem', '')))} allotted"
+            if peak
+            else "not measured",
+        ),
+    ]
+    if "gres/gpu" in resources:
+        rows.append(("GPUs", f"{resources['gres/gpu']} allotted"))
+    return table(rows) + "".join(f"\n{HINTS[state]}\n" for state in states if state in HINTS)
+
+
+def duration(total):
+    """Return `total` seconds as SLURM writes them."""
+    days, rest = divmod(total, 86400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def gib(amount):
+    """Return bytes in GiB, two digits behind the point."""
+    return f"{amount / 2**30:.2f} GiB"
+
+
+class NoSummaryError(Exception):
+    """Why there is no summary, in words for the job's owner."""
+
+
+def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
+    """Return the lines of sacct about `job` once its end is on record.
+
+    Args:
+        job: Number of the job, or of the array.
+        run: Runs a command, as `run_program`.
+        wait_seconds: How long the end may be missing.
+        clock: Seconds that pass.
+        sleep: Waits that many.
+
+    Raises:
+        NoSummaryError: sacct failed, or the end is still missing after the wait.
+
+    """
+    command = [*SACCT, f"--format={FIELDS}", f"--jobs={job}"]
+    deadline = clock() + wait_seconds
+    while True:
+        try:
+            done = run(command, timeout=SACCT_TIMEOUT_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NoSummaryError(f"sacct did not answer: {error}") from error
+        if done.returncode != 0:
+            raise NoSummaryError(f"sacct failed: {clean(text_of(done.stderr)) or done.returncode}")
+        lines = text_of(done.stdout).splitlines()
+        records = [dict(zip(FIELDS.split(","), line.split("|"), strict=True)) for line in lines]
+        if records and not any(r["State"].split()[0] in UNFINISHED for r in records):
+            return records
+        if clock() >= deadline:
+            raise NoSummaryError("the accounting has not heard of the end of the job yet")
+        sleep(1)
+
+
+def text_of(output):
+    """Return what a program said, whatever its bytes."""
+    return output.decode("utf-8", "replace")
+
+
+def facts(environment):
+    """Return the text about the job that slurmctld gives along."""
+    rows = [
+        (label, clean(environment[variable]))
+        for label, variable in (
+            ("Job", "SLURM_JOB_ID"),
+            ("Name", "SLURM_JOB_NAME"),
+            ("Cluster", "SLURM_CLUSTER_NAME"),
+            ("User", "SLURM_JOB_USER"),
+            ("Account", "SLURM_JOB_ACCOUNT"),
+            ("Partition", "SLURM_JOB_PARTITION"),
+            ("Nodes", "SLURM_JOB_NODELIST"),
+            ("Folder", "SLURM_JOB_WORK_DIR"),
+            ("Waited", "SLURM_JOB_QUEUED_TIME"),
+        )
+        if environment.get(variable)
+    ]
+    return table(rows)
+
+
+def body(subject, environment, run, wait_seconds):
+    """Return the text of the mail."""
+    text = f"{clean(subject)}\n\n{facts(environment)}"
+    job = environment.get("SLURM_JOB_ID", "")
+    if environment.get("SLURM_JOB_MAIL_TYPE", "").upper() not in OVER or not job.isdigit():
+        return text
+    # One mail for a whole array, unless the user asked for ARRAY_TASKS.
+    if subject.startswith("Slurm Array Summary") and environment.get("SLURM_ARRAY_JOB_ID"):
+        job = environment["SLURM_ARRAY_JOB_ID"]
+    try:
+        return f"{text}\nWhat it used:\n\n{used(records_of(job, run, wait_seconds))}"
+    except NoSummaryError as reason:
+        return f"{text}\nWhat it used is not known: {reason}; `sacct -j {job}` may say it later\n"
+
+
+def message(subject, text, sender, recipient):
+    """Return the mail, ready to be sent."""
+    mail = EmailMessage(policy=mail_policy.clone(cte_type="7bit"))
+    mail["From"] = f"SLURM <{sender}>"
+    mail["To"] = recipient
+    mail["Subject"] = clean(subject)
+    mail["Date"] = formatdate(localtime=True)
+    mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no answers from people on holiday
+    mail.set_content(text)
+    return mail
+
+
+def run_program(command, timeout, data=None):
+    """Run `command` with an environment of its own: slurmctld's may lack even PATH."""
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    if "SLURM_CONF" in os.environ:
+        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    return subprocess.run(
+        command, timeout=timeout, input=data, env=environment, capture_output=True, check=False
+    )
+
+
+def send(mail, recipient, run):
+    """Hand `mail` to msmtp; return its exit code and what it said."""
+    try:
+        done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=bytes(mail))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return os.EX_TEMPFAIL, str(error)
+    return done.returncode, clean(text_of(done.stderr), limit=1000)
+
+
+def report(priority, text):
+    """Write to the journal, and where slurmctld.log shows it."""
+    syslog.syslog(syslog.LOG_MAIL | priority, text)
+    sys.stderr.write(text + "\n")
+
+
+def main(
+    arguments,
+    environment,
+    run=run_program,
+    config_path=CONFIG,
+    wait_seconds=RECORD_WAIT_SECONDS,
+):
+    """Send the mails; return the exit code."""
+    # Not an option parser: a recipient, which users choose, may look like an option.
+    if len(arguments) != 3 or arguments[0] != "-s":
+        sys.stderr.write("usage: muster-mail -s SUBJECT RECIPIENT[,RECIPIENT...]\n")
+        return os.EX_USAGE
+    _, subject, recipients = arguments
+    syslog.openlog("muster-mail")
+    about = f"mail about job {clean(environment.get('SLURM_JOB_ID', '?'))}"
+    try:
+        config = json.loads(config_path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        report(syslog.LOG_ERR, f"{about} not sent: {error}; run the role mail again")
+        return os.EX_CONFIG
+    found, refused = addresses(recipients, config["addresses"], config["domain"])
+    code = 0
+    for word in refused:
+        report(syslog.LOG_ERR, f"{about} not sent to {clean(word)!r}: that is no address")
+        code = os.EX_DATAERR
+    text = body(subject, environment, run, wait_seconds) if found else ""
+    for recipient in found:
+        mail = message(subject, text, config["sender"], recipient)
+        failure, said = send(mail, recipient, run)
+        if failure:
+            report(syslog.LOG_ERR, f"{about} to {recipient} was not taken: {said}")
+            code = failure
+        else:
+            syslog.syslog(syslog.LOG_MAIL | syslog.LOG_INFO, f"{about} sent to {recipient}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], dict(os.environ)))

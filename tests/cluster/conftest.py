@@ -1,0 +1,181 @@
+"""The clusters that the tests of this folder share: each is raised once, by site.yml."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from muster.containers import machines
+from muster.containers.podman import check_machine
+from muster.demo.instance import Instance
+from muster.demo.tour import Session
+
+ROOT = Path(__file__).parents[2]
+PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of site.yml said."""
+
+    code: int
+    output: str
+
+    @property
+    def changed(self) -> dict[str, int]:
+        """Changed tasks by host; hosts without a change are left out."""
+        return {row[0]: int(row[2]) for row in RECAP.findall(self.output) if int(row[2])}
+
+    @property
+    def hosts(self) -> set[str]:
+        """Hosts that ran any task."""
+        return {row[0] for row in RECAP.findall(self.output)}
+
+    @property
+    def changed_tasks(self) -> list[str]:
+        """Titles of the tasks that changed something, as `role : title [host]`."""
+        found, title = [], ""
+        for line in self.output.splitlines():
+            if match := re.match(r"TASK \[(.*)\]", line):
+                title = match[1]
+            elif match := re.match(r"changed: \[([^\]]+)\]", line):
+                found.append(f"{title} [{match[1].split(' -> ')[0]}]")
+        return found
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A cluster that is up."""
+
+    instance: Instance
+
+    def play(self, *options: str, environment: dict[str, str] | None = None) -> Run:
+        """Run site.yml to its end."""
+        done = subprocess.run(
+            [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+            env=os.environ | {"ANSIBLE_NOCOLOR": "1"} | (environment or {}),
+        )
+        return Run(done.returncode, done.stdout + done.stderr)
+
+    def kill_play_at(self, task: str, *options: str) -> None:
+        """Start site.yml and SIGKILL it, workers included, when `task` has begun on the hosts."""
+        process = subprocess.Popen(
+            [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if line.startswith("TASK [") and task in line:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(timeout=30)
+                return
+        pytest.fail(f"site.yml ended without the task {task!r}:\n{''.join(seen[-40:])}")
+
+    def on(self, host: str, command: str, *, check: bool = True, timeout: float = 60) -> str:
+        """Run a shell command on `host` as root and return its output, errors included."""
+        done = subprocess.run(
+            ["ssh", "-F", str(self.instance.fleet().ssh_config), host, command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}"
+        return done.stdout
+
+    @property
+    def ada(self) -> Session:
+        """ada's session on the access node."""
+        return Session(self.instance.fleet())
+
+    def container(self, host: str) -> str:
+        """Return the name of the container that stands for `host`."""
+        return self.instance.fleet().container(host)
+
+    @property
+    def definition(self) -> Path:
+        """The definition's file."""
+        return self.instance.folder / "group_vars" / "all" / "cluster.yml"
+
+    @property
+    def address_of(self) -> Callable[[str], str]:
+        """Return a function from host to address."""
+        fleet = self.instance.fleet()
+        return {machine.name: machine.address for machine in fleet.machines}.__getitem__
+
+
+def until(state: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Return when `state()` holds; fail with `what` after the bound."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if state():
+            return
+        time.sleep(0.2)
+    pytest.fail(f"not within {seconds:.0f} s: {what}")
+
+
+def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[Lab]:
+    """Raise a cluster from `template`, hand it out, remove it; what was left of it goes first."""
+    check_machine()
+    instance = Instance(ROOT / "build" / name)
+    machines.down(name)
+    machines.remove_folder(instance.folder)
+    lab = Lab(instance)
+    try:
+        instance.create(template, release, subnet=subnet)
+        machines.up(instance.fleet())
+        yield lab
+    finally:
+        machines.down(name)
+        if "MUSTER_KEEP" not in os.environ:
+            machines.remove_folder(instance.folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_cleanly_when_told() -> None:
+    """Make SIGTERM and SIGHUP run the finalizers as Ctrl-C does: no container stays behind."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+@pytest.fixture(scope="session")
+def fresh_lab() -> Iterator[Lab]:
+    """The machines of the demo, nothing configured yet."""
+    yield from raise_lab(
+        ROOT / "inventories" / "demo", "muster-test", "bookworm", "10.214.43.0/24"
+    )
+
+
+@pytest.fixture(scope="session")
+def lab(fresh_lab: Lab) -> Lab:
+    """The demo's cluster on Debian 12, raised by site.yml."""
+    first_check = fresh_lab.play("--check")
+    assert first_check.code == 0, first_check.output[-6000:]
+    run = fresh_lab.play()
+    assert run.code == 0, run.output[-6000:]
+    return fresh_lab

@@ -1,0 +1,85 @@
+"""What a user does: ada's tour, arrays, and what SLURM must refuse."""
+
+import pytest
+from conftest import Lab, until
+
+from muster.demo import tour
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ready(lab: Lab) -> None:
+    tour.prepare(lab.ada)
+
+
+@pytest.mark.parametrize(("title", "step"), tour.STEPS, ids=[title for title, _ in tour.STEPS])
+def test_step_of_the_tour_shows_what_it_should(lab: Lab, title: str, step) -> None:
+    assert step(lab.ada)
+
+
+def test_array_runs_each_task_once(lab: Lab) -> None:
+    ada = lab.ada
+    job = ada.run(
+        "sbatch --parsable -p ml-cpu -A LAB-test --array=1-6 -n 1 --mem=50M --time=1 "
+        "-o 'array-%a.out' --wrap 'echo task $SLURM_ARRAY_TASK_ID'"
+    ).strip()
+    until(
+        lambda: ada.run(f"sacct -nXP -j {job} -o State").split() == ["COMPLETED"] * 6,
+        "the array's six tasks completed",
+        seconds=90,
+    )
+    assert [ada.run(f"cat array-{n}.out").strip() for n in range(1, 7)] == [
+        f"task {n}" for n in range(1, 7)
+    ]
+
+
+def test_job_without_memory_request_leaves_memory_to_others(lab: Lab) -> None:
+    ada = lab.ada
+    submit = "sbatch --parsable -p ml-cpu -w lab-cpu-01 -A LAB-test -n 1 --time=1 --wrap 'sleep 60'"
+    jobs = [ada.run(submit).strip() for _ in range(2)]
+    try:
+        until(
+            lambda: ada.run(f"squeue -h -j {','.join(jobs)} -o %T").split() == ["RUNNING"] * 2,
+            "two jobs without --mem side by side on one node",
+        )
+    finally:
+        ada.run(f"scancel {' '.join(jobs)}")
+
+
+@pytest.fixture(scope="module")
+def stranger(lab: Lab) -> str:
+    """A login on the access node that is in no group of the definition and in no account."""
+    lab.on("lab-access", "id -u eve >/dev/null 2>&1 || useradd -m -u 29999 eve")
+    return "runuser -u eve --"
+
+
+def test_user_outside_the_group_is_refused_by_the_partition(lab: Lab, stranger: str) -> None:
+    lab.on("lab-access", "sacctmgr -i add user eve account=lab-test >/dev/null")
+    try:
+        until(
+            lambda: "lab-test" in lab.on("lab-access", "sacctmgr -nP show assoc user=eve"),
+            "eve has an association",
+        )
+        shown = lab.on(
+            "lab-access",
+            f"cd /tmp; {stranger} sbatch -p ml-cpu -A lab-test --wrap true",
+            check=False,
+        )
+        assert "User's group not permitted to use this partition" in shown
+    finally:
+        lab.on("lab-access", "sacctmgr -i delete user eve")
+
+
+def test_user_without_an_association_is_refused(lab: Lab, stranger: str) -> None:
+    lab.on("lab-access", "usermod -aG ml-users eve; scontrol reconfigure")
+    try:
+        shown = lab.on(
+            "lab-access", f"cd /tmp; {stranger} sbatch -p ml-cpu --wrap true", check=False
+        )
+        assert "Invalid account or account/partition combination" in shown
+    finally:
+        lab.on("lab-access", "gpasswd -d eve ml-users")
+
+
+def test_project_account_works_in_the_spelling_of_the_definition(lab: Lab) -> None:
+    shown = lab.ada.run("srun -p ml-cpu -A LAB-test -n 1 --mem=50M printenv SLURM_JOB_ACCOUNT")
+    assert shown.strip() == "lab-test"

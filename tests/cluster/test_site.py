@@ -1,0 +1,159 @@
+"""What site.yml promises: a second run changes nothing, a change costs what it must, a kill heals."""
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import Lab, until
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace `old` by `new` in the definition; it must be there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def pids(lab: Lab) -> dict[str, str]:
+    """Return the main process of each daemon of the lab."""
+    daemons = {
+        "lab-access": ["munge", "mariadb", "slurmdbd", "slurmctld"],
+        "lab-cpu-01": ["munge", "slurmd"],
+        "lab-gpu-01": ["munge", "slurmd"],
+    }
+    return {
+        f"{host}: {unit}": lab.on(host, f"systemctl show -P MainPID {unit}").strip()
+        for host, units in daemons.items()
+        for unit in units
+    }
+
+
+def test_second_run_mends_the_one_spoilt_file_and_nothing_else(lab: Lab) -> None:
+    before = pids(lab)
+    lab.on("lab-cpu-02", "echo '# spoilt' >>/etc/default/slurmd")
+    run = lab.play()
+    assert run.code == 0, run.output[-4000:]
+    assert run.changed == {"lab-cpu-02": 1}
+    assert re.fullmatch(r"slurmd : .* \[lab-cpu-02\]", run.changed_tasks[0])
+    assert "spoilt" not in lab.on("lab-cpu-02", "cat /etc/default/slurmd")
+    assert pids(lab) == before
+
+
+def test_change_of_a_partition_is_one_file_and_one_reconfigure(lab: Lab) -> None:
+    ada = lab.ada
+    job = ada.run(
+        "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=50M --time=10 --wrap 'sleep 300'"
+    ).strip()
+    until(lambda: ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING", "the job runs")
+    before = pids(lab)
+    edit(lab.definition, 'default_time: "04:00:00"', 'default_time: "02:00:00"')
+
+    foreseen = lab.play("--check", "--diff", "--limit", "controller")
+    assert foreseen.code == 0, foreseen.output[-4000:]
+    run = lab.play("--diff", "--limit", "controller")
+    assert run.code == 0, run.output[-4000:]
+
+    assert run.changed_tasks == foreseen.changed_tasks
+    assert diffs(run.output) == diffs(foreseen.output)
+    assert run.hosts == {"lab-access"}
+    assert run.output.count("+++ after: /") == 1
+    assert "/etc/slurm/slurm.conf" in run.output
+    assert pids(lab) == before
+    assert "DefaultTime=02:00:00" in ada.run("scontrol show partition ml-cpu")
+    assert ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING"
+    ada.run(f"scancel {job}")
+
+
+def diffs(output: str) -> list[str]:
+    """Return the lines of all diffs that a run printed."""
+    return [line for line in output.splitlines() if re.match(r"[-+]", line)]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "slurmctld : Run slurmctld",  # slurm.conf is written, slurmctld was not told
+        "slurmctld : Install slurmctld",
+        "accounts : ",
+    ],
+)
+def test_killed_play_converges_at_the_next_run(lab: Lab, task: str) -> None:
+    wanted = {"02:00:00": "03:00:00", "03:00:00": "02:00:00"}
+    now = re.search(r'default_time: "(\S+)"', lab.definition.read_text(encoding="utf-8"))[1]
+    edit(lab.definition, f'default_time: "{now}"', f'default_time: "{wanted[now]}"')
+    lab.kill_play_at(task, "--limit", "controller")
+    run = lab.play("--limit", "controller")
+    assert run.code == 0, run.output[-4000:]
+    assert f"DefaultTime={wanted[now]}" in lab.ada.run("scontrol show partition ml-cpu")
+    assert lab.play("--limit", "controller").changed == {}
+
+
+def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
+    lab.on("lab-cpu-01", "systemctl stop ssh.socket ssh.service || true", check=False)
+    lab.on("lab-gpu-01", "echo '# spoilt' >>/etc/default/slurmd")
+    try:
+        run = lab.play()
+    finally:
+        start_sshd(lab, "lab-cpu-01")
+    assert run.code != 0
+    assert "lab-cpu-01: not configured in this run" in run.output
+    assert "spoilt" not in lab.on("lab-gpu-01", "cat /etc/default/slurmd")
+    again = lab.play("--limit", "lab-cpu-01")
+    assert again.code == 0, again.output[-4000:]
+
+
+def start_sshd(lab: Lab, host: str) -> None:
+    """Start sshd again on a host that can't be reached by ssh."""
+    from muster.containers.machines import execute
+
+    execute(lab.container(host), "systemctl", "start", "ssh.service")
+
+
+def test_wrong_definition_touches_nothing(lab: Lab) -> None:
+    edit(lab.definition, "nodes: [gpu]", "nodes: [gpus]")
+    try:
+        run = lab.play()
+    finally:
+        edit(lab.definition, "nodes: [gpus]", "nodes: [gpu]")
+    assert run.code != 0
+    assert 'did you mean "gpu"?' in run.output
+    assert run.changed == {}
+    assert "TASK [base" not in run.output
+
+
+def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
+    key = "/etc/munge/munge.key"
+    lab.on("lab-cpu-02", f"cp -p {key} /root/key; head -c 128 /dev/urandom >{key}")
+    lab.on("lab-cpu-02", "systemctl restart munge")
+    try:
+        run = lab.play("--tags", "verify")
+    finally:
+        lab.on("lab-cpu-02", f"cp -p /root/key {key}; rm /root/key; systemctl restart munge")
+    assert run.code != 0
+    assert "lab-cpu-02: the controller can't decode its munge credential" in run.output
+
+
+def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:
+    before = lab.on("lab-access", "sacctmgr -nP show assoc format=account,user")
+    secrets = lab.instance.folder / "group_vars/all/secrets.yml"
+    text = secrets.read_text(encoding="utf-8")
+    new = re.sub(r"slurmdbd_password: (.{3})", r"slurmdbd_password: new", text)
+    secrets.write_text(new, encoding="utf-8")
+    run = lab.play("--limit", "controller,database")
+    assert run.code == 0, run.output[-4000:]
+    assert lab.on("lab-access", "sacctmgr -nP show assoc format=account,user") == before
+
+
+def test_removed_person_can_no_longer_log_in(lab: Lab) -> None:
+    person = "      bob: {uid: 20002, groups: [ml-users], email: bob@example.org}\n"
+    text = lab.definition.read_text(encoding="utf-8")
+    edit(lab.definition, "    people:\n", f"    people:\n{person}")
+    run = lab.play("--limit", "lab-access,lab-cpu-01")
+    assert run.code == 0, run.output[-4000:]
+    assert lab.on("lab-cpu-01", "id -un 20002").strip() == "bob"
+    edit(lab.definition, "email: bob@example.org}", "state: absent}")
+    run = lab.play("--limit", "lab-access,lab-cpu-01")
+    assert run.code == 0, run.output[-4000:]
+    assert "no such user" in lab.on("lab-cpu-01", "id bob", check=False)
+    assert lab.on("lab-access", "stat -c %u /home/bob").strip() == "20002"
+    lab.definition.write_text(text, encoding="utf-8")

@@ -1,0 +1,48 @@
+"""Controller, database and login on three machines, Debian 13: the same roles, the same play."""
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import ROOT, Lab, raise_lab
+
+
+@pytest.fixture(scope="module")
+def split() -> Iterator[Lab]:
+    """The cluster on separate machines."""
+    template = ROOT / "tests/cluster/inventories/split"
+    for lab in raise_lab(template, "muster-split", "trixie", "10.214.44.0/24"):
+        run = lab.play()
+        assert run.code == 0, run.output[-6000:]
+        yield lab
+
+
+def test_user_submits_on_the_login_node(split: Lab) -> None:
+    shown = split.on("split-login", "runuser -l ada -c 'srun -n 1 --mem=50M hostname'")
+    assert shown.strip() == "split-cpu-01"
+
+
+def test_second_run_changes_nothing(split: Lab) -> None:
+    run = split.play()
+    assert run.code == 0, run.output[-4000:]
+    assert run.changed == {}
+
+
+def test_each_machine_runs_its_own_daemons_only(split: Lab) -> None:
+    daemons = {
+        "split-ctl": {"munge", "slurmctld"},
+        "split-db": {"mariadb", "munge", "slurmdbd"},
+        "split-login": {"munge", "sackd"},
+        "split-cpu-01": {"munge", "slurmd"},
+    }
+    names = "munge mariadb slurmdbd slurmctld sackd slurmd slurmrestd"
+    for host, wanted in daemons.items():
+        states = split.on(host, f"systemctl is-active {names}", check=False).split()
+        active = {name for name, state in zip(names.split(), states, strict=True) if state == "active"}
+        assert active == wanted, host
+
+
+def test_database_is_not_open_to_the_network(split: Lab) -> None:
+    listening = split.on("split-db", "ss -Hltn 'sport = :3306'")
+    assert "127.0.0.1:3306" in listening
+    assert "0.0.0.0:3306" not in listening
+    assert "*:3306" not in listening

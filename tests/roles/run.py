@@ -1,0 +1,238 @@
+"""Run the molecule scenarios, two at a time, and say what each step cost.
+
+    python tests/roles/run.py                 all roles
+    python tests/roles/run.py --role munge    one
+    python tests/roles/run.py --role munge --keep    its machines stay, to look at
+
+Molecule does the work (.config/molecule/config.yml); this program only starts it, keeps the logs
+in build/molecule/, and sees to it that no machine stays behind. Exit code 1 if a scenario failed.
+"""
+# ruff: noqa: T201
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.containers import image, machines, podman
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "build" / "molecule"
+
+SCENARIO_SECONDS = 900
+"""Bound of one scenario: the longest takes a tenth of it on an idle machine."""
+
+SEQUENCE = re.compile(r"scenario test matrix: (?P<steps>.+)$")
+STARTED = re.compile(r"^INFO +\[\S+ > \w+\] Executing$")
+
+
+@dataclass
+class Result:
+    """What became of one scenario."""
+
+    role: str
+    log: Path
+    code: int = 1
+    steps: list[tuple[str, float]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return self.code == 0 and not self.left
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.steps)
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        steps = "  ".join(f"{name} {seconds:.0f}" for name, seconds in self.steps)
+        return f"{self.role:<11} {verdict} {self.seconds:4.0f} s   {steps}"
+
+
+class Scenarios:
+    """Scenarios that run, so that an interrupt can end them."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self.keep = keep
+        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.interrupted = False
+
+    def run(self, role: str) -> Result:
+        """Run one scenario to its end."""
+        result = Result(role, LOGS / f"{role}.log")
+        if self.interrupted:
+            return result
+        command = ["molecule", "test", "-s", role]
+        if self.keep:
+            # Molecule then leaves out the first destroy as well, and "fresh" would not be.
+            destroy(role)
+            command += ["--destroy", "never"]
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.running[role] = process
+        with killed_after(process, SCENARIO_SECONDS):
+            result.steps = list(follow(process, result.log))
+            result.code = process.wait()
+        del self.running[role]
+        if not self.keep:
+            # Molecule destroys what failed by itself, but not what was killed.
+            if result.code < 0 or self.interrupted:
+                destroy(role)
+            result.left = machines.down(f"mol-{role}")
+        return result
+
+    def interrupt(self) -> None:
+        """End what runs; the scenarios' own threads then clean up."""
+        self.interrupted = True
+        for process in list(self.running.values()):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of molecule: its tools beside this Python, plain lines."""
+    path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+    plain = {"NO_COLOR": "1", "MOLECULE_COMMAND_BORDERS": "false", "PYTHONUNBUFFERED": "1"}
+    return os.environ | plain | {"PATH": path}
+
+
+@contextmanager
+def killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    """Kill `process` and what it started if the block takes longer than `seconds`."""
+
+    def kill() -> None:
+        print(f"{process.args}: no end after {seconds:.0f} s, killed", flush=True)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def follow(process: subprocess.Popen[str], log: Path) -> Iterator[tuple[str, float]]:
+    """Write what molecule prints to `log`; yield each step's name and seconds at its end."""
+    sequence: list[str] = []
+    number, since = -1, 0.0
+    assert process.stdout is not None
+    with log.open("w", encoding="utf-8") as stream:
+        for line in process.stdout:
+            stream.write(line)
+            stream.flush()
+            if found := SEQUENCE.search(line):
+                sequence = [Path(step).name for step in found["steps"].split(", ")]
+            elif STARTED.match(line):
+                if number >= 0:
+                    yield name_of(sequence, number), time.monotonic() - since
+                number, since = number + 1, time.monotonic()
+    if number >= 0:
+        yield name_of(sequence, number), time.monotonic() - since
+
+
+def name_of(sequence: list[str], number: int) -> str:
+    """Return the name of a step; after a failure molecule adds some that are in no sequence."""
+    return sequence[number] if number < len(sequence) else "cleanup"
+
+
+def destroy(role: str) -> None:
+    """Remove the machines of a scenario and molecule's memory of them."""
+    subprocess.run(
+        ["molecule", "destroy", "-s", role],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def roles() -> list[str]:
+    """Return the names of all scenarios."""
+    return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+
+
+def main() -> int:
+    """Run what the command line asks for; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--role", action="append", choices=roles(), help="only this one; repeatable"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="leave the machines for a look")
+    arguments = parser.parse_args()
+
+    LOGS.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    try:
+        podman.check_machine()
+        for release in image.RELEASES:
+            print(f"image {release}: {image.ensure(release)}", flush=True)
+    except podman.MachineError as error:
+        print(f"error: {error}")
+        return 1
+
+    wanted = arguments.role or roles()
+    scenarios = Scenarios(keep=arguments.keep)
+    # A CI job that is cancelled gets SIGTERM.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        pending = [pool.submit(scenarios.run, role) for role in wanted]
+        try:
+            for done in as_completed(pending):
+                results.append(done.result())
+                report(results[-1])
+        except KeyboardInterrupt:
+            print("interrupted; removing the machines", flush=True)
+            scenarios.interrupt()
+            return 130
+    summarize(results, time.monotonic() - begin)
+    return 0 if all(result.passed for result in results) else 1
+
+
+def report(result: Result) -> None:
+    """Print one scenario's line; all of its log if it failed."""
+    if not result.passed:
+        print(f"--- {result.role}: {result.log.relative_to(ROOT)}")
+        print(result.log.read_text(encoding="utf-8"))
+        if result.left:
+            print(f"destroy left {', '.join(result.left)}; now removed")
+    print(result, flush=True)
+
+
+def summarize(results: list[Result], seconds: float) -> None:
+    """Print the table of all scenarios, slowest first."""
+    print("\nmolecule, seconds per step")
+    for result in sorted(results, key=lambda result: -result.seconds):
+        print(result)
+    failed = [result.role for result in results if not result.passed]
+    print(
+        f"{len(results)} scenarios in {seconds:.0f} s, "
+        + (f"failed: {', '.join(sorted(failed))}" if failed else "all passed")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Run the project's modules as a host runs them: a process of their own, arguments on stdin."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULES = Path(__file__).parents[3] / "ansible/plugins/modules"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a module run said: the result, and everything it printed."""
+
+    result: dict[str, Any]
+    printed: str
+    code: int
+
+    def __getitem__(self, key: str) -> Any:
+        return self.result[key]
+
+
+def arguments(given: Mapping[str, Any], *, check: bool = False) -> str:
+    internal = {
+        "_ansible_check_mode": check,
+        "_ansible_diff": True,
+        "_ansible_verbosity": 3,
+        "_ansible_no_log": False,
+        "_ansible_tracebacks_for": ["error", "warning"],
+    }
+    return json.dumps({"ANSIBLE_MODULE_ARGS": {**given, **internal}})
+
+
+@pytest.fixture
+def run_module() -> Callable[..., Outcome]:
+    """Return `run(module, arguments, check=False, prefix=[], env=None)`."""
+
+    def run(
+        module: str,
+        given: Mapping[str, Any],
+        *,
+        check: bool = False,
+        prefix: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        done = subprocess.run(
+            [*prefix, sys.executable, str(MODULES / f"{module}.py")],
+            input=arguments(given, check=check),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=env,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        result = json.loads(lines[0]) if lines else {}
+        return Outcome(result, done.stdout + done.stderr, done.returncode)
+
+    return run

@@ -1,0 +1,205 @@
+"""What the MailProg of the role `mail` writes, to whom, and what it does when a program fails."""
+
+import importlib.util
+import json
+import subprocess
+from email import message_from_bytes
+from email.policy import default as mail_policy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+PATH = Path(__file__).parents[3] / "roles/mail/files/muster_mail.py"
+SPEC = importlib.util.spec_from_file_location("muster_mail", PATH)
+assert SPEC is not None and SPEC.loader is not None
+muster_mail = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(muster_mail)
+
+SUBJECT = "Slurm Job_id=12 Name=train Ended, Run time 00:10:00, COMPLETED, ExitCode 0"
+ENDED = {"SLURM_JOB_ID": "12", "SLURM_JOB_MAIL_TYPE": "Ended", "SLURM_JOB_NAME": "train"}
+DONE = (
+    b"12|COMPLETED|0:0|600|04:00:00|2400|32:00.000||billing=4,cpu=4,gres/gpu=2,mem=8G,node=1\n"
+    b"12.batch|COMPLETED|0:0|600||2400|32:00.000|1048576K|cpu=4,mem=8G,node=1\n"
+)
+
+
+class Programs:
+    """sacct and msmtp that answer as told and keep what they are given."""
+
+    def __init__(self, sacct=DONE, sacct_code=0, msmtp_code=0, msmtp_says=b""):
+        self.sacct = list(sacct) if isinstance(sacct, list) else [sacct]
+        self.sacct_code = sacct_code
+        self.msmtp = (msmtp_code, msmtp_says)
+        self.mails = []
+        self.asked = []
+
+    def __call__(self, command, timeout, data=None):
+        assert timeout > 0
+        if command[0].endswith("sacct"):
+            self.asked.append(command)
+            out = self.sacct.pop(0) if len(self.sacct) > 1 else self.sacct[0]
+            if isinstance(out, Exception):
+                raise out
+            return SimpleNamespace(returncode=self.sacct_code, stdout=out, stderr=b"no database")
+        mail = message_from_bytes(data, policy=mail_policy)
+        self.mails.append((command[-1], mail))
+        code, said = self.msmtp
+        return SimpleNamespace(returncode=code, stdout=b"", stderr=said)
+
+
+@pytest.fixture
+def send(tmp_path):
+    config = {
+        "sender": "slurm@example.org",
+        "domain": "example.org",
+        "addresses": {"ada": "a@b.org"},
+    }
+    (tmp_path / "mail.json").write_text(json.dumps(config))
+
+    def call(programs, subject=SUBJECT, recipients="ada", environment=ENDED):
+        return muster_mail.main(
+            ["-s", subject, recipients],
+            environment,
+            programs,
+            config_path=tmp_path / "mail.json",
+            wait_seconds=0,
+        )
+
+    return call
+
+
+def text(programs):
+    ((_, mail),) = programs.mails
+    return mail.get_content()
+
+
+def test_a_login_gets_its_own_address_and_others_that_of_the_domain(send) -> None:
+    programs = Programs()
+    assert send(programs, recipients="ada,bob,eve@x.org,ada") == 0
+    assert [to for to, _ in programs.mails] == ["a@b.org", "bob@example.org", "eve@x.org"]
+    assert programs.mails[0][1]["To"] == "a@b.org"
+    assert programs.mails[0][1]["From"] == "SLURM <slurm@example.org>"
+
+
+@pytest.mark.parametrize("word", ["-oQ/tmp@x", "a b@x.org", "a@x.org\nBcc: e@x.org", "@x", "a@"])
+def test_what_is_no_address_never_reaches_msmtp(send, word) -> None:
+    programs = Programs()
+    assert muster_mail.addresses(word, {}, "example.org") == ([], [word])
+    assert send(programs, recipients=word) == 65
+    assert programs.mails == []
+
+
+def test_a_job_name_with_line_breaks_makes_no_header_and_no_line(send) -> None:
+    programs = Programs()
+    name = "x\r\nBcc: eve@example.org\n\nforged\x1b[31m"
+    send(
+        programs, subject=f"Slurm Job_id=12 Name={name} Began", environment={"SLURM_JOB_NAME": name}
+    )
+    mail = programs.mails[0][1]
+    assert mail["Bcc"] is None
+    assert mail["Subject"] == "Slurm Job_id=12 Name=x Bcc: eve@example.org forged [31m Began"
+    assert not any(line.startswith(("Bcc", "forged")) for line in text(programs).splitlines())
+
+
+def test_bytes_that_are_no_utf8_are_no_failure(send) -> None:
+    programs = Programs()
+    assert send(programs, subject="Name=\udcff\u00e9 Began", environment={}) == 0
+    assert programs.mails[0][1]["Subject"] == "Name=\ufffd\u00e9 Began"
+
+
+def test_the_mail_about_the_end_says_what_was_used(send) -> None:
+    programs = Programs()
+    assert send(programs) == 0
+    said = text(programs)
+    assert "State        COMPLETED\n" in said
+    assert "Elapsed      00:10:00 of 04:00:00\n" in said
+    assert "CPU          80 % of 4 allotted\n" in said
+    assert "Memory       1.00 GiB at most in one task, 8.00 GiB allotted\n" in said
+    assert "GPUs         2 allotted\n" in said
+
+
+def test_the_mail_about_the_begin_asks_nobody(send) -> None:
+    programs = Programs()
+    assert send(programs, environment={**ENDED, "SLURM_JOB_MAIL_TYPE": "Began"}) == 0
+    assert programs.asked == []
+    assert "used" not in text(programs)
+
+
+def test_an_array_is_summed_up(send) -> None:
+    lines = (
+        b"7_1|COMPLETED|0:0|100|01:00:00|100|01:40.000||cpu=1,mem=1G\n"
+        b"7_1.batch|COMPLETED|0:0|100||100|01:40.000|10240K|cpu=1,mem=1G\n"
+        b"7_2|FAILED|1:0|300|01:00:00|300|00:20.000||cpu=1,mem=1G\n"
+    )
+    programs = Programs(sacct=lines)
+    environment = {**ENDED, "SLURM_ARRAY_JOB_ID": "7"}
+    send(
+        programs,
+        subject="Slurm Array Summary Job_id=7_* (12) Name=a Ended",
+        environment=environment,
+    )
+    assert programs.asked[0][-1] == "--jobs=7"
+    assert "State        COMPLETED 1, FAILED 1\n" in text(programs)
+    assert "Longest      00:05:00 of 01:00:00\n" in text(programs)
+    assert "CPU          30 % of 1 allotted\n" in text(programs)
+
+
+def test_a_job_that_ran_out_of_memory_gets_a_hint(send) -> None:
+    programs = Programs(sacct=DONE.replace(b"COMPLETED", b"OUT_OF_MEMORY"))
+    send(programs)
+    assert "--mem-per-cpu" in text(programs)
+
+
+def test_a_job_that_never_ran_has_a_summary_too(send) -> None:
+    programs = Programs(sacct=b"12|CANCELLED by 20001|0:0|0|04:00:00|0|00:00:00||\n")
+    send(programs)
+    assert "State        CANCELLED\n" in text(programs)
+    assert "no time used" in text(programs)
+
+
+@pytest.mark.parametrize(
+    ("programs", "reason"),
+    [
+        (Programs(sacct_code=1), "sacct failed: no database"),
+        (Programs(sacct=subprocess.TimeoutExpired("sacct", 10)), "sacct did not answer"),
+        (Programs(sacct=FileNotFoundError(2, "No such file")), "sacct did not answer"),
+        (Programs(sacct=b""), "the accounting has not heard of the end"),
+        (
+            Programs(sacct=DONE.replace(b"COMPLETED", b"RUNNING")),
+            "the accounting has not heard of the end",
+        ),
+    ],
+)
+def test_the_mail_goes_without_a_summary_and_says_why(send, programs, reason) -> None:
+    assert send(programs) == 0
+    assert f"What it used is not known: {reason}" in text(programs)
+
+
+def test_a_late_record_is_waited_for() -> None:
+    running = DONE.replace(b"COMPLETED", b"COMPLETING")
+    programs = Programs(sacct=[b"", running, DONE])
+    records = muster_mail.records_of("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
+    assert len(programs.asked) == 3
+    assert records[0]["State"] == "COMPLETED"
+
+
+def test_a_mail_that_is_not_taken_is_reported_and_the_others_go(send, capsys) -> None:
+    programs = Programs(msmtp_code=69, msmtp_says=b"msmtp: server message: 550 no such user\n")
+    assert send(programs, recipients="ada,bob") == 69
+    assert len(programs.mails) == 2
+    assert (
+        "mail about job 12 to a@b.org was not taken: msmtp: server message: 550 no such user"
+        in (capsys.readouterr().err)
+    )
+
+
+def test_missing_settings_are_said(tmp_path, capsys) -> None:
+    none = tmp_path / "none.json"
+    assert muster_mail.main(["-s", "x", "ada"], {}, Programs(), config_path=none) == 78
+    assert "run the role mail again" in capsys.readouterr().err
+
+
+def test_a_wrong_call_is_said(capsys) -> None:
+    assert muster_mail.main(["ada"], {}) == 64
+    assert "usage" in capsys.readouterr().err

@@ -1,0 +1,192 @@
+"""What the module `people` refuses and what it does, on data."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+PATH = Path(__file__).parents[3] / "ansible/plugins/modules/people.py"
+SPEC = importlib.util.spec_from_file_location("people", PATH)
+assert SPEC is not None and SPEC.loader is not None
+people = importlib.util.module_from_spec(SPEC)
+sys.modules["people"] = people  # dataclasses look their module up.
+SPEC.loader.exec_module(people)
+
+ML = people.Group("ml-users", 20000)
+ADA = people.Person("ada", 20001, "/home/ada", frozenset({"ml-users"}))
+GONE = replace(ADA, present=False)
+EMPTY = people.Found({"root": people.Account(0, 0, "/root", "/bin/bash")}, {"root": 0}, {}, {})
+SETTLED = people.Found(
+    {**EMPTY.accounts, "ada": people.Account(20001, 20001, "/home/ada", "/bin/bash")},
+    {"root": 0, "ml-users": 20000, "ada": 20001},
+    {"ml-users": frozenset({"ada"})},
+    {"/home/ada": 20001},
+)
+
+
+def commands(person=ADA, found=SETTLED, create_homes=True):
+    assert people.conflicts([ML], [person], found, create_homes) == []
+    return [list(step.command) for step in people.plan([ML], [person], found, create_homes)]
+
+
+def refused(person=ADA, found=SETTLED):
+    return people.conflicts([ML], [person], found, create_homes=True)
+
+
+def with_ada(found=SETTLED, **changed):
+    ada = replace(SETTLED.accounts["ada"], **changed)
+    return replace(found, accounts={**found.accounts, "ada": ada})
+
+
+def test_a_new_person_gets_groups_first_then_the_account_then_the_home() -> None:
+    assert commands(found=EMPTY) == [
+        ["groupadd", "--gid", "20000", "ml-users"],
+        ["groupadd", "--gid", "20001", "ada"],
+        [
+            *("useradd", "--uid", "20001", "--gid", "20001", "--home-dir", "/home/ada"),
+            *("--no-create-home", "--password", "*", "--shell", "/bin/bash"),
+            *("--groups", "ml-users", "ada"),
+        ],
+        [],
+    ]
+
+
+def test_keys_are_written_after_the_account_and_removed_before_it() -> None:
+    keyed = replace(ADA, ssh_keys=("ssh-ed25519 AAAA ada ",))
+    last = people.plan([ML], [keyed], EMPTY, False)[-1]
+    assert (last.keys_of, last.after) == ("ada", "ssh-ed25519 AAAA ada\n")
+    found = replace(SETTLED, keys={"ada": last.after})
+    assert people.plan([ML], [keyed], found, True) == []
+    first, second = people.plan([ML], [replace(keyed, present=False)], found, True)
+    assert (first.keys_of, first.after) == ("ada", "")
+    assert second.command == ("userdel", "ada")
+
+
+def test_keys_of_somebody_who_is_not_listed_vanish() -> None:
+    (step,) = people.plan([ML], [ADA], replace(SETTLED, keys={"eve": "ssh-rsa AAAA eve\n"}), True)
+    assert (step.keys_of, step.after) == ("eve", "")
+
+
+def test_homes_are_made_only_where_wanted() -> None:
+    assert commands(found=EMPTY, create_homes=False)[-1][0] == "useradd"
+
+
+def test_a_settled_host_needs_nothing() -> None:
+    assert commands() == []
+
+
+def test_a_membership_in_a_foreign_group_stays() -> None:
+    members = {"docker": frozenset({"ada"}), "ml-users": frozenset({"ada"})}
+    found = replace(SETTLED, members=members, groups={**SETTLED.groups, "docker": 990})
+    assert commands(found=found) == []
+    assert commands(replace(ADA, groups=frozenset()), found) == [
+        ["usermod", "--groups", "docker", "ada"]
+    ]
+
+
+def test_a_lost_membership_is_given_back() -> None:
+    assert commands(found=replace(SETTLED, members={})) == [
+        ["usermod", "--groups", "ml-users", "ada"]
+    ]
+
+
+def test_shell_home_and_primary_group_are_set() -> None:
+    ada = people.Account(20001, 100, "/srv/ada", "/bin/sh")
+    found = replace(SETTLED, accounts={"ada": ada})
+    assert commands(found=found) == [
+        ["usermod", "--gid", "20001", "--home", "/home/ada", "--shell", "/bin/bash", "ada"]
+    ]
+
+
+def test_a_person_who_goes_keeps_the_home() -> None:
+    assert commands(GONE) == [["userdel", "ada"]]
+
+
+def test_an_own_group_with_other_members_goes_too() -> None:
+    members = {**SETTLED.members, "ada": frozenset({"bob"})}
+    assert commands(GONE, replace(SETTLED, members=members)) == [
+        ["userdel", "ada"],
+        ["groupdel", "ada"],
+    ]
+
+
+def test_a_person_with_processes_is_barred_and_removed_later() -> None:
+    busy = replace(SETTLED, busy=frozenset({"ada"}))
+    assert commands(GONE, busy) == [["usermod", "--expiredate", "1", "--groups", "", "ada"]]
+    barred = replace(with_ada(busy, expires="1"), members={})
+    assert commands(GONE, barred) == []
+    assert people.warnings([GONE], barred, set())[0].startswith("ada still has processes here")
+    assert commands(GONE, replace(barred, busy=frozenset())) == [["userdel", "ada"]]
+
+
+def test_a_person_who_comes_back_may_log_in_again() -> None:
+    assert commands(found=with_ada(expires="1")) == [["usermod", "--expiredate", "", "ada"]]
+
+
+def test_an_expiry_that_somebody_else_set_stays() -> None:
+    assert commands(found=with_ada(expires="25000")) == []
+
+
+def test_who_is_gone_is_gone() -> None:
+    found = replace(EMPTY, groups={"ml-users": 20000})
+    assert commands(GONE, found) == []
+
+
+def test_a_name_with_another_uid_is_refused() -> None:
+    assert refused(found=with_ada(uid=1003)) == [
+        "ada has uid 1003 here, in the definition 20001: use 1003 there, or remove this account if "
+        "it is somebody else (userdel ada) and change the owner of its files"
+    ]
+
+
+def test_a_stranger_of_that_name_is_not_removed() -> None:
+    assert len(refused(GONE, with_ada(uid=1003))) == 1
+
+
+def test_a_uid_of_somebody_else_is_refused() -> None:
+    accounts = {"bob": people.Account(20001, 100, "/home/bob", "/bin/sh")}
+    assert refused(found=replace(EMPTY, accounts=accounts)) == [
+        "uid 20001 is taken by bob: give ada another number in the definition, or move that account"
+    ]
+
+
+def test_a_gid_of_somebody_else_is_refused() -> None:
+    assert refused(found=replace(EMPTY, groups={"lab": 20000})) == [
+        "gid 20000 is taken by group lab: give ml-users another number in the definition, "
+        "or move that group"
+    ]
+
+
+def test_a_group_with_another_gid_is_refused() -> None:
+    said = refused(found=replace(EMPTY, groups={"ml-users": 1005}))
+    assert len(said) == 1
+    assert said[0].startswith("group ml-users has gid 1005 here, wanted is 20000")
+
+
+def test_an_account_of_a_directory_service_is_refused() -> None:
+    said = refused(found=with_ada(local=False))
+    assert len(said) == 1
+    assert "LDAP" in said[0]
+
+
+def test_a_home_of_somebody_else_is_refused() -> None:
+    said = refused(found=replace(EMPTY, home_owners={"/home/ada": 1005}))
+    assert len(said) == 1
+    assert said[0].startswith("/home/ada belongs to uid 1005, ada has 20001")
+
+
+def test_an_unknown_group_is_refused() -> None:
+    said = refused(replace(ADA, groups=frozenset({"mlusers"})))
+    assert len(said) == 1
+    assert said[0].startswith("ada is to be in group mlusers, which is neither")
+
+
+def test_all_conflicts_are_said_at_once() -> None:
+    found = replace(with_ada(uid=1003), groups={"ml-users": 1005})
+    assert len(refused(found=found)) == 2
+
+
+def test_a_missing_shell_is_said() -> None:
+    assert people.warnings([ADA], SETTLED, {"/bin/zsh"})[0].startswith(
+        "the shell /bin/zsh is not installed here"
+    )

@@ -1,0 +1,141 @@
+"""Each check by example: cases/<check>.yml has definitions that it refuses and some that pass.
+
+A case changes the texts of base/: `cluster` and `hosts` map a text of cluster.yml or hosts.yml,
+which must be there once, to another; `files` adds files. A bad one says at which line the error is
+(`at`: a text that only this line of `file` has) and a part of what is said.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.cluster import Problem, sources
+from muster.cluster.checks import CHECKS
+from muster.cluster.loading import examine
+
+HERE = Path(__file__).parent
+CASES = HERE / "cases"
+FILES = {"cluster": sources.CLUSTER_FILE, "hosts": sources.HOSTS_FILE}
+# Names only: the checks must not depend on which roles there are by now.
+ROLES = frozenset({"munge", "slurmctld", "users"})
+
+
+@dataclass(frozen=True)
+class Case:
+    check: str
+    number: int
+    cluster: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    remove: list[str] = field(default_factory=list)
+    mode: str = "0600"
+    tracked: bool = False
+    file: str = "cluster"
+    at: str | None = None
+    path: str | None = None
+    says: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.check}-{self.number}"
+
+
+def cases(kind: str) -> list[Case]:
+    return [
+        Case(file.stem, number, **example)
+        for file in sorted(CASES.glob("*.yml"))
+        for number, example in enumerate(yaml.safe_load(file.read_text())[kind])
+    ]
+
+
+def write(case: Case, folder: Path) -> None:
+    shutil.copytree(HERE / "base", folder, dirs_exist_ok=True)
+    for name, changes in (("cluster", case.cluster), ("hosts", case.hosts)):
+        file = folder / FILES[name]
+        text = file.read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, f"{case}: {old!r} is {text.count(old)} times in {name}"
+            text = text.replace(old, new)
+        file.write_text(text)
+    for name, text in case.files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(int(case.mode, 8))
+    for name in case.remove:
+        (folder / name).unlink()
+    if case.tracked:
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        subprocess.run(["git", "add", "-f", *case.files], cwd=folder, check=True)
+
+
+def problems(folder: Path) -> list[Problem]:
+    return examine(sources.read(folder, ROLES))[1]
+
+
+def line_with(text: str, file: Path) -> int:
+    lines = [number for number, line in enumerate(file.read_text().splitlines(), 1) if text in line]
+    assert len(lines) == 1, f"{text!r} is on the lines {lines} of {file.name}"
+    return lines[0]
+
+
+@pytest.mark.parametrize("case", cases("bad"), ids=str)
+def test_bad_example_gives_exactly_one_error_at_its_line(case: Case, tmp_path: Path) -> None:
+    write(case, tmp_path)
+    found = problems(tmp_path)
+    assert [problem.check for problem in found] == [case.check], "\n".join(map(str, found))
+    problem = found[0]
+    file = tmp_path / FILES.get(case.file, case.file)
+    assert problem.file == str(file)
+    assert problem.line == (line_with(case.at, file) if case.at else 1)
+    assert case.says in f"{problem.message}; {problem.remedy}"
+    assert case.path is None or problem.path == case.path
+    assert problem.remedy
+    for noise in ("[type=", "input_value", "pydantic", "Input should", "<class", "Traceback"):
+        assert noise not in str(problem)
+
+
+@pytest.mark.parametrize("case", cases("good"), ids=str)
+def test_good_example_is_accepted(case: Case, tmp_path: Path) -> None:
+    write(case, tmp_path)
+    assert list(map(str, problems(tmp_path))) == []
+
+
+@pytest.mark.parametrize("case", cases("bad"), ids=str)
+def test_bad_example_needs_its_check(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(case, tmp_path)
+    taken_out = CHECKS[case.check]
+    monkeypatch.delitem(CHECKS, case.check)
+    left = [problem.check for problem in problems(tmp_path)]
+    # What YAML or the schema refuses stays an error, said in general words.
+    assert left == (["other"] if taken_out.claims else [])
+
+
+def test_every_check_has_examples_and_every_example_a_check() -> None:
+    assert {case.check for case in cases("bad")} == set(CHECKS)
+    assert {case.check for case in cases("good")} == set(CHECKS)
+
+
+def test_there_are_at_least_60_checks() -> None:
+    assert len(CHECKS) >= 60
+
+
+def test_every_check_says_what_it_refuses() -> None:
+    assert [check.name for check in CHECKS.values() if len(check.summary) < 10] == []
+
+
+def test_base_is_accepted() -> None:
+    assert list(map(str, problems(HERE / "base"))) == []
+
+
+def test_case_files_have_only_examples() -> None:
+    known: set[str] = {"bad", "good"}
+    for file in CASES.glob("*.yml"):
+        content: Any = yaml.safe_load(file.read_text())
+        assert set(content) == known, file.name

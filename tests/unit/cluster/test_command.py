@@ -1,0 +1,83 @@
+"""`muster check` and `muster schema` as their user runs them."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BASE = Path(__file__).parent / "base"
+
+
+def muster(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "muster.cli", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    folder = tmp_path / "inventories" / "mine"
+    (folder / "group_vars" / "all").mkdir(parents=True)
+    text = (BASE / "group_vars/all/cluster.yml").read_text()
+    text = text.replace("uid: 20002", "uid: 999").replace("count: 4", "count: 3")
+    (folder / "group_vars/all/cluster.yml").write_text(text)
+    (folder / "hosts.yml").write_text((BASE / "hosts.yml").read_text())
+    return tmp_path
+
+
+def test_a_right_definition_passes_within_three_seconds() -> None:
+    before = time.monotonic()
+    answer = muster("check", "lab")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == "inventories/lab: no errors (5 hosts, 2 partitions, 1 people)\n"
+    assert time.monotonic() - before < 3
+
+
+def test_a_wrong_definition_ends_with_code_2_and_all_errors(wrong: Path) -> None:
+    answer = muster("check", "mine", cwd=wrong)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    lines = answer.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "users.people.bob.uid",
+        "nodes.gpu.gpus.devices",
+    ]
+    assert all(line.startswith("inventories/mine/group_vars/all/cluster.yml:") for line in lines)
+
+
+def test_a_path_is_as_good_as_a_name() -> None:
+    assert muster("check", "inventories/lab").returncode == 0
+    assert muster("check", str(BASE), cwd=Path("/")).returncode == 0
+
+
+def test_an_unknown_cluster_is_an_error_that_names_the_known_ones() -> None:
+    answer = muster("check", "labb")
+    assert answer.returncode == 2
+    assert "inventories/labb" in answer.stderr
+    assert "lab" in answer.stderr.split("there are", 1)[1]
+
+
+def test_schema_is_printed_as_json() -> None:
+    answer = muster("schema")
+    assert answer.returncode == 0
+    assert "cluster" in json.loads(answer.stdout)["properties"]
+
+
+def test_an_unknown_command_is_refused() -> None:
+    assert muster("chekc").returncode == 2
+
+
+def test_every_command_of_the_table_can_be_imported() -> None:
+    answer = muster("--help")
+    assert answer.returncode == 0
+    for name in ("check", "schema"):
+        assert name in answer.stdout

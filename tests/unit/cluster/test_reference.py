@@ -1,0 +1,100 @@
+"""What is generated from the schema is what is committed, and editors can use it."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from muster.cluster import reference
+from muster.cluster.checks import CHECKS
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "docs" / "reference"
+BASE = Path(__file__).parent / "base"
+
+
+def base() -> Any:
+    return yaml.safe_load((BASE / "group_vars/all/cluster.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = reference.json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_committed_schema_is_the_generated_one() -> None:
+    assert (FOLDER / reference.SCHEMA_FILE).read_text() == reference.schema_text(), (
+        "run: muster schema --write"
+    )
+
+
+def test_committed_page_is_the_generated_one() -> None:
+    assert (FOLDER / reference.PAGE_FILE).read_text() == reference.page_text(), (
+        "run: muster schema --write"
+    )
+
+
+def test_inventories_fit_the_schema(validator: jsonschema.Draft202012Validator) -> None:
+    files = sorted((ROOT / "inventories").glob("*/group_vars/all/cluster.yml"))
+    assert files
+    for file in [*files, BASE / "group_vars/all/cluster.yml"]:
+        assert list(validator.iter_errors(yaml.safe_load(file.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("cluster", "nmae"), "x"),
+        (("cluster", "name"), "Upper"),
+        (("cluster", "nodes", "gpu", "memory_mib"), 0),
+        (("cluster", "nodes", "gpu", "memory_mib"), "64G"),
+        (("cluster", "nodes", "Bad_Name"), {"sockets": 1, "cores_per_socket": 1, "memory_mib": 1}),
+        (("cluster", "partitions", "long", "max_time"), "5 days"),
+        (("cluster", "partitions", "long", "state"), "open"),
+        (("cluster", "users", "people", "Bob"), {"uid": 20003}),
+        (("beside",), 1),
+    ],
+)
+def test_an_editor_sees_what_is_wrong(
+    validator: jsonschema.Draft202012Validator, path: tuple[str, ...], value: Any
+) -> None:
+    data = copy.deepcopy(base())
+    here = data
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    assert len(list(validator.iter_errors(data))) == 1
+
+
+def objects(schema: Any, path: str = "") -> list[tuple[str, Any]]:
+    found = []
+    for name, model in schema["$defs"].items():
+        found += [(f"{name}.{key}", below) for key, below in model.get("properties", {}).items()]
+    return found
+
+
+def test_every_key_says_what_it_means() -> None:
+    silent = [
+        key for key, below in objects(reference.json_schema()) if not below.get("description")
+    ]
+    assert silent == []
+
+
+def test_every_number_of_memory_has_its_unit() -> None:
+    keys = dict(objects(reference.json_schema()))
+    memory = {key: below for key, below in keys.items() if key.endswith("_mib")}
+    assert len(memory) >= 4
+    assert {below.get("x-unit") for below in memory.values()} == {"MiB"}
+
+
+def test_the_page_lists_every_key_and_every_check() -> None:
+    page = reference.page_text()
+    for key, _ in objects(reference.json_schema()):
+        assert f"\n| {key.split('.')[1]} | " in page
+    for name in CHECKS:
+        assert f"\n| {name} | " in page

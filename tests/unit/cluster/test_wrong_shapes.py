@@ -1,0 +1,68 @@
+"""Whatever is written in whatever place: an error with a line, never a traceback."""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.cluster import sources
+from muster.cluster.loading import examine
+
+BASE = Path(__file__).parent / "base"
+CLUSTER = yaml.safe_load((BASE / sources.CLUSTER_FILE).read_text())
+HOSTS = yaml.safe_load((BASE / sources.HOSTS_FILE).read_text())
+WRONG = [None, 3, -1, 2.5, True, "", "x y", [], [None], [[]], {}, {"x": None}, {"x": {"x": 1}}]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    below = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in below if isinstance(value, dict | list) else ():
+        yield from places(inner, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+    if not path:
+        return by
+    copied = copy.deepcopy(value)
+    here = copied
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = by
+    return copied
+
+
+@pytest.mark.parametrize("path", places(CLUSTER), ids=lambda path: ".".join(map(str, path)) or "-")
+def test_anything_in_the_place_of_a_value_is_accepted_or_an_error_with_a_line(
+    path: tuple[Any, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "group_vars" / "all").mkdir(parents=True)
+    (tmp_path / sources.HOSTS_FILE).write_text(json.dumps(HOSTS))
+    for wrong in WRONG:
+        text = yaml.safe_dump(replaced(CLUSTER, path, wrong), sort_keys=False)
+        (tmp_path / sources.CLUSTER_FILE).write_text(text)
+        definition, problems = examine(sources.read(tmp_path, frozenset()))
+        assert definition is not None or problems
+        for problem in problems:
+            assert problem.line is not None
+            assert problem.check != "other"
+            assert "None" not in str(problem)
+
+
+@pytest.mark.parametrize("path", places(HOSTS), ids=lambda path: ".".join(map(str, path)) or "-")
+def test_anything_in_hosts_yml_is_accepted_or_an_error_with_a_line(
+    path: tuple[Any, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "group_vars" / "all").mkdir(parents=True)
+    (tmp_path / sources.CLUSTER_FILE).write_text(json.dumps(CLUSTER))
+    for wrong in WRONG:
+        text = yaml.safe_dump(replaced(HOSTS, path, wrong), sort_keys=False)
+        (tmp_path / sources.HOSTS_FILE).write_text(text)
+        definition, problems = examine(sources.read(tmp_path, frozenset()))
+        assert definition is not None or problems
+        for problem in problems:
+            assert problem.line is not None

@@ -1,0 +1,264 @@
+"""The rendered files hold what the definition says."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.cluster import Definition, load
+from muster.cluster.slurmparameters import RELEASES
+from muster.slurm import expand, render
+from muster.slurm.conffile import parse
+
+ROOT = Path(__file__).parents[3]
+CASES = Path(__file__).parent / "cases"
+
+
+def keys(text: str) -> dict[str, str]:
+    return {key: value for line in parse(text) for key, value in line.items()}
+
+
+def described(text: str, kind: str) -> list[dict[str, str]]:
+    return [line for line in parse(text) if kind in line]
+
+
+def conf(definition: Definition) -> dict[str, str]:
+    return keys(render(definition).slurm_conf)
+
+
+@pytest.mark.parametrize("name", ["slurm_conf", "gres_conf", "cgroup_conf", "slurmdbd_conf"])
+def test_the_lab_is_rendered_as_recorded(name):
+    files = render(load(ROOT / "inventories" / "lab"))
+    assert getattr(files, name) == (CASES / "lab" / name.replace("_", ".")).read_text()
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_the_same_definition_gives_the_same_bytes(lab, version):
+    assert render(lab(version=version)) == render(lab(version=version))
+
+
+def test_node_sets_and_partitions_keep_the_order_of_the_definition(lab):
+    files = render(
+        lab(
+            {
+                "nodes": {"aaa": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 1024}},
+                "partitions": {"aaa": {"nodes": ["aaa", "cpu"]}},
+            },
+            {"aaa": ["zz-9"]},
+        )
+    )
+    nodes = [line["NodeName"] for line in described(files.slurm_conf, "NodeName")]
+    assert nodes == ["lab-cpu-[01-02]", "lab-gpu-[01-02]", "zz-9"]
+    partitions = described(files.slurm_conf, "PartitionName")
+    assert [line["PartitionName"] for line in partitions] == ["ml-cpu", "ml-gpu", "aaa"]
+    assert partitions[2]["Nodes"] == "lab-cpu-[01-02],zz-9"
+
+
+def test_what_a_cluster_can_not_do_without(lab):
+    got = conf(lab())
+    assert {
+        "ClusterName": "lab",
+        "SlurmctldHost": "lab-access",
+        "AuthType": "auth/munge",
+        "AuthInfo": "socket=/run/munge/munge.socket.2",
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": "lab-access",
+        "AccountingStorageTRES": "gres/gpu",
+        "SchedulerType": "sched/backfill",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU_Memory",
+        "GresTypes": "gpu",
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": "task/cgroup,task/affinity",
+        "JobAcctGatherType": "jobacct_gather/cgroup",
+        "MailProg": "/usr/local/sbin/muster-mail",
+        "MailDomain": "example.org",
+    }.items() <= got.items()
+    assert "enable_configless" in got["SlurmctldParameters"].split(",")
+    assert "associations" in got["AccountingStorageEnforce"].split(",")
+
+
+def test_cores_are_shared_out_where_the_definition_says_so(lab):
+    got = conf(lab({"scheduling": {"consumable": "core"}}))
+    assert got["SelectTypeParameters"] == "CR_Core_Memory"
+
+
+def test_srun_listens_below_the_ports_of_outgoing_connections(lab):
+    low, high = map(int, conf(lab())["SrunPortRange"].split("-"))
+    assert 1024 < low < high < 32768
+    # slurm.conf(5): 4 ports for an srun, 12 for one of 200 nodes; 200 of those at once.
+    assert high - low >= 200 * 12
+
+
+def test_without_gpus_nothing_speaks_of_them(lab):
+    files = render(lab({"nodes": {"gpu": {"gpus": None}}}))
+    got = keys(files.slurm_conf)
+    assert files.gres_conf == ""
+    assert not {"GresTypes", "AccountingStorageTRES", "Gres", "DefMemPerGPU"} & got.keys()
+
+
+def test_typed_gpus_are_typed_everywhere(lab):
+    files = render(
+        lab({"nodes": {"gpu": {"gpus": {"type": "rtx4080", "devices": "/dev/nvidia[0-3]"}}}})
+    )
+    assert described(files.slurm_conf, "NodeName")[1]["Gres"] == "gpu:rtx4080:4"
+    assert keys(files.slurm_conf)["AccountingStorageTRES"] == "gres/gpu,gres/gpu:rtx4080"
+    assert parse(files.gres_conf) == [
+        {
+            "NodeName": "lab-gpu-[01-02]",
+            "Name": "gpu",
+            "Type": "rtx4080",
+            "File": "/dev/nvidia[0-3]",
+        }
+    ]
+
+
+def test_without_a_database_there_is_no_accounting_and_the_file_says_so(lab):
+    core = lab()
+    groups = {**core.hosts.groups, "database": []}
+    files = render(replace(core, hosts=replace(core.hosts, groups=groups)))
+    got = keys(files.slurm_conf)
+    assert not [key for key in got if key.startswith(("Accounting", "JobAcct", "Priority"))]
+    assert files.slurmdbd_conf == ""
+    assert "not enforced" in files.slurm_conf
+    assert "not enforced" not in render(lab()).slurm_conf
+
+
+def test_without_mail_the_mail_program_is_one_that_exists(lab):
+    got = conf(lab({"mail": None}))
+    assert got["MailProg"] == "/bin/true"
+    assert "MailDomain" not in got
+
+
+def test_slurmdbd_conf_leaves_the_password_to_the_role(lab):
+    got = keys(render(lab(groups={"database": ["lab-db"]})).slurmdbd_conf)
+    assert got["DbdHost"] == "lab-db"
+    assert got["StorageType"] == "accounting_storage/mysql"
+    assert got["SlurmUser"] == "slurm"
+    assert "StoragePass" not in got
+    assert conf(lab(groups={"database": ["lab-db"]}))["AccountingStorageHost"] == "lab-db"
+
+
+def test_defaults_of_slurm_are_not_written_for_a_partition(lab):
+    files = render(lab({"partitions": {"all": {"nodes": ["cpu", "gpu"]}}}))
+    assert described(files.slurm_conf, "PartitionName")[2].keys() == {
+        "PartitionName",
+        "Nodes",
+        "DefMemPerCPU",
+    }
+
+
+def test_a_partition_is_written_with_all_it_has(lab):
+    files = render(lab({"partitions": {"ml-gpu": {"state": "drain"}}}))
+    assert described(files.slurm_conf, "PartitionName")[1] == {
+        "PartitionName": "ml-gpu",
+        "Nodes": "lab-gpu-[01-02]",
+        "MaxTime": "5-00:00:00",
+        "DefaultTime": "04:00:00",
+        "AllowGroups": "ml-users",
+        "State": "DRAIN",
+        "DefMemPerCPU": "2560",
+        "DefMemPerGPU": "30720",
+    }
+
+
+@pytest.mark.parametrize(
+    ("max_times", "options"),
+    [
+        (["12:00:00"], None),
+        (["1-00:00:00", "60"], None),
+        (["5-00:00:00", "1-00:00:00"], "bf_continue,bf_window=7200,bf_resolution=300"),
+        (["UNLIMITED", "2-00:00:00"], "bf_continue,bf_window=2880,bf_resolution=120"),
+        (["UNLIMITED"], None),
+        (["90-00:00:00"], "bf_continue,bf_window=43200,bf_resolution=1800"),
+    ],
+)
+def test_backfill_looks_as_far_ahead_as_the_longest_job(lab, max_times, options):
+    partitions = {
+        "ml-cpu": {"max_time": max_times[0]},
+        "ml-gpu": {"max_time": max_times[-1]},
+    }
+    times = {name: {"default_time": "10"} for name in partitions}
+    got = conf(lab({"partitions": {k: partitions[k] | times[k] for k in partitions}}))
+    assert got.get("SchedulerParameters") == options
+
+
+def test_overrides_come_last_and_replace_what_muster_sets(lab):
+    files = render(
+        lab(
+            {
+                "slurm": {"TreeWidth": 20, "MessageTimeout": 30, "DisableRootJobs": True},
+                "cgroup": {"CgroupPlugin": "cgroup/v1"},
+            }
+        )
+    )
+    lines = parse(files.slurm_conf)
+    assert {"MessageTimeout": "30"} in lines
+    assert {"MessageTimeout": "60"} not in lines
+    first_node = next(i for i, line in enumerate(lines) if "NodeName" in line)
+    assert lines[first_node - 2 : first_node] == [{"DisableRootJobs": "yes"}, {"TreeWidth": "20"}]
+    assert keys(files.cgroup_conf)["CgroupPlugin"] == "cgroup/v1"
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_no_key_is_written_twice(lab, version):
+    # SLURM takes the last one and logs an error for each.
+    files = render(lab({"slurm": {"messagetimeout": 5}}, version=version))
+    for text in (files.slurm_conf, files.cgroup_conf, files.slurmdbd_conf):
+        single = [next(iter(line)).lower() for line in parse(text) if len(line) == 1]
+        assert len(single) == len(set(single))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    sets=st.dictionaries(
+        st.from_regex(r"[a-z]{3,8}", fullmatch=True).filter(
+            lambda name: (
+                name
+                not in ("all", "cpu", "gpu", "login", "compute", "storage", "database", "ungrouped")
+            )
+        ),
+        st.tuples(
+            st.integers(1, 30),
+            st.integers(1, 4),
+            st.integers(1, 64),
+            st.integers(1, 2),
+            st.integers(1024, 2**21),
+            st.integers(0, 8),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_files_parse_into_the_nodes_that_went_in(lab, sets):
+    nodes = {
+        name: {
+            "sockets": sockets,
+            "cores_per_socket": cores,
+            "threads_per_core": threads,
+            "memory_mib": memory,
+            **({"gpus": {"count": gpus}} if gpus else {}),
+        }
+        for name, (_, sockets, cores, threads, memory, gpus) in sets.items()
+    }
+    hosts = {name: [f"{name}-{i}" for i in range(sizes[0])] for name, sizes in sets.items()}
+    partitions = {name: {"nodes": [name]} for name in sets}
+    files = render(lab({"nodes": nodes, "partitions": partitions}, hosts))
+    written = {line["NodeName"]: line for line in described(files.slurm_conf, "NodeName")}
+    in_partitions = {
+        line["PartitionName"]: expand(line["Nodes"])
+        for line in described(files.slurm_conf, "PartitionName")
+    }
+    with_gpus = {
+        name: line["File"] for line in parse(files.gres_conf) for name in expand(line["NodeName"])
+    }
+    for name, (_, sockets, cores, threads, memory, gpus) in sets.items():
+        line = next(line for folded, line in written.items() if hosts[name][0] in expand(folded))
+        assert sorted(expand(line["NodeName"])) == sorted(hosts[name])
+        assert line["CPUs"] == str(sockets * cores * threads)
+        assert line["RealMemory"] == str(memory)
+        assert line.get("Gres") == (f"gpu:{gpus}" if gpus else None)
+        assert sorted(in_partitions[name]) == sorted(hosts[name])
+        assert all((host in with_gpus) == bool(gpus) for host in hosts[name])

@@ -1,0 +1,320 @@
+"""Each role has one shape, and its specification, defaults and README say the same."""
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+RELEASES = ["Debian-12", "Debian-13", "Ubuntu-22.04", "Ubuntu-24.04"]
+
+OF_A_CLUSTER = {"verify"}
+"""Roles that need a whole cluster: their tests are in tests/cluster."""
+
+SECRET = re.compile(r"_(key_b64|password|secret|token)$")
+ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def defaults_of(role: str) -> dict[str, Any]:
+    return load(ROOT / "roles" / role / "defaults/main.yml") or {}
+
+
+def options_of(role: str) -> dict[str, Any]:
+    return load(ROOT / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"].get(
+        "options", {}
+    )
+
+
+def readme_of(role: str) -> str:
+    return (ROOT / "roles" / role / "README.md").read_text(encoding="utf-8")
+
+
+def table_of(role: str) -> dict[str, tuple[str, str]]:
+    """Return the variables in a README's table: name -> (default, meaning)."""
+    return {row["name"]: (row["default"], row["meaning"]) for row in ROW.finditer(readme_of(role))}
+
+
+def is_template(value: object) -> bool:
+    return "{{" in json.dumps(value)
+
+
+def tasks_in(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield all tasks, those in blocks too."""
+    for entry in entries:
+        for part in ("block", "rescue", "always"):
+            yield from tasks_in(entry.get(part, []))
+        if "block" not in entry:
+            yield entry
+
+
+def task_files(role: str) -> list[Path]:
+    return sorted((ROOT / "roles" / role / "tasks").glob("*.yml"))
+
+
+def tasks_of(role: str) -> list[tuple[Path, dict[str, Any]]]:
+    return [(path, task) for path in task_files(role) for task in tasks_in(load(path))]
+
+
+def vars_of(role: str) -> dict[str, Any]:
+    """Return the private tables of a role, those of all systems together."""
+    found: dict[str, Any] = {}
+    for path in sorted((ROOT / "roles" / role / "vars").glob("*.yml")):
+        for name, value in load(path).items():
+            found[name] = [*found.get(name, []), value]
+    return found
+
+
+def files_in(data: Any) -> Iterator[dict[str, Any]]:
+    """Yield the entries of managed_files, wherever they stand: in a task or in a table."""
+    if isinstance(data, dict):
+        if "dest" in data:
+            yield data
+        for value in data.values():
+            yield from files_in(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from files_in(value)
+
+
+def expressions_of(role: str, task: dict[str, Any]) -> str:
+    """Return all Jinja that a task evaluates, in private tables and templates too."""
+    if "ansible.builtin.fail" in task:
+        # Prints its message and nothing else; what a private table makes of a secret (its length)
+        # is none.
+        return " ".join(re.findall(r"{{.*?}}", json.dumps(task["ansible.builtin.fail"])))
+    parts: list[Any] = [{key: value for key, value in task.items() if key != "name"}]
+    seen: set[str] = set()
+    for part in parts:
+        text = json.dumps(part)
+        for name, value in vars_of(role).items():
+            if name not in seen and re.search(rf"\b{name}\b", text):
+                seen.add(name)
+                parts.append(value)
+    templates = [
+        (ROOT / "roles" / role / "templates" / entry["template"]).read_text(encoding="utf-8")
+        for entry in files_in(parts)
+        if entry.get("template")
+    ]
+    text = "".join([json.dumps(parts), *templates])
+    return " ".join(re.findall(r"{{.*?}}|{%.*?%}", text, re.DOTALL))
+
+
+def test_there_are_roles():
+    assert {"base", "munge", "slurmctld", "slurmd"} <= set(ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+class TestInterface:
+    """Three places tell a user of a role's variables."""
+
+    def test_required_variables_have_no_default_and_the_others_have_one(self, role):
+        options = options_of(role)
+        required = {name for name, option in options.items() if option.get("required")}
+        assert set(defaults_of(role)) == set(options) - required
+
+    def test_the_specification_tells_the_default_that_is_in_force(self, role):
+        options, defaults = options_of(role), defaults_of(role)
+        # A default that is a template depends on the host: the specification tells it in words.
+        expected = {name: value for name, value in defaults.items() if not is_template(value)}
+        assert {name: options[name].get("default") for name in expected} == expected
+
+    def test_the_readme_lists_the_variables_of_the_specification(self, role):
+        assert set(table_of(role)) == set(options_of(role))
+
+    def test_the_readme_tells_the_default_that_is_in_force(self, role):
+        defaults = defaults_of(role)
+        told = {name: default for name, (default, _) in table_of(role).items()}
+        expected = {name: "required" for name in options_of(role) if name not in defaults}
+        for name, value in defaults.items():
+            # In words if it is a template; otherwise as YAML.
+            expected[name] = told.get(name) if is_template(value) else value
+        read = {
+            name: yaml.safe_load(default[1:-1]) if default.startswith("`") else default
+            for name, default in told.items()
+        }
+        for name, value in defaults.items():
+            if is_template(value):
+                read[name] = told.get(name)
+        assert read == expected
+
+    def test_each_variable_has_a_type_and_a_meaning(self, role):
+        for name, option in options_of(role).items():
+            assert option.get("type"), name
+            assert option.get("description", "").endswith("."), f"{name}: a sentence"
+
+    def test_public_names_carry_the_role_s_name(self, role):
+        names = set(options_of(role)) | set(defaults_of(role))
+        assert {name for name in names if not name.startswith(f"{role}_")} == set()
+
+    def test_no_secret_has_a_default(self, role):
+        options = options_of(role)
+        optional = {name for name in options if not options[name].get("required")}
+        assert {name for name in optional if SECRET.search(name)} == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+class TestShape:
+    """Who knows one role finds his way in all."""
+
+    def test_the_files_are_there(self, role):
+        folder = ROOT / "roles" / role
+        for name in ("README.md", "defaults/main.yml", "meta/argument_specs.yml", "meta/main.yml"):
+            assert (folder / name).is_file(), name
+        assert (folder / "tasks/main.yml").is_file()
+
+    def test_main_is_a_table_of_contents_with_tags(self, role):
+        halves = [path.stem for path in task_files(role) if path.stem in ("install", "configure")]
+        if role in OF_A_CLUSTER:
+            assert halves == []
+            return
+        assert "configure" in halves
+        imports = {
+            task["ansible.builtin.import_tasks"].removesuffix(".yml"): task.get("tags")
+            for task in load(ROOT / "roles" / role / "tasks/main.yml")
+            if "ansible.builtin.import_tasks" in task
+        }
+        for half in halves:
+            assert imports.get(half) == [role, f"{role}_{half}"]
+
+    def test_the_readme_has_its_sections_in_order(self, role):
+        text = readme_of(role)
+        assert text.startswith(f"# {role}\n")
+        wanted = ["## Variables", "## How to verify", "## Systems", "## Limits"]
+        found = [line for line in text.splitlines() if line in wanted]
+        assert found == wanted
+        assert "Proven on Debian 12 and 13" in text
+
+    def test_the_licence_and_the_systems_are_stated(self, role):
+        galaxy = load(ROOT / "roles" / role / "meta/main.yml")
+        assert galaxy["galaxy_info"]["license"] == "Apache-2.0"
+        systems = {entry["name"]: entry["versions"] for entry in galaxy["galaxy_info"]["platforms"]}
+        assert systems == {"Debian": ["bookworm", "trixie"], "Ubuntu": ["jammy", "noble"]}
+        assert galaxy["dependencies"] == []
+
+    def test_tables_by_system_cover_all_systems_alike(self, role):
+        tables = sorted((ROOT / "roles" / role / "vars").glob("*-*.yml"))
+        if tables:
+            assert [path.stem for path in tables] == RELEASES
+            keys = {path.stem: sorted(load(path)) for path in tables}
+            assert len({tuple(names) for names in keys.values()}) == 1, keys
+
+    def test_private_names_are_marked(self, role):
+        for path in sorted((ROOT / "roles" / role / "vars").glob("*.yml")):
+            for name in load(path):
+                assert name.startswith(f"__{role}_"), f"{path.name}: {name}"
+        for path, task in tasks_of(role):
+            names = [task["register"]] if "register" in task else []
+            names += list(task.get("ansible.builtin.set_fact", {}))
+            for name in names:
+                assert name == "cacheable" or name.startswith(f"__{role}_"), f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+class TestTasks:
+    def test_names_are_unique_sentences(self, role):
+        for path in task_files(role):
+            names = [task.get("name", "") for task in tasks_in(load(path))]
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            assert twice == [], path.name
+            for name in names:
+                assert re.match(r"^[A-Z].*[^.]$", name), f"{path.name}: {name!r}"
+
+    def test_packages_come_in_install_with_what_keeps_a_host_quiet(self, role):
+        for path, task in tasks_of(role):
+            if "ansible.builtin.apt" not in task:
+                continue
+            apt = task["ansible.builtin.apt"]
+            assert path.stem == "install", f"{path.name}: {task['name']}"
+            if apt.get("state", "present") == "absent":
+                continue
+            # No recommended package, no daemon before it is configured, no stale or locked lists.
+            assert apt.get("install_recommends") is False
+            assert apt.get("policy_rc_d") == 101
+            assert apt.get("update_cache") is True
+            assert apt.get("cache_valid_time") == 86400
+            assert apt.get("lock_timeout") == 300
+
+    def test_installing_needs_no_fact_of_the_cluster(self, role):
+        path = ROOT / "roles" / role / "tasks/install.yml"
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            # Which SLURM to install is known to whoever makes an image.
+            required = {
+                name
+                for name, option in options_of(role).items()
+                if option.get("required") and not name.endswith("_version")
+            }
+            assert {name for name in required if re.search(rf"\b{name}\b", text)} == set()
+
+    def test_tasks_that_touch_a_secret_are_silent(self, role):
+        secrets = [name for name in options_of(role) if SECRET.search(name)]
+        for path, task in tasks_of(role):
+            used = expressions_of(role, task)
+            if any(re.search(rf"\b{name}\b", used) for name in secrets):
+                silent = f"{{{{ {role}_secure_logging }}}}"
+                assert task.get("no_log") == silent, f"{path.name}: {task['name']}"
+
+    def test_a_template_s_path_is_its_destination(self, role):
+        folder = ROOT / "roles" / role / "templates"
+        entries = list(files_in([[task for _, task in tasks_of(role)], vars_of(role)]))
+        used = {entry["template"] for entry in entries if entry.get("template")}
+        assert used == {str(path.relative_to(folder)) for path in folder.rglob("*.j2")}
+        for entry in entries:
+            if entry.get("template") and "{{" not in entry["dest"]:
+                assert f"/{entry['template'].removesuffix('.j2')}" == entry["dest"]
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in OF_A_CLUSTER])
+class TestScenario:
+    """Each role is proven on both releases, and its proof is proven."""
+
+    def test_it_converges_the_role_and_breaks_it(self, role):
+        folder = ROOT / "molecule" / role
+        applied = [
+            entry if isinstance(entry, str) else entry.get("role")
+            for play in load(folder / "converge.yml")
+            for entry in play.get("roles", [])
+        ]
+        assert role in applied
+        assert [task for play in load(folder / "break.yml") for task in play["tasks"]]
+
+    def test_it_runs_the_whole_sequence_on_both_releases(self, role):
+        base = load(ROOT / ".config/molecule/config.yml")
+        own = load(ROOT / "molecule" / role / "molecule.yml") or {}
+        assert "scenario" not in own
+        assert "verifier" not in own
+        platforms = own.get("platforms", base["platforms"])
+        assert {platform["release"] for platform in platforms} == {"bookworm", "trixie"}
+
+    def test_its_tests_assert(self, role):
+        tree = ast.parse((ROOT / f"tests/roles/test_{role}.py").read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        tests = [function for function in functions if function.name.startswith("test_")]
+        assert tests
+        # testinfra's own assertion, pytest.raises, and the file's helpers that assert.
+        names = {"check_output", "raises"} | {f.name for f in functions if asserts(f, set())}
+        assert [test.name for test in tests if not asserts(test, names)] == []
+
+
+def asserts(function: ast.FunctionDef, names: set[str]) -> bool:
+    """Whether `function` has an assertion or calls something in `names`."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name in names:
+                return True
+    return False
