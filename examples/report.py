@@ -4,23 +4,41 @@
 import os
 import platform
 import socket
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+NO_LIMIT = 2**60
 
 
-def memory_mib() -> str:
-    """Return the job's memory limit in MiB, from SLURM's environment."""
-    per_node = os.environ.get("SLURM_MEM_PER_NODE")
-    if per_node is not None:
-        return per_node
-    per_cpu = os.environ.get("SLURM_MEM_PER_CPU")
-    if per_cpu is None:
-        return "no limit known"
-    return str(int(per_cpu) * int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
+def memory_folders():
+    """Yield the folders of this process's memory cgroup, innermost first (cgroups(7))."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("memory", ""):
+            continue
+        top = CGROUPS / controllers
+        parts = Path(path).parts[1:]
+        # Inside a container the upper part of the path is not visible.
+        for start in range(len(parts)):
+            folder = top.joinpath(*parts[start:])
+            if folder.is_dir():
+                yield from (folder, *folder.parents)
+                break
+
+
+def memory():
+    """Return the memory that the job may use, as text."""
+    for folder in memory_folders():
+        for name in ("memory.limit_in_bytes", "memory.max"):
+            file = folder / name
+            limit = file.read_text().strip() if file.is_file() else "max"
+            if limit != "max" and int(limit) < NO_LIMIT:
+                return f"{int(limit) // 2**20} MiB"
+    return "no limit"
 
 
 print(
-    f"{socket.gethostname()}:",
-    f"python {platform.python_version()},",
-    f"{len(os.sched_getaffinity(0))} core(s),",
-    f"{memory_mib()} MiB,",
+    f"{socket.gethostname()}: python {platform.python_version()},",
+    f"{len(os.sched_getaffinity(0))} core(s), {memory()},",
     f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '')}",
 )

@@ -13,6 +13,7 @@ COMMANDS = {
     "demo": "muster.demo.cli:app",
     "render": "muster.render:render",
     "schema": "muster.cluster.command:schema",
+    "secrets": "muster.secrets_cli:make",
 }
 
 

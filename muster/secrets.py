@@ -5,10 +5,18 @@ plain YAML with mode 0600, ready for `ansible-vault encrypt`.
 """
 
 import base64
+import fcntl
 import os
+import re
 import secrets
 import string
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from muster.cluster import yamlfile
 
 MUNGE_KEY_BYTES = 128
 """Length of a munge key in bytes; mungekey(8) makes 128, munged takes 32 to 1024."""
@@ -19,7 +27,25 @@ PASSWORD_CHARACTERS = 40
 HEADER = """\
 # Made by `muster secrets`; who has the munge key is root on the cluster.
 # Keep it out of git; encrypt it with: ansible-vault encrypt {path}
+secrets:
 """
+
+
+class SecretsError(Exception):
+    """The file of secrets is not one that this module can complete; the text says why."""
+
+
+def _munge_key() -> str:
+    return base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode()
+
+
+def _password() -> str:
+    alphabet = string.ascii_letters + string.digits
+    return "".join(secrets.choice(alphabet) for _ in range(PASSWORD_CHARACTERS))
+
+
+MAKERS = {"munge_key": _munge_key, "slurmdbd_password": _password}
+"""Secret -> what makes one."""
 
 
 def path_of(inventory: Path) -> Path:
@@ -27,35 +53,88 @@ def path_of(inventory: Path) -> Path:
     return inventory / "group_vars" / "all" / "secrets.yml"
 
 
-def make(inventory: Path) -> Path | None:
-    """Make the secrets of `inventory` unless it has them; return the new file, or None.
+def make(inventory: Path) -> list[str]:
+    """Make the secrets that `inventory` lacks; return their names.
+
+    Those that are there stay, and so does a file that ansible-vault has encrypted.
 
     Raises:
+        SecretsError: the file is there, lacks a secret, and is no mapping `secrets:` of lines.
         FileNotFoundError: `inventory` has no folder group_vars/all.
-        OSError: the file can't be written.
+        OSError: the file can't be read or written.
 
     """
     path = path_of(inventory)
-    if path.exists():
-        return None
-    alphabet = string.ascii_letters + string.digits
-    password = "".join(secrets.choice(alphabet) for _ in range(PASSWORD_CHARACTERS))
-    key = base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode()
-    text = (
-        HEADER.format(path=path)
-        + "secrets:\n"
-        + f"  munge_key: {key}\n"
-        + f"  slurmdbd_password: {password}\n"
-    )
-    # O_EXCL: two runs at once make one file; the mode is right from the first byte on.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with _alone_in(path.parent):
+        if path.exists():
+            document = yamlfile.read(path, str(path))
+            if document.encrypted:
+                return []
+            text = path.read_text(encoding="utf-8")
+            present = document.data.get("secrets") if isinstance(document.data, dict) else None
+            known = present if isinstance(present, dict) else {}
+        else:
+            text, known = HEADER.format(path=path), {}
+        missing = [name for name in MAKERS if name not in known]
+        if missing:
+            lines = [f"{name}: {MAKERS[name]()}\n" for name in missing]
+            _write(path, _with_lines(path, text, lines))
+    return missing
+
+
+def is_open_to_git(path: Path) -> bool:
+    """Whether git has the file at `path`, or would take it with `git add .`."""
+    try:
+        answer = subprocess.run(
+            ["git", "check-ignore", "--quiet", path.name],
+            cwd=path.parent,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+    except FileNotFoundError:
+        return False  # no git here
+    # git-check-ignore(1): 0 ignored, 1 not ignored or tracked, 128 no repository.
+    return answer.returncode == 1
+
+
+def _with_lines(path: Path, text: str, lines: list[str]) -> str:
+    """Return `text` with `lines` as the first ones below `secrets:`; comments and order stay."""
+    head = re.search(r"^secrets:[ \t]*(#.*)?\n", text, re.MULTILINE)
+    if head is None:
+        raise SecretsError(
+            f"{path} has no line `secrets:`; move it away and run again, "
+            "then put back what was yours"
+        )
+    below = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ ]+)\S", text[head.end() :])
+    indent = below[1] if below else "  "
+    added = "".join(indent + line for line in lines)
+    return text[: head.end()] + added + text[head.end() :]
+
+
+def _write(path: Path, text: str) -> None:
+    """Put `text` at `path`: all of it or, whatever kills this run, none.
+
+    mkstemp makes it 0600 whatever the umask; .gitignore knows the temporary name.
+    """
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
-        os.link(temporary, path)
-    except FileExistsError:
-        return None
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Let one run at a time work in `folder`."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
-        temporary.unlink()
-    return path
+        os.close(handle)

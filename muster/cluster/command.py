@@ -13,14 +13,15 @@ _WRONG_DEFINITION = 2
 def inventory_of(cluster: str) -> Path:
     """The folder of a cluster, given by its name below inventories/ or by a path.
 
-    Raises typer.BadParameter if there is none.
+    Ends the program with code 2 if there is none.
     """
     for folder in (INVENTORIES / cluster, Path(cluster)):
         if folder.is_dir():
             return folder
     known = sorted(entry.name for entry in INVENTORIES.glob("*") if entry.is_dir())
-    there = f"there are {', '.join(known)}" if known else f"{INVENTORIES}/ is not here"
-    raise typer.BadParameter(f'no folder "{INVENTORIES / cluster}"; {there}')
+    remedy = f"there are {', '.join(known)}" if known else "run it where inventories/ is"
+    typer.echo(f"{INVENTORIES / cluster}: no such folder; {remedy}", err=True)
+    raise typer.Exit(_WRONG_DEFINITION)
 
 
 def check(
@@ -41,11 +42,13 @@ def check(
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(_WRONG_DEFINITION) from None
-    typer.echo(
-        f"{inventory}: no errors ({len(definition.hosts.groups['all'])} hosts, "
-        f"{len(definition.cluster.partitions)} partitions, "
-        f"{len(definition.cluster.users.people)} people)"
-    )
+    counts = {
+        "hosts": definition.hosts.groups["all"],
+        "partitions": definition.cluster.partitions,
+        "people": definition.cluster.users.people,
+    }
+    said = ", ".join(f"{name}: {len(things)}" for name, things in counts.items())
+    typer.echo(f"{inventory}: no errors ({said})")
     if hosts:
         # Its own module: it needs Ansible, which takes seconds to import.
         run = importlib.import_module("muster.hosts_check").run

@@ -74,12 +74,12 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     found = _found_in_sources(read)
     if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
         unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
-        wrong = {error.path for error in read.schema_errors if error.kind != "extra_forbidden"}
-        wrong |= {finding.path for _, finding in found if finding.file == "cluster"}
+        mended_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
+        said_at = {finding.path for _, finding in found if finding.file == "cluster"}
         found += [
             (name, finding)
             for name, finding in _found_in_definition(mended, unread)
-            if finding.file != "cluster" or not _follows(finding.path, wrong)
+            if finding.file != "cluster" or not _follows(finding.path, mended_at, said_at)
         ]
     problems = [_problem(read, name, finding) for name, finding in found]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
@@ -87,17 +87,16 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     return mended, problems
 
 
-def _follows(path: KeyPath, wrong: set[KeyPath]) -> bool:
-    """Whether a finding is about a place where a stand-in is, or may come from one.
+def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> bool:
+    """Whether a finding may come from an error that is reported already.
 
-    It may if it is about the value itself, what is around it, or what stands beside it; and what
-    SLURM accepts is unknown without the release.
+    Of a stand-in comes what is said of the value itself, of what is around it and of what stands
+    beside it; and what SLURM accepts is unknown without the release.
     """
-    if path[0] in ("slurm", "cgroup") and wrong & {("os",), ("slurm_version",)}:
+    if path[0] in ("slurm", "cgroup") and mended_at & {("os",), ("slurm_version",)}:
         return True
-    return any(
-        path[: len(place)] == place or place[: len(path)] == path or place[:-1] == path[:-1]
-        for place in wrong
+    return any(path[: len(place)] == place for place in mended_at | said_at if place) or any(
+        place[: len(path)] == path or place[:-1] == path[:-1] for place in mended_at
     )
 
 
@@ -140,12 +139,15 @@ def _found_in_definition(definition: Definition, without_hosts: bool) -> list[tu
 
 def _problem(read: Sources, name: str, finding: Finding) -> Problem:
     document = read.document(finding.file)
-    path = finding.path
-    line = finding.line
-    if line is None and finding.file == "cluster":
+    path, line = finding.path, finding.line
+    if finding.file == "hosts" and line is None:
+        place = read.tree.place(path)
+        line = document.line(place)
+        if len(path) == 2 and len(place) >= 3:
+            # The group that names the host: ..., group, "hosts", host.
+            path = (place[-3], path[1])
+    elif finding.file == "cluster" and line is None:
         line = document.line(("cluster", *path))
-    elif line is None:
-        line = document.line(read.tree.place(path))
     # Items of a list have no name: their line tells which one it is.
     shown = ".".join(str(key) for key in path if not isinstance(key, int))
     return Problem(document.file, line, shown, finding.message, finding.remedy, name)

@@ -53,11 +53,17 @@ def json_schema() -> dict[str, Any]:
         "properties": {"cluster": {"$ref": "#/$defs/Cluster"}},
         "$defs": {**definitions, "Cluster": schema},
     }
-    for model in whole["$defs"].values():
+    for _, model in _models(Cluster, ()):
+        content = whole["$defs"][model.__name__]
         # The names of classes and keys again: of no use in an editor.
-        model.pop("title", None)
-        for below in model.get("properties", {}).values():
+        content.pop("title", None)
+        for key, field in model.model_fields.items():
+            below = content["properties"][key]
             below.pop("title", None)
+            # pydantic leaves both out where a key refers to another model or may be null.
+            below["description"] = field.description
+            if unit := _unit(field):
+                below["x-unit"] = unit
     return whole
 
 
@@ -146,5 +152,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _unit(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra.get("x-unit", "")) if isinstance(extra, dict) else ""
+    infos = [field]
+    for option in typing.get_args(field.annotation):
+        infos += [data for data in typing.get_args(option)[1:] if isinstance(data, FieldInfo)]
+    extras = [info.json_schema_extra for info in infos]
+    return next((str(e["x-unit"]) for e in extras if isinstance(e, dict) and "x-unit" in e), "")

@@ -5,7 +5,7 @@ import itertools
 import types
 import typing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,10 +51,12 @@ def _type_at(path: KeyPath) -> Any:
 
 
 def plain_type(annotation: Any) -> Any:
-    """Without `| None`."""
+    """Without `| None` and annotations."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(annotation) if option is not type(None)]
-        return options[0] if len(options) == 1 else annotation
+        annotation = options[0] if len(options) == 1 else annotation
+    if typing.get_origin(annotation) is Annotated:
+        return typing.get_args(annotation)[0]
     return annotation
 
 

@@ -4,6 +4,7 @@ No registry is asked: the image comes from the distribution's own archive, and i
 digest of its recipe, so it is built once per recipe and machine.
 """
 
+import fcntl
 import hashlib
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ PACKAGES = [
     "ca-certificates",
     "dbus",
     "iproute2",
+    "less",
     "netbase",
     "openssh-server",
     "procps",
@@ -28,6 +30,9 @@ PACKAGES = [
     "systemd-sysv",
 ]
 """What a freshly installed Debian server has and Ansible needs; nothing that a role installs."""
+
+CACHE = Path.home() / ".cache" / "muster"
+"""What is worth keeping between runs on this machine."""
 
 RECIPE = Path(__file__).parent / "recipe"
 """Files of the image that are there because it is a container; path = destination."""
@@ -65,8 +70,14 @@ def ensure(release: str) -> str:
 
     """
     name = tag(release)
-    if not podman.exists("image", name):
-        build(release, name)
+    if podman.exists("image", name):
+        return name
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # Two runs that want the same image build it once: the second waits and finds it.
+    with (CACHE / f"image-{release}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not podman.exists("image", name):
+            build(release, name)
     return name
 
 

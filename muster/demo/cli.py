@@ -122,7 +122,7 @@ def _tour(watch: Stopwatch) -> None:
     try:
         for step in tour.run(session):
             console.rule(f"[bold]{step.title}", align="left")
-            console.print(step.shown.rstrip(), markup=False)
+            console.print(step.shown.rstrip(), markup=False, soft_wrap=True)
             watch.rows.append((step.title, step.seconds))
     except tour.TourError as error:
         raise _stop(str(error)) from error

@@ -3,6 +3,7 @@
 A step checks what it shows; one that is not as it should be ends the tour with a sentence.
 """
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pexpect
+from rich.text import Text
 
 from muster.containers.machines import Fleet
 
@@ -114,7 +116,12 @@ def interactive_job(session: Session) -> str:
     prompt = r"ada@[^$]*\$ "
     words = session.ssh("-t")
     terminal = pexpect.spawn(
-        words[0], words[1:], encoding="utf-8", timeout=JOB_SECONDS, dimensions=(40, 200)
+        words[0],
+        words[1:],
+        encoding="utf-8",
+        timeout=JOB_SECONDS,
+        dimensions=(40, 200),
+        env=os.environ | {"TERM": "vt100"},
     )
     shown = []
     try:
@@ -131,7 +138,7 @@ def interactive_job(session: Session) -> str:
         raise TourError(f"the interactive session stopped: {terminal.before}") from error
     finally:
         terminal.close(force=True)
-    text = "".join(shown).replace("\r", "")
+    text = Text.from_ansi("".join(shown).replace("\r", "")).plain
     return expect(text, "apps/python", "lab-gpu-0", "1 core(s), 512 MiB, CUDA_VISIBLE_DEVICES=0")
 
 
@@ -148,7 +155,7 @@ def batch_job(session: Session) -> str:
 def _mails(session: Session, job: str) -> str:
     """Return the mails about `job` that reached the sink; they leave the queue a moment later."""
     deadline = time.monotonic() + JOB_SECONDS
-    command = f"grep -rhlE '^Subject:.*(Job_id|JobId)[ =]*{job} ' /var/lib/mail-sink/box | sort"
+    command = f"grep -rlE '^Slurm Job_id={job} ' /var/lib/mail-sink/box | sort"
     while time.monotonic() < deadline:
         files = session.as_root(f"{command} || true").split()
         if len(files) >= 2:

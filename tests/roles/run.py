@@ -32,7 +32,7 @@ SCENARIO_SECONDS = 900
 """Bound of one scenario: the longest takes a tenth of it on an idle machine."""
 
 SEQUENCE = re.compile(r"scenario test matrix: (?P<steps>.+)$")
-STARTED = re.compile(r"^INFO +\[\S+ > \w+\] Executing$")
+STARTED = re.compile(r"^INFO +\[\S+ > (?P<action>\w+)\] Executing$")
 
 
 @dataclass
@@ -133,25 +133,30 @@ def killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
 def follow(process: subprocess.Popen[str], log: Path) -> Iterator[tuple[str, float]]:
     """Write what molecule prints to `log`; yield each step's name and seconds at its end."""
     sequence: list[str] = []
-    number, since = -1, 0.0
+    name, since = "", 0.0
     assert process.stdout is not None
     with log.open("w", encoding="utf-8") as stream:
         for line in process.stdout:
             stream.write(line)
             stream.flush()
             if found := SEQUENCE.search(line):
-                sequence = [Path(step).name for step in found["steps"].split(", ")]
-            elif STARTED.match(line):
-                if number >= 0:
-                    yield name_of(sequence, number), time.monotonic() - since
-                number, since = number + 1, time.monotonic()
-    if number >= 0:
-        yield name_of(sequence, number), time.monotonic() - since
+                sequence = found["steps"].split(", ")
+            elif found := STARTED.match(line):
+                if name:
+                    yield name, time.monotonic() - since
+                name, since = name_of(sequence, found["action"]), time.monotonic()
+    if name:
+        yield name, time.monotonic() - since
 
 
-def name_of(sequence: list[str], number: int) -> str:
-    """Return the name of a step; after a failure molecule adds some that are in no sequence."""
-    return sequence[number] if number < len(sequence) else "cleanup"
+def name_of(sequence: list[str], action: str) -> str:
+    """Take the step of `action` off the sequence and return its name: verify, or what it verifies.
+
+    After a failure molecule cleans up, with actions that are not next in the sequence.
+    """
+    if sequence and sequence[0].split()[0] == action:
+        return Path(sequence.pop(0)).name
+    return action
 
 
 def destroy(role: str) -> None:
@@ -195,8 +200,9 @@ def main() -> int:
 
     wanted = arguments.role or roles()
     scenarios = Scenarios(keep=arguments.keep)
-    # A CI job that is cancelled gets SIGTERM.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         pending = [pool.submit(scenarios.run, role) for role in wanted]

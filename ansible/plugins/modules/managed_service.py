@@ -37,6 +37,15 @@ options:
     description: How to reload, as a list; C(systemctl reload NAME) when left out.
     type: list
     elements: str
+  reload_after_start:
+    description:
+      - The daemon hands O(reload_config) to other hosts on a reload, and not at its start. So a start
+        with files that were not handed out yet is followed by a reload.
+    type: bool
+    default: false
+  log_file:
+    description: Where the daemon says more than in the journal; its end is a part of a failure's message.
+    type: path
   pending:
     description:
       - C(digests) of the C(managed_files) before. In check mode those contents are not on disk yet.
@@ -69,6 +78,8 @@ action:
 """
 
 RECORDS = "/run/muster"
+TOLD = "/var/lib/muster"
+"""What other hosts were told outlives a boot of this one."""
 
 
 def sha256(path):
@@ -105,6 +116,7 @@ class Unit:
         self.name = module.params["name"]
         self.config = module.params["config"]
         self.reload_config = module.params["reload_config"]
+        self.reload_after_start = module.params["reload_after_start"]
         self.drop_in = f"/etc/systemd/system/{self.name}.service.d/90-muster-record.conf"
         self.state = self.show()
 
@@ -120,27 +132,40 @@ class Unit:
         _, log, _ = self.module.run_command(
             ["journalctl", "--unit", self.name, "--lines=15", "--no-pager", "--output=cat"]
         )
+        lines = log.splitlines() + self.log_lines()
+        if any("fatal" in line for line in lines):
+            lines = [line for line in lines if "fatal" in line or "error" in line]
         # A daemon that tries again every few seconds says the same each time.
-        words = "; ".join(dict.fromkeys(line.strip() for line in log.splitlines() if line.strip()))
+        words = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip()))
         self.module.fail_json(
             msg=f"{self.name}: {message}; its last words: {words or '(none)'}; "
             f"mend the cause and run again (journalctl -u {self.name} shows more)"
         )
 
+    def log_lines(self):
+        """Return the last lines of the daemon's own log, without their times."""
+        log = self.module.params["log_file"]
+        if not log or not os.path.exists(log):
+            return []
+        _, lines, _ = self.module.run_command(["tail", "--lines=5", log])
+        return [line.split("] ", 1)[-1] for line in lines.splitlines()]
+
     def show(self):
         """Return the unit's properties that matter here."""
-        properties = "LoadState,ActiveState,SubState,MainPID,UnitFileState,NeedDaemonReload"
+        properties = "LoadState,ActiveState,SubState,NRestarts,UnitFileState,NeedDaemonReload"
         out = self.systemctl("show", self.name, f"--property={properties}", check=False)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
     def record_path(self, kind):
         """Return where the unit records the digests of `kind`: config or reload."""
-        return f"{RECORDS}/{self.name}.{kind}"
+        folder = TOLD if kind == "reload" and self.reload_after_start else RECORDS
+        return f"{folder}/{self.name}.{kind}"
 
     def wanted_drop_in(self):
         """Return the text of the drop-in that makes the unit record its configuration."""
         lines = ["# Written by Muster: records what this daemon is started with", "[Service]"]
-        for kind, paths in (("config", self.config), ("reload", self.reload_config)):
+        reload_config = [] if self.reload_after_start else self.reload_config
+        for kind, paths in (("config", self.config), ("reload", reload_config)):
             # For root alone: who has a file's digest can try what its secret may be.
             command = (
                 f"umask 077; mkdir -p {RECORDS}; "
@@ -158,7 +183,7 @@ class Unit:
 
     def write_record(self, kind, text):
         """Note that the daemon now runs with `text`."""
-        os.makedirs(RECORDS, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(self.record_path(kind)), mode=0o700, exist_ok=True)
         # A new one by rename: a kill must not leave a record that says nothing.
         temporary = f"{self.record_path(kind)}.new"
         with open(temporary, "w", encoding="utf-8") as stream:
@@ -239,15 +264,15 @@ class Unit:
         """Return when the unit is up and listens; fail at `deadline` (monotonic seconds)."""
         port = self.module.params["port"]
         # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass,
-        # and so would one that systemd restarts each time, were its process not the same.
-        up_since, process = None, None
+        # and so would one that systemd starts again each time.
+        up_since, restarts = None, None
         while time.monotonic() < deadline:
             state = self.show()
-            if state.get("ActiveState") == "failed" or state.get("SubState") == "auto-restart":
+            restarts = restarts or state.get("NRestarts")
+            ended = state.get("ActiveState") == "failed" or state.get("SubState") == "auto-restart"
+            if ended or state.get("NRestarts") != restarts:
                 self.fail("it ended right after its start")
             up = state.get("ActiveState") == "active" and (port is None or self.listens(port))
-            if state.get("MainPID") != process:
-                process, up_since = state.get("MainPID"), None
             up_since = (up_since or time.monotonic()) if up else None
             if up_since is not None and time.monotonic() - up_since >= 0.5:
                 return
@@ -292,6 +317,8 @@ def main():
             "config": {"type": "list", "elements": "path", "default": []},
             "reload_config": {"type": "list", "elements": "path", "default": []},
             "reload_command": {"type": "list", "elements": "str"},
+            "reload_after_start": {"type": "bool", "default": False},
+            "log_file": {"type": "path"},
             "pending": {"type": "dict", "default": {}},
             "port": {"type": "int"},
             "timeout_seconds": {"type": "int", "default": 60},
@@ -325,6 +352,8 @@ def main():
             unit.systemctl("enable", unit.name)
         if action != "none":
             unit.act(action)
+        if unit.reload_after_start and unit.differs("reload", unit.reload_config):
+            unit.act("reload")
 
     module.exit_json(
         changed=old_drop_in != new_drop_in or disabled or action != "none",

@@ -35,13 +35,13 @@ def two_controllers(d: Definition) -> Iterator[Finding]:
         )
 
 
-@check("no-database", reads_hosts=True)
-def no_database(d: Definition) -> Iterator[Finding]:
-    """No host for the accounting database."""
-    if not d.hosts.groups.get("database"):
+@check("accounts-without-database", reads_hosts=True)
+def accounts_without_database(d: Definition) -> Iterator[Finding]:
+    """Accounts, and no host for the database that SLURM keeps them in."""
+    if d.cluster.accounts and not d.hosts.groups.get("database"):
         yield Finding(
             ("database",),
-            "no host is in the group `database`",
+            "no host is in the group `database`, and cluster.yml has accounts",
             "add the host that MariaDB and slurmdbd run on; it may be the controller",
             "hosts",
         )
@@ -59,14 +59,14 @@ def two_databases(d: Definition) -> Iterator[Finding]:
         )
 
 
-@check("no-login", reads_hosts=True)
-def no_login(d: Definition) -> Iterator[Finding]:
-    """No host that people log in to."""
-    if not d.hosts.groups.get("login"):
+@check("people-without-login", reads_hosts=True)
+def people_without_login(d: Definition) -> Iterator[Finding]:
+    """People, and no host that they can log in to."""
+    if d.cluster.users.people and not d.hosts.groups.get("login"):
         yield Finding(
             ("login",),
-            "no host is in the group `login`",
-            "add the host that people log in to; it may be the controller",
+            "no host is in the group `login`, and cluster.yml has people",
+            "add the host that they log in to; it may be the controller",
             "hosts",
         )
 
@@ -76,9 +76,9 @@ def group_misspelt(d: Definition) -> Iterator[Finding]:
     """A group whose name is nearly that of one with a meaning."""
     known = set(ROLE_GROUPS) | set(d.cluster.nodes)
     for group in d.hosts.groups:
-        # A group of one's own (rack1) is fine; one letter off is not.
-        near = nearest(group, ROLE_GROUPS) if group not in known else None
-        if near and abs(len(near) - len(group)) <= 1 and group not in ("all", "ungrouped"):
+        # A group of one's own (rack1, login2) is fine; one letter off is not.
+        near = None if group in known or group[-1:].isdigit() else nearest(group, ROLE_GROUPS)
+        if near and abs(len(near) - len(group)) <= 1:
             yield Finding(
                 (group,),
                 f'the group "{group}" has no meaning',
@@ -100,7 +100,8 @@ def host_named_as_group(d: Definition) -> Iterator[Finding]:
 def _addresses(d: Definition) -> Iterator[tuple[str, str]]:
     for host in d.hosts.groups.get("all", ()):
         address = d.hosts.vars.get(host, {}).get("ansible_host")
-        if address is not None:
+        # What a template stands for, only Ansible knows.
+        if address is not None and "{{" not in str(address):
             yield host, str(address)
 
 

@@ -135,34 +135,21 @@ def parameter_empty(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("enforce-without-associations")
-def enforce_without_associations(d: Definition) -> Iterator[Finding]:
+@check("enforcement-off")
+def enforcement_off(d: Definition) -> Iterator[Finding]:
     """Accounting that is not enforced: then accounts mean nothing."""
-    values = _values(d, "accountingstorageenforce")
-    # limits, qos, safe and all include associations: slurm.conf(5).
-    if values and not values & {"associations", "limits", "qos", "safe", "wckeys", "all", "1", "2"}:
+    # Other values are fine: `associations` is added to them when slurm.conf is written.
+    if _values(d, "accountingstorageenforce") & {"none", "0"}:
         yield Finding(
             ("slurm", _name(d, "accountingstorageenforce")),
             "people without an account could run jobs",
-            "write at least: associations",
+            "leave it out, or write at least: associations",
         )
 
 
 def _name(d: Definition, parameter: str) -> str:
     """The parameter as the definition spells it."""
     return next(name for name in d.cluster.slurm if name.lower() == parameter)
-
-
-@check("configless-lost")
-def configless_lost(d: Definition) -> Iterator[Finding]:
-    """SlurmctldParameters without enable_configless: no node would get its configuration."""
-    values = _values(d, "slurmctldparameters")
-    if values and "enable_configless" not in values:
-        yield Finding(
-            ("slurm", _name(d, "slurmctldparameters")),
-            "the nodes get slurm.conf from slurmctld, for which enable_configless is missing",
-            "add enable_configless to the value",
-        )
 
 
 @check("x11-without-cgroups")

@@ -8,6 +8,7 @@ which must be there once, to another; `files` adds files. A bad one says at whic
 import shutil
 import subprocess
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Case:
         return f"{self.check}-{self.number}"
 
 
+@cache
 def cases(kind: str) -> list[Case]:
     return [
         Case(file.stem, number, **example)

@@ -1,9 +1,9 @@
 """`muster check` and `muster schema` as their user runs them."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,19 @@ BASE = Path(__file__).parent / "base"
 
 def muster(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "muster.cli", *arguments],
+        [sys.executable, "-m", "muster", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def cpu_seconds() -> float:
+    """CPU time of the commands run so far: says the same on a busy machine."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.fixture
@@ -34,12 +40,12 @@ def wrong(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_right_definition_passes_within_three_seconds() -> None:
-    before = time.monotonic()
+def test_a_right_definition_passes_within_two_seconds_of_cpu_time() -> None:
+    before = cpu_seconds()
     answer = muster("check", "lab")
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout == "inventories/lab: no errors (5 hosts, 2 partitions, 1 people)\n"
-    assert time.monotonic() - before < 3
+    assert answer.stdout == "inventories/lab: no errors (hosts: 5, partitions: 2, people: 1)\n"
+    assert cpu_seconds() - before < 2
 
 
 def test_a_wrong_definition_ends_with_code_2_and_all_errors(wrong: Path) -> None:
@@ -59,11 +65,10 @@ def test_a_path_is_as_good_as_a_name() -> None:
     assert muster("check", str(BASE), cwd=Path("/")).returncode == 0
 
 
-def test_an_unknown_cluster_is_an_error_that_names_the_known_ones() -> None:
-    answer = muster("check", "labb")
+def test_an_unknown_cluster_is_an_error_that_names_the_known_ones(wrong: Path) -> None:
+    answer = muster("check", "mien", cwd=wrong)
     assert answer.returncode == 2
-    assert "inventories/labb" in answer.stderr
-    assert "lab" in answer.stderr.split("there are", 1)[1]
+    assert answer.stderr == "inventories/mien: no such folder; there are mine\n"
 
 
 def test_schema_is_printed_as_json() -> None:

@@ -135,8 +135,8 @@ def test_plain_data_is_checked_and_its_errors_have_no_line() -> None:
         'cluster: nmae: unknown key "nmae"; did you mean "name"?',
         'cluster: name: "BASE" can\'t be the name of a cluster; use up to 19 small letters, '
         "digits and hyphens, a letter first, no hyphen last",
-        "hosts: login: no host is in the group `login`; add the host that people log in to; it may "
-        "be the controller",
+        "hosts: login: no host is in the group `login`, and cluster.yml has people; add the host "
+        "that they log in to; it may be the controller",
     ]
 
 

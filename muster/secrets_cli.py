@@ -1,0 +1,59 @@
+"""`muster secrets`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster import secrets
+from muster.cluster.command import inventory_of
+from muster.cluster.sources import CLUSTER_FILE, HOSTS_FILE
+
+REFUSED = 2
+FAILED = 1
+
+
+def make(
+    cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
+) -> None:
+    """Make the munge key and the passwords of a cluster, once."""
+    inventory = inventory_of(cluster)
+    path = secrets.path_of(inventory)
+    missing = [name for name in (HOSTS_FILE, CLUSTER_FILE) if not (inventory / name).is_file()]
+    if missing:
+        raise _stop(
+            f"{inventory} is no cluster: {' and '.join(missing)} missing; copy a folder of "
+            "inventories/ and edit it",
+            REFUSED,
+        )
+    if secrets.is_open_to_git(path):
+        tracked = path.exists()
+        raise _stop(
+            f"{path} {'is' if tracked else 'would be'} open to git, and whoever reads the "
+            f"repository would be root on the cluster; add {path.name} to .gitignore"
+            + (
+                f", git rm --cached {path}, and make new secrets if it was pushed"
+                if tracked
+                else ""
+            ),
+            REFUSED,
+        )
+    try:
+        made = secrets.make(inventory)
+    except secrets.SecretsError as error:
+        raise _stop(str(error), REFUSED) from error
+    except OSError as error:
+        raise _stop(
+            f"{path}: {(error.strerror or str(error)).lower()}; mend that and run again", FAILED
+        ) from error
+    if not made:
+        typer.echo(f"{path} has all secrets already; nothing was changed")
+        return
+    typer.echo(f"made {', '.join(made)} in {path} (mode 0600)")
+    typer.echo(f"Keep a copy of it. To encrypt it: ansible-vault encrypt {path}")
+    typer.echo("ansible-playbook then asks for the password with --ask-vault-pass.")
+
+
+def _stop(message: str, code: int) -> typer.Exit:
+    typer.echo(f"error: {message}", err=True)
+    return typer.Exit(code)

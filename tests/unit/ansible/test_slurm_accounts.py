@@ -1,0 +1,345 @@
+"""What slurm_accounts reads from sacctmgr, decides and runs, as data; no slurmdbd."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).parents[3] / "ansible/plugins/modules/slurm_accounts.py"
+SPEC = importlib.util.spec_from_file_location("slurm_accounts", PATH)
+assert SPEC is not None and SPEC.loader is not None
+slurm_accounts = importlib.util.module_from_spec(SPEC)
+sys.modules["slurm_accounts"] = slurm_accounts  # dataclasses look their module up.
+SPEC.loader.exec_module(slurm_accounts)
+
+# What `sacctmgr -nP` printed for the same cluster (READS of the module). The two differ in a user
+# whose default account was removed by hand: 22.05 lets that happen, 24.11 refuses it.
+FRESH = {
+    "clusters": "",
+    "accounts": "root|default root account|root\n",
+    "users": "",
+    "associations": "",
+}
+OUTPUT = {
+    "22.05": {
+        "clusters": "lab\n",
+        "accounts": (
+            "lab-test|first trials|lab\n"
+            "other|other|other\n"
+            "root|default root account|root\n"
+            "left-over|x|y\n"
+        ),
+        "users": "ada||None\nalan|lab-test|Operator\nroot|root|Administrator\n",
+        "associations": (
+            "root||||1\n"
+            "root|root|||1\n"
+            "lab-test|||root|3\n"
+            "lab-test|ada|||1\n"
+            "lab-test|alan|||1\n"
+            "other|||root|1\n"
+        ),
+    },
+    "24.11": {
+        "clusters": "lab\n",
+        "accounts": (
+            "lab-test|first trials|lab\nother|other|other\nroot|default root account|root\n"
+        ),
+        "users": "ada|other|None\nalan|lab-test|Operator\nroot|root|Administrator\n",
+        "associations": (
+            "root||||1\n"
+            "root|root|||1\n"
+            "lab-test|||root|3\n"
+            "lab-test|ada|||1\n"
+            "lab-test|alan|||1\n"
+            "other|||root|1\n"
+            "other|ada|||1\n"
+        ),
+    },
+}
+
+
+def account(name, *users, **further):
+    """Return one entry of `accounts` as Ansible hands it over."""
+    entry = {"name": name, "parent": None, "description": "", "organization": "", "fairshare": 1}
+    return entry | {"users": list(users)} | further
+
+
+def user(name, default_account=None, admin_level="none"):
+    return {"name": name, "default_account": default_account, "admin_level": admin_level}
+
+
+def state(version):
+    return slurm_accounts.parse("lab", FRESH if version == "fresh" else OUTPUT[version])
+
+
+def commands(version, accounts, users=(), prune=False, busy=()):
+    current = state(version)
+    wish = slurm_accounts.wanted(accounts, list(users))
+    goal = slurm_accounts.target(current, wish, prune, frozenset(busy))
+    return [" ".join(words) for words in slurm_accounts.plan("lab", current, goal)]
+
+
+LAB_TEST = {"description": "First trials", "organization": "lab", "fairshare": 3}
+SETTLED = [account("LAB-test", "ada", "alan", **LAB_TEST), account("other", "ada")]
+AS_IT_IS = [user("ada", "other"), user("alan", admin_level="operator")]
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11"])
+def test_root_and_left_overs_of_removed_accounts_are_not_part_of_the_state(version):
+    found = state(version)
+    assert found.registered
+    assert set(found.accounts) == {"lab-test", "other"}
+    assert set(found.users) == {"ada", "alan"}
+    assert found.users["alan"].admin_level == "operator"
+    assert found.accounts["lab-test"].parent == "root"
+
+
+def test_a_settled_cluster_needs_no_command_whatever_the_case_of_the_names():
+    assert commands("24.11", SETTLED, AS_IT_IS) == []
+    assert commands("24.11", SETTLED, AS_IT_IS, prune=True) == []
+
+
+CASES = {
+    "all at once, parents before children, the default account first": (
+        ("fresh", [account("sub", "ada", "alan", parent="Top"), account("Top", "ada")]),
+        {"users": [user("ada", "TOP")]},
+        [
+            "add cluster lab",
+            "add account name=top cluster=lab parent=root fairshare=1 "
+            "description=top organization=top",
+            "add account name=sub cluster=lab parent=top fairshare=1 "
+            "description=sub organization=top",
+            "add user name=ada account=top cluster=lab defaultaccount=top",
+            "add user name=alan account=sub cluster=lab defaultaccount=sub",
+            "add user name=ada account=sub cluster=lab",
+        ],
+    ),
+    "one command for the new users of an account": (
+        ("24.11", [*SETTLED, account("new", "zoe", "bob")]),
+        {"users": AS_IT_IS},
+        [
+            "add account name=new cluster=lab parent=root fairshare=1 "
+            "description=new organization=new",
+            "add user name=bob,zoe account=new cluster=lab defaultaccount=new",
+        ],
+    ),
+    "only what differs is set": (
+        ("24.11", [account("lab-test", "ada", "alan", **LAB_TEST | {"fairshare": 7}), SETTLED[1]]),
+        {"users": AS_IT_IS},
+        ["modify account where name=lab-test cluster=lab set fairshare=7"],
+    ),
+    "an account that moves below another": (
+        (
+            "24.11",
+            [account("lab-test", "ada", "alan", **LAB_TEST, parent="other"), SETTLED[1]],
+        ),
+        {"users": AS_IT_IS},
+        ["modify account where name=lab-test cluster=lab set parent=other"],
+    ),
+    "rights that nobody gave are taken": (
+        ("24.11", SETTLED),
+        {"users": [user("ada", "other")]},
+        ["modify user where name=alan set adminlevel=none"],
+    ),
+    "a lost default account is set again": (
+        ("22.05", SETTLED),
+        {"users": AS_IT_IS},
+        [
+            "add user name=ada account=other cluster=lab",
+            "modify user where name=ada cluster=lab set defaultaccount=other",
+        ],
+    ),
+    "nothing is removed unasked": (("24.11", []), {}, []),
+    "pruned: the new default account before the old one goes": (
+        ("24.11", [account("lab-test", "ada", **LAB_TEST)]),
+        {"prune": True},
+        [
+            "modify user where name=ada cluster=lab set defaultaccount=lab-test",
+            "delete user where name=ada cluster=lab account=other",
+            "delete user where name=alan cluster=lab",
+            "delete account where name=other cluster=lab",
+        ],
+    ),
+    "pruned: what has jobs stays, and the account above it": (
+        ("24.11", []),
+        {"prune": True, "busy": [("lab-test", "ada")]},
+        [
+            "modify user where name=ada cluster=lab set defaultaccount=lab-test",
+            "delete user where name=ada cluster=lab account=other",
+            "delete user where name=alan cluster=lab",
+            "delete account where name=other cluster=lab",
+        ],
+    ),
+    "pruned: an account with jobs of somebody who is no user of it any more stays": (
+        ("24.11", []),
+        {"prune": True, "busy": [("other", "gone"), ("root", "root")]},
+        [
+            "delete user where name=ada cluster=lab",
+            "delete user where name=alan cluster=lab",
+            "delete account where name=lab-test cluster=lab",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_plan(case):
+    arguments, further, expected = CASES[case]
+    assert commands(*arguments, **further) == expected
+
+
+def test_a_deep_tree_is_removed_from_its_leaves():
+    associations = OUTPUT["24.11"]["associations"].replace("other|||root|", "other|||lab-test|")
+    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = slurm_accounts.target(current, slurm_accounts.wanted([], []), prune=True)
+    last = [" ".join(words) for words in slurm_accounts.plan("lab", current, goal)][-2:]
+    assert [line.split("name=")[1] for line in last] == [
+        "other cluster=lab",
+        "lab-test cluster=lab",
+    ]
+    kept = slurm_accounts.target(
+        current, slurm_accounts.wanted([], []), prune=True, busy=frozenset({("other", "ada")})
+    )
+    assert set(kept.accounts) == {"other", "lab-test"}
+
+
+def test_an_account_of_user_root_is_not_pruned():
+    associations = OUTPUT["24.11"]["associations"] + "other|root|||1\n"
+    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = slurm_accounts.target(current, slurm_accounts.wanted([], []), prune=True)
+    assert set(goal.accounts) == {"other"}
+    assert goal.users == {}
+
+
+def test_an_association_with_one_partition_is_removed_alone():
+    associations = OUTPUT["24.11"]["associations"] + "other|ada|ml-gpu||1\n"
+    current = slurm_accounts.parse("lab", OUTPUT["24.11"] | {"associations": associations})
+    goal = slurm_accounts.target(current, slurm_accounts.wanted(SETTLED, AS_IT_IS), prune=True)
+    assert slurm_accounts.plan("lab", current, goal) == [
+        [
+            *("delete", "user", "where", "name=ada", "cluster=lab"),
+            *("account=other", "partition=ml-gpu"),
+        ]
+    ]
+
+
+def test_many_users_are_split_over_commands():
+    people = [f"u{number}" for number in range(450)]
+    names = [
+        line.split("name=")[1].split()[0].split(",")
+        for line in commands("fresh", [account("a", *people)])
+        if line.startswith("add user")
+    ]
+    assert sorted(name for some in names for name in some) == sorted(people)
+    assert max(map(len, names)) <= slurm_accounts.NAMES_PER_COMMAND
+
+
+def test_lower_case_is_slurm_s_own():
+    wish = slurm_accounts.wanted([account("A", description="GRÖßE")], [])
+    assert wish.accounts["a"].description == "grÖße"
+
+
+REFUSED = {
+    "a circle": [account("a", parent="b"), account("b", parent="a")],
+    "a parent that is no account": [account("a", parent="b")],
+    "one account twice": [account("LAB"), account("lab")],
+    "account root": [account("root")],
+    "user root": [account("a", "root")],
+    "a list in a name": [account("a,b")],
+    "an option in a name": [account("-i")],
+    "a name with a space": [account("a", "ada lovelace")],
+    "a quote": [account("a", description="ada's")],
+    "a bar": [account("a", organization="x|y")],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_sacctmgr_would_misread_is_refused(case):
+    with pytest.raises(slurm_accounts.RefusedError, match=r"; |not keep"):
+        slurm_accounts.wanted(REFUSED[case], [])
+
+
+def test_a_default_account_that_does_not_list_its_user_is_refused():
+    with pytest.raises(slurm_accounts.RefusedError, match="user ada: default account b does not"):
+        slurm_accounts.wanted([account("a", "ada"), account("b")], [user("ada", "b")])
+
+
+class FakeSlurmdbd:
+    """Answers as the programs do; `takes` says which changes come true."""
+
+    def __init__(self, version, takes=True, busy=""):
+        self.outputs = FRESH if version == "fresh" else OUTPUT[version]
+        self.after = OUTPUT["24.11"]
+        self.takes = takes
+        self.busy = busy
+        self.changes = []
+
+    def __call__(self, words, env, **_):
+        conf = Path(env["SLURM_CONF"]).read_text(encoding="utf-8")
+        assert "ClusterName=lab\n" in conf
+        assert "AccountingStorageHost=db1\n" in conf
+        if words[0].endswith("sacct"):
+            return subprocess.CompletedProcess(words, 0, self.busy, "")
+        if words[1] == "-i":
+            self.changes.append(words[2:])
+            if self.takes:
+                self.outputs = self.after
+            return subprocess.CompletedProcess(words, 1, " Nothing new added.\n", "")
+        asked = next(name for name, read in slurm_accounts.READS.items() if read[1] == words[3])
+        return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
+
+
+@pytest.fixture
+def talk(monkeypatch):
+    monkeypatch.setattr(slurm_accounts.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return lambda run, seconds=0: slurm_accounts.Sacctmgr("lab", "db1", 6819, seconds, run)
+
+
+def test_the_exit_code_of_a_change_does_not_count_but_what_is_there_afterwards(talk):
+    slurmdbd = talk(FakeSlurmdbd("fresh"))
+    wish = slurm_accounts.wanted(SETTLED, AS_IT_IS)
+    done = slurm_accounts.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
+    assert done[0] == ["add", "cluster", "lab"]
+
+
+def test_a_change_that_does_not_come_true_is_said_with_sacctmgr_s_words(talk):
+    slurmdbd = talk(FakeSlurmdbd("24.11", takes=False))
+    wish = slurm_accounts.wanted([*SETTLED, account("new")], AS_IT_IS)
+    with pytest.raises(
+        slurm_accounts.RefusedError, match=r"did not take: add account name=new .*Nothing new added"
+    ):
+        slurm_accounts.apply(slurmdbd, slurmdbd.state(), wish, False, frozenset())
+
+
+def test_jobs_are_asked_of_sacct(talk):
+    fake = FakeSlurmdbd("24.11", busy="lab-test|ada\nlab-test|alan\n")
+    assert talk(fake).busy() == {("lab-test", "ada"), ("lab-test", "alan")}
+
+
+def test_silence_of_slurmdbd_ends_at_the_bound_with_its_words(talk):
+    def refused(words, **_):
+        return subprocess.CompletedProcess(words, 1, "", "sacctmgr: error: Connection refused\n")
+
+    with pytest.raises(
+        slurm_accounts.RefusedError,
+        match=r"db1:6819 did not answer within 0 s .*Connection refused",
+    ):
+        talk(refused).wait()
+
+
+def test_an_error_with_exit_code_0_is_an_error(talk):
+    def half(words, **_):
+        return subprocess.CompletedProcess(words, 0, "lab\n", "sacctmgr: error: half an answer\n")
+
+    with pytest.raises(slurm_accounts.RefusedError, match="half an answer"):
+        talk(half).state()
+
+
+def test_a_command_that_hangs_is_an_answer_too(talk):
+    def hanging(words, timeout, **_):
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    with pytest.raises(slurm_accounts.RefusedError, match="did not end within 60 s"):
+        talk(hanging).wait()

@@ -1,0 +1,42 @@
+"""The tables of SLURM's parameters agree with each other."""
+
+from muster.cluster.slurmparameters import (
+    OWNED,
+    REFUSED_VALUES,
+    RELEASES,
+    REMOVED,
+    parameters,
+)
+
+
+def test_every_parameter_has_releases_in_order() -> None:
+    for file, least in (("slurm.conf", 200), ("cgroup.conf", 20)):
+        assert len(parameters(file)) > least
+        for parameter in parameters(file).values():
+            assert RELEASES.index(parameter.first) <= RELEASES.index(parameter.last)
+
+
+def test_what_the_tables_name_is_a_parameter() -> None:
+    # Not of their own: parts of other lines, or words that the parser takes before the table.
+    elsewhere = {"defmempergpu", "include", "accountingstorageloc"}
+    for file, owned in OWNED.items():
+        assert set(owned) - set(parameters(file)) <= elsewhere
+    for refused in REFUSED_VALUES:
+        assert refused.parameter.lower() in parameters(refused.file)
+
+
+def test_what_ends_slurm_is_not_among_what_it_accepts() -> None:
+    for file, removed in REMOVED.items():
+        assert not set(removed) & set(parameters(file))
+        assert not set(removed) & set(OWNED[file])
+
+
+def test_known_differences_between_releases() -> None:
+    slurm, cgroup = parameters("slurm.conf"), parameters("cgroup.conf")
+    assert (slurm["suspendexcstates"].first, slurm["metricstype"].first) == ("23.02", "25.11")
+    assert not slurm["coreSpecPlugin".lower()].accepted_by("24.11")
+    assert not cgroup["taskaffinity"].accepted_by("22.05")
+    assert not cgroup["constrainkmemspace"].accepted_by("24.11")
+    assert not cgroup["enablecontrollers"].accepted_by("22.05")
+    assert cgroup["ignoresystemd"].accepted_by("22.05")
+    assert not cgroup["cgroupautomount"].accepted_by("23.11")
