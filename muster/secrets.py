@@ -78,7 +78,7 @@ def make(inventory: Path) -> list[str]:
         missing = [name for name in MAKERS if name not in known]
         if missing:
             lines = [f"{name}: {MAKERS[name]()}\n" for name in missing]
-            _write(path, _with_lines(path, text, lines))
+            _write(path.resolve(), _with_lines(path, text, lines))
     return missing
 
 

@@ -1,6 +1,5 @@
 """`muster secrets`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -12,11 +12,26 @@ MAX_SKEW_SECONDS = 5.0
 """Clocks further apart than this are reported. Munge refuses credentials older than 300 s
 (munged(8), TTL) and any from the future; logs and accounting are useless long before."""
 
-HEALTHY = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powered_down")
+HEALTHY = (
+    "idle",
+    "mixed",
+    "allocated",
+    "completing",
+    "planned",
+    "reserved",
+    "blocked",
+    "maint",
+    "powering_up",
+    "powering_down",
+    "powered_down",
+)
 """States of a node that works (sinfo(1), NODE STATE CODES), without their suffix."""
 
-SUFFIXES = "~#!%$@^-"
+SUFFIXES = "~#!%$@^+-"
 """Flags behind a state, such as ~ for powered down. Not among them: * for not responding."""
+
+NOT_A_PERSON = ("slurm", "unknown", "")
+"""Users of a reason that slurmctld gave itself; sinfo says Unknown where there is none."""
 
 SHOWN_PACKAGES = 5
 
@@ -66,18 +81,24 @@ def _daemons(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"{host}: {unit} is {state}; journalctl -u {unit} there says why"
 
 
+def skew(report: Mapping[str, Any]) -> str | None:
+    """Return how far a host's clock is off, as `12 s behind`; None within `MAX_SKEW_SECONDS`.
+
+    The host's clock was read between two moments of the control machine's.
+    """
+    behind = report["earliest"] - report["clock"]
+    ahead = report["clock"] - report["latest"]
+    seconds = max(behind, ahead)
+    if seconds <= MAX_SKEW_SECONDS:
+        return None
+    return f"{seconds:.0f} s {'behind' if behind > ahead else 'ahead of'}"
+
+
 def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Compare clocks with the control machine's: a host's was read between two of its moments."""
     for host, report in hosts.items():
-        behind = report["earliest"] - report["clock"]
-        ahead = report["clock"] - report["latest"]
-        skew = max(behind, ahead)
-        if skew > MAX_SKEW_SECONDS:
-            word = "behind" if behind > ahead else "ahead of"
-            yield (
-                f"{host}: its clock is {skew:.0f} s {word} this machine's; "
-                "`chronyc tracking` there says why"
-            )
+        off = skew(report)
+        if off is not None:
+            yield f"{host}: its clock is {off} this machine's; `chronyc tracking` there says why"
 
 
 def _peers(
@@ -102,7 +123,9 @@ def _packages(
 ) -> Iterator[str]:
     ours, theirs = hosts[name]["packages"], hosts[first]["packages"]
     differing = sorted(
-        package for package in ours.keys() | theirs.keys() if ours.get(package) != theirs.get(package)
+        package
+        for package in ours.keys() | theirs.keys()
+        if ours.get(package) != theirs.get(package)
     )
     if differing:
         shown = ", ".join(
@@ -152,7 +175,7 @@ def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _drained_by_a_person(node: Mapping[str, str]) -> bool:
     # slurmctld drains as SlurmUser; whoever types scontrol leaves another name.
-    return node["state"].startswith("drain") and node["user"] not in ("slurm", "", "unknown")
+    return node["state"].startswith("drain") and node["user"].lower() not in NOT_A_PERSON
 
 
 def _unique(nodes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:

@@ -97,6 +97,8 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
     if exists("container", name):
         if podman("container", "inspect", "--format", "{{.State.Running}}", name) != "true":
             podman("start", name)
+        # Again: the run that made the container may have been killed before this.
+        _equip(fleet, machine)
         return False
     # Nodes have two cores whatever this machine has, so one definition fits everywhere.
     cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:2])
@@ -114,16 +116,18 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
         image.ensure(machine.release),
     )
-    public_key = (fleet.folder / "ssh_key.pub").read_text(encoding="utf-8")
-    podman(
-        *("exec", "--interactive", name, "sh", "-c"),
-        "umask 077; mkdir -p /root/.ssh; cat >/root/.ssh/authorized_keys",
-        stdin=public_key,
-    )
-    if machine.gpus:
-        command = f"echo {machine.gpus} >/etc/fake-gpus"
-        podman("exec", name, "sh", "-c", command)
+    _equip(fleet, machine)
     return True
+
+
+def _equip(fleet: Fleet, machine: Machine) -> None:
+    """Let the fleet's key in, and say how many GPUs to make."""
+    gpus = f"; echo {machine.gpus} >/etc/fake-gpus" if machine.gpus else ""
+    podman(
+        *("exec", "--interactive", fleet.container(machine.name), "sh", "-c"),
+        f"umask 077; mkdir -p /root/.ssh; cat >/root/.ssh/authorized_keys{gpus}",
+        stdin=(fleet.folder / "ssh_key.pub").read_text(encoding="utf-8"),
+    )
 
 
 def wait_for_boot(container: str) -> None:
@@ -164,11 +168,23 @@ def make_key(path: Path) -> None:
 
 
 def _write_ssh_config(fleet: Fleet) -> None:
+    # Read over podman, not over the network: the first connection is checked as well.
+    keys = {
+        machine.name: execute(
+            fleet.container(machine.name), "cat", "/etc/ssh/ssh_host_ed25519_key.pub"
+        )
+        for machine in fleet.machines
+    }
+    config, known_hosts = ssh_texts(fleet, keys)
+    (fleet.folder / "known_hosts").write_text(known_hosts, encoding="utf-8")
+    fleet.ssh_config.write_text(config, encoding="utf-8")
+
+
+def ssh_texts(fleet: Fleet, keys: Mapping[str, str]) -> tuple[str, str]:
+    """Return the texts of ssh_config and known_hosts, given each host's public key file."""
     known, config = [], []
     for machine in fleet.machines:
-        # Read over podman, not over the network: the first connection is checked as well.
-        key = execute(fleet.container(machine.name), "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
-        kind, value = key.split()[:2]
+        kind, value = keys[machine.name].split()[:2]
         known.append(f"{machine.name},{machine.address} {kind} {value}\n")
         config.append(f"Host {machine.name}\n  HostName {machine.address}\n")
     config.append(
@@ -180,5 +196,4 @@ def _write_ssh_config(fleet: Fleet) -> None:
         "  StrictHostKeyChecking yes\n"
         "  HostKeyAlgorithms ssh-ed25519\n"
     )
-    (fleet.folder / "known_hosts").write_text("".join(known), encoding="utf-8")
-    fleet.ssh_config.write_text("".join(config), encoding="utf-8")
+    return "".join(config), "".join(known)

@@ -9,7 +9,10 @@ Line = dict[str, str]
 """The keys of one line in their order: one, or more where a line describes a node or partition."""
 
 _ITEM = re.compile(r'(\w+)=("[^"]*"|\S*)')
-_COMMENT = re.compile(r"(?<!\\)#.*")
+# A backslash takes the meaning from the next character (src/common/parse_config.c).
+_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)#.*")
+_SPECIAL = re.compile(r"([\\#])")
+_ESCAPED = re.compile(r"\\(.)")
 
 
 def word(value: Scalar) -> str:
@@ -24,7 +27,7 @@ def word(value: Scalar) -> str:
     text = str(value)
     if re.search(r'[\n\r"]', text):
         raise ValueError(f"no line break or quote can stand in a value: {text!r}")
-    text = text.replace("#", r"\#")
+    text = _SPECIAL.sub(r"\\\1", text)
     return f'"{text}"' if re.search(r"\s", text) else text
 
 
@@ -41,9 +44,9 @@ def text(lines: Iterable[str]) -> str:
 def parse(content: str) -> list[Line]:
     """Return the lines of a file that hold keys, comments left out."""
     return [
-        {key: value.strip('"').replace(r"\#", "#") for key, value in items}
-        for entry in content.splitlines()
-        if (items := _ITEM.findall(_COMMENT.sub("", entry)))
+        {key: _ESCAPED.sub(r"\1", value.strip('"')) for key, value in items}
+        for entry in content.split("\n")
+        if (items := _ITEM.findall(_COMMENT.sub(r"\1", entry)))
     ]
 
 

@@ -1,6 +1,7 @@
 """Hostlists: `lab-gpu-[01-02]` for many names, in the form that SLURM reads."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 # Host names are all there is: "@" must not send ClusterShell to the group files of the machine.
 from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
@@ -15,6 +16,11 @@ def fold(names: Iterable[str]) -> str:
     SLURM wants a range at the end of a name (slurm.conf(5): "unit[0-31]rack" is invalid), so
     names that end otherwise are listed one by one, and only the last number of a name is folded.
     """
+    return _folded(tuple(names))
+
+
+@lru_cache(maxsize=1024)  # the nodes of one set stand in four places of a cluster's files
+def _folded(names: tuple[str, ...]) -> str:
     foldable, others = [], set()
     for name in names:
         if name[-1].isdecimal() and not name.isdecimal():

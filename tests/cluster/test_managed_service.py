@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ansible
 import pytest
 
-import ansible
 from muster.containers import image, machines
 from muster.containers.podman import podman, run, ulimits
 
@@ -168,6 +168,16 @@ def test_what_is_reread_on_a_reload_means_a_reload(host: Host) -> None:
     assert host.module()["action"] == "none"
     assert host.log() == ["start first one", "reload first two"]
     assert host.sh("systemctl show -P MainPID probe") == process
+
+
+def test_a_reload_by_hand_counts(host: Host) -> None:
+    host.module()
+    host.write(HUP_CONF, "spoilt")
+    host.sh("systemctl reload probe")
+    assert host.module()["action"] == "none"
+    host.write(HUP_CONF, "one")
+    assert host.module()["action"] == "reload"
+    assert host.log()[-2:] == ["reload first spoilt", "reload first one"]
 
 
 def test_a_reload_command_of_the_caller_is_used(host: Host) -> None:

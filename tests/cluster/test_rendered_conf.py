@@ -186,8 +186,10 @@ def test_the_labs_batch_script_would_run(emulation):
     ],
 )
 def test_a_job_has_its_share_of_memory_and_not_the_node(emulation, options, memory):
-    shown = emulation.run(*ADA, "srun", *options, "sh", "-c", "scontrol show job $SLURM_JOB_ID")
-    assert "JobState=RUNNING" in shown
+    job = emulation.run(*ADA, "sbatch", "--parsable", *options, "--wrap=srun true").strip()
+    show = ["scontrol", "show", "job", job]
+    wait_for(lambda: "JobState=COMPLETED" in emulation.run(*show), lambda: emulation.run(*show))
+    shown = emulation.run(*show)
     # 22.05 writes TRES=, 24.11 ReqTRES= and AllocTRES=.
     allocated = [line for line in shown.split() if line.startswith(("TRES=", "AllocTRES="))]
     assert len(allocated) == 1

@@ -30,7 +30,7 @@ def test_the_own_name_stands_on_no_loopback_line(host):
 def test_localhost_and_foreign_lines_survive(host):
     assert host.check_output("getent ahostsv4 localhost").startswith("127.0.0.1")
     assert host.check_output("getent hosts printer").split()[0] == "198.51.100.9"
-    assert "198.51.100.9\tprinter # second floor" in host.file("/etc/hosts").content_string
+    assert "198.51.100.9 printer # second floor" in host.file("/etc/hosts").content_string
 
 
 def test_chronyd_asks_the_servers_of_the_definition_and_no_other(host):

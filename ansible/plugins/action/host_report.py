@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run host_report and note between which two moments the host's clock was read."""
+"""Run a module that reports, and note between which two moments the host's clock was read.
+
+For host_report and, by a link, for hardware_report.
+"""
 
 import time
 

@@ -5,8 +5,13 @@ from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 
-from muster import modules, verify, wiring
+from muster import modules, slurm, verify, wiring
 from muster.cluster import DefinitionError
+
+
+def title(cluster):
+    """Return the cluster's name, even of a definition that is wrong."""
+    return cluster.get("name", "?") if isinstance(cluster, dict) else "?"
 
 
 def of_definition(function):
@@ -23,9 +28,7 @@ def of_definition(function):
 
 def slurm_files(definition):
     """Return SLURM's files and restart digests as a mapping."""
-    from muster.slurm import render  # noqa: PLC0415 (needed by two hosts only)
-
-    return asdict(render(definition))
+    return asdict(slurm.render(definition))
 
 
 def module_tree(definition):
@@ -49,6 +52,7 @@ class FilterModule:
     def filters(self):
         """Return the filters by name."""
         return {
+            "muster_title": title,
             "muster_hosts": wiring.host_addresses,
             "muster_people": of_definition(wiring.people),
             "muster_groups": of_definition(wiring.groups),

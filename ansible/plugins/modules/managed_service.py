@@ -39,12 +39,13 @@ options:
     elements: str
   reload_after_start:
     description:
-      - The daemon hands O(reload_config) to other hosts on a reload, and not at its start. So a start
-        with files that were not handed out yet is followed by a reload.
+      - The daemon hands O(reload_config) to other hosts on a reload, and not at its start. So a
+        start with files that were not handed out yet is followed by a reload.
     type: bool
     default: false
   log_file:
-    description: Where the daemon says more than in the journal; its end is a part of a failure's message.
+    description:
+      - Where the daemon says more than in the journal; its end is a part of a failure's message.
     type: path
   pending:
     description:
@@ -174,6 +175,9 @@ class Unit:
             if paths:
                 # A leading + runs it as root whatever User= says; a missing file is no error here.
                 lines.append(f"ExecStartPre=+-/bin/sh -c '{command} 2>/dev/null'")
+            if kind == "reload" and paths and not self.module.params["reload_command"]:
+                # A reload by hand counts too; this runs after the unit's own commands.
+                lines.append(f"ExecReload=+-/bin/sh -c '{command} 2>/dev/null'")
         return "\n".join(lines) + "\n"
 
     def differs(self, kind, paths):

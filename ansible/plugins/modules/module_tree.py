@@ -267,7 +267,7 @@ def main():
         # In check mode on a fresh host Lmod is still to come.
         if changes and (lmod.version or not module.check_mode):
             wanted.check(lmod)
-        if changes and not module.check_mode:
+        if not module.check_mode:
             wanted.publish()
         source = cache_source(lmod, tree(path), watch)
         stale = bool(changes) or cache_is_stale(cache, source)

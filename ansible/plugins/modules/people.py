@@ -155,9 +155,16 @@ def conflicts(groups, people, found, create_homes):
 
     """
     said = []
-    own_groups = [Group(person.name, person.uid) for person in people if person.present]
     names_by_gid = {gid: name for name, gid in found.groups.items()}
     names_by_uid = {account.uid: name for name, account in found.accounts.items()}
+    # Who differs in the uid is told about that alone, not about the own group too.
+    own_groups = [
+        Group(person.name, person.uid)
+        for person in people
+        if person.present
+        and names_by_uid.get(person.uid, person.name) == person.name
+        and (person.name not in found.accounts or found.accounts[person.name].uid == person.uid)
+    ]
     for group in [*groups, *own_groups]:
         gid = found.groups.get(group.name)
         other = names_by_gid.get(group.gid)
@@ -507,7 +514,7 @@ def main():
     shells = {person.shell for person in people if person.present}
     missing_shells = {shell for shell in shells if not os.access(shell, os.X_OK)}
     for sentence in warnings(people, found, missing_shells):
-        module.warn(sentence)
+        module.warn(f"{os.uname().nodename}: {sentence}")
     steps = plan(groups, people, found, create_homes)
     if not module.check_mode:
         for step in steps:

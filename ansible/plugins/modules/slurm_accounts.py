@@ -529,12 +529,12 @@ class Sacctmgr:
             )
         return out
 
-    def wait(self):
-        """Return when slurmdbd answers; refuse after the bound."""
+    def first_state(self):
+        """Return the state as soon as slurmdbd answers; refuse after the bound."""
         deadline = time.monotonic() + self.timeout_seconds
         while True:
             try:
-                self._read("clusters")
+                return self.state()
             except RefusedError as error:
                 if time.monotonic() >= deadline:
                     raise RefusedError(
@@ -543,8 +543,6 @@ class Sacctmgr:
                         "slurmdbd, systemctl status munge) and run again"
                     ) from error
                 time.sleep(min(1, max(0, deadline - time.monotonic())))
-            else:
-                return
 
     def state(self):
         """Return what slurmdbd holds of the cluster."""
@@ -684,8 +682,7 @@ def main():
 def read(module, slurmdbd):
     """Return the current State; in check mode an empty one where there is no slurmdbd yet."""
     if not module.check_mode:
-        slurmdbd.wait()
-        return slurmdbd.state()
+        return slurmdbd.first_state()
     try:
         return slurmdbd.state()
     except RefusedError as error:

@@ -10,6 +10,9 @@ from muster.cluster.yamlfile import KeyPath
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_FOLDER = re.compile(r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
+# A folder's placeholder; braces with anything else in them are the shell's.
+_FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -166,3 +169,71 @@ def module_variable(d: Definition) -> Iterator[Finding]:
                         f'"{name}" can\'t be an environment variable',
                         "use letters, digits and underscores, no digit first",
                     )
+
+
+@check("module-without-command")
+def module_without_command(d: Definition) -> Iterator[Finding]:
+    """A module that is not built, and no command that builds it."""
+    for full, path, content in _versions(d):
+        if not content.built and content.build is None:
+            yield Finding(
+                (*path, "built"),
+                f"{full} is not built and nothing says how to",
+                "add `build` with the command, or take `built: false` out",
+            )
+
+
+@check("module-folder")
+def module_folder(d: Definition) -> Iterator[Finding]:
+    """A module whose folder has no absolute path, or one that a shell would take apart."""
+    for _, path, content in _versions(d):
+        if content.root is not None and not _FOLDER.fullmatch(content.root):
+            yield Finding(
+                (*path, "root"),
+                f'"{content.root}" can\'t be the folder of a module',
+                "begin it with / and use letters, digits and _ . + - between the slashes",
+            )
+
+
+@check("module-folder-twice")
+def module_folder_twice(d: Definition) -> Iterator[Finding]:
+    """Two modules that are built in one folder: the second would never be."""
+    owners: dict[str, str] = {}
+    for full, path, content in _versions(d):
+        if content.root is not None and content.build is not None:
+            owner = owners.setdefault(content.root, full)
+            if owner != full:
+                yield Finding(
+                    (*path, "root"),
+                    f"{owner} is built in {content.root} already",
+                    "give each its own folder",
+                )
+
+
+@check("module-unknown-folder")
+def module_unknown_folder(d: Definition) -> Iterator[Finding]:
+    """A `{name/version}` in a command or variable that names no module."""
+    known = {full for full, _, _ in _versions(d)}
+    for _, path, content in _versions(d):
+        places: list[tuple[KeyPath, str]] = [(("build",), content.build or "")]
+        places += [(("env", name), value) for name, value in content.env.items()]
+        for place, text in places:
+            for wanted in _FOLDER_OF.findall(text):
+                if wanted not in known:
+                    yield Finding(
+                        (*path, *place),
+                        f'no module "{wanted}" whose folder could stand there',
+                        suggestion(wanted, known, "write name and version: {apps/python/3.10}"),
+                    )
+
+
+@check("packages-without-command")
+def packages_without_command(d: Definition) -> Iterator[Finding]:
+    """Packages for building a module that the play does not build."""
+    for full, path, content in _versions(d):
+        if content.packages and (content.build is None or not content.built):
+            yield Finding(
+                (*path, "packages"),
+                f"the play does not build {full}, so it installs no packages for that",
+                "take them out, or let the play build it: with `build`, without `built: false`",
+            )

@@ -68,7 +68,9 @@ def addresses(recipients, known, domain):
     for word in (part.strip() for part in recipients.split(",")):
         if not word:
             continue
-        address = known.get(word, f"{word}@{domain}") if LOGIN.fullmatch(word) else word
+        # With MailDomain in slurm.conf, slurmctld has added it already.
+        login = word.removesuffix(f"@{domain}")
+        address = known.get(login, f"{login}@{domain}") if LOGIN.fullmatch(login) else word
         (found if ADDRESS.fullmatch(address) else refused).append(address)
     return list(dict.fromkeys(found)), refused
 
@@ -239,6 +241,11 @@ def message(subject, text, sender, recipient):
     return mail
 
 
+def mail_bytes(mail):
+    """Return `mail` as it is sent, each header in one line: people grep for subjects."""
+    return mail.as_bytes(policy=mail.policy.clone(max_line_length=998))
+
+
 def run_program(command, timeout, data=None):
     """Run `command` with an environment of its own: slurmctld's may lack even PATH."""
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -252,7 +259,7 @@ def run_program(command, timeout, data=None):
 def send(mail, recipient, run):
     """Hand `mail` to msmtp; return its exit code and what it said."""
     try:
-        done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=bytes(mail))
+        done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=mail_bytes(mail))
     except (OSError, subprocess.TimeoutExpired) as error:
         return os.EX_TEMPFAIL, str(error)
     return done.returncode, clean(text_of(done.stderr), limit=1000)

@@ -42,6 +42,7 @@ class Programs:
             if isinstance(out, Exception):
                 raise out
             return SimpleNamespace(returncode=self.sacct_code, stdout=out, stderr=b"no database")
+        self.wire = data.decode("ascii")
         mail = message_from_bytes(data, policy=mail_policy)
         self.mails.append((command[-1], mail))
         code, said = self.msmtp
@@ -76,7 +77,7 @@ def text(programs):
 
 def test_a_login_gets_its_own_address_and_others_that_of_the_domain(send) -> None:
     programs = Programs()
-    assert send(programs, recipients="ada,bob,eve@x.org,ada") == 0
+    assert send(programs, recipients="ada,bob,eve@x.org,ada@example.org") == 0
     assert [to for to, _ in programs.mails] == ["a@b.org", "bob@example.org", "eve@x.org"]
     assert programs.mails[0][1]["To"] == "a@b.org"
     assert programs.mails[0][1]["From"] == "SLURM <slurm@example.org>"
@@ -100,6 +101,12 @@ def test_a_job_name_with_line_breaks_makes_no_header_and_no_line(send) -> None:
     assert mail["Bcc"] is None
     assert mail["Subject"] == "Slurm Job_id=12 Name=x Bcc: eve@example.org forged [31m Began"
     assert not any(line.startswith(("Bcc", "forged")) for line in text(programs).splitlines())
+
+
+def test_a_long_subject_stays_in_one_line(send) -> None:
+    programs = Programs()
+    send(programs)
+    assert f"\nSubject: {SUBJECT}\n" in programs.wire
 
 
 def test_bytes_that_are_no_utf8_are_no_failure(send) -> None:

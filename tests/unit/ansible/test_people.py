@@ -144,10 +144,16 @@ def test_a_stranger_of_that_name_is_not_removed() -> None:
 
 
 def test_a_uid_of_somebody_else_is_refused() -> None:
-    accounts = {"bob": people.Account(20001, 100, "/home/bob", "/bin/sh")}
-    assert refused(found=replace(EMPTY, accounts=accounts)) == [
+    accounts = {"bob": people.Account(20001, 20001, "/home/bob", "/bin/sh")}
+    assert refused(found=replace(EMPTY, accounts=accounts, groups={"bob": 20001})) == [
         "uid 20001 is taken by bob: give ada another number in the definition, or move that account"
     ]
+
+
+def test_an_own_group_with_another_gid_is_refused() -> None:
+    said = refused(found=replace(EMPTY, groups={"ada": 1005}))
+    assert len(said) == 1
+    assert said[0].startswith("group ada has gid 1005 here, wanted is 20001")
 
 
 def test_a_gid_of_somebody_else_is_refused() -> None:

@@ -326,7 +326,7 @@ def test_silence_of_slurmdbd_ends_at_the_bound_with_its_words(talk):
         slurm_accounts.RefusedError,
         match=r"db1:6819 did not answer within 0 s .*Connection refused",
     ):
-        talk(refused).wait()
+        talk(refused).first_state()
 
 
 def test_an_error_with_exit_code_0_is_an_error(talk):
@@ -342,4 +342,4 @@ def test_a_command_that_hangs_is_an_answer_too(talk):
         raise subprocess.TimeoutExpired(words, timeout)
 
     with pytest.raises(slurm_accounts.RefusedError, match="did not end within 60 s"):
-        talk(hanging).wait()
+        talk(hanging).first_state()

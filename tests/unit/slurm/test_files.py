@@ -30,6 +30,7 @@ def conf(definition: Definition) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["slurm_conf", "gres_conf", "cgroup_conf", "slurmdbd_conf"])
 def test_the_lab_is_rendered_as_recorded(name):
+    # After a change that is meant: muster render lab --output tests/unit/slurm/cases/lab
     files = render(load(ROOT / "inventories" / "lab"))
     assert getattr(files, name) == (CASES / "lab" / name.replace("_", ".")).read_text()
 
@@ -200,6 +201,18 @@ def test_overrides_come_last_and_replace_what_muster_sets(lab):
     first_node = next(i for i, line in enumerate(lines) if "NodeName" in line)
     assert lines[first_node - 2 : first_node] == [{"DisableRootJobs": "yes"}, {"TreeWidth": "20"}]
     assert keys(files.cgroup_conf)["CgroupPlugin"] == "cgroup/v1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "written"),
+    [
+        ("SlurmctldParameters", "rl_enable", "enable_configless,rl_enable"),
+        ("AccountingStorageEnforce", "safe", "associations,safe"),
+        ("AccountingStorageTRES", "license/matlab", "gres/gpu,license/matlab"),
+    ],
+)
+def test_an_override_leaves_what_nodes_accounts_and_gpus_need(lab, key, value, written):
+    assert conf(lab({"os": "debian-13", "slurm": {key: value}}))[key] == written
 
 
 @pytest.mark.parametrize("version", RELEASES)

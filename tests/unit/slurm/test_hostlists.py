@@ -45,7 +45,7 @@ def test_ranges_stand_only_at_the_end_of_a_name(names):
         (["n1", "n3"], "n[1,3]"),
         (["alone"], "alone"),
         (["n1-ib", "n2-ib"], "n1-ib,n2-ib"),
-        (["r1n1", "r1n2", "r2n1"], "r1n[1-2],r2n1"),
+        (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n[1-2],r2n[1-2]"),
         (["b", "a2", "a1"], "a[1-2],b"),
         (["7", "8"], "7,8"),
         ([], ""),

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have apt install what the module managed_packages finds missing."""
+
+from ansible.plugins.action import ActionBase
+
+APT_OPTIONS = {
+    "install_recommends": False,
+    # No daemon starts before its role has configured it.
+    "policy_rc_d": 101,
+    # Nothing that somebody else installed is taken off the host in passing.
+    "fail_on_autoremove": True,
+    "update_cache": True,
+    "cache_valid_time": 86400,
+    "lock_timeout": 300,
+}
+
+
+class ActionModule(ActionBase):
+    """Ask dpkg, then apt."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp=None, task_vars=None):
+        """Run the module and, for what is missing, ansible.builtin.apt."""
+        super().run(tmp, task_vars)
+        if not self._task.args.get("names"):
+            return {"changed": False, "missing": []}
+        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        if result.get("failed") or not result["missing"]:
+            return result
+        return self._execute_module(
+            module_name="ansible.builtin.apt",
+            module_args={"name": result["missing"], **APT_OPTIONS},
+            task_vars=task_vars,
+        )

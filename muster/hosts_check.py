@@ -1,0 +1,317 @@
+"""`muster check CLUSTER --hosts`: whether the definition says what the machines have.
+
+The playbook ansible/hosts.yml asks them, before anything is installed; here their answers are
+compared with the definition. `compare` is pure.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from muster import verify
+from muster.cluster import Definition, NodeSet, sources
+from muster.slurm import expand, fold
+
+ROOT = Path(__file__).parents[1]
+
+AGREES, DIFFERS, UNREACHED = 0, 2, 4
+
+FORKS = 50
+SECONDS_PER_ROUND = 90
+"""Bound of one round of `FORKS` hosts: connecting may take 10 s, the report 60."""
+
+Report = Mapping[str, Any]
+Place = Callable[..., str]
+"""Keys below `cluster` -> file:line."""
+Finding = tuple[str, str]
+"""Host, and what is to be said of it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What does not agree, what is worth knowing, and node sets that would agree."""
+
+    problems: list[str]
+    notes: list[str]
+    suggestions: list[str]
+
+
+def compare(definition: Definition, reports: Mapping[str, Report], place: Place) -> Comparison:
+    """Compare the definition with what the hosts reported.
+
+    Args:
+        definition: What should be.
+        reports: Host -> report of the module hardware_report.
+        place: Says where in the definition a key is written.
+
+    """
+    problems: list[Finding] = []
+    notes: list[Finding] = []
+    suggestions: list[str] = []
+    for host, report in reports.items():
+        problems += [(host, said) for said in _general(definition, report, place)]
+        name = report["name"].split(".")[0]
+        if name in definition.hosts.groups["all"] and name != host:
+            said = f"the machine at this address calls itself {name}, another host of the cluster"
+            problems.append((host, f"{said}; mend ansible_host of the two in hosts.yml"))
+        elif name != host:
+            notes.append((host, f"calls itself {name}; site.yml will name it as hosts.yml does"))
+    for name, node_set in definition.cluster.nodes.items():
+        of_set = {host: reports[host] for host in definition.hosts_of(name) if host in reports}
+        found = [
+            (host, said)
+            for host, report in of_set.items()
+            for said in _hardware(report, name, node_set, place)
+        ]
+        if found:
+            problems += found
+            suggestions += _suggestion(name, node_set, of_set, place)
+    return Comparison(_sentences(problems), _sentences(notes), suggestions)
+
+
+def _sentences(findings: list[Finding]) -> list[str]:
+    """Return a sentence for each thing that was said; hosts of which the same is said share one."""
+    by_said: dict[str, list[str]] = {}
+    for host, said in findings:
+        by_said.setdefault(said, []).append(host)
+    return [f"{fold(hosts)}: {said}" for said, hosts in by_said.items()]
+
+
+def _general(definition: Definition, report: Report, place: Place) -> Iterator[str]:
+    """What holds for every host: the system, the clock, the shared folders."""
+    cluster = definition.cluster
+    if report["os"] != cluster.os:
+        yield (
+            f"runs {report['os']}, the definition says {cluster.os} in os ({place('os')}); "
+            "set it to what the machines run, or install that"
+        )
+    off = verify.skew(report)
+    if off is not None:
+        yield (
+            f"its clock is {off} this machine's; set the clock that is wrong "
+            "(timedatectl, chronyc makestep)"
+        )
+    for key, path in _folders(definition).items():
+        if report["paths"][path] != "directory":
+            yield (
+                f"has no folder {path}, storage.{key}.path of the definition "
+                f"({place('storage', key, 'path')}); mount or make it there, or set another path"
+            )
+
+
+def _hardware(report: Report, name: str, node_set: NodeSet, place: Place) -> Iterator[str]:
+    """What holds for a compute node: processors, memory, GPUs."""
+    for key in ("sockets", "cores_per_socket", "threads_per_core"):
+        wanted = getattr(node_set, key)
+        if report[key] != wanted:
+            yield (
+                f"{key} {report[key]} by {report['source']}, the definition says {wanted} "
+                f"in nodes.{name}.{key} ({place('nodes', name, key)}); set it to {report[key]} or "
+                "mend the machine (its firmware may have switched some off)"
+            )
+    if report["memory_mib"] < node_set.memory_mib:
+        yield (
+            f"{report['memory_mib']} MiB of memory, the definition says "
+            f"{node_set.memory_mib} in nodes.{name}.memory_mib "
+            f"({place('nodes', name, 'memory_mib')}); set it to {report['memory_mib']} or less, or "
+            "SLURM drains the node"
+        )
+    yield from _gpus(report, name, node_set, place)
+
+
+def _gpus(report: Report, name: str, node_set: NodeSet, place: Place) -> Iterator[str]:
+    wanted = _devices(node_set)
+    found = _found_devices(report, node_set)
+    if found == wanted:
+        return
+    shown = f"{len(found)} GPU{'' if len(found) == 1 else 's'}"
+    if found:
+        shown += f" ({', '.join(found)})"
+    if node_set.gpus is None:
+        yield (
+            f"{shown}, the definition has none in nodes.{name} ({place('nodes', name)}); "
+            f"add gpus: {{count: {len(found)}}}"
+        )
+    elif len(found) == len(wanted):
+        yield (
+            f"{shown}, the definition says {node_set.gpus.devices} in "
+            f"nodes.{name}.gpus.devices ({place('nodes', name, 'gpus', 'devices')}); set it to "
+            f"{fold(found)}"
+        )
+    else:
+        where = place("nodes", name, "gpus", "count")
+        remedy = "find the missing ones (nvidia-smi -L there; without its driver there is none)"
+        if len(found) > len(wanted):
+            remedy = "nobody gets the others"
+        set_it = f"set it to {len(found)} or " if found else ""
+        yield (
+            f"{shown}, the definition says {len(wanted)} in nodes.{name}.gpus.count "
+            f"({where}); {set_it}{remedy}"
+        )
+
+
+def _devices(node_set: NodeSet) -> list[str]:
+    return expand(node_set.gpus.devices) if node_set.gpus else []
+
+
+def _found_devices(report: Report, node_set: NodeSet) -> list[str]:
+    """Return NVIDIA's devices, and those of the definition that have other names."""
+    named = [path for path in _devices(node_set) if report["paths"][path] == "device"]
+    return expand(",".join({*report["gpus"], *named})) if report["gpus"] or named else []
+
+
+def _folders(definition: Definition) -> dict[str, str]:
+    storage = definition.cluster.storage
+    return {"home": storage.home.path, "apps": storage.apps.path, "data": storage.data.path}
+
+
+def _suggestion(
+    name: str, node_set: NodeSet, reports: Mapping[str, Report], place: Place
+) -> Iterator[str]:
+    """Yield the lines of a node set that fits its hosts; of several if the hosts differ."""
+
+    def shape(host: str) -> tuple[int, ...]:
+        report = reports[host]
+        keys = ("sockets", "cores_per_socket", "threads_per_core")
+        return (*(int(report[key]) for key in keys), len(_found_devices(report, node_set)))
+
+    shapes = [
+        (found, list(hosts)) for found, hosts in groupby(sorted(reports, key=shape), key=shape)
+    ]
+    if len(shapes) > 1:
+        yield f"The hosts of {name} differ, so it takes {len(shapes)} node sets:"
+    for (sockets, cores, threads, gpus), hosts in shapes:
+        memory = min(reports[host]["memory_mib"] for host in hosts)
+        lines = [
+            f"    {name}:  # {place('nodes', name)}: {fold(hosts)}",
+            f"      sockets: {sockets}",
+            f"      cores_per_socket: {cores}",
+            f"      threads_per_core: {threads}",
+            f"      memory_mib: {min(memory, node_set.memory_mib)}",
+        ]
+        if gpus:
+            lines.append(f"      gpus: {{count: {gpus}}}")
+        yield "\n".join(lines)
+
+
+def run(inventory: Path, definition: Definition) -> int:
+    """Ask the machines of `inventory`, print what does not agree, and return the exit code.
+
+    0: all agrees. 2: something differs. 4: a host could not be asked.
+    """
+    document = sources.read(inventory).cluster
+
+    def place(*path: str) -> str:
+        return f"{document.file}:{document.line(('cluster', *path))}"
+
+    try:
+        reports, unreached = ask(inventory, definition)
+    except AskError as error:
+        typer.echo(f"error: {error}", err=True)
+        return UNREACHED
+    comparison = compare(definition, reports, place)
+    for note in comparison.notes:
+        typer.echo(f"note: {note}")
+    for sentence in [*unreached, *comparison.problems]:
+        typer.echo(sentence, err=True)
+    if comparison.suggestions:
+        typer.echo("\nAs the machines are, cluster.yml would say:")
+        for text in comparison.suggestions:
+            typer.echo(text)
+    if unreached:
+        return UNREACHED
+    if comparison.problems:
+        return DIFFERS
+    typer.echo(f"{inventory}: {len(reports)} hosts are as the definition says")
+    return AGREES
+
+
+class AskError(Exception):
+    """No host could be asked; the text says why."""
+
+
+def ask(inventory: Path, definition: Definition) -> tuple[dict[str, Report], list[str]]:
+    """Return the hosts' reports, and a sentence for each host that gave none.
+
+    Raises:
+        AskError: Ansible did not start, or did not end within its bound.
+
+    """
+    folders = _folders(definition).values()
+    devices = (
+        path for node_set in definition.cluster.nodes.values() for path in _devices(node_set)
+    )
+    hosts = definition.hosts.groups["all"]
+    seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)
+    try:
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
+                *("--extra-vars", json.dumps({"hosts_check_paths": [*folders, *devices]})),
+                *("--timeout", "10", str(ROOT / "ansible/hosts.yml")),
+            ],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+                "ANSIBLE_NOCOLOR": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AskError(
+            f"the machines did not answer within {seconds} s; try one: "
+            f"ansible -i {inventory} {hosts[0]} -m ping"
+        ) from error
+    results = results_of(done.stdout)
+    if results is None:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
+        said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
+        remedy = "mend that and run again"
+        if "vault" in said:
+            remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
+        raise AskError(f"Ansible did not start: {said}; {remedy}")
+    reports = {host: result["report"] for host, result in results.items() if "report" in result}
+    unreached = [
+        f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
+        f"try: ansible -i {inventory} {host} -m ping"
+        for host in hosts
+        if host not in reports
+    ]
+    return reports, unreached
+
+
+def results_of(output: str) -> dict[str, Any] | None:
+    """Return host -> result of the task in what the JSON callback printed; None if it did not."""
+    start = output.find("{")
+    if start < 0:
+        return None
+    try:
+        document, _ = json.JSONDecoder().raw_decode(output[start:])
+    except json.JSONDecodeError:
+        return None
+    return {
+        host: result
+        for play in document.get("plays", [])
+        for task in play["tasks"]
+        for host, result in task["hosts"].items()
+    }
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    lines = str(result.get("msg", "no answer")).strip().splitlines() or ["no answer"]
+    # Ansible puts its own advice before what ssh said.
+    return lines[-1].rpartition("over ssh: ")[2].removeprefix("Task failed: ").rstrip(".")

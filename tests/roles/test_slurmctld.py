@@ -1,0 +1,135 @@
+"""slurmctld keeps its queue, and its configuration only changes for one that works."""
+
+import time
+
+import pytest
+
+ADA = "setpriv --reuid=ada --regid=ada --init-groups --reset-env"
+
+
+def wait_for(host, command, wanted, seconds=30):
+    """Run `command` until it says `wanted`; return what it said last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        said = host.run(command).stdout.strip()
+        if said == wanted or time.monotonic() > deadline:
+            return said
+        time.sleep(0.5)
+
+
+def invocation(host):
+    """Return what changes with each start of the unit, and with nothing else.
+
+    The process is no sign: slurmctld from 23.11 on replaces itself when it is reconfigured.
+    """
+    return host.check_output("systemctl show slurmctld --property=InvocationID")
+
+
+def submit(host, *options):
+    """Submit a job that sleeps; return its number."""
+    return host.check_output(
+        f"{ADA} sbatch --parsable --chdir=/tmp --output=/dev/null {' '.join(options)}"
+        " --wrap 'sleep 600'"
+    )
+
+
+def state(host, job):
+    return host.check_output(f"squeue --noheader --job={job} --format=%T")
+
+
+@pytest.fixture
+def running_job(host):
+    job = submit(host)
+    yield job
+    host.run(f"scancel --full {job}")
+    wait_for(host, "squeue --noheader", "")
+
+
+def test_a_job_runs(host):
+    job = host.run(f"{ADA} srun --chdir=/tmp --immediate=30 sh -c 'echo $USER $SLURMD_NODENAME'")
+    assert job.rc == 0, job.stderr
+    assert job.stdout.split() == ["ada", host.check_output("hostname")]
+
+
+def test_the_queue_survives_a_kill(host, running_job):
+    held = submit(host, "--hold")
+    before = invocation(host)
+    host.check_output("systemctl kill --signal=KILL --kill-who=main slurmctld")
+    up = f"Slurmctld(primary) at {host.check_output('hostname')} is UP"
+    # systemd waits RestartSec, so the port says nothing before the new start is there.
+    assert wait_for(host, "systemctl show slurmctld --property=SubState", "SubState=running") and (
+        wait_for(host, "scontrol ping", up) == up
+    )
+    assert invocation(host) != before
+    assert state(host, held) == "PENDING"
+    assert state(host, running_job) == "RUNNING"
+    host.check_output(f"scancel {held}")
+
+
+def test_slurmctld_does_not_run_as_root(host):
+    pid = host.check_output("systemctl show slurmctld --property=MainPID --value")
+    assert host.process.get(pid=pid).user == "slurm"
+
+
+def test_the_queue_is_closed_to_others(host):
+    refused = host.run(f"{ADA} ls /var/lib/slurm/slurmctld")
+    assert "Permission denied" in refused.stderr
+
+
+def test_a_rotated_log_is_left_and_a_new_one_begun(host):
+    host.check_output("logrotate --force /etc/logrotate.d/slurmctld")
+    pid = host.check_output("systemctl show slurmctld --property=MainPID --value")
+    log = "/var/log/slurm/slurmctld.log"
+    assert wait_for(host, f"readlink /proc/{pid}/fd/* | grep {log}", log) == log
+
+
+def test_the_running_configuration_is_one_that_the_trial_accepts(host):
+    tried = host.run("muster-try-slurm-conf /etc/slurm")
+    assert (tried.rc, tried.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "reason"),
+    [
+        ("slurm.conf", "PartitionName=next Nodes=nobody", "Invalid node names in partition next"),
+        ("slurm.conf", "Speed=full", "Parsing error at unrecognized key: Speed"),
+        ("slurm.conf", "ClusterName=other", "CLUSTER NAME MISMATCH"),
+        ("cgroup.conf", "Speed=full", "Parsing error at unrecognized key: Speed"),
+        ("gres.conf", "Name=gpu Speed=full", "Parsing error at unrecognized key: Speed"),
+    ],
+)
+def test_the_trial_says_why_it_refuses(host, file, line, reason):
+    folder = host.check_output("mktemp -d /tmp/trial.XXXXXX")
+    host.check_output(f"cp /etc/slurm/slurm.conf /etc/slurm/cgroup.conf {folder}")
+    if file == "gres.conf":
+        host.check_output(f"echo GresTypes=gpu >>{folder}/slurm.conf")
+    if line.startswith("ClusterName="):
+        host.check_output(f"sed -i /^ClusterName=/d {folder}/slurm.conf")
+    host.check_output(f"echo {line} >>{folder}/{file}")
+    tried = host.run(f"muster-try-slurm-conf {folder}")
+    host.check_output(f"rm -r {folder}")
+    assert tried.rc == 1
+    assert reason in tried.stderr
+    assert host.run("pgrep -fc 'slurmctld -D -c'").stdout.strip() == "0"
+
+
+def test_a_changed_partition_is_told_to_the_daemon_that_runs(host, converge, running_job):
+    before = invocation(host)
+    said = converge("slurmctld", "--tags=slurmctld_configure", max_time="2:00:00")
+    try:
+        assert "failed=0" in said, said
+        assert host.check_output("sinfo --noheader --format=%l") == "2:00:00"
+        assert invocation(host) == before
+        assert state(host, running_job) == "RUNNING"
+    finally:
+        converge("slurmctld", "--tags=slurmctld_configure")
+
+
+def test_a_refused_configuration_changes_nothing(host, converge):
+    before = invocation(host), host.file("/etc/slurm/slurm.conf").sha256sum
+    wrong = "PartitionName=next Nodes=nobody"
+    said = converge("slurmctld", "--tags=slurmctld_configure", more=wrong)
+    assert "stay as they were" in said
+    assert "Invalid node names in partition next" in said
+    assert (invocation(host), host.file("/etc/slurm/slurm.conf").sha256sum) == before
+    assert "is UP" in host.check_output("scontrol ping")

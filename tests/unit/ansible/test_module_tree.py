@@ -1,0 +1,162 @@
+"""How a tree of modulefiles is compared, published and cached; Lmod itself is not asked here.
+
+With the real Lmod: tests/roles/test_software.py.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).parents[3] / "ansible/plugins/modules/module_tree.py"
+SPEC = importlib.util.spec_from_file_location("module_tree", PATH)
+assert SPEC is not None and SPEC.loader is not None
+module_tree = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(module_tree)
+MARK = module_tree.MARK
+
+
+def publish(path: Path, files: dict[str, str]) -> list[str]:
+    tree = module_tree.Tree(str(path), files)
+    changes = tree.to_write + tree.to_remove
+    tree.publish()
+    return changes
+
+
+def files_in(path: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(path)): file.read_text() for file in path.rglob("*") if file.is_file()
+    }
+
+
+def lmod(tmp_path: Path, version: str = "8.6.19", code: int = 0, said: str = ""):
+    """An Lmod whose tools note how they were called and answer `code` and `said`."""
+    tools = tmp_path / version / "libexec"
+    tools.mkdir(parents=True)
+    for name in ("check_module_tree_syntax", "update_lmod_system_cache_files"):
+        (tools / name).touch()
+    calls: list[list[str]] = []
+
+    def run(command: list[str]) -> tuple[int, str, str]:
+        calls.append([Path(command[0]).name, *command[1:]])
+        return code, "", said.format(folder=command[-1])
+
+    return module_tree.Lmod(run, str(tmp_path / version)), calls
+
+
+def test_a_file_is_written_with_a_line_that_says_whose_it_is(tmp_path: Path) -> None:
+    assert publish(tmp_path, {"a/b/1.lua": "x\n"}) == ["a/b/1.lua"]
+    assert files_in(tmp_path) == {"a/b/1.lua": MARK + "x\n"}
+    assert publish(tmp_path, {"a/b/1.lua": "x\n"}) == []
+
+
+def test_a_default_comes_after_what_it_points_to_and_goes_before_it(tmp_path: Path) -> None:
+    files = {"a/.modulerc.lua": "1\n", "a/1.lua": "x\n", "z/2.lua": "y\n"}
+    assert publish(tmp_path, files) == ["a/1.lua", "z/2.lua", "a/.modulerc.lua"]
+    assert publish(tmp_path, {}) == ["a/.modulerc.lua", "a/1.lua", "z/2.lua"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_people_stay_and_keep_their_folder(tmp_path: Path) -> None:
+    publish(tmp_path, {"a/1.lua": "x\n", "b/c/1.lua": "y\n"})
+    (tmp_path / "a/mine.lua").write_text("mine\n")
+    publish(tmp_path, {})
+    assert files_in(tmp_path) == {"a/mine.lua": "mine\n"}
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_file_of_people_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/1.lua").write_text("mine\n")
+    with pytest.raises(module_tree.Refused, match=r"a/1\.lua was not written by Muster; move it"):
+        module_tree.Tree(str(tmp_path), {"a/1.lua": "x\n"})
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd.lua", "../x.lua", "a/../../x.lua", "a/1"])
+def test_a_path_outside_the_tree_or_of_no_modulefile_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(module_tree.Refused, match="not a path below"):
+        module_tree.Tree(str(tmp_path), {name: "x\n"})
+
+
+def test_a_file_that_users_can_not_read_is_mended(tmp_path: Path) -> None:
+    publish(tmp_path, {"a/1.lua": "x\n"})
+    (tmp_path / "a/1.lua").chmod(0o600)
+    assert publish(tmp_path, {"a/1.lua": "x\n"}) == ["a/1.lua"]
+    assert (tmp_path / "a/1.lua").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_a_killed_run_left_is_no_module_and_is_taken_up(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/.1.lua.muster-new").write_text(MARK + "half")
+    assert publish(tmp_path, {"a/1.lua": "x\n"}) == ["a/1.lua"]
+    assert files_in(tmp_path) == {"a/1.lua": MARK + "x\n"}
+
+
+def test_a_refused_tree_is_named_by_its_place_and_left_alone(tmp_path: Path) -> None:
+    tool, calls = lmod(tmp_path, code=1, said="-----\n  a/1, Fn: {folder}/a/1.lua Error: no\n\n")
+    path = tmp_path / "modules"
+    with pytest.raises(module_tree.Refused) as refused:
+        module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool)
+    assert str(refused.value) == (
+        f"{path} is left as it was; Lmod refuses a/1, Fn: {path}/a/1.lua Error: no"
+    )
+    assert not path.exists()
+    [[_, scratch]] = calls
+    assert not Path(scratch).exists()
+
+
+def test_without_lmod_the_message_says_what_to_install(tmp_path: Path) -> None:
+    tool = module_tree.Lmod(lambda *_: (0, "", ""), str(tmp_path / "none"))
+    assert tool.version == ""
+    with pytest.raises(module_tree.Refused, match="install Lmod 8 or newer"):
+        module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "x\n"}).check(tool)
+
+
+def source(tmp_path: Path, tool: object, watch: list[str]) -> str:
+    return module_tree.cache_source(tool, module_tree.tree(str(tmp_path / "modules")), watch)
+
+
+def test_the_cache_depends_on_all_that_it_was_built_from(tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    watched = tmp_path / "software"
+    tool, _ = lmod(tmp_path)
+    newer, _ = lmod(tmp_path, version="8.7.60")
+    publish(modules, {"a/1.lua": "x\n"})
+    seen = [source(tmp_path, tool, [str(watched)])]
+    assert source(tmp_path, tool, [str(watched)]) == seen[0]
+
+    seen.append(source(tmp_path, newer, [str(watched)]))
+    watched.mkdir()
+    seen.append(source(tmp_path, tool, [str(watched)]))
+    Path(f"{watched}.building").touch()
+    assert source(tmp_path, tool, [str(watched)]) == seen[0]
+    (modules / "mine.lua").write_text("")
+    seen.append(source(tmp_path, tool, [str(watched)]))
+    (modules / "mine.lua").write_text("setenv")
+    seen.append(source(tmp_path, tool, [str(watched)]))
+    (modules / "mine.lua").rename(modules / "minesetenv.lua")
+    seen.append(source(tmp_path, tool, [str(watched)]))
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_cache_is_stale_until_it_was_built_to_the_end(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert module_tree.cache_is_stale(str(cache), "s")
+    (cache / "cacheDir").mkdir(parents=True)
+    (cache / "cacheDir/spiderT.lua").touch()
+    # The run was killed here: the files are those of another tree.
+    assert module_tree.cache_is_stale(str(cache), "s")
+    module_tree.write(f"{cache}/source", "s\n")
+    assert not module_tree.cache_is_stale(str(cache), "s")
+    assert module_tree.cache_is_stale(str(cache), "other")
+    (cache / "cacheDir/spiderT.lua").unlink()
+    assert module_tree.cache_is_stale(str(cache), "s")
+
+
+def test_a_cache_that_is_not_built_is_said(tmp_path: Path) -> None:
+    tool, calls = lmod(tmp_path, code=1, said="disk full")
+    with pytest.raises(module_tree.Refused, match="spider cache in /c was not built: disk full"):
+        tool.build_cache("/m", "/c")
+    assert calls == [
+        ["update_lmod_system_cache_files", "-d", "/c/cacheDir", "-t", "/c/timestamp", "/m"]
+    ]

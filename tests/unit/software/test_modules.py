@@ -1,0 +1,172 @@
+"""What the definition's software becomes: modulefiles, and what has to be built."""
+
+import re
+
+import pytest
+
+from muster.cluster.software import Software
+from muster.modules import ModuleTree, render
+
+
+def tree(**modules: dict[str, object]) -> ModuleTree:
+    """Render modules given as `apps__python={"3.10": {...}}`."""
+    named = {name.replace("__", "/"): versions for name, versions in modules.items()}
+    return render(Software.model_validate({"modules": named}), "/apps")
+
+
+def modulefile(data: dict[str, object]) -> str:
+    return tree(apps__tool={"1": data}).files["apps/tool/1.lua"]
+
+
+def lua_texts(source: str) -> list[str]:
+    """Read the string literals of `source` as Lua does."""
+    escapes = {"n": b"\n", '"': b'"', "\\": b"\\"}
+
+    def value(match: re.Match[str]) -> bytes:
+        digits, single = match.groups()
+        return bytes([int(digits)]) if digits else escapes[single]
+
+    found = []
+    for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', source):
+        parts = re.split(r"(\\(?:\d{3}|.))", literal)
+        found.append(
+            b"".join(
+                value(match)
+                if (match := re.fullmatch(r"\\(?:(\d{3})|(.))", part))
+                else part.encode()
+                for part in parts
+            ).decode()
+        )
+    return found
+
+
+def test_a_modulefile_lies_where_its_name_says() -> None:
+    files = tree(libs__python__torch={"1.13.1-cuda-11.7-python-3.10": {}}).files
+    assert list(files) == ["libs/python/torch/1.13.1-cuda-11.7-python-3.10.lua"]
+
+
+def test_the_default_is_named_in_full() -> None:
+    files = tree(apps__python={"3.9": {"default": True}, "3.10": {}}).files
+    assert files["apps/python/.modulerc.lua"] == 'module_version("apps/python/3.9", "default")\n'
+
+
+def test_a_module_without_default_has_no_modulerc() -> None:
+    assert "apps/python/.modulerc.lua" not in tree(apps__python={"3.9": {}}).files
+
+
+def test_what_a_module_does_is_written_in_lua() -> None:
+    text = modulefile(
+        {
+            "family": "python",
+            "depends_on": ["a/b/1", "c/d/2"],
+            "conflict": ["x/y"],
+            "properties": {"arch": "gpu"},
+            "env": {"TOOL_HOME": "{root}"},
+            "prepend_path": {"PATH": "bin", "PYTHONPATH": "", "MANPATH": "/usr/share/man"},
+        }
+    )
+    for line in (
+        'family("python")',
+        'depends_on("a/b/1", "c/d/2")',
+        'conflict("x/y")',
+        'add_property("arch", "gpu")',
+        'setenv("TOOL_HOME", "/apps/software/apps/tool/1")',
+        'prepend_path("PATH", "/apps/software/apps/tool/1/bin")',
+        'prepend_path("PYTHONPATH", "/apps/software/apps/tool/1")',
+        'prepend_path("MANPATH", "/usr/share/man")',
+    ):
+        assert text.splitlines().count(line) == 1, line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a "quoted" word',
+        "C:\\new\\table",
+        "two\nlines",
+        "]] ]==] --",
+        "tab\there",
+        "7 after \x017",
+        "é €",
+    ],
+)
+def test_any_text_arrives_as_it_is(text: str) -> None:
+    assert f"Description: {text}" in lua_texts(modulefile({"whatis": text}))
+
+
+def test_the_root_of_a_version_can_be_elsewhere() -> None:
+    text = modulefile({"root": "/opt/tool", "prepend_path": {"PATH": "bin"}})
+    assert 'prepend_path("PATH", "/opt/tool/bin")' in text
+    assert 'isDir("' not in text
+    assert 'local root = "/opt/tool"' in text
+
+
+def test_a_module_that_points_nowhere_asks_for_no_folder() -> None:
+    rendered = tree(apps__tool={"1": {"env": {"A": "1"}, "prepend_path": {"PATH": "/usr/games"}}})
+    assert "isDir" not in rendered.files["apps/tool/1.lua"]
+    assert rendered.installations == ()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"build": "make"},
+        {"root": "/opt/tool"},
+        {"prepend_path": {"PATH": "bin"}},
+        {"env": {"HOME_OF_TOOL": "{root}"}},
+    ],
+)
+def test_a_module_that_points_into_its_folder_asks_for_it(data: dict[str, object]) -> None:
+    assert "isDir(root)" in modulefile(data)
+
+
+def test_the_command_of_one_that_is_not_built_stays_one_line() -> None:
+    text = modulefile({"build": "curl -o x https://example.org/x && sh x {root}", "built": False})
+    command = "   curl -o x https://example.org/x && sh x /apps/software/apps/tool/1\n"
+    assert command in lua_texts(text)
+    assert "LmodError" not in text
+
+
+def test_one_that_is_not_built_and_has_no_command_only_says_so() -> None:
+    note = "apps/tool/1 is declared, but not built: there is no /opt/x."
+    assert note in lua_texts(modulefile({"root": "/opt/x", "built": False}))
+
+
+def test_one_that_has_to_be_there_refuses_to_load_without_its_folder() -> None:
+    text = modulefile({"build": "make"})
+    assert 'if mode() == "load" then LmodError(' in text
+    assert "declared" not in text
+
+
+def test_a_command_may_name_the_folder_of_another_module() -> None:
+    rendered = tree(
+        libs__torch={"2": {"build": "{apps/python/3}/bin/pip install -t {root} torch"}},
+        apps__python={"3": {"build": "python3 -m venv {root}"}},
+    )
+    assert [entry.build for entry in rendered.installations] == [
+        "/apps/software/apps/python/3/bin/pip install -t /apps/software/libs/torch/2 torch",
+        "python3 -m venv /apps/software/apps/python/3",
+    ]
+
+
+def test_braces_of_the_shell_stay() -> None:
+    [entry] = tree(apps__tool={"1": {"build": "mkdir -p {root}/{a,b} ${HOME}"}}).installations
+    assert entry.build == "mkdir -p /apps/software/apps/tool/1/{a,b} ${HOME}"
+
+
+def test_what_others_depend_on_is_built_first() -> None:
+    rendered = tree(
+        z__last={"1": {"build": "z", "depends_on": ["m/middle/1"]}},
+        m__middle={"1": {"build": "m", "depends_on": ["a/first/1"]}},
+        a__first={"1": {"build": "a"}},
+    )
+    assert [entry.build for entry in rendered.installations] == ["a", "m", "z"]
+
+
+def test_only_what_the_play_builds_has_a_command_and_packages() -> None:
+    rendered = tree(
+        apps__python={"3": {"build": "b", "packages": ["python3-venv"]}},
+        apps__cuda={"11.7": {"build": "c", "packages": ["curl"], "built": False}},
+    )
+    assert [entry.build for entry in rendered.installations] == ["b", None]
+    assert rendered.packages == ("python3-venv",)

@@ -1,0 +1,290 @@
+"""`muster check CLUSTER --hosts`: a sentence for each thing that the machines have otherwise."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster import hosts_check
+from muster.cluster import Definition, load
+
+ROOT = Path(__file__).parents[2]
+LAB = ROOT / "inventories/lab"
+DEVICES = [f"/dev/nvidia{number}" for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Definition:
+    return load(LAB)
+
+
+def place(*path: str) -> str:
+    return f"cluster.yml/{'.'.join(path)}"
+
+
+def report(host: str, *, absent: tuple[str, ...] = (), **changed: Any) -> dict[str, Any]:
+    """The report of a machine that is as the lab's definition says, but for what is changed."""
+    gpus = [path for path in DEVICES if "gpu" in host and path not in absent]
+    kinds = dict.fromkeys(DEVICES, "absent") | dict.fromkeys(gpus, "device")
+    kinds |= dict.fromkeys(("/home", "/apps", "/data"), "directory")
+    return {
+        "name": host,
+        "os": "debian-12",
+        "clock": 1000.0,
+        "earliest": 999.5,
+        "latest": 1000.5,
+        "sockets": 2,
+        "cores_per_socket": 12,
+        "threads_per_core": 2,
+        "memory_mib": 122880,
+        "source": "slurmd",
+        "gpus": gpus,
+        "paths": kinds | dict.fromkeys(absent, "absent"),
+        **changed,
+    }
+
+
+def compared(
+    definition: Definition, changed: dict[str, dict[str, Any]] | None = None
+) -> hosts_check.Comparison:
+    reports = {
+        host: report(host, **(changed or {}).get(host, {}))
+        for host in definition.hosts.groups["all"]
+    }
+    return hosts_check.compare(definition, reports, place)
+
+
+def test_machines_as_defined_give_nothing_to_say(lab: Definition) -> None:
+    assert compared(lab) == hosts_check.Comparison([], [], [])
+
+
+def test_a_controller_may_have_any_processors_and_memory(lab: Definition) -> None:
+    small = {"sockets": 1, "cores_per_socket": 2, "threads_per_core": 1, "memory_mib": 2000}
+    assert compared(lab, {"lab-access": small}).problems == []
+
+
+def test_more_memory_than_defined_is_no_problem(lab: Definition) -> None:
+    assert compared(lab, {"lab-cpu-01": {"memory_mib": 128000}}).problems == []
+
+
+MEND = "or mend the machine (its firmware may have switched some off)"
+
+PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
+    "GPUs missing": (
+        {"lab-gpu-01": {"absent": ("/dev/nvidia2", "/dev/nvidia3")}},
+        "lab-gpu-01: 2 GPUs (/dev/nvidia0, /dev/nvidia1), the definition says 4 in "
+        "nodes.gpu.gpus.count (cluster.yml/nodes.gpu.gpus.count); set it to 2 or find the missing "
+        "ones (nvidia-smi -L there; without its driver there is none)",
+    ),
+    "no GPU at all": (
+        {"lab-gpu-01": {"absent": tuple(DEVICES)}},
+        "lab-gpu-01: 0 GPUs, the definition says 4 in nodes.gpu.gpus.count "
+        "(cluster.yml/nodes.gpu.gpus.count); find the missing ones (nvidia-smi -L there; without "
+        "its driver there is none)",
+    ),
+    "more GPUs": (
+        {"lab-gpu-02": {"gpus": [*DEVICES, "/dev/nvidia4"]}},
+        "lab-gpu-02: 5 GPUs (/dev/nvidia0, /dev/nvidia1, /dev/nvidia2, /dev/nvidia3, "
+        "/dev/nvidia4), the definition says 4 in nodes.gpu.gpus.count "
+        "(cluster.yml/nodes.gpu.gpus.count); set it to 5 or nobody gets the others",
+    ),
+    "other device files": (
+        {"lab-gpu-01": {"absent": ("/dev/nvidia0",), "gpus": [*DEVICES[1:], "/dev/nvidia4"]}},
+        "lab-gpu-01: 4 GPUs (/dev/nvidia1, /dev/nvidia2, /dev/nvidia3, /dev/nvidia4), the "
+        "definition says /dev/nvidia[0-3] in nodes.gpu.gpus.devices "
+        "(cluster.yml/nodes.gpu.gpus.devices); set it to /dev/nvidia[1-4]",
+    ),
+    "a GPU where none is defined": (
+        {"lab-cpu-02": {"gpus": ["/dev/nvidia0"]}},
+        "lab-cpu-02: 1 GPU (/dev/nvidia0), the definition has none in nodes.cpu "
+        "(cluster.yml/nodes.cpu); add gpus: {count: 1}",
+    ),
+    "sockets": (
+        {"lab-cpu-01": {"sockets": 1, "source": "lscpu"}},
+        "lab-cpu-01: sockets 1 by lscpu, the definition says 2 in nodes.cpu.sockets "
+        f"(cluster.yml/nodes.cpu.sockets); set it to 1 {MEND}",
+    ),
+    "cores, the same on two hosts": (
+        {"lab-cpu-01": {"cores_per_socket": 16}, "lab-cpu-02": {"cores_per_socket": 16}},
+        "lab-cpu-[01-02]: cores_per_socket 16 by slurmd, the definition says 12 in "
+        f"nodes.cpu.cores_per_socket (cluster.yml/nodes.cpu.cores_per_socket); set it to 16 {MEND}",
+    ),
+    "hyper-threading off": (
+        {"lab-gpu-02": {"threads_per_core": 1}},
+        "lab-gpu-02: threads_per_core 1 by slurmd, the definition says 2 in "
+        f"nodes.gpu.threads_per_core (cluster.yml/nodes.gpu.threads_per_core); set it to 1 {MEND}",
+    ),
+    "memory": (
+        {"lab-cpu-01": {"memory_mib": 122879}},
+        "lab-cpu-01: 122879 MiB of memory, the definition says 122880 in nodes.cpu.memory_mib "
+        "(cluster.yml/nodes.cpu.memory_mib); set it to 122879 or less, or SLURM drains the node",
+    ),
+    "system": (
+        {"lab-access": {"os": "debian-13"}},
+        "lab-access: runs debian-13, the definition says debian-12 in os (cluster.yml/os); set it "
+        "to what the machines run, or install that",
+    ),
+    "clock behind": (
+        {"lab-cpu-02": {"clock": 900.0}},
+        "lab-cpu-02: its clock is 100 s behind this machine's; set the clock that is wrong "
+        "(timedatectl, chronyc makestep)",
+    ),
+    "clock ahead": (
+        {"lab-cpu-02": {"clock": 1010.0}},
+        "lab-cpu-02: its clock is 10 s ahead of this machine's; set the clock that is wrong "
+        "(timedatectl, chronyc makestep)",
+    ),
+    "no shared folder": (
+        {"lab-access": {"absent": ("/data",)}},
+        "lab-access: has no folder /data, storage.data.path of the definition "
+        "(cluster.yml/storage.data.path); mount or make it there, or set another path",
+    ),
+    "the machine of another host": (
+        {"lab-gpu-01": {"name": "lab-gpu-02.example.org"}},
+        "lab-gpu-01: the machine at this address calls itself lab-gpu-02, another host of the "
+        "cluster; mend ansible_host of the two in hosts.yml",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_a_difference_is_one_sentence(case: str, lab: Definition) -> None:
+    changed, sentence = PROBLEMS[case]
+    assert compared(lab, changed).problems == [sentence]
+
+
+def test_a_clock_is_judged_by_the_moments_between_which_it_was_read(lab: Definition) -> None:
+    # Read somewhere in a minute in which the connection hung.
+    slow = {"clock": 960.0, "earliest": 950.0, "latest": 1010.0}
+    assert compared(lab, {"lab-cpu-01": slow}).problems == []
+
+
+def test_a_machine_that_has_no_name_yet_is_a_note(lab: Definition) -> None:
+    said = compared(lab, {"lab-cpu-01": {"name": "debian"}})
+    assert said.problems == []
+    assert said.notes == [
+        "lab-cpu-01: calls itself debian; site.yml will name it as hosts.yml does"
+    ]
+
+
+def test_the_node_set_that_would_fit_is_shown(lab: Definition) -> None:
+    changed = {"cores_per_socket": 16, "absent": ("/dev/nvidia3",)}
+    said = compared(
+        lab,
+        {"lab-gpu-01": {**changed, "memory_mib": 96000}, "lab-gpu-02": changed},
+    )
+    assert said.suggestions == [
+        "    gpu:  # cluster.yml/nodes.gpu: lab-gpu-[01-02]\n"
+        "      sockets: 2\n"
+        "      cores_per_socket: 16\n"
+        "      threads_per_core: 2\n"
+        "      memory_mib: 96000\n"
+        "      gpus: {count: 3}"
+    ]
+
+
+def test_hosts_of_one_set_that_differ_take_two(lab: Definition) -> None:
+    said = compared(lab, {"lab-cpu-02": {"sockets": 1, "memory_mib": 60000}})
+    assert said.suggestions[0] == "The hosts of cpu differ, so it takes 2 node sets:"
+    assert [text.splitlines()[0].split(": ")[-1] for text in said.suggestions[1:]] == [
+        "lab-cpu-02",
+        "lab-cpu-01",
+    ]
+    assert [text.splitlines()[-1].strip() for text in said.suggestions[1:]] == [
+        "memory_mib: 60000",
+        "memory_mib: 122880",
+    ]
+
+
+def test_hosts_without_report_are_left_to_the_caller(lab: Definition) -> None:
+    found = {"lab-cpu-01": report("lab-cpu-01")}
+    assert hosts_check.compare(lab, found, place) == hosts_check.Comparison([], [], [])
+
+
+def test_output_of_ansible_before_and_behind_the_json_does_not_matter() -> None:
+    result = {"report": {"name": "x"}}
+    document = {"plays": [{"tasks": [{"hosts": {"lab-cpu-01": result}}]}]}
+    text = f"[WARNING]: something\n{json.dumps(document)}\nmore"
+    assert hosts_check.results_of(text) == {"lab-cpu-01": result}
+
+
+@pytest.mark.parametrize("text", ["", "ERROR! the inventory", "{ broken"])
+def test_output_without_json_is_noticed(text: str) -> None:
+    assert hosts_check.results_of(text) is None
+
+
+@pytest.fixture
+def this_machine(tmp_path: Path) -> Path:
+    """An inventory whose hosts are all this machine, without ssh; one node set can't fit it."""
+    folder = tmp_path / "lab"
+    shutil.copytree(LAB, folder, ignore=shutil.ignore_patterns("secrets.yml*"))
+    hosts = (folder / "hosts.yml").read_text()
+    local = hosts.replace("ansible_user: root", "ansible_connection: local")
+    assert local != hosts
+    (folder / "hosts.yml").write_text(local)
+    definition = folder / "group_vars/all/cluster.yml"
+    text = definition.read_text().replace("memory_mib: 122880", "memory_mib: 900000000", 1)
+    definition.write_text(text)
+    return folder
+
+
+def command(inventory: Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "muster", "check", "--hosts", str(inventory)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_command_asks_the_machines(this_machine: Path) -> None:
+    done = command(this_machine)
+    assert done.returncode == 2, done.stderr
+    definition = this_machine / "group_vars/all/cluster.yml"
+    lines = definition.read_text().splitlines()
+    line = 1 + next(number for number, text in enumerate(lines) if "900000000" in text)
+    said = [text for text in done.stderr.splitlines() if "of memory" in text]
+    assert said[0].startswith("lab-cpu-[01-02]: ")
+    assert f"the definition says 900000000 in nodes.cpu.memory_mib ({definition}:{line})" in said[0]
+    assert "    cpu:  # " in done.stdout
+
+
+def test_it_can_be_run_from_any_folder(this_machine: Path) -> None:
+    assert command(this_machine, this_machine).returncode == 2
+
+
+def test_a_host_that_can_not_be_reached_is_named(this_machine: Path) -> None:
+    hosts = this_machine / "hosts.yml"
+    text = hosts.read_text()
+    # Nothing listens on port 1 of this machine.
+    gone = (
+        "lab-gpu-02: {ansible_host: 192.0.2.32, ansible_connection: ssh, "
+        "ansible_ssh_common_args: -o HostName=127.0.0.1 -o Port=1}"
+    )
+    text = text.replace("lab-gpu-02: {ansible_host: 192.0.2.32}", gone)
+    assert gone in text
+    hosts.write_text(text)
+    done = command(this_machine)
+    assert done.returncode == 4
+    first, *others = done.stderr.splitlines()
+    assert first.startswith("lab-gpu-02: could not be asked: ")
+    assert "Connection refused" in first
+    assert first.endswith(f"try: ansible -i {this_machine} lab-gpu-02 -m ping")
+    # The others were.
+    assert any(text.startswith("lab-cpu-[01-02]: ") for text in others)
+
+
+def test_secrets_that_can_not_be_decrypted_are_said_in_a_sentence(this_machine: Path) -> None:
+    secrets = this_machine / "group_vars/all/secrets.yml"
+    secrets.write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
+    secrets.chmod(0o600)
+    done = command(this_machine)
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" in done.stderr

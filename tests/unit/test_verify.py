@@ -1,0 +1,253 @@
+"""Reports -> sentences: what the last play calls wrong, what it only notes, and what it names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from muster import verify
+
+HOSTS = ["lab-access", "lab-cpu-01", "lab-cpu-02"]
+PEERS = {"cpu": ["lab-cpu-01", "lab-cpu-02"]}
+JOB = {
+    "partition": "ml-cpu",
+    "nodes": ["lab-cpu-01", "lab-cpu-02"],
+    "code": 0,
+    "output": "",
+    "accounted": True,
+}
+
+
+def host(**changed: Any) -> dict[str, Any]:
+    return {
+        "inactive": {},
+        "clock": 1000.0,
+        "earliest": 999.0,
+        "latest": 1001.0,
+        "system": "12",
+        "kernel": "6.1.0-30-amd64",
+        "packages": {"slurmd": "22.05.8-4", "munge": "0.5.15-2"},
+        "credential": {"text": "MUNGE:AwQ..."},
+        **changed,
+    }
+
+
+def node(name: str = "lab-cpu-01", state: str = "idle", **changed: str) -> dict[str, str]:
+    usual = {"partition": "ml-cpu", "user": "Unknown", "reason": "none"}
+    return {"name": name, "state": state, **usual, **changed}
+
+
+def cluster(**changed: Any) -> dict[str, Any]:
+    nodes = [node("lab-cpu-01"), node("lab-cpu-02")]
+    return {"undecoded": {}, "nodes": nodes, "jobs": [JOB], **changed}
+
+
+def hosts(**changed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: host(**changed.get(name.replace("-", "_"), {})) for name in HOSTS}
+
+
+def said(
+    reports: Mapping[str, Mapping[str, Any]] | None = None,
+    controller: Mapping[str, Any] | None = None,
+    absent: Sequence[str] = (),
+) -> list[str]:
+    return verify.problems(reports or hosts(), controller or cluster(), PEERS, absent)
+
+
+def test_a_cluster_that_works_gives_nothing_to_say() -> None:
+    assert said() == []
+    assert verify.notes(cluster()) == []
+
+
+PACKAGES = {"slurmd": "22.05.8-4", "munge": "0.5.15-2"}
+OTHERS = {**PACKAGES, **{f"lib{letter}": "2" for letter in "abcdef"}}
+
+HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
+    "a daemon is down": (
+        {"lab_cpu_02": {"inactive": {"slurmd": "failed"}}},
+        "lab-cpu-02: slurmd is failed; journalctl -u slurmd there says why",
+    ),
+    "a clock behind": (
+        {"lab_cpu_01": {"clock": 899.0}},
+        "lab-cpu-01: its clock is 100 s behind this machine's; `chronyc tracking` there says why",
+    ),
+    "a clock ahead": (
+        {"lab_cpu_01": {"clock": 1007.0}},
+        "lab-cpu-01: its clock is 6 s ahead of this machine's; `chronyc tracking` there says why",
+    ),
+    "another release than its peer": (
+        {"lab_cpu_02": {"system": "13"}},
+        "lab-cpu-02: system 13, its peer lab-cpu-01 of cpu has 12; bring them to the same",
+    ),
+    "another kernel than its peer": (
+        {"lab_cpu_02": {"kernel": "6.1.0-31-amd64"}},
+        "lab-cpu-02: kernel 6.1.0-31-amd64, its peer lab-cpu-01 of cpu has 6.1.0-30-amd64; bring "
+        "them to the same",
+    ),
+    "another build of SLURM, and a package less": (
+        {"lab_cpu_02": {"packages": {"slurmd": "22.05.8-5"}}},
+        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: munge missing / 0.5.15-2, "
+        "slurmd 22.05.8-5 / 22.05.8-4; bring them to the same versions",
+    ),
+    "many packages": (
+        {"lab_cpu_02": {"packages": OTHERS}},
+        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: liba 2 / missing, libb 2 / "
+        "missing, libc 2 / missing, libd 2 / missing, libe 2 / missing and 1 more; bring them to "
+        "the same versions",
+    ),
+    "no credential": (
+        {"lab_access": {"credential": {"error": "Socket is missing"}}},
+        "lab-access: makes no munge credential: Socket is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOST_PROBLEMS)
+def test_what_a_host_reports_is_one_sentence_that_names_it(case: str) -> None:
+    changed, sentence = HOST_PROBLEMS[case]
+    assert said(hosts(**changed)) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"clock": 1005.9},
+        {"clock": 994.1},
+        # The connection hung for a minute; the clock was read somewhere in it.
+        {"clock": 960.0, "earliest": 950.0, "latest": 1010.0},
+    ],
+)
+def test_a_clock_is_only_judged_as_well_as_it_was_read(report: dict[str, float]) -> None:
+    assert said(hosts(lab_cpu_01=report)) == []
+
+
+def test_a_host_that_is_nobodys_peer_may_differ() -> None:
+    assert said(hosts(lab_access={"packages": {"slurmctld": "22.05.8-4"}, "kernel": "6.12"})) == []
+
+
+def test_peers_that_did_not_report_are_not_compared() -> None:
+    reports = hosts(lab_cpu_02={"kernel": "6.12"})
+    del reports["lab-cpu-01"]
+    assert said(reports) == []
+
+
+def test_a_wrong_key_on_one_node_names_the_node() -> None:
+    found = said(controller=cluster(undecoded={"lab-cpu-02": "Invalid credential"}))
+    assert found == [
+        "lab-cpu-02: the controller can't decode its munge credential: Invalid credential; its "
+        "munge key or its clock differs"
+    ]
+
+
+def test_hosts_that_the_run_lost_are_named() -> None:
+    assert said(absent=["lab-gpu-01", "lab-gpu-02"]) == [
+        f"{name}: not configured in this run (unreachable, or failed above); mend it and run again"
+        for name in ("lab-gpu-01", "lab-gpu-02")
+    ]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *("idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "blocked"),
+        # Powered down, powering up, powering down, to be powered down; completing besides jobs;
+        # waiting for a reboot; planned for a job.
+        *("idle~", "idle#", "idle%", "idle!", "mixed~", "powered_down", "powering_down"),
+        *("allocated+", "mixed@", "idle^", "mixed-"),
+    ],
+)
+def test_a_node_that_works_or_sleeps_is_healthy(state: str) -> None:
+    nodes = [node(state=state)]
+    assert said(controller=cluster(nodes=nodes)) == []
+    assert verify.notes(cluster(nodes=nodes)) == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        # Not responding, whatever it was.
+        *("idle*", "mixed*", "allocated*", "down*", "idle~*", "unknown", "unk*"),
+        *("down", "fail", "failing", "inval", "no_respond", "error", "down~", "power_down_failed"),
+    ],
+)
+def test_a_node_that_does_not_work_is_named(state: str) -> None:
+    nodes = [node(state=state), node("lab-cpu-02")]
+    assert said(controller=cluster(nodes=nodes)) == [
+        f"lab-cpu-01: the node is {state}; `scontrol show node lab-cpu-01` and journalctl -u "
+        "slurmd there say more"
+    ]
+
+
+@pytest.mark.parametrize("state", ["drained", "draining", "drained*", "draining@", "drain"])
+def test_a_node_that_a_person_drained_is_a_note(state: str) -> None:
+    nodes = [node(state=state, user="root", reason="new fan"), node("lab-cpu-02")]
+    assert said(controller=cluster(nodes=nodes)) == []
+    assert verify.notes(cluster(nodes=nodes)) == [f"lab-cpu-01: {state} by root: new fan"]
+
+
+@pytest.mark.parametrize("user", ["slurm", "Unknown", "unknown", ""])
+def test_a_node_that_slurmctld_drained_is_a_problem_with_its_reason(user: str) -> None:
+    nodes = [node(state="drained", user=user, reason="Low RealMemory")]
+    assert said(controller=cluster(nodes=nodes)) == [
+        "lab-cpu-01: the node is drained: Low RealMemory; `scontrol show node lab-cpu-01` and "
+        "journalctl -u slurmd there say more"
+    ]
+    assert verify.notes(cluster(nodes=nodes)) == []
+
+
+def test_a_node_in_two_partitions_is_said_once() -> None:
+    nodes = [node(state="down"), node(state="down", partition="ml-gpu")]
+    assert len(said(controller=cluster(nodes=nodes))) == 1
+    nodes = [node(state="drained", user="root", partition=name) for name in ("ml-cpu", "ml-gpu")]
+    assert len(verify.notes(cluster(nodes=nodes))) == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        (
+            {"code": 1, "output": "srun: error: Unable to allocate resources"},
+            "the test job failed: srun: error: Unable to allocate resources",
+        ),
+        ({"code": 124}, "the test job failed: no end within its bound"),
+        (
+            {"accounted": False},
+            "the test job ran but is not in accounting; is slurmdbd up?",
+        ),
+    ],
+)
+def test_a_job_that_did_not_do_names_its_partition(job: dict[str, Any], sentence: str) -> None:
+    found = said(controller=cluster(jobs=[{**JOB, **job}]))
+    assert found == [f"partition ml-cpu (2 nodes): {sentence}"]
+
+
+def test_without_accounting_no_record_is_missed() -> None:
+    job = {key: value for key, value in JOB.items() if key != "accounted"}
+    assert said(controller=cluster(jobs=[job])) == []
+
+
+def test_a_busy_cluster_is_a_note() -> None:
+    busy = cluster(nodes=[node(state="allocated")], jobs=[])
+    assert said(controller=busy) == []
+    assert verify.notes(busy) == ["no idle node to try a job on"]
+
+
+def test_without_the_controller_only_the_hosts_are_judged() -> None:
+    reports = hosts(lab_cpu_01={"inactive": {"munge": "failed"}})
+    assert verify.problems(reports, None, PEERS) == [
+        "lab-cpu-01: munge is failed; journalctl -u munge there says why"
+    ]
+    assert verify.notes(None) == []
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    reports = hosts(
+        lab_cpu_01={"inactive": {"slurmd": "failed"}, "clock": 0.0},
+        lab_cpu_02={"kernel": "6.12"},
+    )
+    controller = cluster(
+        undecoded={"lab-cpu-01": "Expired credential"},
+        nodes=[node(state="down*")],
+        jobs=[{**JOB, "code": 1}],
+    )
+    assert len(said(reports, controller, ["lab-gpu-01"])) == 7

@@ -1,0 +1,303 @@
+"""From the definition to role variables: what each function gives, and that all roles take it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from muster import secrets, wiring
+from muster.cluster import DefinitionError
+
+ROOT = Path(__file__).resolve().parents[2]
+WIRING = ROOT / "ansible/group_vars/all/wiring.yml"
+VARIABLES: dict[str, Any] = yaml.safe_load(WIRING.read_text())
+PUBLIC = {name: text for name, text in VARIABLES.items() if not name.startswith("__")}
+PLAYS = [
+    play for play in yaml.safe_load((ROOT / "ansible/site.yml").read_text()) if "roles" in play
+]
+ROLES = sorted({entry["role"] for play in PLAYS for entry in play["roles"]})
+
+GROUPS = {
+    "controller": ["access"],
+    "database": ["access"],
+    "login": ["access"],
+    "compute": ["cpu-01", "gpu-01"],
+    "cpu": ["cpu-01"],
+    "gpu": ["gpu-01"],
+    "storage": [],
+}
+CLUSTER: dict[str, Any] = {
+    "name": "lab",
+    "os": "debian-12",
+    "users": {
+        "groups": {"ml-users": {"gid": 20000}},
+        "people": {
+            "ada": {"uid": 20001, "groups": ["ml-users"], "email": "ada@example.org"},
+            "bob": {"uid": 20002, "shell": "/bin/zsh", "default_account": "second"},
+            "eve": {"uid": 20003, "state": "absent"},
+        },
+    },
+    "nodes": {
+        "cpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048},
+        "gpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048, "gpus": {"count": 1}},
+    },
+    "partitions": {"main": {"nodes": ["cpu", "gpu"], "default": True}},
+    "accounts": {
+        "first": {"users": ["ada", "bob"]},
+        "second": {"parent": "first", "users": ["bob"], "fairshare": 3, "description": "Trials"},
+    },
+    "storage": {"home": {"path": "/home"}, "apps": {"path": "/sw"}, "data": {"path": "/data"}},
+}
+
+
+@pytest.fixture
+def definition() -> Any:
+    return wiring.definition_of(CLUSTER, GROUPS)
+
+
+def test_the_same_definition_is_validated_once() -> None:
+    first = wiring.definition_of(CLUSTER, GROUPS)
+    assert wiring.definition_of(deepcopy(CLUSTER), deepcopy(GROUPS)) is first
+    other = wiring.definition_of({**CLUSTER, "name": "other"}, GROUPS)
+    assert (first.cluster.name, other.cluster.name) == ("lab", "other")
+
+
+def test_a_wrong_definition_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="sockts"):
+        wrong = {**CLUSTER, "nodes": {**CLUSTER["nodes"], "cpu": {"sockts": 1}}}
+        wiring.definition_of(wrong, GROUPS)
+
+
+def test_only_hosts_whose_address_is_a_number_get_a_line_in_etc_hosts() -> None:
+    addresses = {"a": "192.0.2.1", "b": "2001:db8::1", "c": "c.example.org", "d": ""}
+    assert wiring.host_addresses(addresses) == [
+        {"name": "a", "address": "192.0.2.1"},
+        {"name": "b", "address": "2001:db8::1"},
+    ]
+
+
+def test_people_keep_their_state(definition: Any) -> None:
+    people = {person["name"]: person for person in wiring.people(definition)}
+    assert people["ada"] == {
+        "name": "ada",
+        "uid": 20001,
+        "groups": ["ml-users"],
+        "shell": "/bin/bash",
+        "ssh_keys": [],
+        "state": "present",
+    }
+    assert people["bob"]["shell"] == "/bin/zsh"
+    assert people["eve"]["state"] == "absent"
+    assert wiring.groups(definition) == [{"name": "ml-users", "gid": 20000}]
+
+
+def test_mail_goes_to_own_addresses_where_there_are_some(definition: Any) -> None:
+    assert wiring.mail_addresses(definition) == {"ada": "ada@example.org"}
+
+
+def test_accounts_hang_below_root(definition: Any) -> None:
+    assert wiring.accounts(definition) == [
+        {
+            "name": "first",
+            "parent": "root",
+            "description": "first",
+            "organization": "lab",
+            "fairshare": 1,
+            "users": ["ada", "bob"],
+        },
+        {
+            "name": "second",
+            "parent": "first",
+            "description": "Trials",
+            "organization": "lab",
+            "fairshare": 3,
+            "users": ["bob"],
+        },
+    ]
+
+
+def test_the_default_account_is_the_one_given_or_the_first_one(definition: Any) -> None:
+    assert wiring.account_users(definition) == [
+        {"name": "ada", "default_account": "first"},
+        {"name": "bob", "default_account": "second"},
+    ]
+
+
+def test_who_is_gone_has_no_account() -> None:
+    cluster = deepcopy(CLUSTER)
+    cluster["users"]["people"]["ada"]["state"] = "absent"
+    definition = wiring.definition_of(cluster, GROUPS)
+    assert wiring.accounts(definition)[0]["users"] == ["bob"]
+    assert [user["name"] for user in wiring.account_users(definition)] == ["bob"]
+
+
+def test_slurmd_waits_for_all_shared_folders(definition: Any) -> None:
+    assert wiring.shared_paths(definition) == ["/home", "/sw", "/data"]
+
+
+def options_of(role: str) -> dict[str, Any]:
+    path = ROOT / "roles" / role / "meta/argument_specs.yml"
+    spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
+    return dict(spec.get("options", {}))
+
+
+def files(folder: str) -> Iterator[Path]:
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and ".ansible" not in path.parts:
+            yield path
+
+
+def lines_with(pattern: str) -> dict[str, list[str]]:
+    """Lines of roles and plays that match outside comments, by file; no documentation."""
+    found: dict[str, list[str]] = {}
+    for folder in ("ansible", "roles"):
+        for path in files(folder):
+            if path.suffix in (".md", ".py"):
+                continue
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if re.search(pattern, line.split("# ")[0]):
+                    found.setdefault(str(path.relative_to(ROOT)), []).append(line.strip())
+    return found
+
+
+WIRING_FILE = "ansible/group_vars/all/wiring.yml"
+
+
+def test_only_wiring_and_site_read_the_definition() -> None:
+    read = lines_with(r"(?<![\w.'/])cluster(\.(?!yml)[a-z_]+\b|\[|\s*\|)")
+    assert set(read) == {WIRING_FILE, "ansible/site.yml"}
+
+
+def test_only_wiring_reads_the_secrets() -> None:
+    assert set(lines_with(r"\bsecrets(\.\w|\[)")) == {WIRING_FILE}
+
+
+def test_what_wiring_takes_from_the_secrets_looks_like_a_secret() -> None:
+    # By these names test_roles.py knows which tasks must be silent.
+    names = {name for name, text in VARIABLES.items() if "secrets." in str(text)}
+    assert names >= {"munge_key_b64", "slurmdbd_storage_password", "mariadb_password"}
+    assert {name for name in names if not re.search(r"_(key_b64|password)$", name)} == set()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_variable_belongs_to_a_role(name: str) -> None:
+    owners = [role for role in ROLES if name in options_of(role)]
+    assert len(owners) == 1
+    assert name.startswith(f"{owners[0]}_")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_requires_is_wired(role: str) -> None:
+    required = {name for name, option in options_of(role).items() if option.get("required")}
+    assert required <= set(PUBLIC)
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """An argument specification as modules have it: without descriptions."""
+    kept = ("type", "elements", "required", "choices", "default")
+    return {
+        name: {key: value for key, value in option.items() if key in kept}
+        | ({"options": plain(option["options"])} if "options" in option else {})
+        for name, option in options.items()
+    }
+
+
+def evaluation(hosts: str, roles: list[str]) -> dict[str, Any]:
+    """A play that prints the wired variables of `roles`, on the hosts that have these roles."""
+    names = [name for name in PUBLIC if any(name in options_of(role) for role in roles)]
+    wanted = ", ".join(f"'{name}': {name}" for name in names)
+    task = {"ansible.builtin.debug": {"msg": f"{{{{ {{{wanted}}} }}}}"}}
+    return {"hosts": hosts, "gather_facts": False, "tasks": [task]}
+
+
+@pytest.fixture(scope="module", params=["lab", "demo"])
+def wired(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """Of each host of an inventory the wired variables that its roles see in site.yml."""
+    folder = tmp_path_factory.mktemp("wired")
+    inventory = folder / request.param
+    ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
+    shutil.copytree(ROOT / "inventories" / request.param, inventory, ignore=ignored)
+    secrets.make(inventory)
+    plays = [
+        evaluation(play["hosts"], [entry["role"] for entry in play["roles"]]) for play in PLAYS
+    ]
+    (folder / "play.yml").write_text(yaml.safe_dump(plays))
+    (folder / "group_vars").symlink_to(ROOT / "ansible/group_vars")
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--inventory", str(inventory), str(folder / "play.yml")),
+        ],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, dict[str, Any]] = {}
+    document, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    for play in document["plays"]:
+        for task in play["tasks"]:
+            for host, result in task["hosts"].items():
+                if "msg" in result and isinstance(result["msg"], dict):
+                    found.setdefault(host, {}).update(result["msg"])
+    return found
+
+
+def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> None:
+    for role in ROLES:
+        of_role = {name: option for name, option in options_of(role).items() if name in PUBLIC}
+        checked = 0
+        for host, variables in wired.items():
+            given = {name: value for name, value in variables.items() if name in of_role}
+            if given:
+                result = ArgumentSpecValidator(plain(of_role)).validate(given)
+                assert result.error_messages == [], f"{role} on {host}"
+                checked += 1
+        # The lab's only login node is its controller, so nobody has the role of the others.
+        assert checked or role == "slurm" or not of_role, role
+
+
+def test_one_host_makes_the_homes(wired: dict[str, dict[str, Any]]) -> None:
+    assert [host for host, found in wired.items() if found["users_create_homes"]] == ["lab-access"]
+
+
+def test_units_follow_the_groups(wired: dict[str, dict[str, Any]]) -> None:
+    units = {host: set(found["verify_units"]) for host, found in wired.items()}
+    everywhere = {"munge", "chrony"}
+    assert units["lab-access"] == everywhere | {"slurmctld", "mariadb", "slurmdbd"}
+    assert units["lab-cpu-01"] == units["lab-gpu-02"] == everywhere | {"slurmd"}
+
+
+def holders(variables: dict[str, Any], secret: str) -> set[str]:
+    return {name for name, value in variables.items() if secret in json.dumps(value)}
+
+
+def test_secrets_reach_only_the_hosts_and_variables_that_need_them(
+    wired: dict[str, dict[str, Any]],
+) -> None:
+    access = wired["lab-access"]
+    password, key = access["mariadb_password"], access["munge_key_b64"]
+    assert holders(access, password) == {"slurmdbd_storage_password", "mariadb_password"}
+    assert holders(access, key) == {"munge_key_b64"}
+    for host in ("lab-cpu-01", "lab-gpu-02"):
+        assert holders(wired[host], password) == set()
+        assert holders(wired[host], key) == {"munge_key_b64"}
