@@ -109,7 +109,10 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 	@mypy
 	@yamllint --strict .
 	@ansible-lint --offline
-	@git ls-files | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs --no-run-if-empty shellcheck
+	@git ls-files | grep -v '\.j2$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck
+	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/sh' -- | while read -r template; do \
+	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck - || \
+	  { echo "in $$template"; exit 1; }; done
 
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
@@ -129,7 +132,7 @@ bench: setup machine-packages ## Counts, CPU seconds and wall time of what shoul
 
 .PHONY: docs
 docs: setup ## Write the generated pages of docs/ anew
-	@muster docs
+	@muster schema --write
 
 .PHONY: clean
 clean: ## Remove .venv and build/ (after `make demo-down`)

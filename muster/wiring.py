@@ -29,7 +29,7 @@ def _definition_of(text: str) -> Definition:
 
 
 def host_addresses(addresses: dict[str, str]) -> list[dict[str, str]]:
-    """Return the lines of /etc/hosts: hosts whose address is a number, not a name that DNS knows."""
+    """Return the lines of /etc/hosts: the hosts whose address is no name that DNS knows."""
     return [
         {"name": host, "address": address}
         for host, address in addresses.items()

@@ -76,7 +76,9 @@ def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the c
     _up(release, watch)
     _tour(watch)
     watch.report()
-    console.print("The cluster is up: `make demo-shell` logs in as ada, `make demo-down` removes it.")
+    console.print(
+        "The cluster is up: `make demo-shell` logs in as ada, `make demo-down` removes it."
+    )
 
 
 @app.command()

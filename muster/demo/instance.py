@@ -144,7 +144,7 @@ class Instance:
         yaml.dump(document, path)
 
     def _move_to(self, subnet: str) -> None:
-        """Give the copy another network: 10.214.42.0/24 -> `subnet`, the hosts keep their numbers."""
+        """Give the copy another network; the hosts keep the last number of their addresses."""
         path = self.folder / "hosts.yml"
         text = path.read_text(encoding="utf-8")
         old = next(

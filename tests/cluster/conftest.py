@@ -166,9 +166,7 @@ def _end_cleanly_when_told() -> None:
 @pytest.fixture(scope="session")
 def fresh_lab() -> Iterator[Lab]:
     """The machines of the demo, nothing configured yet."""
-    yield from raise_lab(
-        ROOT / "inventories" / "demo", "muster-test", "bookworm", "10.214.43.0/24"
-    )
+    yield from raise_lab(ROOT / "inventories" / "demo", "muster-test", "bookworm", "10.214.43.0/24")
 
 
 @pytest.fixture(scope="session")

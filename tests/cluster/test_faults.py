@@ -40,7 +40,6 @@ def test_killed_slurmctld_keeps_queue_and_running_jobs(lab: Lab) -> None:
     running = submit(lab, "--wrap 'sleep 300'")
     held = submit(lab, "--hold", "--wrap true")
     until(lambda: state(lab, running) == "RUNNING", "the job runs")
-    # State is written 5 s after a change at the latest (slurmctld.8); wait for the file, not for luck.
     # slurmctld writes its state every 5 s, so the last seconds before a kill are not promised.
     lab.on("lab-access", "touch /run/submitted")
     until(

@@ -23,8 +23,8 @@ all:
     ansible_ssh_common_args: -F "{config}"
   children:
     controller: {{hosts: {{access: {{ansible_host: {access}}}}}}}
-    database: {{hosts: {{access:}}}}
-    login: {{hosts: {{access:}}}}
+    database: {{hosts: {{access: }}}}
+    login: {{hosts: {{access: }}}}
     compute: {{children: {{gpu: {{hosts: {{gpu-01: {{ansible_host: {gpu}}}}}}}}}}}
     storage: {{}}
 """

@@ -1,4 +1,4 @@
-"""What site.yml promises: a second run changes nothing, a change costs what it must, a kill heals."""
+"""What site.yml promises: a second run changes nothing, a change costs little, a kill heals."""
 
 import re
 from pathlib import Path

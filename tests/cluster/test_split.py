@@ -37,7 +37,9 @@ def test_each_machine_runs_its_own_daemons_only(split: Lab) -> None:
     names = "munge mariadb slurmdbd slurmctld sackd slurmd slurmrestd"
     for host, wanted in daemons.items():
         states = split.on(host, f"systemctl is-active {names}", check=False).split()
-        active = {name for name, state in zip(names.split(), states, strict=True) if state == "active"}
+        active = {
+            name for name, state in zip(names.split(), states, strict=True) if state == "active"
+        }
         assert active == wanted, host
 
 

@@ -237,7 +237,7 @@ class TestTasks:
 
     def test_packages_come_in_install_and_one_way_only(self, role):
         for path, task in tasks_of(role):
-            # managed_packages alone knows what keeps a host quiet (no recommended packages, no start).
+            # managed_packages alone knows what keeps a host quiet (nothing recommended, no start).
             assert not {"ansible.builtin.apt", "ansible.builtin.package"} & task.keys()
             if "managed_packages" in task:
                 assert path.stem == "install", f"{path.name}: {task['name']}"

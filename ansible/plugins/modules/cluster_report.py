@@ -83,9 +83,7 @@ class Cluster:
                     msg=f"sinfo: {err.strip()}; is slurmctld up? journalctl -u slurmctld says why"
                 )
             keys = ("name", "partition", "state", "user", "reason")
-            nodes = [
-                dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()
-            ]
+            nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()]
             settled = not any(
                 node["state"].endswith("*") or node["state"].startswith(("unk", "down"))
                 for node in nodes
@@ -116,8 +114,7 @@ class Cluster:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             _, out, _ = self.module.run_command(
-                ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}"]
-                + ["--format=State"]
+                ["sacct", "--noheader", "--allocations", f"--jobs={job}", "--format=State%20"]
             )
             if out.strip() == "COMPLETED":
                 return True

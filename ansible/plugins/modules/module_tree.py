@@ -67,7 +67,7 @@ MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
 NEW = ".muster-new"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A tree that can't be published, said in a sentence."""
 
 
@@ -86,21 +86,23 @@ class Lmod:
     def _tool(self, name):
         path = f"{self.home}/libexec/{name}"
         if not os.path.exists(path):
-            raise Refused(f"{path} is missing; install Lmod 8 or newer on this host (role lmod)")
+            raise RefusedError(
+                f"{path} is missing; install Lmod 8 or newer on this host (role lmod)"
+            )
         return path
 
     def check(self, folder):
-        """Raise Refused with Lmod's own words if a file below `folder` is no modulefile."""
+        """Raise RefusedError with Lmod's own words if a file below `folder` is no modulefile."""
         # check_module_tree_syntax passes over a .modulerc.lua that no user's Lmod can read.
         for path in sorted(tree(folder)):
             if os.path.basename(path) == ".modulerc.lua":
                 code, _, err = self.run(["luac", "-p", f"{folder}/{path}"])
                 if code != 0:
-                    raise Refused(err.strip())
+                    raise RefusedError(err.strip())
         code, out, err = self.run([self._tool("check_module_tree_syntax"), folder])
         if code != 0:
             lines = [line.strip() for line in (err or out).splitlines()]
-            raise Refused(" ".join(line for line in lines if line.strip("-")))
+            raise RefusedError(" ".join(line for line in lines if line.strip("-")))
 
     def build_cache(self, folder, cache):
         """Write the spider cache of the tree in `folder`."""
@@ -115,7 +117,7 @@ class Lmod:
             ]
         )
         if code != 0:
-            raise Refused(
+            raise RefusedError(
                 f"the spider cache in {cache} was not built: {err.strip() or out.strip()}"
             )
 
@@ -142,9 +144,9 @@ class Tree:
         self.found = tree(path)
         for name in self.wanted:
             if os.path.isabs(name) or ".." in name.split("/") or not name.endswith(".lua"):
-                raise Refused(f"{name}: not a path below {path} that ends in .lua")
+                raise RefusedError(f"{name}: not a path below {path} that ends in .lua")
             if name in self.found and not self._is_ours(name):
-                raise Refused(
+                raise RefusedError(
                     f"{path}/{name} was not written by Muster; move it away or leave its module "
                     "out of the definition"
                 )
@@ -190,9 +192,9 @@ class Tree:
                 write(f"{scratch}/{name}", text)
             try:
                 lmod.check(scratch)
-            except Refused as error:
+            except RefusedError as error:
                 said = str(error).replace(scratch, self.path)
-                raise Refused(f"{self.path} is left as it was; Lmod refuses {said}") from error
+                raise RefusedError(f"{self.path} is left as it was; Lmod refuses {said}") from error
 
     def publish(self):
         """Write and remove files; the folders that this leaves empty vanish too."""
@@ -274,7 +276,7 @@ def main():
         if stale and not module.check_mode:
             lmod.build_cache(path, cache)
             write(f"{cache}/source", f"{source}\n")
-    except Refused as error:
+    except RefusedError as error:
         module.fail_json(msg=str(error), diff=diff)
     except OSError as error:
         module.fail_json(

@@ -57,7 +57,7 @@ paths:
 """
 
 
-class BuildFailed(Exception):
+class BuildError(Exception):
     """A build that did not succeed, said in a sentence."""
 
 
@@ -67,14 +67,14 @@ def is_missing(root):
 
 
 def build(root, command, timeout_seconds):
-    """Run `command`, which makes the folder `root`. Raises BuildFailed or OSError."""
+    """Run `command`, which makes the folder `root`. Raises BuildError or OSError."""
     mark = f"{root}.building"
     os.makedirs(os.path.dirname(root), mode=0o755, exist_ok=True)
     with open(mark, "w", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BuildFailed(
+            raise BuildError(
                 f"{root} is being built by another run; wait for it, then run again"
             ) from None
         shutil.rmtree(root, ignore_errors=True)
@@ -85,7 +85,7 @@ def build(root, command, timeout_seconds):
             shutil.rmtree(root, ignore_errors=True)
         os.unlink(mark)
     if said is not None:
-        raise BuildFailed(
+        raise BuildError(
             f"{root} was not built and nothing is left of it: {said}; mend the command `{command}` "
             "and run again, or set `built: false` to build it by hand"
         )
@@ -139,7 +139,7 @@ def main():
             if not module.check_mode:
                 build(entry["root"], entry["build"], module.params["timeout_seconds"])
             built.append(entry["root"])
-    except BuildFailed as error:
+    except BuildError as error:
         module.fail_json(msg=str(error), paths=built)
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}", paths=built)

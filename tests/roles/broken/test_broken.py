@@ -6,31 +6,47 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import yaml
+
+
+def spoilt_hosts(scenario: Path) -> list[str]:
+    """Return the hosts that break.yml is for, as testinfra names them."""
+    settings = yaml.safe_load(Path(os.environ["MOLECULE_FILE"]).read_text(encoding="utf-8"))
+    plays = yaml.safe_load((scenario / "break.yml").read_text(encoding="utf-8"))
+    named = {play["hosts"] for play in plays}
+    return [
+        f"podman://mol-{scenario.name}-{platform['name']}"
+        for platform in settings["platforms"]
+        if named & {"all", platform["name"]}
+    ]
+
 
 def test_the_role_s_tests_fail_on_a_spoilt_host(tmp_path):
-    role = os.environ["MOLECULE_SCENARIO_NAME"]
-    tests = Path(__file__).parents[1] / f"test_{role}.py"
+    scenario = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
+    tests = Path(__file__).parents[1] / f"test_{scenario.name}.py"
+    hosts = spoilt_hosts(scenario)
+    assert hosts, "break.yml is for no host of this scenario"
     report = tmp_path / "report.xml"
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}"),
-            str(tests),
+            # One finding is enough.
+            *("--exitfirst", f"--hosts={','.join(hosts)}", str(tests)),
         ],
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    assert done.returncode != 0, f"break.yml went unnoticed: all of {tests.name} passed"
-    suite = ET.parse(report).getroot()  # noqa: S314 (our own file)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0, f"break.yml went unnoticed, all tests passed:\n{said}"
+    assert report.exists(), said
     # Only an assertion is a finding: a test that can't run at all would "notice" anything.
     found = [
         case.get("name")
-        for case in suite.iter("testcase")
+        for case in ET.parse(report).getroot().iter("testcase")  # noqa: S314 (our own file)
         for failure in case.iter("failure")
-        if (failure.get("message") or "").startswith(("AssertionError", "assert "))
+        if (failure.get("message") or "").startswith(("AssertionError", "assert ", "Failed: "))
     ]
-    errors = [case.get("name") for case in suite.iter("testcase") if case.find("error") is not None]
-    assert found, f"no assertion of {tests.name} failed:\n{done.stdout}{done.stderr}"
-    assert not errors, f"tests of {tests.name} could not run:\n{done.stdout}{done.stderr}"
-    print("noticed by:", *found)  # noqa: T201
+    assert found, f"no assertion failed:\n{said}"
+    print("noticed by", *found)  # noqa: T201

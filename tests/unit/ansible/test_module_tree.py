@@ -68,13 +68,13 @@ def test_files_of_people_stay_and_keep_their_folder(tmp_path: Path) -> None:
 def test_a_file_of_people_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/1.lua").write_text("mine\n")
-    with pytest.raises(module_tree.Refused, match=r"a/1\.lua was not written by Muster; move it"):
+    with pytest.raises(module_tree.RefusedError, match=r"a/1\.lua was not written by Muster; move it"):
         module_tree.Tree(str(tmp_path), {"a/1.lua": "x\n"})
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd.lua", "../x.lua", "a/../../x.lua", "a/1"])
 def test_a_path_outside_the_tree_or_of_no_modulefile_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(module_tree.Refused, match="not a path below"):
+    with pytest.raises(module_tree.RefusedError, match="not a path below"):
         module_tree.Tree(str(tmp_path), {name: "x\n"})
 
 
@@ -95,7 +95,7 @@ def test_what_a_killed_run_left_is_no_module_and_is_taken_up(tmp_path: Path) -> 
 def test_a_refused_tree_is_named_by_its_place_and_left_alone(tmp_path: Path) -> None:
     tool, calls = lmod(tmp_path, code=1, said="-----\n  a/1, Fn: {folder}/a/1.lua Error: no\n\n")
     path = tmp_path / "modules"
-    with pytest.raises(module_tree.Refused) as refused:
+    with pytest.raises(module_tree.RefusedError) as refused:
         module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool)
     assert str(refused.value) == (
         f"{path} is left as it was; Lmod refuses a/1, Fn: {path}/a/1.lua Error: no"
@@ -108,7 +108,7 @@ def test_a_refused_tree_is_named_by_its_place_and_left_alone(tmp_path: Path) -> 
 def test_without_lmod_the_message_says_what_to_install(tmp_path: Path) -> None:
     tool = module_tree.Lmod(lambda *_: (0, "", ""), str(tmp_path / "none"))
     assert tool.version == ""
-    with pytest.raises(module_tree.Refused, match="install Lmod 8 or newer"):
+    with pytest.raises(module_tree.RefusedError, match="install Lmod 8 or newer"):
         module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "x\n"}).check(tool)
 
 
@@ -155,7 +155,7 @@ def test_a_cache_is_stale_until_it_was_built_to_the_end(tmp_path: Path) -> None:
 
 def test_a_cache_that_is_not_built_is_said(tmp_path: Path) -> None:
     tool, calls = lmod(tmp_path, code=1, said="disk full")
-    with pytest.raises(module_tree.Refused, match="spider cache in /c was not built: disk full"):
+    with pytest.raises(module_tree.RefusedError, match="spider cache in /c was not built: disk full"):
         tool.build_cache("/m", "/c")
     assert calls == [
         ["update_lmod_system_cache_files", "-d", "/c/cacheDir", "-t", "/c/timestamp", "/m"]

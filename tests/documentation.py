@@ -1,0 +1,120 @@
+"""The documentation as data: pages, their fenced blocks, and the commands in them.
+
+A block of kind `console` has commands behind a prompt that says where they are typed (`$`: in a
+checkout; `ada@lab-access$`, `root@lab-access#`: on a host), each followed by what it prints, with
+`...` for what varies. tests/unit/test_docs.py and tests/cluster read it.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")]
+)
+"""Written by hand; docs/reference is made from the code."""
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^(?:(?P<user>[a-z]+)@(?P<host>[a-z0-9-]+)[$#]|\$) (?P<line>.+)$")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as a page shows it."""
+
+    line: str
+    user: str | None
+    """None: in a checkout, by whoever reads the page."""
+    host: str | None
+    shown: tuple[str, ...]
+    """Lines that it is said to print."""
+
+    def prints(self, output: str) -> bool:
+        """Whether `output` has the shown lines in this order, whatever their spacing."""
+        pattern = ".*".join(
+            ".*".join(r"\s+".join(map(re.escape, part.split())) for part in line.split("..."))
+            for line in self.shown
+        )
+        return re.search(pattern, output, re.DOTALL) is not None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block."""
+
+    page: "Page"
+    line: int
+    """Of its fence."""
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands of a console block, in order.
+
+        Raises:
+            ValueError: its first line has no prompt.
+
+        """
+        found: list[Command] = []
+        for line in self.text.splitlines():
+            if match := PROMPT.match(line):
+                found.append(Command(match["line"], match["user"], match["host"], ()))
+            elif not found:
+                raise ValueError(f"{self}: {line!r} has no prompt")
+            else:
+                last = found.pop()
+                shown = (*last.shown, line)
+                found.append(Command(last.line, last.user, last.host, shown))
+        return found
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the documentation."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Its path from the root."""
+        return str(self.path.relative_to(ROOT))
+
+    @cached_property
+    def text(self) -> str:
+        """All of it."""
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def prose(self) -> str:
+        """What is outside of fenced blocks."""
+        return FENCE.sub("", self.text)
+
+    @property
+    def spans(self) -> list[str]:
+        """Code in the prose, without its backticks."""
+        return re.findall(r"`([^`\n]+)`", self.prose)
+
+    def blocks(self, kind: str | None = None) -> list[Block]:
+        """The fenced blocks in order, those of one kind if named."""
+        return [
+            Block(self, self.text[: match.start()].count("\n") + 1, match[1], match[2])
+            for match in FENCE.finditer(self.text)
+            if kind in (None, match[1])
+        ]
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands of all its console blocks."""
+        return [command for block in self.blocks("console") for command in block.commands]
+
+
+def pages() -> list[Page]:
+    """Return all pages."""
+    return [Page(path) for path in PAGES]
