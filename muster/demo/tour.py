@@ -219,7 +219,9 @@ def lab_modules(session: Session) -> str:
 
 def accounting(session: Session) -> str:
     """`sacct`: all of ada's jobs, charged to LAB-test."""
-    shown = session.run("sacct -X -o JobID,JobName%12,Partition,Account,AllocTRES%45,State%15")
+    # Without -E it leaves out what began in this very second.
+    columns = "JobID,JobName%12,Partition,Account,AllocTRES%45,State%15"
+    shown = session.run(f"sacct -X -E now+1hour -o {columns}")
     return expect(shown, "lab-test", "COMPLETED", "OUT_OF_ME")
 
 

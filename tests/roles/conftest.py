@@ -7,6 +7,7 @@ on the command line: `pytest --hosts=podman://mol-munge-trixie tests/roles/test_
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def converge(host: Host, tmp_path: Path) -> Callable[..., str]:
         name = host.check_output("hostname")
         inventory.write_text(yaml.safe_dump({"all": {"hosts": {name: connection}}}))
         playbook = ROOT / "molecule" / scenario / "converge.yml"
-        command = ["ansible-playbook", "--inventory", str(inventory), *options, str(playbook)]
+        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        command = [program, "--inventory", str(inventory), *options, str(playbook)]
         done = subprocess.run(
             [*command, "--extra-vars", json.dumps(variables)],
             capture_output=True,

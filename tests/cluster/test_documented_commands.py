@@ -1,0 +1,38 @@
+"""The commands that the documentation types on hosts work there and print what it shows."""
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import Lab
+from documentation import ROOT, Block, pages
+
+from muster.cluster import load
+
+HOSTS = load(ROOT / "inventories/demo").hosts.groups["all"]
+
+BLOCKS = [
+    block
+    for page in pages()
+    for block in page.blocks("console")
+    if any(command.host in HOSTS for command in block.commands)
+]
+
+
+@pytest.fixture(autouse=True)
+def _nodes_in_service(lab: Lab) -> Iterator[None]:
+    """Undo a documented drain; refused where there is none."""
+    yield
+    lab.on("lab-access", "scontrol update NodeName=lab-gpu-01 State=RESUME", check=False)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_commands_work_and_print_what_is_shown(lab: Lab, block: Block) -> None:
+    for command in block.commands:
+        if command.host not in HOSTS:
+            # Commands of the control machine, and of hosts that the page only makes up.
+            continue
+        if command.user == "root":
+            output = lab.on(command.host, command.line)
+        else:
+            output = lab.ada.run(command.line)
+        assert command.prints(output), f"{command.line}\n{output}"

@@ -1,0 +1,38 @@
+"""A node comes and goes while the cluster works."""
+
+from conftest import Lab, until
+
+from muster.containers import machines
+
+
+def test_new_node_takes_jobs_and_the_others_are_not_contacted(lab: Lab) -> None:
+    ada = lab.ada
+    job = ada.run(
+        "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=50M --time=10 --wrap 'sleep 300'"
+    ).strip()
+    until(lambda: ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING", "the job runs")
+    path = lab.instance.folder / "hosts.yml"
+    text = path.read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if "lab-cpu-02:" in line)
+    new = line.replace("lab-cpu-02", "lab-cpu-03").replace(".22}", ".23}")
+    path.write_text(text.replace(line, f"{line}\n{new}"), encoding="utf-8")
+    machines.up(lab.instance.fleet())
+
+    run = lab.play("--limit", "controller,lab-cpu-03")
+
+    assert run.code == 0, run.output[-4000:]
+    assert run.hosts == {"lab-access", "lab-cpu-03"}
+    assert ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING"
+    ada.run(f"scancel {job}")
+    shown = ada.run("srun -p ml-cpu -A LAB-test -w lab-cpu-03 -n 2 --mem-per-cpu=50M hostname")
+    assert shown.split() == ["lab-cpu-03"] * 2
+
+
+def test_drained_node_is_a_note_and_no_failure(lab: Lab) -> None:
+    lab.on("lab-access", "scontrol update nodename=lab-cpu-02 state=drain reason='fan is loud'")
+    try:
+        run = lab.play("--tags", "verify")
+    finally:
+        lab.on("lab-access", "scontrol update nodename=lab-cpu-02 state=resume")
+    assert run.code == 0, run.output[-4000:]
+    assert "lab-cpu-02: drained by root: fan is loud" in run.output

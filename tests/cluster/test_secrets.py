@@ -1,0 +1,77 @@
+"""No secret of the definition gets where others can read it."""
+
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+from conftest import ROOT, Lab
+
+
+def secrets_of(lab: Lab) -> list[str]:
+    """Return the values of secrets.yml."""
+    text = (lab.instance.folder / "group_vars/all/secrets.yml").read_text(encoding="utf-8")
+    values = re.findall(r"^  \w+: (\S+)$", text, re.M)
+    assert len(values) == 2
+    return values
+
+
+def watch_arguments(stop: threading.Event, seen: set[str]) -> None:
+    """Collect the arguments of all processes of this machine, the containers' included."""
+    while not stop.is_set():
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+
+
+def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
+    stop, seen = threading.Event(), set()
+    watcher = threading.Thread(target=watch_arguments, args=(stop, seen))
+    watcher.start()
+    try:
+        # Everything that touches a secret is done again, as verbosely as people do it.
+        for host in ("lab-access", "lab-cpu-01"):
+            lab.on(host, "rm /etc/munge/munge.key")
+        lab.on("lab-access", "rm /etc/slurm/slurmdbd.conf")
+        run = lab.play("-vvv", "--diff", "--limit", "lab-access,lab-cpu-01")
+    finally:
+        stop.set()
+        watcher.join()
+    assert run.code == 0, run.output[-4000:]
+    assert any("AnsiballZ" in line or "ansible" in line for line in seen)
+
+    for value in secrets_of(lab):
+        assert value not in run.output
+        assert not [line for line in seen if value in line]
+        for host in ("lab-access", "lab-cpu-01"):
+            journal = lab.on(
+                host, "journalctl --no-pager -o cat; cat /var/log/*.log /var/log/*/*.log"
+            )
+            assert value not in journal
+            readable = lab.on(
+                host,
+                f"grep -rlsF -e {value} /etc /var /root /tmp /run /home /apps "
+                "| xargs -r stat -c '%A %U %n'",
+            )
+            # The user's secrets are for root and the daemon that needs them.
+            assert all(line[7:10] == "---" for line in readable.splitlines()), readable
+
+
+def test_secret_is_not_in_the_repository(lab: Lab) -> None:
+    tracked = subprocess.run(
+        ["git", "grep", "-lF", *(word for value in secrets_of(lab) for word in ("-e", value))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tracked.returncode == 1, tracked.stdout
+    ignored = subprocess.run(
+        ["git", "check-ignore", "inventories/lab/group_vars/all/secrets.yml"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert ignored.returncode == 0

@@ -1,0 +1,579 @@
+"""What README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ say is true.
+
+Commands that need a cluster are typed by tests/cluster/test_documented_commands.py.
+"""
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+import typing
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from documentation import ROOT, Block, Command, Page, pages
+
+from muster import cluster, secrets
+from muster.cli import app
+from muster.cluster.schemaerrors import plain_type
+from muster.containers import image
+from muster.demo import tour
+from muster.slurm import parameters
+
+LAB = ROOT / "inventories/lab"
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+README = Page(ROOT / "README.md")
+FIRST_WEEK = Page(ROOT / "docs/first-week.md")
+
+KINDS = {"console", "yaml", "text"}
+OTHER_PROGRAMS = {".", "export", "ssh-keyscan", "ssh-keygen"}
+"""Programs of a reader's own machine in commands that no test looks into."""
+
+QUICK = {"check", "render", "schema"}
+"""Commands of muster that are run here: they only read and are done in a second."""
+
+NOT_OF_MUSTER = {
+    "/var/log/munge/munged.log": "the package munge",
+    "/data": "folders of the lab",
+    "/home": "folders of the lab",
+    "/apps": "folders of the lab",
+    "/var": "the system",
+    "/tmp": "the system",
+    "/": "the system",
+}
+"""Paths on hosts that nothing of Muster writes down, and whose they are."""
+
+
+def ids(page: Page) -> str:
+    return page.name
+
+
+every_page = pytest.mark.parametrize("page", pages(), ids=ids)
+
+
+def commands_of(page: Page, program: str) -> list[list[str]]:
+    """Return the words of the page's commands that begin with `program`, in blocks and in prose."""
+    lines = [command.line for command in page.commands if command.host is None]
+    lines += [span for span in page.spans if span.startswith(f"{program} ")]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [list(line) for line in dict.fromkeys(map(tuple, words)) if line[0] == program]
+
+
+def all_commands(program: str) -> list[Any]:
+    """Return `commands_of` for all pages, as parameters of a test."""
+    found = [
+        pytest.param(page, words, id=f"{page.name}: {' '.join(words)}")
+        for page in pages()
+        for words in commands_of(page, program)
+    ]
+    assert found, program
+    return found
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+@every_page
+def test_blocks_have_a_kind_and_no_command_hides_outside_of_them(page: Page) -> None:
+    assert {block.kind for block in page.blocks()} <= KINDS
+    assert [line for line in page.prose.splitlines() if re.match(r" {4}\S", line)] == []
+    assert "```" not in page.prose
+
+
+@every_page
+def test_each_command_is_of_a_known_program(page: Page) -> None:
+    tested = {
+        "make",
+        "muster",
+        "ansible",
+        "ansible-playbook",
+        "ansible-vault",
+        "molecule",
+        "python",
+    }
+    for command in page.commands:
+        if command.host is None:
+            assert shlex.split(command.line)[0] in tested | OTHER_PROGRAMS, command.line
+
+
+@every_page
+def test_commands_are_typed_on_hosts_that_the_page_has(page: Page, tmp_path: Path) -> None:
+    hosts = cluster.load(inventory_of(page, tmp_path)).hosts.groups["all"]
+    people = {*cluster.load(LAB).cluster.users.people, "root"}
+    for command in page.commands:
+        assert command.host in {None, *hosts}, command.line
+        assert command.user in {None, *people}, command.line
+
+
+# -- make -----------------------------------------------------------------------------------------
+
+
+@cache
+def makefile() -> str:
+    return (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("make"))
+def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", makefile(), re.MULTILINE)
+    values = {
+        "CLUSTER": [path.name for path in (ROOT / "inventories").iterdir()],
+        "RELEASE": list(image.RELEASES),
+        "ROLE": ROLES,
+    }
+    for word in words[1:]:
+        name, is_variable, value = word.partition("=")
+        if is_variable:
+            assert re.search(rf"^{name} +\?=|\$\({name}\)", makefile(), re.MULTILINE)
+            assert value in values[name]
+        else:
+            assert word in targets
+
+
+def test_make_docs_writes_the_reference() -> None:
+    recipe = run("make", "--dry-run", "docs").stdout.splitlines()[-1]
+    assert recipe == "muster schema --write"
+
+
+# -- muster ---------------------------------------------------------------------------------------
+
+
+def parse_muster(words: list[str], *, named_only: bool) -> dict[str, Any]:
+    """Return the parameters that Typer makes of a command of muster; it raises on a wrong one.
+
+    `named_only`: arguments may be missing, where prose speaks of a command.
+    """
+    command: Any = typer.main.get_command(app)
+    context, rest = None, words[1:]
+    while hasattr(command, "resolve_command"):
+        context = command.make_context(command.name, rest, parent=context)
+        _, command, rest = command.resolve_command(context, rest)
+    return command.make_context(
+        command.name, rest, parent=context, resilient_parsing=named_only
+    ).params
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("muster"))
+def test_muster_takes_the_command(page: Page, words: list[str]) -> None:
+    named = parse_muster(words, named_only=len(words) == 2).get("cluster")
+    assert named is None or (ROOT / "inventories" / named).is_dir()
+
+
+def test_a_wrong_command_of_muster_is_found() -> None:
+    for line in ("muster chek lab", "muster check lab --host", "muster check", "muster demo upp"):
+        with pytest.raises(Exception, match=r"No such|Missing"):
+            parse_muster(line.split(), named_only=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, id=f"{page.name}: {command.line}")
+        for page in pages()
+        for command in page.commands
+        if command.host is None
+        and command.line.split()[0] == "muster"
+        and command.line.split()[1] in QUICK
+        and "--hosts" not in command.line
+    ],
+)
+def test_muster_prints_what_the_page_shows(command: Command) -> None:
+    done = run(sys.executable, "-m", *shlex.split(command.line))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert command.prints(done.stdout)
+
+
+def test_the_comparison_of_outputs_can_fail() -> None:
+    shown = Command("x", None, None, ("a  b", "c ... e"))
+    assert shown.prints("a b\nc d e\n")
+    assert not shown.prints("a b\nc d\n")
+    assert not shown.prints("ab\nc d e\n")
+    assert not shown.prints("c d e\na b\n")
+
+
+# -- Ansible and molecule -------------------------------------------------------------------------
+
+
+PARSE_PLAYBOOK_COMMANDS = """
+import json, sys
+from ansible.cli.playbook import PlaybookCLI
+for words in json.load(sys.stdin):
+    command = PlaybookCLI(words)
+    command.init_parser()
+    print(json.dumps(vars(command.parser.parse_args(words[1:]))))
+"""
+
+
+def parse_playbook_commands(commands: list[list[str]]) -> list[dict[str, Any]]:
+    """Return the options that ansible-playbook makes of each command: one start for all."""
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE_PLAYBOOK_COMMANDS],
+        cwd=ROOT,
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.commands], ids=ids)
+def test_ansible_playbook_takes_the_commands(page: Page, tmp_path: Path) -> None:
+    groups = cluster.load(inventory_of(page, tmp_path)).hosts.groups
+    commands = commands_of(page, "ansible-playbook")
+    for options in parse_playbook_commands(commands) if commands else []:
+        assert options["inventory"] == ["inventories/lab"]
+        assert options["args"] == ["ansible/site.yml"]
+        assert set((options["subset"] or "all").split(",")) <= {*groups, *groups["all"]}
+        assert set(",".join(options["tags"]).split(",")) <= {"all", "", *tags()}
+        variables = {given.partition("=")[0] for given in options["extra_vars"]}
+        assert variables <= role_variables()
+
+
+@cache
+def tags() -> set[str]:
+    """Return the tags of site.yml; asking for them checks its syntax."""
+    done = run(program("ansible-playbook"), "-i", str(LAB), "ansible/site.yml", "--list-tags")
+    assert done.returncode == 0, done.stderr
+    lists = re.findall(r"TASK TAGS: \[(.+)\]", done.stdout)
+    return {tag for found in lists for tag in found.split(", ")}
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("ansible"))
+def test_ansible_takes_the_command(page: Page, words: list[str]) -> None:
+    done = run(program("ansible"), *words[1:], "--list-hosts")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("ansible-vault"))
+def test_what_is_encrypted_is_the_file_of_secrets(page: Page, words: list[str]) -> None:
+    assert words[1:] == ["encrypt", str(secrets.path_of(LAB).relative_to(ROOT))]
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("molecule"))
+def test_molecule_has_the_scenario_and_the_platform(page: Page, words: list[str]) -> None:
+    assert words[1] in {"login", "verify", "converge", "destroy", "test"}
+    options = dict(zip(words[2::2], words[3::2], strict=True))
+    assert (ROOT / "molecule" / options.pop("-s") / "molecule.yml").is_file()
+    assert set(options.values()) <= set(image.RELEASES)
+    assert set(options) <= {"-h"}
+
+
+@pytest.mark.parametrize(("page", "words"), all_commands("python"))
+def test_a_program_of_the_repository_has_the_options(page: Page, words: list[str]) -> None:
+    done = run(sys.executable, words[1], "--help")
+    assert done.returncode == 0
+    for option in (word for word in words if word.startswith("--")):
+        assert option in done.stdout
+
+
+# -- links, paths, names --------------------------------------------------------------------------
+
+
+@every_page
+def test_links_lead_somewhere(page: Page) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.prose):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        path = page.path.parent / file if file else page.path
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings}
+            assert anchor in slugs, target
+
+
+def top_level() -> set[str]:
+    return {name.partition("/")[0] for name in run("git", "ls-files").stdout.splitlines()}
+
+
+@every_page
+def test_paths_of_the_repository_exist(page: Page) -> None:
+    made = ("build/", str(secrets.path_of(LAB).relative_to(ROOT)))
+    words = [word for span in page.spans for word in span.split()]
+    words += [
+        word for command in page.commands if not command.host for word in command.line.split()
+    ]
+    for word in words:
+        path = word.rstrip(",:")
+        if "/" not in path or path.split("/")[0] not in top_level() or path.startswith(made):
+            continue
+        # A name in angle brackets stands for any, braces for each of a few.
+        for one in expanded(re.sub(r"<\w+>", "*", path)):
+            assert list(ROOT.glob(one)), word
+
+
+def expanded(path: str) -> Iterator[str]:
+    match = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+    if match is None:
+        yield path
+    else:
+        yield from (f"{match[1]}{name}{match[3]}" for name in match[2].split(","))
+
+
+@cache
+def sources() -> str:
+    """All that Muster puts on a host or says, in one text with single spaces.
+
+    Texts that Python joins from neighbouring literals are joined here as well.
+    """
+    found = []
+    for folder in ("muster", "roles", "ansible"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc" and path.name != "README.md":
+                text = path.read_text(encoding="utf-8")
+                found.append(re.sub(r"\"\s*\n\s*f?\"", "", text) if path.suffix == ".py" else text)
+    return re.sub(r"\s+", " ", "\n".join(found))
+
+
+@every_page
+def test_paths_on_hosts_are_those_that_muster_knows(page: Page) -> None:
+    for span in page.spans:
+        if span.startswith("/") and span not in NOT_OF_MUSTER:
+            folder, _, name = span.rpartition("/")
+            assert span in sources() or (folder in sources() and name in sources()), span
+
+
+@every_page
+def test_quoted_messages_are_in_the_code(page: Page) -> None:
+    """Each longer piece of a message between what differs from run to run: names and numbers."""
+    for message in re.findall(r"^> (.*)$", page.prose, re.MULTILINE):
+        varying = r"\.\.\.|\b[a-z]+-[a-z]+-\d\d\b|\b\d+\b|/\w+|\b(?:slurmctld|slurmd)\b"
+        pieces = [piece.strip(" `:,;") for piece in re.split(varying, message)]
+        pieces = [piece for piece in pieces if len(piece) > 8]
+        assert pieces, message
+        assert [piece for piece in pieces if piece not in sources()] == [], message
+
+
+@every_page
+def test_variables_of_roles_exist(page: Page) -> None:
+    known = role_variables() | set(cluster.Cluster.model_fields) | set(secrets.MAKERS)
+    known |= {path.stem for path in ROOT.glob("ansible/plugins/modules/*.py")}
+    for span in page.spans:
+        if re.fullmatch(r"[a-z]+_[a-z0-9_]+", span) and span.split("_")[0] in ROLES:
+            assert span in known, span
+
+
+@cache
+def role_variables() -> set[str]:
+    return {
+        name
+        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
+        for name in entry.get("options", {})
+    }
+
+
+@every_page
+def test_modules_of_tables_exist(page: Page) -> None:
+    for span in page.spans:
+        if re.fullmatch(r"managed_\w+|\w+_report", span):
+            assert (ROOT / "ansible/plugins/modules" / f"{span}.py").is_file(), span
+
+
+# -- the definition -------------------------------------------------------------------------------
+
+
+def inventory_of(page: Page, folder: Path) -> Path:
+    """Return a copy of the lab with all changes of the page; each is checked on its way."""
+    copy = folder / "inventories" / "lab"
+    shutil.copytree(LAB, copy, ignore=shutil.ignore_patterns("secrets.yml"), dirs_exist_ok=True)
+    for block in page.blocks("yaml"):
+        merge_into(copy, block)
+        cluster.load(copy)
+    return copy
+
+
+def merge_into(copy: Path, block: Block) -> None:
+    head = re.match(r"# inventories/lab/(\S+)\n", block.text)
+    assert head, f"{block}: begin it with the path of its file"
+    file = copy / head[1]
+    old = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    file.write_text(yaml.safe_dump(merged(old, yaml.safe_load(block.text))), encoding="utf-8")
+
+
+def merged(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merged(old.get(key), value) for key, value in new.items()}
+    return new
+
+
+@pytest.mark.parametrize(
+    "block", [block for page in pages() for block in page.blocks("yaml")], ids=str
+)
+def test_a_piece_of_an_inventory_belongs_there(block: Block) -> None:
+    file = block.text.partition("\n")[0].rpartition("/")[2]
+    if file not in ("cluster.yml", "hosts.yml"):
+        # A variable of a group: it must be one that a role reads.
+        assert set(yaml.safe_load(block.text)) <= role_variables()
+
+
+@every_page
+def test_a_page_s_changes_pass_the_checks(page: Page, tmp_path: Path) -> None:
+    inventory_of(page, tmp_path)
+
+
+def test_the_readme_shows_the_lab_as_it_is(tmp_path: Path) -> None:
+    shown = cluster.load(inventory_of(README, tmp_path)).cluster
+    assert shown == cluster.load(LAB).cluster
+
+
+@every_page
+def test_keys_of_the_definition_exist(page: Page) -> None:
+    for span in page.spans:
+        if re.fullmatch(r"[a-z_]+(\.[\w<>-]+)+", span) and not re.search(r"\.(conf|yml)$", span):
+            keys = span.split(".")
+            if keys[0] in cluster.Cluster.model_fields:
+                assert has_key(cluster.Cluster, keys), span
+
+
+def has_key(model: Any, keys: list[str]) -> bool:
+    """Whether the schema has a key; the last may be any name where names are free."""
+    if not keys:
+        return True
+    if typing.get_origin(model) is dict:
+        return has_key(plain_type(typing.get_args(model)[1]), keys[1:])
+    field = getattr(model, "model_fields", {}).get(keys[0])
+    return field is not None and has_key(plain_type(field.annotation), keys[1:])
+
+
+def test_a_key_that_is_not_there_is_found() -> None:
+    assert has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "count"])
+    assert not has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "number"])
+    assert not has_key(cluster.Cluster, ["storage", "homes"])
+
+
+# -- what must not go stale -----------------------------------------------------------------------
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, without its head."""
+    section = text.split(f"\n## {heading}\n")[1]
+    table = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
+    assert table
+    cells = [[cell.strip() for cell in row[1:-1].split("|")] for row in table[0].splitlines()]
+    return cells[2:]
+
+
+def test_systems_and_their_state_are_those_of_the_code() -> None:
+    told = {
+        system.lower().replace(" ", "-"): (slurm, state.split(":")[0])
+        for system, slurm, state in rows(README.text, "What is proven, and what is not")
+    }
+    proven = set(image.RELEASES.values())
+    assert told == {
+        system: (slurm, "proven" if system in proven else "rendered only")
+        for system, slurm in cluster.PACKAGED_SLURM.items()
+    }
+    proven_slurm = " and ".join(cluster.PACKAGED_SLURM[system] for system in sorted(proven))
+    assert f"daemons have started with those of {proven_slurm}" in README.text
+
+
+@every_page
+def test_the_range_of_releases_is_that_of_the_schema(page: Page) -> None:
+    field = cluster.Cluster.model_fields["slurm_version"]
+    releases = typing.get_args(field.annotation)
+    for first, last in re.findall(r"\b(\d\d\.\d\d) to (\d\d\.\d\d)\b", page.prose):
+        assert (first, last) == (releases[0], releases[-1])
+
+
+def test_ports_are_those_of_the_code() -> None:
+    conf = (ROOT / "roles/slurmctld/defaults/main.yml").read_text(encoding="utf-8")
+    assert "slurmctld_port: 6817" in conf
+    assert f"6819\n(slurmdbd), and {parameters.SRUN_PORTS} from" in FIRST_WEEK.text
+
+
+def test_the_picture_has_the_plays_of_site_yml() -> None:
+    plays = yaml.safe_load((ROOT / "ansible/site.yml").read_text(encoding="utf-8"))
+    wanted = {
+        play["hosts"].partition(":")[0] if play["name"] != "Verify" else "verify": [
+            entry["role"] for entry in play["roles"]
+        ]
+        for play in plays
+        if "roles" in play
+    }
+    wanted["verify"] = []
+    # The name of a play, and the roles up to a remark after two spaces.
+    picture = re.findall(r"[├└]─ (\w+) +(\S+(?: \S+)*)", README.text)
+    assert {name: [] if name == "verify" else told.split() for name, told in picture} == wanted
+
+
+def test_the_map_has_all_folders() -> None:
+    told = set(re.findall(r"^([a-z]+)/ {2,}\S", README.text, re.MULTILINE))
+    folders = {name for name in top_level() if (ROOT / name).is_dir() and not name.startswith(".")}
+    assert told == folders
+
+
+def test_the_demo_s_output_has_the_steps_of_the_tour() -> None:
+    told = re.findall(r"^(.+) ─{8,}$", README.text, re.MULTILINE)
+    steps = [title for title, _ in tour.STEPS]
+    assert told == [title for title in steps if title in told]
+    assert len(told) >= 4
+
+
+def test_the_layers_of_tests_are_those_of_make_test() -> None:
+    layers = re.search(r"^LAYERS := (.*)$", makefile(), re.MULTILINE)
+    assert layers
+    table = re.findall(r"^\| `make (\w+)` \|", Page(ROOT / "docs/testing.md").text, re.MULTILINE)
+    assert table == layers[1].split()
+
+
+def test_the_groups_of_hosts_yml_are_told() -> None:
+    told = {cells[0].strip("`") for cells in rows(FIRST_WEEK.text, "Adopt the machines")}
+    plays = yaml.safe_load((ROOT / "ansible/site.yml").read_text(encoding="utf-8"))
+    used = {play["hosts"].partition(":")[0] for play in plays} - {"all"}
+    assert told == used | {"storage"}
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\S+) \((?:unreleased|\d{4}-\d\d-\d\d)\)$", text, re.MULTILINE)
+    assert versions[0] == project["version"]
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    assert (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
+    assert ["make", "test"] in commands_of(README, "make")
+
+
+def test_commands_on_hosts_are_typed_by_the_cluster_s_tests() -> None:
+    """The blocks that these leave out are of hosts that only the page's own changes bring."""
+    path = ROOT / "tests/cluster/test_documented_commands.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert "pages" in names
+    demo = cluster.load(ROOT / "inventories/demo").hosts.groups["all"]
+    left_out = {
+        command.host for page in pages() for command in page.commands if command.host
+    } - set(demo)
+    assert left_out == {"lab-gpu-03"}
