@@ -40,10 +40,12 @@ def state(host, job):
 @pytest.fixture
 def running_job(host):
     job = submit(host)
-    assert wait_for(host, f"squeue --noheader --job={job} --format=%T", "RUNNING") == "RUNNING"
-    yield job
-    host.run(f"scancel --full {job}")
-    wait_for(host, "squeue --noheader", "")
+    try:
+        assert wait_for(host, f"squeue --noheader --job={job} --format=%T", "RUNNING") == "RUNNING"
+        yield job
+    finally:
+        host.run(f"scancel --full {job}")
+        wait_for(host, "squeue --noheader", "")
 
 
 def test_a_job_runs(host):
