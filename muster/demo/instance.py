@@ -131,6 +131,7 @@ class Instance:
     def _edit_definition(self, release: str) -> None:
         yaml = YAML()
         yaml.width = 4096
+        yaml.preserve_quotes = True
         path = self.folder / "group_vars" / "all" / "cluster.yml"
         text = path.read_text(encoding="utf-8")
         document = yaml.load(text.replace(PYTHON["bookworm"], PYTHON[release]))

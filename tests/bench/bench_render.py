@@ -75,7 +75,7 @@ def main() -> None:
         f"render   {rendering}",
         f"change   {comparing} (restart of {', '.join(taken.restart)})",
     ]
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

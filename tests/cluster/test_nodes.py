@@ -3,9 +3,10 @@
 from conftest import Lab, until
 
 from muster.containers import machines
+from muster.containers.podman import podman
 
 
-def test_new_node_takes_jobs_and_the_others_are_not_contacted(lab: Lab) -> None:
+def test_node_comes_and_goes_and_the_others_are_not_contacted(lab: Lab) -> None:
     ada = lab.ada
     job = ada.run(
         "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=50M --time=10 --wrap 'sleep 300'"
@@ -26,6 +27,12 @@ def test_new_node_takes_jobs_and_the_others_are_not_contacted(lab: Lab) -> None:
     ada.run(f"scancel {job}")
     shown = ada.run("srun -p ml-cpu -A LAB-test -w lab-cpu-03 -n 2 --mem-per-cpu=50M hostname")
     assert shown.split() == ["lab-cpu-03"] * 2
+
+    path.write_text(text, encoding="utf-8")
+    podman("rm", "--force", "--time", "0", lab.container("lab-cpu-03"))
+    run = lab.play("--limit", "controller")
+    assert run.code == 0, run.output[-4000:]
+    assert "lab-cpu-03" not in ada.run("sinfo -h -N")
 
 
 def test_drained_node_is_a_note_and_no_failure(lab: Lab) -> None:

@@ -68,7 +68,9 @@ def test_files_of_people_stay_and_keep_their_folder(tmp_path: Path) -> None:
 def test_a_file_of_people_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/1.lua").write_text("mine\n")
-    with pytest.raises(module_tree.RefusedError, match=r"a/1\.lua was not written by Muster; move it"):
+    with pytest.raises(
+        module_tree.RefusedError, match=r"a/1\.lua was not written by Muster; move it"
+    ):
         module_tree.Tree(str(tmp_path), {"a/1.lua": "x\n"})
 
 
@@ -155,7 +157,9 @@ def test_a_cache_is_stale_until_it_was_built_to_the_end(tmp_path: Path) -> None:
 
 def test_a_cache_that_is_not_built_is_said(tmp_path: Path) -> None:
     tool, calls = lmod(tmp_path, code=1, said="disk full")
-    with pytest.raises(module_tree.RefusedError, match="spider cache in /c was not built: disk full"):
+    with pytest.raises(
+        module_tree.RefusedError, match="spider cache in /c was not built: disk full"
+    ):
         tool.build_cache("/m", "/c")
     assert calls == [
         ["update_lmod_system_cache_files", "-d", "/c/cacheDir", "-t", "/c/timestamp", "/m"]
