@@ -157,7 +157,7 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
 
 
 def test_make_docs_writes_the_reference() -> None:
-    recipe = run("make", "--dry-run", "docs").stdout.splitlines()[-1]
+    recipe = run("make", "--no-print-directory", "--dry-run", "docs").stdout.splitlines()[-1]
     assert recipe == "muster schema --write"
 
 
