@@ -72,7 +72,8 @@ class Lab:
 
     def kill_play_at(self, task: str, *options: str) -> None:
         """Start site.yml and SIGKILL it, workers included, when `task` has begun on the hosts."""
-        process = subprocess.Popen(
+        seen = []
+        with subprocess.Popen(
             [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -80,15 +81,13 @@ class Lab:
             text=True,
             start_new_session=True,
             env=os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"},
-        )
-        assert process.stdout is not None
-        seen = []
-        for line in process.stdout:
-            seen.append(line)
-            if line.startswith("TASK [") and task in line:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(timeout=30)
-                return
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                seen.append(line)
+                if line.startswith("TASK [") and task in line:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    return
         pytest.fail(f"site.yml ended without the task {task!r}:\n{''.join(seen[-40:])}")
 
     def on(self, host: str, command: str, *, check: bool = True, timeout: float = 60) -> str:

@@ -82,7 +82,7 @@ class Host:
     def reset(self, *, kind: str = "notify", more: str = "") -> None:
         self.sh(
             "systemctl unmask -q probe; systemctl disable -q probe; systemctl stop probe;"
-            f"rm -rf /run/muster /etc/systemd/system/probe.service.d {LOG};"
+            f"rm -rf /run/muster /var/lib/muster /etc/systemd/system/probe.service.d {LOG};"
             "cat >/etc/systemd/system/probe.service; systemctl daemon-reload;"
             f"printf first >{CONF}; printf one >{HUP_CONF}; systemctl reset-failed probe; true",
             stdin=UNIT.format(type=kind, more=more),
@@ -193,6 +193,47 @@ def test_a_reload_command_of_the_caller_is_used(host: Host) -> None:
     assert done["action"] == "reload"
     assert host.sh("cat /run/told") == "told"
     assert host.module()["action"] == "none"
+
+
+def test_what_was_mended_is_told_again_as_somebody_may_have_told_it_spoilt(host: Host) -> None:
+    command = ["sh", "-c", f"cat {HUP_CONF} >>/run/told"]
+    host.module(reload_command=command)
+    host.write(HUP_CONF, "spoilt")
+    host.sh(f"rm -f /run/told; cat {HUP_CONF} >>/run/told")
+    host.write(HUP_CONF, "one")
+    mended = {HUP_CONF: host.sh("printf one | sha256sum").split()[0]}
+    for check in (True, False):
+        done = host.module(check=check, reload_command=command, pending=mended)
+        assert done["action"] == "reload"
+    assert host.sh("cat /run/told") == "spoiltone"
+
+
+def test_what_a_start_does_not_hand_out_is_handed_out_after_it(host: Host) -> None:
+    host.sh("rm -f /run/told")
+    told = {
+        "reload_after_start": True,
+        "reload_command": ["sh", "-c", f"cat {HUP_CONF} >>/run/told"],
+    }
+    assert host.module(**told)["action"] == "start"
+    assert host.sh("cat /run/told") == "one"
+    # Whoever restarts the daemon by hand has told the others nothing.
+    host.write(HUP_CONF, "two")
+    host.sh("systemctl restart probe")
+    assert host.module(**told)["action"] == "reload"
+    assert host.sh("cat /run/told") == "onetwo"
+    # A restart with what they know needs no word, nor does a boot of this host.
+    host.write(CONF, "second")
+    assert host.module(**told)["action"] == "restart"
+    host.sh("rm -rf /run/muster; systemctl restart probe")
+    assert host.module(**told)["action"] == "none"
+    assert host.sh("cat /run/told") == "onetwo"
+
+
+def test_the_daemon_s_own_log_is_a_part_of_the_message(host: Host) -> None:
+    host.write("/var/log/probe.log", "[2026-01-01T00:00:00] fatal: no database\n")
+    host.write(CONF, "die")
+    failed = host.module(log_file="/var/log/probe.log")
+    assert "its last words: fatal: no database; mend" in failed["msg"]
 
 
 def test_a_reload_that_fails_is_tried_again(host: Host) -> None:

@@ -182,7 +182,12 @@ class Unit:
 
     def differs(self, kind, paths):
         """Whether the daemon runs with another content of `paths` than that on disk."""
-        pending = self.module.params["pending"] if self.module.check_mode else {}
+        pending = self.module.params["pending"]
+        # A reload by hand through a command leaves no record: what has just been mended may have
+        # been told to the daemon while it was spoilt.
+        if kind == "reload" and self.module.params["reload_command"] and {*pending} & {*paths}:
+            return True
+        pending = pending if self.module.check_mode else {}
         return bool(paths) and read_text(self.record_path(kind)) != record_of(paths, pending)
 
     def write_record(self, kind, text):
@@ -356,7 +361,8 @@ def main():
             unit.systemctl("enable", unit.name)
         if action != "none":
             unit.act(action)
-        if unit.reload_after_start and unit.differs("reload", unit.reload_config):
+        started = action in ("start", "restart")
+        if unit.reload_after_start and started and unit.differs("reload", unit.reload_config):
             unit.act("reload")
 
     module.exit_json(
