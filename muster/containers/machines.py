@@ -112,6 +112,8 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--label", f"{LABEL}={fleet.network}"),
         # Podman would mount its own /etc/hosts, which can't be replaced by rename.
         *("--network", fleet.network, "--ip", machine.address, "--no-hosts"),
+        # The same after each start: others keep the pair of addresses in mind for a minute.
+        *("--mac-address", mac_address(machine.address)),
         # Privileged for mknod and for the cgroups that slurmd makes for its jobs.
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
         image.ensure(machine.release),
@@ -155,6 +157,11 @@ def wait_for_boot(container: str) -> None:
         f"{container} did not boot within {BOOT_SECONDS} s: {state}; failed units: "
         f"{failed or 'none'}; see `podman exec {container} journalctl -b`"
     )
+
+
+def mac_address(address: str) -> str:
+    """Return a locally administered MAC address made of an IPv4 address."""
+    return ":".join(["02", "4d", *(f"{int(part):02x}" for part in address.split("."))])
 
 
 def make_key(path: Path) -> None:
