@@ -1,0 +1,30 @@
+"""The demo's copy of an inventory: fitted to the machine, and made whole or made anew."""
+
+from pathlib import Path
+
+from muster.cluster import load
+from muster.demo.instance import Instance
+
+TEMPLATE = Path(__file__).parents[2] / "inventories" / "demo"
+
+
+def test_copy_is_a_valid_definition_on_its_own_network(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "muster-copy")
+    instance.create(TEMPLATE, "trixie", subnet="10.214.99.0/24")
+    definition = load(instance.folder)
+    assert definition.cluster.os == "debian-13"
+    assert "3.13" in definition.cluster.software.modules["apps/python"]
+    assert instance.fleet().network == "muster-copy"
+    assert {machine.address.rpartition(".")[0] for machine in instance.fleet().machines} == {
+        "10.214.99"
+    }
+
+
+def test_copy_of_a_killed_run_is_made_anew(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "muster-copy")
+    instance.folder.mkdir()
+    (instance.folder / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
+    assert not instance.exists
+    instance.create(TEMPLATE, "bookworm")
+    assert instance.exists
+    assert load(instance.folder).hosts.groups["login"] == ["lab-access"]
