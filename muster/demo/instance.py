@@ -15,11 +15,6 @@ from muster.containers import image, machines
 from muster.containers.machines import Fleet, Machine
 from muster.containers.podman import MachineError
 
-CGROUP_V1 = {"CgroupPlugin": "cgroup/v1", "CgroupMountpoint": "/sys/fs/cgroup"}
-"""cgroup.conf of nodes on a machine with cgroup v1 or hybrid: said outright, so that the demo does
-not depend on what SLURM detects inside a container."""
-
-
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 """Python that each release has, so the one that the demo's module tree can contain."""
 
@@ -139,8 +134,6 @@ class Instance:
         key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()
         for person in definition["users"]["people"].values():
             person["ssh_keys"] = [key]
-        if not Path("/sys/fs/cgroup/cgroup.controllers").exists():
-            definition["cgroup"] = CGROUP_V1
         yaml.dump(document, path)
 
     def _move_to(self, subnet: str) -> None:

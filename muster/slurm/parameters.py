@@ -99,6 +99,8 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "SelectTypeParameters": unit,
         # A job that can never run in its partition is refused at sbatch instead of waiting.
         "EnforcePartLimits": "ALL",
+        # Who joins a group may use its partitions within a minute; the default is ten.
+        "GroupUpdateTime": 60,
     }
     if options := _backfill(partition.max_time for partition in cluster.partitions.values()):
         keys["SchedulerParameters"] = options

@@ -16,29 +16,32 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def pids(lab: Lab) -> dict[str, str]:
-    """Return the main process of each daemon of the lab."""
+def invocations(lab: Lab) -> dict[str, str]:
+    """Return what a start of each daemon of the lab changes (systemd.exec(5), INVOCATION_ID).
+
+    Not the process: from SLURM 23.11 `scontrol reconfigure` puts another one in its place.
+    """
     daemons = {
         "lab-access": ["munge", "mariadb", "slurmdbd", "slurmctld"],
         "lab-cpu-01": ["munge", "slurmd"],
         "lab-gpu-01": ["munge", "slurmd"],
     }
     return {
-        f"{host}: {unit}": lab.on(host, f"systemctl show -P MainPID {unit}").strip()
+        f"{host}: {unit}": lab.on(host, f"systemctl show -P InvocationID {unit}").strip()
         for host, units in daemons.items()
         for unit in units
     }
 
 
 def test_second_run_mends_the_one_spoilt_file_and_nothing_else(lab: Lab) -> None:
-    before = pids(lab)
+    before = invocations(lab)
     lab.on("lab-cpu-02", "echo '# spoilt' >>/etc/default/slurmd")
     run = lab.play()
     assert run.code == 0, run.output[-4000:]
     assert run.changed == {"lab-cpu-02": 1}
     assert re.fullmatch(r"slurmd : .* \[lab-cpu-02\]", run.changed_tasks[0])
     assert "spoilt" not in lab.on("lab-cpu-02", "cat /etc/default/slurmd")
-    assert pids(lab) == before
+    assert invocations(lab) == before
 
 
 def test_change_of_a_partition_is_one_file_and_one_reconfigure(lab: Lab) -> None:
@@ -47,7 +50,7 @@ def test_change_of_a_partition_is_one_file_and_one_reconfigure(lab: Lab) -> None
         "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=50M --time=10 --wrap 'sleep 300'"
     ).strip()
     until(lambda: ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING", "the job runs")
-    before = pids(lab)
+    before = invocations(lab)
     edit(lab.definition, 'default_time: "04:00:00"', 'default_time: "02:00:00"')
 
     foreseen = lab.play("--check", "--diff", "--limit", "controller")
@@ -60,7 +63,7 @@ def test_change_of_a_partition_is_one_file_and_one_reconfigure(lab: Lab) -> None
     assert run.hosts == {"lab-access"}
     assert run.output.count("+++ after: /") == 1
     assert "/etc/slurm/slurm.conf" in run.output
-    assert pids(lab) == before
+    assert invocations(lab) == before
     assert "DefaultTime=02:00:00" in ada.run("scontrol show partition ml-cpu")
     assert ada.run(f"squeue -h -j {job} -o %T").strip() == "RUNNING"
     ada.run(f"scancel {job}")
@@ -122,14 +125,35 @@ def test_wrong_definition_touches_nothing(lab: Lab) -> None:
 
 def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     key = "/etc/munge/munge.key"
-    lab.on("lab-cpu-02", f"cp -p {key} /root/key; head -c 128 /dev/urandom >{key}")
-    lab.on("lab-cpu-02", "systemctl restart munge")
+    lab.on("lab-cpu-02", f"head -c 128 /dev/urandom >{key}; systemctl restart munge")
+    run = lab.play("--tags", "verify")
+    assert run.code != 0
+    assert "lab-cpu-02: the controller can't decode its munge credential" in run.output
+    assert "test job" not in run.output
+    assert "comp" not in lab.on("lab-access", "sinfo -hN -o %t")
+
+    mended = lab.play("--limit", "lab-cpu-02")
+    assert mended.code == 0, mended.output[-4000:]
+    assert mended.changed_tasks[0] == "munge : Write the key [lab-cpu-02]"
+
+
+def test_clock_that_is_off_is_named_by_verify(lab: Lab) -> None:
+    # Containers share their machine's clock, so only munged is told a wrong time.
+    dropin = "/run/systemd/system/munge.service.d/clock.conf"
+    lab.on("lab-cpu-01", "apt-get -qq install -y libfaketime >/dev/null 2>&1", timeout=120)
+    lab.on(
+        "lab-cpu-01",
+        f"mkdir -p {dropin.rpartition('/')[0]} && printf '[Service]\\nEnvironment="
+        f"LD_PRELOAD=%s FAKETIME=-400s\\n' /usr/lib/*/faketime/libfaketime.so.1 >{dropin}"
+        " && systemctl daemon-reload && systemctl restart munge",
+    )
     try:
         run = lab.play("--tags", "verify")
     finally:
-        lab.on("lab-cpu-02", f"cp -p /root/key {key}; rm /root/key; systemctl restart munge")
+        lab.on("lab-cpu-01", f"rm {dropin}; systemctl daemon-reload; systemctl restart munge")
+        lab.on("lab-cpu-01", "apt-get -qq purge -y libfaketime >/dev/null 2>&1", timeout=120)
     assert run.code != 0
-    assert "lab-cpu-02: the controller can't decode its munge credential" in run.output
+    assert "lab-cpu-01: the controller can't decode its munge credential: Expired" in run.output
 
 
 def test_changed_database_password_keeps_the_accounts(lab: Lab) -> None:

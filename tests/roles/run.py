@@ -10,6 +10,7 @@ in build/molecule/, and sees to it that no machine stays behind. Exit code 1 if 
 # ruff: noqa: T201
 
 import argparse
+import fcntl
 import os
 import re
 import signal
@@ -70,8 +71,15 @@ class Scenarios:
     def run(self, role: str) -> Result:
         """Run one scenario to its end."""
         result = Result(role, LOGS / f"{role}.log")
-        if self.interrupted:
-            return result
+        with image.CACHE.joinpath(f"molecule-{role}.lock").open("w") as lock:
+            # The machines of a scenario have one name on this machine, whoever asks for them.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.interrupted:
+                self.test(role, result)
+        return result
+
+    def test(self, role: str, result: Result) -> None:
+        """Run molecule on one scenario and write down what came of it."""
         command = ["molecule", "test", "-s", role]
         if self.keep:
             # Molecule then leaves out the first destroy as well, and "fresh" would not be.
@@ -96,7 +104,6 @@ class Scenarios:
             if result.code < 0 or self.interrupted:
                 destroy(role)
             result.left = machines.down(f"mol-{role}")
-        return result
 
     def interrupt(self) -> None:
         """End what runs; the scenarios' own threads then clean up."""
@@ -188,7 +195,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the machines for a look")
     arguments = parser.parse_args()
 
-    LOGS.mkdir(parents=True, exist_ok=True)
+    for folder in (LOGS, image.CACHE):
+        folder.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     try:
         podman.check_machine()

@@ -11,7 +11,8 @@ module: cluster_report
 short_description: Decode other hosts' credentials, read the nodes' states and run a test job
 description:
   - Runs on the controller, as root. What is found is judged by C(muster.verify).
-  - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken.
+  - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
+    and not on hosts whose credential can't be decoded, where it would hang in completing.
 options:
   credentials:
     description: Host name -> munge credential made there a moment ago.
@@ -22,9 +23,15 @@ options:
     type: bool
     required: true
   settle_seconds:
-    description: How long nodes that have not registered yet are waited for.
+    description: How long nodes that are down are waited for.
     type: int
     default: 30
+  answer_seconds:
+    description:
+      - How long nodes that don't answer are waited for before they are taken for broken.
+      - slurmctld asks a silent node again every third of SlurmdTimeout, so every 100 s.
+    type: int
+    default: 120
   job_seconds:
     description: Bound of the test job.
     type: int
@@ -73,7 +80,7 @@ class Cluster:
 
     def nodes(self):
         """Return node states, once all have registered or the bound is over."""
-        deadline = time.monotonic() + self.parameters["settle_seconds"]
+        start = time.monotonic()
         while True:
             code, out, err = self.module.run_command(
                 ["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}"]
@@ -84,13 +91,17 @@ class Cluster:
                 )
             keys = ("name", "partition", "state", "user", "reason")
             nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()]
-            settled = not any(
-                node["state"].endswith("*") or node["state"].startswith(("unk", "down"))
-                for node in nodes
-            )
-            if settled or time.monotonic() > deadline:
+            if time.monotonic() - start >= max((self.patience(node) for node in nodes), default=0):
                 return nodes
             time.sleep(0.5)
+
+    def patience(self, node):
+        """Return for how many seconds `node` is given time to come up by itself."""
+        if node["state"].startswith("down"):
+            return self.parameters["settle_seconds"]
+        if node["state"].startswith("unk") or node["state"].endswith("*"):
+            return self.parameters["answer_seconds"]
+        return 0
 
     def job(self, partition, names):
         """Run a job on the idle nodes `names` of `partition`; return what came of it."""
@@ -121,11 +132,11 @@ class Cluster:
             time.sleep(0.5)
         return False
 
-    def jobs(self, nodes):
-        """Run one job per partition that has idle nodes and is up."""
+    def jobs(self, nodes, avoided):
+        """Run one job per partition that is up and has idle nodes that are not `avoided`."""
         idle = {}
         for node in nodes:
-            if node["state"] == "idle":
+            if node["state"] == "idle" and node["name"] not in avoided:
                 idle.setdefault(node["partition"], []).append(node["name"])
         up = {
             partition
@@ -147,15 +158,18 @@ def main():
             "credentials": {"type": "dict", "required": True},
             "accounting": {"type": "bool", "required": True},
             "settle_seconds": {"type": "int", "default": 30},
+            "answer_seconds": {"type": "int", "default": 120},
             "job_seconds": {"type": "int", "default": 30},
             "max_job_nodes": {"type": "int", "default": 64},
         },
         supports_check_mode=True,
     )
     cluster = Cluster(module)
+    # Credentials first: they age while nodes are waited for.
+    undecoded = cluster.undecoded()
     nodes = cluster.nodes()
-    report = {"undecoded": cluster.undecoded(), "nodes": nodes, "jobs": cluster.jobs(nodes)}
-    module.exit_json(changed=False, report=report)
+    jobs = cluster.jobs(nodes, undecoded)
+    module.exit_json(changed=False, report={"undecoded": undecoded, "nodes": nodes, "jobs": jobs})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from muster.cluster.sources import SECRETS_FILE, Sources
 from muster.cluster.yamlfile import Vaulted
 
 _MUNGE_KEY = "munge_key"
+_DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name
 _SHORTEST_KEY = 32  # bytes; mungekey(8) makes 128
 # Keys that are in public repositories, by how they begin: nebari-slurm's default.
 _PUBLIC_KEYS = ("eC36We",)
@@ -143,6 +144,20 @@ def secret_placeholder(sources: Sources) -> Iterator[Finding]:
                 "a word that everybody tries first",
                 "take the line out and run: muster secrets",
             )
+
+
+@source_check("secret-quote")
+def secret_quote(sources: Sources) -> Iterator[Finding]:
+    """A password that slurmdbd.conf can't hold: it stands there in double quotes, unescaped."""
+    value = _secrets(sources).get(_DATABASE_PASSWORD)
+    readable = isinstance(value, str) and not isinstance(value, Vaulted)
+    if readable and re.search(r'["\n]', str(value)):
+        yield _secret(
+            sources,
+            _DATABASE_PASSWORD,
+            "a double quote or a line break, which slurmdbd.conf can't hold",
+            "take the line out and run: muster secrets",
+        )
 
 
 def _munge_key(sources: Sources) -> str | None:
