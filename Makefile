@@ -116,15 +116,18 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
-	@pytest tests/unit
+	@pytest --numprocesses 2 tests/unit
 
 .PHONY: molecule
 molecule: setup machine-packages ## Every role on both releases (ROLE=munge: one)
 	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE))
 
 .PHONY: cluster
-cluster: setup machine-packages ## One lab raised by site.yml, and what must hold on it
-	@pytest tests/cluster
+cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them
+	@mkdir -p build; echo "beside the lab's: the tests with other machines, in build/cluster-others.log"; \
+	pytest tests/cluster -m 'not lab' >build/cluster-others.log 2>&1 & others=$$!; code=0; \
+	pytest tests/cluster -m lab || code=$$?; \
+	wait $$others || code=$$?; cat build/cluster-others.log; exit $$code
 
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast

@@ -151,6 +151,14 @@ def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[
             machines.remove_folder(instance.folder)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark the tests of the shared lab, so that the others can run beside them."""
+    for item in items:
+        if "fresh_lab" in item.fixturenames:
+            item.add_marker("lab")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _end_cleanly_when_told() -> None:
     """Make SIGTERM and SIGHUP run the finalizers as Ctrl-C does: no container stays behind."""
@@ -158,7 +166,8 @@ def _end_cleanly_when_told() -> None:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell starts what runs in the background with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
 
 

@@ -134,7 +134,7 @@ def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
 
     mended = lab.play("--limit", "lab-cpu-02")
     assert mended.code == 0, mended.output[-4000:]
-    assert mended.changed_tasks[0] == "munge : Write the key [lab-cpu-02]"
+    assert mended.changed_tasks[0] == "munge : Write the key and the options [lab-cpu-02]"
 
 
 def test_clock_that_is_off_is_named_by_verify(lab: Lab) -> None:

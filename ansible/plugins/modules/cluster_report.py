@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report from the controller: credentials of other hosts, nodes, a test job. Changes nothing."""
 
+import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -71,11 +72,15 @@ class Cluster:
         """Return the hosts whose credential this host can't decode, with munge's reason."""
         reasons = {}
         for host, credential in self.parameters["credentials"].items():
-            code, _, err = self.module.run_command(
-                ["unmunge", "--metadata=/dev/null", "--output=/dev/null"], data=credential
+            code, out, err = self.module.run_command(
+                ["unmunge", "--keys=STATUS", "--output=/dev/null"], data=credential
             )
             if code != 0:
-                reasons[host] = err.strip().removeprefix("unmunge: Error: ")
+                # What is invalid is an error; what is expired or replayed is decoded and has a status.
+                status = re.match(r"STATUS:\s+(.+)", out)
+                reasons[host] = (
+                    status[1] if status else err.strip().removeprefix("unmunge: Error: ")
+                )
         return reasons
 
     def nodes(self):
