@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.cluster.model import Cluster
+from muster.cluster.nodes import VirtualMachines
 
 
 @dataclass(frozen=True)
@@ -24,5 +25,27 @@ class Definition:
     hosts: Hosts
 
     def hosts_of(self, node_set: str) -> list[str]:
-        """Hosts of a node set, in the order of hosts.yml."""
+        """Nodes of a node set: hosts in the order of hosts.yml, VMs by their number."""
+        nodes = self.cluster.nodes[node_set]
+        if isinstance(nodes, VirtualMachines):
+            return [f"{self.cluster.name}-{node_set}-{n}" for n in range(nodes.max_nodes)]
         return self.hosts.groups.get(node_set, [])
+
+
+def cloud_hosts(cluster: Cluster) -> Hosts:
+    """Return the hosts of a cluster in the cloud: one controller, and the login nodes.
+
+    VMs of node sets are not among them: no play is run on them.
+    """
+    assert cluster.cloud is not None  # noqa: S101 - asked only of clusters in the cloud
+    controller = f"{cluster.name}-controller"
+    login = [f"{cluster.name}-login-{n}" for n in range(cluster.cloud.login.count)]
+    groups = {
+        "controller": [controller],
+        "database": [controller],
+        "login": login,
+        "compute": [],
+        "storage": [controller],
+        "all": [controller, *login],
+    }
+    return Hosts(groups, {host: {} for host in groups["all"]})

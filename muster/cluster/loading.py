@@ -5,8 +5,9 @@ from typing import Any
 
 from muster.cluster import schemaerrors, sources
 from muster.cluster.checks import CHECKS, Finding
-from muster.cluster.definition import Definition, Hosts
+from muster.cluster.definition import Definition, Hosts, cloud_hosts
 from muster.cluster.hostsfile import HostsTree
+from muster.cluster.model import Cluster
 from muster.cluster.problems import DefinitionError, Problem
 from muster.cluster.sources import Sources
 from muster.cluster.yamlfile import Document, Fault, KeyPath
@@ -70,7 +71,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     if isinstance(read.definition, dict):
         cluster, read.schema_errors = schemaerrors.apply(read.definition)
         if cluster is not None:
-            mended = Definition(cluster, read.tree.hosts() if hosts is None else hosts)
+            mended = Definition(cluster, _hosts(cluster, read) if hosts is None else hosts)
     found = _found_in_sources(read)
     if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
         unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
@@ -85,6 +86,10 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
     problems.sort(key=lambda problem: (order.get(problem.file, 2), problem.file, problem.line or 0))
     return mended, problems
+
+
+def _hosts(cluster: Cluster, read: Sources) -> Hosts:
+    return read.tree.hosts() if cluster.cloud is None else cloud_hosts(cluster)
 
 
 def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> bool:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from muster.cluster import patterns
 from muster.cluster.base import Model, Scalar, named
+from muster.cluster.cloud import Cloud
 from muster.cluster.nodes import NodeSet, Partition, Scheduling
 from muster.cluster.patterns import whole
 from muster.cluster.people import Account, Users
@@ -60,7 +61,8 @@ class Cluster(Model):
     nodes: Annotated[
         dict[str, NodeSet],
         Field(
-            description="Node sets by name; the hosts are the group of that name.",
+            description="Node sets by name: machines, which are the group of that name in "
+            "hosts.yml, or VMs.",
             json_schema_extra=named(patterns.NODE_SET_NAME),
         ),
     ]
@@ -68,6 +70,10 @@ class Cluster(Model):
         dict[str, Partition],
         Field(description="Partitions by name.", json_schema_extra=named(patterns.PARTITION_NAME)),
     ]
+    cloud: Annotated[
+        Cloud | None,
+        Field(description="Google Cloud; null: machines of your own, named in hosts.yml."),
+    ] = None
     scheduling: Annotated[Scheduling, Field(description="What SLURM hands out.")] = Scheduling()
     accounts: Annotated[
         dict[str, Account],

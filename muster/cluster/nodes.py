@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from muster.cluster.base import Mebibytes, Model, SlurmTime
+from muster.machinetypes import MachineType, machine_types
 
 
 def _nvidia_devices(values: dict[str, Any]) -> str:
@@ -34,8 +35,25 @@ class Gpus(Model):
     ]
 
 
-class NodeSet(Model):
-    """Compute nodes of one kind; its hosts are the group of the same name in hosts.yml."""
+class _NodeSet(Model):
+    """What node sets of both kinds have."""
+
+    reserved_memory_mib: Annotated[
+        Mebibytes,
+        Field(ge=0, description="Part of the memory that jobs don't get (`MemSpecLimit`)."),
+    ] = 0
+    features: Annotated[
+        list[str],
+        Field(description="Features that jobs may ask for (`--constraint=`), such as `rtx4080`."),
+    ] = []
+    weight: Annotated[
+        int,
+        Field(ge=1, description="Nodes of lower weight are given to jobs first."),
+    ] = 1
+
+
+class Machines(_NodeSet):
+    """Compute nodes that stand there; its hosts are the group of the same name in hosts.yml."""
 
     sockets: Annotated[int, Field(ge=1, description="Processor sockets of one node.")]
     cores_per_socket: Annotated[int, Field(ge=1, description="Cores of one socket.")]
@@ -46,24 +64,113 @@ class NodeSet(Model):
         Mebibytes,
         Field(ge=1, description="Memory of one node as `slurmd -C` says (`RealMemory`)."),
     ]
-    reserved_memory_mib: Annotated[
-        Mebibytes,
-        Field(ge=0, description="Part of the memory that jobs don't get (`MemSpecLimit`)."),
-    ] = 0
-    features: Annotated[
-        list[str],
-        Field(description="Features that jobs may ask for (`--constraint=`), such as `rtx4080`."),
-    ] = []
     gpus: Annotated[Gpus | None, Field(description="GPUs of one node; null: none.")] = None
-    weight: Annotated[
-        int,
-        Field(ge=1, description="Nodes of lower weight are given to jobs first."),
-    ] = 1
 
     @property
     def cpus(self) -> int:
         """CPUs of one node as SLURM counts them: hardware threads."""
         return self.sockets * self.cores_per_socket * self.threads_per_core
+
+
+class Disk(Model):
+    """The boot disk of a VM."""
+
+    size_gib: Annotated[
+        int, Field(ge=10, le=65536, json_schema_extra={"x-unit": "GiB"}, description="Its size.")
+    ] = 20
+    type: Annotated[
+        Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"],
+        Field(description="Its type; which one a machine type takes, Google says."),
+    ] = "pd-balanced"
+
+
+class VirtualMachines(_NodeSet):
+    """Compute nodes in the cloud, called `<cluster>-<set>-<n>`: VMs that exist while jobs run."""
+
+    machine_type: Annotated[
+        str, Field(description="Machine type of Google Compute Engine, such as n1-standard-2.")
+    ]
+    max_nodes: Annotated[
+        int,
+        # Ids of nodes and quotas; one bulkInsert makes 5,000.
+        Field(ge=1, le=5000, description="How many there are at most."),
+    ]
+    zones: Annotated[
+        list[str],
+        Field(description="Zones in which they may be made, in this order; empty: `cloud.zone`."),
+    ] = []
+    idle_seconds: Annotated[
+        int,
+        Field(
+            ge=60,
+            json_schema_extra={"x-unit": "s"},
+            description="How long a node without a job is kept (`SuspendTime`).",
+        ),
+    ] = 300
+    spot: Annotated[
+        bool,
+        Field(description="Spot VMs: cheaper, and Google may take them back at any time."),
+    ] = False
+    compact: Annotated[
+        bool,
+        Field(description="A compact placement policy: nodes of one job stand near each other."),
+    ] = False
+    disk: Annotated[Disk, Field(description="Boot disk of one node.")] = Disk()
+    labels: Annotated[
+        dict[str, str],
+        Field(description="Labels of the VMs, for bills and filters of your own."),
+    ] = {}
+
+    @property
+    def shape(self) -> MachineType | None:
+        """What the machine type has; None if it is unknown, which a check refuses."""
+        return machine_types().get(self.machine_type)
+
+    @property
+    def sockets(self) -> int:
+        """Sockets of one node as SLURM is told: one, for VMs don't show the real ones."""
+        return 1
+
+    @property
+    def threads_per_core(self) -> int:
+        """Hardware threads of one core."""
+        return self.shape.threads_per_core if self.shape else 1
+
+    @property
+    def cores_per_socket(self) -> int:
+        """Cores of one node."""
+        return self.cpus // self.threads_per_core
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of one node: hardware threads."""
+        return self.shape.cpus if self.shape else 1
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory of one node in MiB, as little as slurmd there will see."""
+        return self.shape.usable_memory_mib if self.shape else 2**30
+
+    @property
+    def gpus(self) -> Gpus | None:
+        """None: GPU machine types are refused by a check."""
+        return None
+
+
+def _kind(value: Any) -> str:
+    """Whether a node set is VMs or machines, as pydantic's discriminator."""
+    if isinstance(value, _NodeSet):
+        return VIRTUAL if isinstance(value, VirtualMachines) else STANDING
+    return VIRTUAL if isinstance(value, dict) and "machine_type" in value else STANDING
+
+
+# With a space: pydantic puts them into the path of an error, and no key has one.
+STANDING, VIRTUAL = "standing machines", "virtual machines"
+NodeSet = Annotated[
+    Annotated[Machines, Tag(STANDING)] | Annotated[VirtualMachines, Tag(VIRTUAL)],
+    Discriminator(_kind),
+]
+KINDS = {STANDING: Machines, VIRTUAL: VirtualMachines}
 
 
 class Partition(Model):

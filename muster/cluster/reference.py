@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from muster.cluster.checks import CHECKS
 from muster.cluster.model import Cluster
+from muster.cluster.nodes import KINDS, STANDING, VIRTUAL, NodeSet
 from muster.cluster.schemaerrors import plain_type
 
 SCHEMA_FILE = "cluster.schema.json"
@@ -53,6 +54,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {"cluster": {"$ref": "#/$defs/Cluster"}},
         "$defs": {**definitions, "Cluster": schema},
     }
+    _both_kinds(whole["$defs"]["Cluster"]["properties"]["nodes"])
     for _, model in _models(Cluster, ()):
         content = whole["$defs"][model.__name__]
         # The names of classes and keys again: of no use in an editor.
@@ -100,8 +102,23 @@ def _models(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str
         while typing.get_origin(here) is dict:
             here = typing.get_args(here)[1]
             below.append("<name>" if below[-1] != "<name>" else "<version>")
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            yield from _models(here, tuple(below))
+        here = plain_type(here)
+        kinds = list(KINDS.values()) if here == plain_type(NodeSet) else [here]
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _models(kind, tuple(below))
+
+
+def _both_kinds(nodes: dict[str, Any]) -> None:
+    """Say in JSON schema how VMs and machines are told apart, so that an editor's errors fit."""
+    machines, virtual = (
+        {"$ref": f"#/$defs/{KINDS[kind].__name__}"} for kind in (STANDING, VIRTUAL)
+    )
+    nodes["additionalProperties"] = {
+        "if": {"required": ["machine_type"]},
+        "then": virtual,
+        "else": machines,
+    }
 
 
 def _section(path: str, model: type[BaseModel]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ValidationError
 
 from muster.cluster.model import Cluster
+from muster.cluster.nodes import KINDS
 from muster.cluster.yamlfile import KeyPath
 
 # Values for required keys that are missing or wrong, so that the other checks can run.
@@ -23,6 +24,8 @@ _STAND_INS: dict[str, Any] = {
     "domain": "example.org",
     "nodes": {},
     "partitions": {},
+    "machine_type": "n1-standard-2",
+    "zone": "europe-west4-a",
 }
 
 
@@ -33,20 +36,22 @@ class SchemaError:
     kind: str
     """pydantic's name of the error, such as `missing`; `union` where several types are allowed."""
     path: KeyPath
+    place: KeyPath
+    """As `path`, with pydantic's words for which kind of node set it is."""
     value: Any
     context: dict[str, Any]
 
+    @property
+    def owner(self) -> type[BaseModel] | None:
+        """The model that has, or ought to have, the key."""
+        here = _type_at(self.place[:-1])
+        return here if isinstance(here, type) and issubclass(here, BaseModel) else None
 
-def model_at(path: KeyPath) -> type[BaseModel] | None:
-    """The model whose keys are allowed at a place of the definition."""
-    here = _type_at(path)
-    return here if isinstance(here, type) and issubclass(here, BaseModel) else None
 
-
-def _type_at(path: KeyPath) -> Any:
+def _type_at(place: KeyPath) -> Any:
     here: Any = Cluster
-    for key in path:
-        here = _below(here, key)
+    for key in place:
+        here = KINDS[str(key)] if key in KINDS else _below(here, key)
     return plain_type(here)
 
 
@@ -99,24 +104,27 @@ def _errors(error: ValidationError, data: Any) -> list[SchemaError]:
         kind = detail["type"]
         if kind == "default_factory_not_called":
             continue  # the value that the default is made from is itself reported
-        path: KeyPath = detail["loc"]
+        place: KeyPath = detail["loc"]
         if kind not in ("missing", "extra_forbidden"):
-            path = _existing(path, data)
+            place = _existing(place, data)
+        path = tuple(key for key in place if key not in KINDS)
         if path in found:
             # The members of a union are reported one by one.
             kind = "union"
-        found[path] = SchemaError(kind, path, detail["input"], detail.get("ctx", {}))
+        found[path] = SchemaError(kind, path, place, detail["input"], detail.get("ctx", {}))
     return list(found.values())
 
 
-def _existing(path: KeyPath, data: Any) -> KeyPath:
+def _existing(place: KeyPath, data: Any) -> KeyPath:
     """The part of pydantic's location that is in the data: without names of types."""
-    for length, key in enumerate(path):
+    for length, key in enumerate(place):
+        if key in KINDS:
+            continue
         try:
             data = data[key]
         except (KeyError, IndexError, TypeError):
-            return path[:length]
-    return path
+            return place[:length]
+    return place
 
 
 def _mend(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> None:
@@ -128,12 +136,11 @@ def _mend(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> Non
     if isinstance(here, list):
         here[int(key)] = "stand-in"
         return
-    owner = model_at(tuple(parents))
-    known = owner.model_fields.get(str(key)) if owner else None
+    known = wrong.owner.model_fields.get(str(key)) if wrong.owner else None
     if wrong.kind == "extra_forbidden" or (known and not known.is_required()):
         here.pop(key, None)
     else:
-        here[key] = _stand_in(str(key), _type_at(wrong.path), numbers)
+        here[key] = _stand_in(str(key), _type_at(wrong.place), numbers)
 
 
 def _stand_in(key: str, kind: Any, numbers: "itertools.count[int]") -> Any:

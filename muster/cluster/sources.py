@@ -100,9 +100,12 @@ def read(inventory: Path, roles: frozenset[str] | None = None) -> Sources:
     `roles`: names of the roles, by default those of this checkout.
     """
     missing = []
-    documents = []
+    documents: list[Document] = []
     for name in (CLUSTER_FILE, HOSTS_FILE):
         file = inventory / name
+        if name == HOSTS_FILE and not file.exists() and _in_the_cloud(documents[0]):
+            documents.append(Document(_shown(file)))
+            continue
         try:
             documents.append(yamlfile.read(file, _shown(file)))
         except OSError as error:
@@ -131,6 +134,12 @@ def read(inventory: Path, roles: frozenset[str] | None = None) -> Sources:
         sources.secrets_in_git = _tracked(secrets)
     _add_host_vars(inventory, sources.tree)
     return sources
+
+
+def _in_the_cloud(document: Document) -> bool:
+    """Whether a definition's hosts are VMs, which no hosts.yml names."""
+    cluster = document.data.get("cluster") if isinstance(document.data, dict) else None
+    return isinstance(cluster, dict) and cluster.get("cloud") is not None
 
 
 def _add_host_vars(inventory: Path, tree: HostsTree) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import NodeSet, Partition
+from muster.cluster.nodes import NodeSet, Partition, VirtualMachines
 from muster.slurm.conffile import Line
 from muster.slurm.hostlists import fold
 
@@ -27,7 +27,7 @@ def node_lines(definition: Definition) -> list[Line]:
     address in slurm.conf would be a second place to change.
     """
     return [
-        {"NodeName": fold(hosts), **hardware(node_set), **_choice(node_set)}
+        {"NodeName": fold(hosts), **hardware(node_set), **_choice(node_set), **_state(node_set)}
         for node_set, hosts in _sets(definition)
     ]
 
@@ -83,6 +83,11 @@ def _choice(node_set: NodeSet) -> Line:
     return keys
 
 
+def _state(node_set: NodeSet) -> Line:
+    """Return the state of nodes that exist only while they are needed."""
+    return {"State": "CLOUD"} if isinstance(node_set, VirtualMachines) else {}
+
+
 def partition_lines(definition: Definition) -> list[Line]:
     """Return one line per partition; keys with SLURM's own default are left out."""
     return [
@@ -108,6 +113,9 @@ def _partition_line(definition: Definition, name: str, partition: Partition) -> 
     keys["DefMemPerCPU"] = str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))
     if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
+    if idle := [nodes.idle_seconds for nodes in node_sets if isinstance(nodes, VirtualMachines)]:
+        # Of a node in several partitions SLURM takes the longest (slurm.conf(5), SuspendTime).
+        keys["SuspendTime"] = str(max(idle))
     return keys
 
 

@@ -11,6 +11,8 @@ from muster.cluster.times import seconds
 STATE_DIR = "/var/lib/slurm/slurmctld"
 LOG_DIR = "/var/log/slurm"
 MUNGE_SOCKET = "/run/munge/munge.socket.2"
+RESUME_PROGRAM = "/usr/local/sbin/muster-resume"
+SUSPEND_PROGRAM = "/usr/local/sbin/muster-suspend"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
 
 # Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
@@ -39,9 +41,10 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
     """
     return {
         **_controllers(definition),
-        **_services(),
+        **_services(definition),
         **_scheduling(definition),
         **_jobs(),
+        **_power(definition),
         **_accounting(definition),
         **_mail(definition),
     }
@@ -63,11 +66,13 @@ def _controllers(definition: Definition) -> dict[str, Scalar]:
         "SlurmctldHost": definition.hosts.groups["controller"][0],
         # A node whose memory shrinks by a few MiB with a new kernel stays in service; one that
         # lost a module does not.
-        "SlurmctldParameters": "enable_configless,node_reg_mem_percent=95",
+        "SlurmctldParameters": ",".join(
+            ["enable_configless", "node_reg_mem_percent=95", *_power_options(definition)]
+        ),
     }
 
 
-def _services() -> dict[str, Scalar]:
+def _services(definition: Definition) -> dict[str, Scalar]:
     """Return users and paths: those of Debian 13's units, which the roles give to the others."""
     return {
         "SlurmUser": "slurm",
@@ -85,8 +90,8 @@ def _services() -> dict[str, Scalar]:
         "MessageTimeout": 60,
         "UnkillableStepTimeout": 300,
         # A node that was only out of reach comes back by itself; one that crashed waits for a
-        # look.
-        "ReturnToService": 1,
+        # look. A VM that restarted is a sound one.
+        "ReturnToService": 2 if definition.cluster.cloud else 1,
     }
 
 
@@ -102,14 +107,18 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         # Who joins a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
     }
-    if options := _backfill(partition.max_time for partition in cluster.partitions.values()):
-        keys["SchedulerParameters"] = options
+    options = _backfill(partition.max_time for partition in cluster.partitions.values())
+    if cluster.cloud:
+        # A job asks for its nodes at once (default: 3 s later) and starts when all of them are up.
+        options += ["batch_sched_delay=0", "salloc_wait_nodes", "sbatch_wait_nodes"]
+    if options:
+        keys["SchedulerParameters"] = ",".join(options)
     if _gpu_sets(definition):
         keys["GresTypes"] = "gpu"
     return keys
 
 
-def _backfill(max_times: Iterable[str]) -> str | None:
+def _backfill(max_times: Iterable[str]) -> list[str]:
     """Return options for jobs that are longer than the day that backfill looks ahead by default.
 
     Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
@@ -118,10 +127,10 @@ def _backfill(max_times: Iterable[str]) -> str | None:
     finite = [limit for text in max_times if isfinite(limit := seconds(text))]
     longest = int(max(finite, default=0) // 60)
     if longest <= _BACKFILL_DEFAULT_MINUTES:
-        return None
+        return []
     window = min(longest, _BACKFILL_LONGEST_MINUTES)
     resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
-    return f"bf_continue,bf_window={window},bf_resolution={resolution}"
+    return ["bf_continue", f"bf_window={window}", f"bf_resolution={resolution}"]
 
 
 def _jobs() -> dict[str, Scalar]:
@@ -134,6 +143,51 @@ def _jobs() -> dict[str, Scalar]:
         # Limits of the login node's shell say nothing about a compute node.
         "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
     }
+
+
+def _power_options(definition: Definition) -> list[str]:
+    """Return the entries of SlurmctldParameters for nodes in the cloud."""
+    if definition.cluster.cloud is None:
+        return []
+    # A node that failed or was drained is as new once its VM is gone.
+    options = ["idle_on_node_suspend"]
+    if definition.cluster.slurm_version < "23.11":
+        # A VM has another address each time; later releases always take the one it registers with.
+        options.append("cloud_reg_addrs")
+    return options
+
+
+def _power(definition: Definition) -> dict[str, Scalar]:
+    """Return how nodes in the cloud come and go.
+
+    The rates are unlimited: the programs know what the cloud allows, SLURM does not.
+    """
+    cluster = definition.cluster
+    if cluster.cloud is None:
+        return {}
+    keys: dict[str, Scalar] = {
+        "ResumeProgram": RESUME_PROGRAM,
+        "SuspendProgram": SUSPEND_PROGRAM,
+        "ResumeRate": 0,
+        "SuspendRate": 0,
+        # Twice what slow boots of an image with everything in it take.
+        "ResumeTimeout": 300,
+        "SuspendTimeout": 120,
+        # Partitions of VMs have their own: nothing else is ever switched off.
+        "SuspendTime": "INFINITE",
+    }
+    version = cluster.slurm_version
+    if version < "23.02":
+        # Later releases show powered-down nodes anyway, and refuse the value.
+        keys["PrivateData"] = "cloud"
+    else:
+        keys["ReconfigFlags"] = "KeepPowerSaveSettings"
+        # A node that was drained for a look is kept for it.
+        keys["SuspendExcStates"] = "DRAIN,MAINTENANCE,RESERVED"
+    if version < "23.11":
+        # Nodes can't forward messages to each other before the controller knows their addresses.
+        keys["TreeWidth"] = 65533
+    return keys
 
 
 def _accounting(definition: Definition) -> dict[str, Scalar]:

@@ -25,6 +25,7 @@ from documentation import ROOT, Block, Command, Page, pages
 
 from muster import cluster, secrets
 from muster.cli import app
+from muster.cluster import nodes
 from muster.cluster.schemaerrors import plain_type
 from muster.containers import image
 from muster.demo import tour
@@ -462,12 +463,15 @@ def has_key(model: Any, keys: list[str]) -> bool:
         return True
     if typing.get_origin(model) is dict:
         return has_key(plain_type(typing.get_args(model)[1]), keys[1:])
+    if model == plain_type(nodes.NodeSet):
+        return any(has_key(kind, keys) for kind in nodes.KINDS.values())
     field = getattr(model, "model_fields", {}).get(keys[0])
     return field is not None and has_key(plain_type(field.annotation), keys[1:])
 
 
 def test_a_key_that_is_not_there_is_found() -> None:
     assert has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "count"])
+    assert has_key(cluster.Cluster, ["nodes", "debug", "machine_type"])
     assert not has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "number"])
     assert not has_key(cluster.Cluster, ["storage", "homes"])
 

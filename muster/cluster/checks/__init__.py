@@ -2,6 +2,7 @@
 
 from muster.cluster.checks import (
     accounts,
+    cloud,
     hosts,
     inventory,
     names,
@@ -21,6 +22,7 @@ __all__ = [
     "Check",
     "Finding",
     "accounts",
+    "cloud",
     "hosts",
     "inventory",
     "names",

@@ -8,12 +8,19 @@ from ClusterShell.NodeSet import NodeSetException
 
 from muster.cluster.checks.registry import Finding, check, repeated
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import Gpus
+from muster.cluster.nodes import Gpus, Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")
 _GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MOST_CPUS = 65533  # 16 bits in SLURM, the largest values have a meaning
+
+
+def _standing(d: Definition) -> list[str]:
+    """Node sets whose hosts are in hosts.yml."""
+    if d.cluster.cloud is not None:
+        return []
+    return [name for name, nodes in d.cluster.nodes.items() if isinstance(nodes, Machines)]
 
 
 @check("no-node-set")
@@ -26,7 +33,7 @@ def no_node_set(d: Definition) -> Iterator[Finding]:
 @check("node-set-without-hosts", reads_hosts=True)
 def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
     """A node set that no host belongs to."""
-    for name in d.cluster.nodes:
+    for name in _standing(d):
         if not d.hosts_of(name):
             yield Finding(
                 ("nodes", name),
@@ -39,7 +46,7 @@ def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
 def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
     """A host of a node set that is not in the group compute, so it gets no slurmd."""
     compute = set(d.hosts.groups.get("compute", ()))
-    for name in d.cluster.nodes:
+    for name in _standing(d):
         outside = [host for host in d.hosts_of(name) if host not in compute]
         if outside:
             yield Finding(
@@ -53,7 +60,7 @@ def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
 @check("compute-host-in-no-set", reads_hosts=True)
 def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
     """A host of the group compute that no node set describes."""
-    described = {host for name in d.cluster.nodes for host in d.hosts_of(name)}
+    described = {host for name in _standing(d) for host in d.hosts_of(name)}
     for host in d.hosts.groups.get("compute", ()):
         if d.cluster.nodes and host not in described:
             yield Finding(
@@ -69,7 +76,7 @@ def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
 def compute_host_in_two_sets(d: Definition) -> Iterator[Finding]:
     """A host in two node sets: SLURM would know it twice."""
     first: dict[str, str] = {}
-    for name in d.cluster.nodes:
+    for name in _standing(d):
         for host in d.hosts_of(name):
             if first.setdefault(host, name) != name:
                 yield Finding(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.cluster import schemaerrors
 from muster.cluster.checks.registry import Finding, nearest, source_check, suggestion
 from muster.cluster.schemaerrors import SchemaError
 from muster.cluster.sources import Sources
@@ -16,8 +15,7 @@ def _errors(sources: Sources, *kinds: str) -> Iterator[SchemaError]:
 
 
 def _keys(error: SchemaError) -> list[str]:
-    owner = schemaerrors.model_at(error.path[:-1])
-    return list(owner.model_fields) if owner else []
+    return list(error.owner.model_fields) if error.owner else []
 
 
 def _spelt(sources: Sources, error: SchemaError) -> str:
@@ -57,7 +55,7 @@ def missing_key(sources: Sources) -> Iterator[Finding]:
     for error in _errors(sources, "missing"):
         if error.path in misspelt:
             continue  # the unknown key beside it is this one: one mistake, one error
-        owner = schemaerrors.model_at(error.path[:-1])
+        owner = error.owner
         meaning = owner.model_fields[str(error.path[-1])].description if owner else ""
         yield Finding(error.path, f'"{error.path[-1]}" is missing', f"add it: {meaning}".strip("."))
 

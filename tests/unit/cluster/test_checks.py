@@ -1,8 +1,9 @@
 """Each check by example: cases/<check>.yml has definitions that it refuses and some that pass.
 
-A case changes the texts of base/: `cluster` and `hosts` map a text of cluster.yml or hosts.yml,
-which must be there once, to another; `files` adds files. A bad one says at which line the error is
-(`at`: a text that only this line of `file` has) and a part of what is said.
+A case changes the texts of base/ (`base: base-cloud`: of that folder): `cluster` and `hosts` map a
+text of cluster.yml or hosts.yml, which must be there once, to another; `files` adds files.
+A bad one says at which line the error is (`at`: a text that only this line of `file` has) and a
+part of what is said.
 """
 
 import shutil
@@ -30,6 +31,7 @@ ROLES = frozenset({"munge", "slurmctld", "users"})
 class Case:
     check: str
     number: int
+    base: str = "base"
     cluster: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -55,8 +57,10 @@ def cases(kind: str) -> list[Case]:
 
 
 def write(case: Case, folder: Path) -> None:
-    shutil.copytree(HERE / "base", folder, dirs_exist_ok=True)
+    shutil.copytree(HERE / case.base, folder, dirs_exist_ok=True)
     for name, changes in (("cluster", case.cluster), ("hosts", case.hosts)):
+        if not changes:
+            continue
         file = folder / FILES[name]
         text = file.read_text()
         for old, new in changes.items():
@@ -132,8 +136,9 @@ def test_every_check_says_what_it_refuses() -> None:
     assert [check.name for check in CHECKS.values() if len(check.summary) < 10] == []
 
 
-def test_base_is_accepted() -> None:
-    assert list(map(str, problems(HERE / "base"))) == []
+@pytest.mark.parametrize("base", ["base", "base-cloud"])
+def test_base_is_accepted(base: str) -> None:
+    assert list(map(str, problems(HERE / base))) == []
 
 
 def test_case_files_have_only_examples() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cluster.nodes import Gpus, NodeSet
+from muster.cluster.nodes import Gpus, Machines
 from muster.slurm import render
 from muster.slurm.conffile import parse
 from muster.slurm.nodes import memory_per_cpu_mib, memory_per_gpu_mib
@@ -20,7 +20,7 @@ def node_sets(draw):
     cpus = draw(st.integers(1, 256))
     memory = draw(st.integers(512, 2**21))
     gpus = draw(st.integers(0, 8))
-    return NodeSet(
+    return Machines(
         sockets=1,
         cores_per_socket=cpus,
         memory_mib=memory,

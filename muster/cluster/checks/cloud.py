@@ -1,0 +1,183 @@
+"""Checks of a cluster in Google Cloud."""
+
+import re
+from collections.abc import Iterator
+
+from muster.cluster.checks.registry import Finding, check, nearest, repeated, source_check
+from muster.cluster.definition import Definition
+from muster.cluster.nodes import Machines, VirtualMachines
+from muster.cluster.sources import HOSTS_FILE, Sources
+from muster.cluster.yamlfile import KeyPath
+from muster.machinetypes import machine_types
+
+# https://cloud.google.com/compute/docs/regions-zones: region, hyphen, letter.
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+# https://cloud.google.com/compute/docs/labeling-resources
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_OUR_LABELS = ("muster-cluster", "muster-node-set", "muster-role", "goog-pulumi-provisioned")
+# https://cloud.google.com/iam/docs/principal-identifiers
+_PRINCIPAL = re.compile(r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+")
+
+
+def _vms(d: Definition) -> Iterator[tuple[str, VirtualMachines]]:
+    for name, nodes in d.cluster.nodes.items():
+        if isinstance(nodes, VirtualMachines):
+            yield name, nodes
+
+
+@check("vms-without-cloud")
+def vms_without_cloud(d: Definition) -> Iterator[Finding]:
+    """A node set of VMs, and no cloud to make them in."""
+    if d.cluster.cloud is None:
+        for name, _ in _vms(d):
+            yield Finding(
+                ("nodes", name),
+                "a node set of VMs in a cluster without `cloud`",
+                "add `cloud` with zone, controller, login and image, or describe machines here",
+            )
+
+
+@check("machines-in-the-cloud")
+def machines_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """Machines of one's own in a cluster in the cloud."""
+    if d.cluster.cloud is not None:
+        for name, nodes in d.cluster.nodes.items():
+            if isinstance(nodes, Machines):
+                yield Finding(
+                    ("nodes", name),
+                    "machines of your own in a cluster in the cloud",
+                    "give machine_type and max_nodes, or make them a cluster of their own",
+                )
+
+
+@source_check("hosts-in-the-cloud")
+def hosts_in_the_cloud(sources: Sources) -> Iterator[Finding]:
+    """A hosts.yml for a cluster in the cloud, whose hosts `pulumi up` makes."""
+    definition = sources.definition
+    in_cloud = isinstance(definition, dict) and definition.get("cloud") is not None
+    if in_cloud and sources.hosts.data is not None:
+        yield Finding(
+            (),
+            "the hosts of a cluster in the cloud follow from cluster.yml",
+            f"delete {HOSTS_FILE}; the inventory plugin pulumi_stack says where they are",
+            "hosts",
+            1,
+        )
+
+
+def _types(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for name, nodes in _vms(d):
+        yield ("nodes", name, "machine_type"), nodes.machine_type
+    if cloud := d.cluster.cloud:
+        yield ("cloud", "controller", "machine_type"), cloud.controller.machine_type
+        yield ("cloud", "login", "machine_type"), cloud.login.machine_type
+        yield ("cloud", "image", "machine_type"), cloud.image.machine_type
+
+
+@check("machine-type-unknown")
+def machine_type_unknown(d: Definition) -> Iterator[Finding]:
+    """A machine type that Google does not have, or Muster does not know the shape of."""
+    for path, name in _types(d):
+        if name not in machine_types():
+            near = nearest(name, machine_types())
+            yield Finding(
+                path,
+                f'no machine type "{name}" is known',
+                f'did you mean "{near}"?' if near else "see muster/machinetypes.py for those known",
+            )
+
+
+@check("machine-type-with-gpus")
+def machine_type_with_gpus(d: Definition) -> Iterator[Finding]:
+    """A machine type with GPUs: their driver is not installed in the cloud yet."""
+    for path, name in _types(d):
+        known = machine_types().get(name)
+        if known and known.gpus:
+            yield Finding(
+                path,
+                f"{name} has GPUs, whose driver Muster does not install in the cloud yet",
+                "take a machine type without GPUs",
+            )
+
+
+@check("compact-not-possible")
+def compact_not_possible(d: Definition) -> Iterator[Finding]:
+    """A compact placement policy for machines that Google does not place so."""
+    for name, nodes in _vms(d):
+        if nodes.compact and nodes.shape and not nodes.shape.compact_placement:
+            yield Finding(
+                ("nodes", name, "compact"),
+                f"{nodes.machine_type} can't be placed compactly",
+                "leave it out, or take a machine type such as c2-standard-8",
+            )
+
+
+def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    if d.cluster.cloud:
+        yield ("cloud", "zone"), d.cluster.cloud.zone
+    for name, nodes in _vms(d):
+        for index, zone in enumerate(nodes.zones):
+            yield ("nodes", name, "zones", index), zone
+
+
+@check("zone-malformed")
+def zone_malformed(d: Definition) -> Iterator[Finding]:
+    """A zone that can't be one."""
+    for path, zone in _zones(d):
+        if not _ZONE.fullmatch(zone):
+            yield Finding(path, f'"{zone}" can\'t be a zone', "write it like europe-west4-a")
+
+
+@check("zone-of-another-region")
+def zone_of_another_region(d: Definition) -> Iterator[Finding]:
+    """Nodes in another region than the controller: the subnet and the folders are not there."""
+    if d.cluster.cloud is None:
+        return
+    for path, zone in _zones(d):
+        if _ZONE.fullmatch(zone) and zone.rsplit("-", 1)[0] != d.cluster.cloud.region:
+            yield Finding(
+                path,
+                f"{zone} is not in {d.cluster.cloud.region}, where the controller is",
+                f"take zones of {d.cluster.cloud.region}",
+            )
+
+
+@check("zone-twice")
+def zone_twice(d: Definition) -> Iterator[Finding]:
+    """A zone that a node set lists twice."""
+    for name, nodes in _vms(d):
+        for index, zone in repeated(nodes.zones):
+            yield Finding(
+                ("nodes", name, "zones", index), f"{zone} is listed twice", "take one out"
+            )
+
+
+@check("label")
+def label(d: Definition) -> Iterator[Finding]:
+    """A label that Google refuses, or that Muster sets itself."""
+    for name, nodes in _vms(d):
+        for key, value in nodes.labels.items():
+            path = ("nodes", name, "labels", key)
+            if key in _OUR_LABELS:
+                yield Finding(path, f'Muster sets the label "{key}" itself', "take another name")
+            elif not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+                yield Finding(
+                    path,
+                    f'Google refuses the label "{key}={value}"',
+                    "use up to 63 small letters, digits, hyphens and underscores, and let the name "
+                    "begin with a letter",
+                )
+
+
+@check("iap-user")
+def iap_user(d: Definition) -> Iterator[Finding]:
+    """Somebody who may use IAP, written in a way that Google does not know."""
+    cloud = d.cluster.cloud
+    for index, principal in enumerate(cloud.iap_users if cloud else []):
+        if not _PRINCIPAL.fullmatch(principal):
+            yield Finding(
+                ("cloud", "iap_users", index),
+                f'"{principal}" is nobody to Google',
+                "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME",
+            )

@@ -1,0 +1,58 @@
+"""What a cluster in Google Cloud has besides its nodes."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from muster.cluster.base import Model
+from muster.cluster.nodes import Disk
+
+
+class Controller(Model):
+    """The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders."""
+
+    machine_type: Annotated[str, Field(description="Machine type.")]
+    disk: Annotated[Disk, Field(description="Boot disk.")] = Disk()
+    state_disk: Annotated[
+        Disk,
+        Field(description="Disk of queue, database and shared folders; it outlives the VM."),
+    ] = Disk(size_gib=100)
+
+
+class Login(Model):
+    """The VMs that people log in to."""
+
+    machine_type: Annotated[str, Field(description="Machine type.")]
+    count: Annotated[int, Field(ge=1, le=10, description="How many there are.")] = 1
+    disk: Annotated[Disk, Field(description="Boot disk.")] = Disk()
+    public_address: Annotated[
+        bool,
+        Field(description="Reachable from the internet; without it through IAP only."),
+    ] = False
+
+
+class Image(Model):
+    """The image of all VMs of the cluster."""
+
+    machine_type: Annotated[str, Field(description="Machine type of the VM that builds it.")]
+
+
+class Cloud(Model):
+    """The part of a cluster in Google Cloud that is always there."""
+
+    zone: Annotated[str, Field(description="Zone of controller, login and disks.")]
+    controller: Annotated[Controller, Field(description="The controller.")]
+    login: Annotated[Login, Field(description="The login nodes.")]
+    image: Annotated[Image, Field(description="The image.")]
+    iap_users: Annotated[
+        list[str],
+        Field(
+            description="Who may reach the login nodes through IAP, such as `user:ada@example.org` "
+            "or `group:ml@example.org`."
+        ),
+    ] = []
+
+    @property
+    def region(self) -> str:
+        """Region of the zone: its name without the last letter."""
+        return self.zone.rsplit("-", 1)[0]

@@ -1,0 +1,128 @@
+"""Machine types of Google Compute Engine: what a VM of each has.
+
+A committed table, because the definition is checked and rendered without a cloud at hand. Source:
+the tables of https://cloud.google.com/compute/docs/general-purpose-machines,
+.../compute-optimized-machines and .../accelerator-optimized-machines; the API says the same
+(machineTypes.get: guestCpus, memoryMb, accelerators).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class MachineType:
+    """One machine type."""
+
+    name: str
+    cpus: int
+    """Virtual CPUs: hardware threads where `threads_per_core` is 2."""
+    memory_mib: int
+    """Memory as it is sold; see `usable_memory_mib`."""
+    threads_per_core: int
+    gpus: int = 0
+    gpu_type: str = ""
+    """Accelerator's name in the API, such as nvidia-l4; empty without GPUs."""
+
+    @property
+    def series(self) -> str:
+        """Machine series, such as n1."""
+        return self.name.split("-", 1)[0]
+
+    @property
+    def usable_memory_mib(self) -> int:
+        """Memory that the kernel of such a VM reports, estimated from below.
+
+        Firmware, page tables and the kernel itself take a fixed part and one that grows with the
+        memory. The estimate stays below what VMs were seen to have, for slurmd must not report
+        less than RealMemory.
+        """
+        return self.memory_mib - 400 - 30 * (self.memory_mib // 1024)
+
+    @property
+    def compact_placement(self) -> bool:
+        """Whether a compact placement policy takes it.
+
+        https://cloud.google.com/compute/docs/instances/placement-policies-overview
+        """
+        return self.series in _COMPACT_PLACEMENT
+
+
+_COMPACT_PLACEMENT = ("a2", "a3", "c2", "c2d", "c3", "c3d", "g2", "h3", "n2", "n2d")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Types that differ in size only."""
+
+    prefix: str
+    mib_per_cpu: float
+    sizes: tuple[int, ...]
+    threads_per_core: int = 2
+
+
+_N1 = (2, 4, 8, 16, 32, 64, 96)
+_N2 = (2, 4, 8, 16, 32, 48, 64, 80, 96)
+_N2D = (2, 4, 8, 16, 32, 48, 64, 80, 96)
+_C2D = (2, 4, 8, 16, 32, 56, 112)
+_C3 = (4, 8, 22, 44, 88, 176)
+_LINES = (
+    _Line("n1-standard", 3840, (1, *_N1)),
+    _Line("n1-highmem", 6656, _N1),
+    _Line("n1-highcpu", 921.6, _N1),
+    _Line("n2-standard", 4096, (*_N2, 128)),
+    _Line("n2-highmem", 8192, _N2),
+    _Line("n2-highcpu", 1024, _N2),
+    _Line("n2d-standard", 4096, (*_N2D, 128, 224)),
+    _Line("n2d-highmem", 8192, _N2D),
+    _Line("n2d-highcpu", 1024, (*_N2D, 128, 224)),
+    _Line("e2-standard", 4096, (2, 4, 8, 16, 32)),
+    _Line("e2-highmem", 8192, (2, 4, 8, 16)),
+    _Line("e2-highcpu", 1024, (2, 4, 8, 16, 32)),
+    _Line("t2d-standard", 4096, (1, 2, 4, 8, 16, 32, 48, 60), threads_per_core=1),
+    _Line("c2-standard", 4096, (4, 8, 16, 30, 60)),
+    _Line("c2d-standard", 4096, _C2D),
+    _Line("c2d-highmem", 8192, _C2D),
+    _Line("c2d-highcpu", 2048, _C2D),
+    _Line("c3-standard", 4096, _C3),
+    _Line("c3-highmem", 8192, _C3),
+    _Line("c3-highcpu", 2048, _C3),
+    _Line("h3-standard", 4096, (88,), threads_per_core=1),
+)
+_GIB = 1024
+_WITH_GPUS = (
+    MachineType("a2-highgpu-1g", 12, 85 * _GIB, 2, 1, "nvidia-tesla-a100"),
+    MachineType("a2-highgpu-2g", 24, 170 * _GIB, 2, 2, "nvidia-tesla-a100"),
+    MachineType("a2-highgpu-4g", 48, 340 * _GIB, 2, 4, "nvidia-tesla-a100"),
+    MachineType("a2-highgpu-8g", 96, 680 * _GIB, 2, 8, "nvidia-tesla-a100"),
+    MachineType("a2-ultragpu-1g", 12, 170 * _GIB, 2, 1, "nvidia-a100-80gb"),
+    MachineType("a2-ultragpu-2g", 24, 340 * _GIB, 2, 2, "nvidia-a100-80gb"),
+    MachineType("a2-ultragpu-4g", 48, 680 * _GIB, 2, 4, "nvidia-a100-80gb"),
+    MachineType("a2-ultragpu-8g", 96, 1360 * _GIB, 2, 8, "nvidia-a100-80gb"),
+    MachineType("a3-highgpu-8g", 208, 1872 * _GIB, 2, 8, "nvidia-h100-80gb"),
+    MachineType("g2-standard-4", 4, 16 * _GIB, 2, 1, "nvidia-l4"),
+    MachineType("g2-standard-8", 8, 32 * _GIB, 2, 1, "nvidia-l4"),
+    MachineType("g2-standard-12", 12, 48 * _GIB, 2, 1, "nvidia-l4"),
+    MachineType("g2-standard-16", 16, 64 * _GIB, 2, 1, "nvidia-l4"),
+    MachineType("g2-standard-24", 24, 96 * _GIB, 2, 2, "nvidia-l4"),
+    MachineType("g2-standard-32", 32, 128 * _GIB, 2, 1, "nvidia-l4"),
+    MachineType("g2-standard-48", 48, 192 * _GIB, 2, 4, "nvidia-l4"),
+    MachineType("g2-standard-96", 96, 384 * _GIB, 2, 8, "nvidia-l4"),
+)
+
+
+def _all() -> Iterator[MachineType]:
+    for line in _LINES:
+        for cpus in line.sizes:
+            # One virtual CPU is one hardware thread, even of a core that has two.
+            threads = 1 if cpus == 1 else line.threads_per_core
+            memory = round(line.mib_per_cpu * cpus)
+            yield MachineType(f"{line.prefix}-{cpus}", cpus, memory, threads)
+    yield from _WITH_GPUS
+
+
+@cache
+def machine_types() -> dict[str, MachineType]:
+    """Return all known machine types by name."""
+    return {machine_type.name: machine_type for machine_type in _all()}

@@ -1,0 +1,107 @@
+"""A cluster in the cloud: nodes that exist while jobs run."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from muster.cluster import Definition, validate
+from muster.cluster.definition import cloud_hosts
+from muster.cluster.model import Cluster
+from muster.cluster.slurmparameters import RELEASES, parameters
+from muster.slurm import render
+from muster.slurm.conffile import parse
+
+CLOUD: dict[str, Any] = {
+    "name": "slurm10",
+    "os": "debian-12",
+    "nodes": {
+        "debug": {"machine_type": "n1-standard-2", "max_nodes": 10},
+        "fast": {"machine_type": "c2-standard-8", "max_nodes": 2, "idle_seconds": 600},
+    },
+    "partitions": {
+        "debug": {"nodes": ["debug"], "default": True},
+        "all": {"nodes": ["debug", "fast"]},
+    },
+    "cloud": {
+        "zone": "europe-west4-a",
+        "controller": {"machine_type": "n1-standard-2"},
+        "login": {"machine_type": "n1-standard-2"},
+        "image": {"machine_type": "n1-standard-2"},
+    },
+}
+
+
+def cloud(version: str = "22.05", **changes: Any) -> Definition:
+    data = deepcopy(CLOUD) | {"slurm_version": version} | changes
+    if version == "21.08":  # older than Debian 12's own
+        data["os"] = "ubuntu-22.04"
+    return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
+
+
+def lines(definition: Definition, first: str) -> list[dict[str, str]]:
+    return [line for line in parse(render(definition).slurm_conf) if first in line]
+
+
+def keys(definition: Definition) -> dict[str, str]:
+    return {
+        key: value
+        for line in parse(render(definition).slurm_conf)
+        if not line.keys() & {"NodeName", "PartitionName"}
+        for key, value in line.items()
+    }
+
+
+def test_nodes_are_named_after_cluster_and_set_and_counted_from_0():
+    assert [line["NodeName"] for line in lines(cloud(), "NodeName")] == [
+        "slurm10-debug-[0-9]",
+        "slurm10-fast-[0-1]",
+    ]
+
+
+def test_a_node_has_what_its_machine_type_has():
+    debug, fast = lines(cloud(), "NodeName")
+    assert debug["State"] == "CLOUD"
+    assert (debug["CPUs"], debug["CoresPerSocket"], debug["ThreadsPerCore"]) == ("2", "1", "2")
+    assert (fast["CPUs"], fast["CoresPerSocket"], fast["ThreadsPerCore"]) == ("8", "4", "2")
+    # n1-standard-2 is sold with 7680 MiB.
+    assert 6800 < int(debug["RealMemory"]) < 7680
+
+
+def test_a_partition_waits_as_long_as_its_most_patient_nodes():
+    assert [line["SuspendTime"] for line in lines(cloud(), "PartitionName")] == ["300", "600"]
+    assert keys(cloud())["SuspendTime"] == "INFINITE"
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_every_parameter_exists_in_the_release(version):
+    known = parameters("slurm.conf")
+    for key in keys(cloud(version)):
+        assert known[key.lower()].accepted_by(version), key
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_what_changed_between_the_releases(version):
+    written = keys(cloud(version))
+    options = written["SlurmctldParameters"].split(",")
+    assert ("cloud_reg_addrs" in options) == (version <= "23.02")
+    assert (written.get("PrivateData") == "cloud") == (version <= "22.05")
+    assert (written.get("TreeWidth") == "65533") == (version <= "23.02")
+    assert (written.get("ReconfigFlags") == "KeepPowerSaveSettings") == (version >= "23.02")
+
+
+def test_a_node_more_needs_a_restart_before_2311_only():
+    def more(version: str) -> bool:
+        grown = deepcopy(CLOUD["nodes"])
+        grown["debug"]["max_nodes"] = 11
+        before, after = cloud(version), cloud(version, nodes=grown)
+        return render(before).restart.slurmctld != render(after).restart.slurmctld
+
+    assert more("23.02")
+    assert not more("23.11")
+
+
+def test_a_metal_cluster_switches_nothing_off(lab):
+    written = keys(lab())
+    assert not {"ResumeProgram", "SuspendProgram", "SuspendTime"} & set(written)
+    assert "State" not in lines(lab(), "NodeName")[0]

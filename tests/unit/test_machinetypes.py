@@ -1,0 +1,35 @@
+"""The table of machine types."""
+
+import pytest
+
+from muster.machinetypes import machine_types
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "memory_mib", "threads"),
+    [
+        # As machineTypes.get says (guestCpus, memoryMb).
+        ("n1-standard-1", 1, 3840, 1),
+        ("n1-standard-2", 2, 7680, 2),
+        ("n1-highcpu-2", 2, 1843, 2),
+        ("n1-highmem-96", 96, 638976, 2),
+        ("e2-standard-4", 4, 16384, 2),
+        ("t2d-standard-8", 8, 32768, 1),
+        ("c2-standard-60", 60, 245760, 2),
+        ("g2-standard-24", 24, 98304, 2),
+    ],
+)
+def test_shape(name, cpus, memory_mib, threads):
+    found = machine_types()[name]
+    assert (found.cpus, found.memory_mib, found.threads_per_core) == (cpus, memory_mib, threads)
+
+
+def test_every_type_has_whole_cores_and_memory_to_use():
+    for machine_type in machine_types().values():
+        assert machine_type.cpus % machine_type.threads_per_core == 0, machine_type
+        assert 0 < machine_type.usable_memory_mib < machine_type.memory_mib
+
+
+def test_gpus_are_named():
+    assert machine_types()["a2-highgpu-4g"].gpus == 4
+    assert all(bool(found.gpus) == bool(found.gpu_type) for found in machine_types().values())
