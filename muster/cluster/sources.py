@@ -28,8 +28,8 @@ class Sources:
     """Further files of group_vars/all, by their path in the inventory."""
     missing: list[str] = field(default_factory=list)
     schema_errors: list[SchemaError] = field(default_factory=list)
-    roles: frozenset[str] = frozenset()
-    """Names of the roles; a variable that starts with one belongs to it."""
+    wired: frozenset[str] = frozenset()
+    """Role variables that Muster sets from the definition."""
     secrets_mode: int | None = None
     """Permission bits of secrets.yml; None: no such file."""
     secrets_in_git: bool = False
@@ -60,9 +60,10 @@ def _shown(file: Path) -> str:
         return str(file)
 
 
-def _roles() -> frozenset[str]:
-    root = Path(__file__).resolve().parents[2] / "roles"
-    return frozenset(entry.name for entry in root.iterdir()) if root.is_dir() else frozenset()
+def _wired() -> frozenset[str]:
+    file = Path(__file__).resolve().parents[2] / "ansible" / "group_vars" / "all" / "wiring.yml"
+    data = yamlfile.read(file, _shown(file)).data if file.exists() else None
+    return frozenset(data if isinstance(data, dict) else ())
 
 
 def _tracked(file: Path) -> bool:
@@ -94,10 +95,10 @@ def _other_files(inventory: Path) -> list[Path]:
     ]
 
 
-def read(inventory: Path, roles: frozenset[str] | None = None) -> Sources:
+def read(inventory: Path, wired: frozenset[str] | None = None) -> Sources:
     """Reads the files of an inventory; what can't be read is a fault of the result.
 
-    `roles`: names of the roles, by default those of this checkout.
+    `wired`: role variables that Muster sets, by default those of this checkout's wiring.yml.
     """
     missing = []
     documents: list[Document] = []
@@ -117,7 +118,7 @@ def read(inventory: Path, roles: frozenset[str] | None = None) -> Sources:
             documents.append(document)
     cluster, hosts = documents
     sources = Sources(cluster, hosts, hostsfile.parse(hosts), missing=missing)
-    sources.roles = _roles() if roles is None else roles
+    sources.wired = _wired() if wired is None else wired
     for file in _other_files(inventory):
         name = str(file.relative_to(inventory))
         try:

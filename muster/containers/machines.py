@@ -13,6 +13,9 @@ from muster.containers.podman import MachineError, exists, podman, run, ulimits
 LABEL = "muster.network"
 """Label that says to which network, so to which set of machines, a container belongs."""
 
+FOLDER_LABEL = "muster.folder"
+"""Label that says where a container's keys and shared folders are."""
+
 BOOT_SECONDS = 60
 """Bound of a container's boot; 3 s on an idle machine."""
 
@@ -52,9 +55,11 @@ def up(fleet: Fleet) -> list[str]:
     """Bring up what is not up yet; return the names of the hosts that are new.
 
     Raises:
-        MachineError: podman failed, an address is taken, or a machine did not boot.
+        MachineError: podman failed, an address is taken, a machine did not boot, or the containers
+            are another folder's.
 
     """
+    _refuse_others(fleet)
     fleet.folder.mkdir(parents=True, exist_ok=True)
     make_key(fleet.folder / "ssh_key")
     if not exists("network", fleet.network):
@@ -79,6 +84,19 @@ def down(network: str) -> list[str]:
     if exists("network", network):
         podman("network", "rm", network)
     return names
+
+
+def _refuse_others(fleet: Fleet) -> None:
+    """Refuse containers of the same names that another clone, or one that is gone, has made."""
+    folders = podman(
+        *("ps", "--all", "--filter", f"label={LABEL}={fleet.network}"),
+        *("--format", f'{{{{index .Labels "{FOLDER_LABEL}"}}}}'),
+    ).splitlines()
+    for folder in sorted(set(folders) - {str(fleet.folder.resolve())}):
+        raise MachineError(
+            f"there are containers of {fleet.network} that belong to {folder}; remove them first: "
+            f"make demo-down"
+        )
 
 
 def remove_folder(folder: Path) -> None:
@@ -110,6 +128,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
     podman(
         *("run", "--detach", "--name", name, "--hostname", machine.name),
         *("--label", f"{LABEL}={fleet.network}"),
+        *("--label", f"{FOLDER_LABEL}={fleet.folder.resolve()}"),
         # Podman would mount its own /etc/hosts, which can't be replaced by rename.
         *("--network", fleet.network, "--ip", machine.address, "--no-hosts"),
         # The same after each start: others keep the pair of addresses in mind for a minute.

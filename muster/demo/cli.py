@@ -18,6 +18,8 @@ console = Console(highlight=False)
 
 INSTANCE = Instance(Path("build/demo"))
 TEMPLATE = Path("inventories/demo")
+NETWORK = "muster-demo"
+"""As the template's hosts.yml calls it."""
 
 Release = Annotated[
     str, typer.Option(envvar="RELEASE", help="Debian release of the hosts: bookworm or trixie.")
@@ -93,7 +95,7 @@ def shell() -> None:
 def down() -> None:
     """Remove the containers, their network and their files."""
     try:
-        removed = INSTANCE.remove()
+        removed = INSTANCE.remove(NETWORK)
     except MachineError as error:
         raise _stop(str(error)) from error
     console.print(f"removed {len(removed)} containers" if removed else "nothing was up")

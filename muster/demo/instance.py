@@ -114,11 +114,12 @@ class Instance:
         ]
         return subprocess.run(command, check=False).returncode
 
-    def remove(self) -> list[str]:
-        """Remove containers, network and folder; return the names of the containers."""
-        if not self.exists:
-            return []
-        removed = machines.down(self.fleet().network)
+    def remove(self, network: str) -> list[str]:
+        """Remove the containers on `network`, the network and the folder; return their names.
+
+        Where the folder is gone already the containers are not, so they are found without it.
+        """
+        removed = machines.down(network)
         machines.remove_folder(self.folder)
         return removed
 

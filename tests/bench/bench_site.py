@@ -88,7 +88,7 @@ def packages(instance: Instance) -> dict[str, int]:
 def bench(kind: str) -> None:
     """Measure the cluster `kind`."""
     instance = Instance(ROOT / "build" / "muster-bench")
-    instance.remove()
+    instance.remove(instance.folder.name)
     try:
         instance.create(INVENTORIES / kind, "bookworm")
         machines.up(instance.fleet())
@@ -96,7 +96,7 @@ def bench(kind: str) -> None:
         costs = {"first run": measure(instance), "second run": measure(instance)}
         added = {host: after - before[host] for host, after in packages(instance).items()}
     finally:
-        instance.remove()
+        instance.remove(instance.folder.name)
     print(f"{kind}: one controller, two nodes, {time.strftime('%Y-%m-%d %H:%M')}")
     for host, number in added.items():
         print(f"  {host}: {number} packages installed")

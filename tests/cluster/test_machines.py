@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from muster.containers import machines
-from muster.containers.podman import exists, podman
+from muster.containers import image, machines
+from muster.containers.podman import MachineError, exists, podman
+from muster.demo.instance import Instance
 
 ROOT = Path(__file__).parents[2]
 GPUS = 2
@@ -204,3 +206,25 @@ def test_down_leaves_nothing(fleet: machines.Fleet) -> None:
     assert not any(exists("container", name) for name in names)
     assert not exists("network", fleet.network)
     assert machines.down(fleet.network) == []
+
+
+def test_containers_of_another_folder_are_refused_and_not_taken_over(
+    fleet: machines.Fleet, tmp_path: Path
+) -> None:
+    with pytest.raises(MachineError, match=f"belong to {fleet.folder}.*demo-down"):
+        machines.up(replace(fleet, folder=tmp_path))
+
+
+def test_containers_are_removed_even_if_their_folder_is_gone(tmp_path: Path) -> None:
+    network = f"muster-gone-{os.getpid()}"
+    podman("network", "create", network)
+    try:
+        label = f"{machines.LABEL}={network}"
+        podman(
+            *("run", "--detach", "--name", f"{network}-x", "--label", label),
+            *("--network", network, image.ensure("bookworm"), "sleep", "60"),
+        )
+        assert Instance(tmp_path / "gone").remove(network) == [f"{network}-x"]
+        assert not exists("network", network)
+    finally:
+        machines.down(network)

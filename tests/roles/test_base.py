@@ -39,6 +39,10 @@ def test_chronyd_asks_the_servers_of_the_definition_and_no_other(host):
     assert [line.split(",")[2] for line in found.stdout.splitlines()] == ["192.0.2.1"]
 
 
+def test_chrony_has_taken_the_place_of_the_installer_s_program(host):
+    assert not host.package("systemd-timesyncd").is_installed
+
+
 def test_chronyd_comes_back_after_a_reboot(host):
     assert host.service("chrony").is_enabled
 

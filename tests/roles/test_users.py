@@ -57,9 +57,15 @@ def test_dan_without_a_key_does_not_get_in(host):
     assert "Permission denied" in login.stderr
 
 
+def test_erin_has_a_key_and_is_refused(host):
+    login = host.run(f"{SSH} erin@127.0.0.1 true")
+    assert login.rc == 255
+    assert "Permission denied" in login.stderr
+
+
 def test_keys_can_be_changed_by_root_alone(host):
-    assert host.file("/etc/ssh/authorized_keys.d").listdir() == ["ada"]
-    keys = host.file("/etc/ssh/authorized_keys.d/ada")
+    assert host.file("/etc/ssh/muster_keys.d").listdir() == ["ada", "erin"]
+    keys = host.file("/etc/ssh/muster_keys.d/ada")
     assert (keys.user, oct(keys.mode)) == ("root", "0o644")
 
 
@@ -69,7 +75,4 @@ def test_a_group_without_members_exists(host):
 
 def test_people_may_have_keys_of_their_own(host):
     found = host.check_output("sshd -T -C user=ada,host=localhost,addr=127.0.0.1")
-    assert (
-        "authorizedkeysfile .ssh/authorized_keys /etc/ssh/authorized_keys.d/%u"
-        in found.splitlines()
-    )
+    assert "authorizedkeysfile .ssh/authorized_keys /etc/ssh/muster_keys.d/%u" in found.splitlines()

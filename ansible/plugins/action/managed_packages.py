@@ -28,8 +28,9 @@ class ActionModule(ActionBase):
         result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
         if result.get("failed") or not result["missing"]:
             return result
+        options = {"name": result["missing"], **APT_OPTIONS}
+        if result["replaced"]:
+            options["fail_on_autoremove"] = False
         return self._execute_module(
-            module_name="ansible.builtin.apt",
-            module_args={"name": result["missing"], **APT_OPTIONS},
-            task_vars=task_vars,
+            module_name="ansible.builtin.apt", module_args=options, task_vars=task_vars
         )

@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     required: true
+  replaces:
+    description: Packages that these take the place of; apt may remove packages where one is there.
+    type: list
+    elements: str
+    default: []
 author: [The Muster authors]
 """
 
@@ -32,6 +37,11 @@ EXAMPLES = r"""
 RETURN = r"""
 missing:
   description: The wanted packages that were not installed in the wanted version.
+  type: list
+  elements: str
+  returned: when nothing was installed
+replaced:
+  description: Those of I(replaces) that are installed.
   type: list
   elements: str
   returned: when nothing was installed
@@ -51,7 +61,10 @@ def installed(module, names):
 def main():
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"names": {"type": "list", "elements": "str", "required": True}},
+        argument_spec={
+            "names": {"type": "list", "elements": "str", "required": True},
+            "replaces": {"type": "list", "elements": "str", "default": []},
+        },
         supports_check_mode=True,
     )
     wanted = [name.partition("=")[::2] for name in module.params["names"]]
@@ -61,7 +74,10 @@ def main():
         for name, version in wanted
         if name not in there or (version and not fnmatch.fnmatch(there[name], version))
     ]
-    module.exit_json(changed=False, missing=missing)
+    # Asked only where something is to be installed: the second run has one question for dpkg.
+    old = module.params["replaces"] if missing else []
+    replaced = sorted(installed(module, old)) if old else []
+    module.exit_json(changed=False, missing=missing, replaced=replaced)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ options:
   keys_dir:
     description: Folder of the files with keys; owned by root.
     type: path
-    default: /etc/ssh/authorized_keys.d
+    default: /etc/ssh/muster_keys.d
   home_root:
     description: Folder of the homes.
     type: path
@@ -483,7 +483,7 @@ def main():
             },
             "keys_dir": {
                 "type": "path",
-                "default": "/etc/ssh/authorized_keys.d",
+                "default": "/etc/ssh/muster_keys.d",
                 "no_log": False,
             },
             "home_root": {"type": "path", "default": "/home"},

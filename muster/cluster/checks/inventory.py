@@ -38,17 +38,14 @@ def _at(sources: Sources, file: str, name: str, message: str, remedy: str) -> Fi
 
 @source_check("role-variable")
 def role_variable(sources: Sources) -> Iterator[Finding]:
-    """A role's variable in group_vars/all: the playbook's own group_vars would win over it."""
+    """A role's variable in group_vars/all that Muster sets itself: the playbook's would win."""
     for file, name in _variables(sources):
-        role = next(
-            (r for r in sorted(sources.roles) if name == r or name.startswith(f"{r}_")), None
-        )
-        if role:
+        if name in sources.wired:
             yield _at(
                 sources,
                 file,
                 name,
-                f"a variable of the role {role}, without effect here",
+                "Muster sets it from the definition, so it is without effect here",
                 "set it in host_vars or group_vars/<group>, or use the key of `cluster` for it",
             )
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 CASES = HERE / "cases"
 FILES = {"cluster": sources.CLUSTER_FILE, "hosts": sources.HOSTS_FILE}
 # Names only: the checks must not depend on which roles there are by now.
-ROLES = frozenset({"munge", "slurmctld", "users"})
+WIRED = frozenset({"munge_threads", "slurmctld_version"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def write(case: Case, folder: Path) -> None:
 
 
 def problems(folder: Path) -> list[Problem]:
-    return examine(sources.read(folder, ROLES))[1]
+    return examine(sources.read(folder, WIRED))[1]
 
 
 def line_with(text: str, file: Path) -> int:
