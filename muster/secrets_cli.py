@@ -50,7 +50,7 @@ def make(
         return
     typer.echo(f"made {', '.join(made)} in {path} (mode 0600)")
     typer.echo(f"Keep a copy of it. To encrypt it: ansible-vault encrypt {path}")
-    typer.echo("ansible-playbook then asks for the password with --ask-vault-pass.")
+    typer.echo("All commands then want a file with its password in ANSIBLE_VAULT_PASSWORD_FILE.")
 
 
 def _stop(message: str, code: int) -> typer.Exit:

@@ -5,8 +5,11 @@ Pure: reports in, sentences out. The modules host_report and cluster_report gath
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
+
+from muster.slurm import fold
 
 MAX_SKEW_SECONDS = 5.0
 """Clocks further apart than this are reported. Munge refuses credentials older than 300 s
@@ -32,6 +35,16 @@ SUFFIXES = "~#!%$@^+-"
 
 NOT_A_PERSON = ("slurm", "unknown", "")
 """Users of a reason that slurmctld gave itself; sinfo says Unknown where there is none."""
+
+SHARED_PACKAGES = (
+    *("slurm*", "libslurm*", "munge*", "libmunge*"),
+    *("nvidia*", "libnvidia*", "cuda*", "libcuda*", "libcudnn*", "libcublas*"),
+    *("openmpi*", "libopenmpi*", "mpich*", "libmpich*", "libpmi*", "libnccl*", "ucx*", "libucx*"),
+    "libc6",
+)
+"""Packages that a job of several nodes has on each of them, as patterns: with another version of
+one of these it fails, or is wrong, in ways that nobody explains by it. All others may differ for a
+day, as unattended upgrades reach one host after the other."""
 
 SHOWN_PACKAGES = 5
 
@@ -61,11 +74,19 @@ def problems(
     return found
 
 
-def notes(cluster: Mapping[str, Any] | None) -> list[str]:
-    """Return what an administrator may want to know although nothing is wrong."""
+def notes(
+    hosts: Mapping[str, Mapping[str, Any]],
+    cluster: Mapping[str, Any] | None,
+    peers: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return what an administrator may want to know although nothing is wrong.
+
+    Of the same as `problems`.
+    """
+    rows = [*_other_packages(hosts, peers), *_time_sources(hosts)]
     if cluster is None:
-        return []
-    rows = [
+        return rows
+    rows += [
         f"{node['name']}: {node['state']} by {node['user']}: {node['reason']}"
         for node in _unique(cluster["nodes"])
         if _drained_by_a_person(node)
@@ -122,11 +143,7 @@ def _packages(
     name: str, first: str, node_set: str, hosts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     ours, theirs = hosts[name]["packages"], hosts[first]["packages"]
-    differing = sorted(
-        package
-        for package in ours.keys() | theirs.keys()
-        if ours.get(package) != theirs.get(package)
-    )
+    differing = [package for package in _differing([ours, theirs]) if _is_shared(package)]
     if differing:
         shown = ", ".join(
             f"{package} {ours.get(package, 'missing')} / {theirs.get(package, 'missing')}"
@@ -136,6 +153,50 @@ def _packages(
         yield (
             f"{name}: other packages than its peer {first} of {node_set}: {shown}"
             f"{f' and {more} more' if more > 0 else ''}; bring them to the same versions"
+        )
+
+
+def _other_packages(
+    hosts: Mapping[str, Mapping[str, Any]], peers: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield a line per node set whose hosts differ in packages that jobs don't share."""
+    for node_set, names in peers.items():
+        installed = [hosts[name]["packages"] for name in names if name in hosts]
+        differing = [package for package in _differing(installed) if not _is_shared(package)]
+        if differing:
+            more = len(differing) - SHOWN_PACKAGES
+            yield (
+                f"{node_set}: its hosts differ in {', '.join(differing[:SHOWN_PACKAGES])}"
+                f"{f' and {more} more packages' if more > 0 else ''}; "
+                "upgrade them when it suits you"
+            )
+
+
+def _differing(installed: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the packages of which the hosts have several versions, or some hosts none."""
+    everywhere = {package for packages in installed for package in packages}
+    return sorted(
+        package
+        for package in everywhere
+        if len({packages.get(package) for packages in installed}) > 1
+    )
+
+
+def _is_shared(package: str) -> bool:
+    return any(fnmatchcase(package, pattern) for pattern in SHARED_PACKAGES)
+
+
+def _time_sources(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    # None: chronyd does not answer, which its unit's state says.
+    adrift = [
+        host
+        for host, report in hosts.items()
+        if report["time_sources"] is not None and "*" not in report["time_sources"].values()
+    ]
+    if adrift:
+        yield (
+            f"{fold(adrift)}: chronyd follows no time source, so the clock is right by chance; "
+            "`chronyc sources` there says why"
         )
 
 

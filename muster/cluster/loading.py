@@ -72,9 +72,11 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         cluster, read.schema_errors = schemaerrors.apply(read.definition)
         if cluster is not None:
             mended = Definition(cluster, _hosts(cluster, read) if hosts is None else hosts)
+    unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
+    if mended is not None and not unread:
+        read.members = mended.hosts
     found = _found_in_sources(read)
     if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
-        unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
         mended_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in found if finding.file == "cluster"}
         found += [

@@ -1,11 +1,13 @@
 """The files that make up a definition, read and not yet understood."""
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from muster.cluster import hostsfile, yamlfile
+from muster.cluster.definition import Hosts
 from muster.cluster.hostsfile import HostsTree
 from muster.cluster.schemaerrors import SchemaError
 from muster.cluster.yamlfile import Document, Fault
@@ -13,7 +15,8 @@ from muster.cluster.yamlfile import Document, Fault
 CLUSTER_FILE = "group_vars/all/cluster.yml"
 HOSTS_FILE = "hosts.yml"
 SECRETS_FILE = "group_vars/all/secrets.yml"
-# What Ansible reads in group_vars: these endings or none.
+ROOT = Path(__file__).resolve().parents[2]
+# What Ansible reads in group_vars and host_vars: these endings or none.
 _SUFFIXES = {".yml", ".yaml", ".json", ""}
 
 
@@ -26,10 +29,16 @@ class Sources:
     tree: HostsTree
     others: dict[str, Document] = field(default_factory=dict)
     """Further files of group_vars/all, by their path in the inventory."""
+    overrides: dict[str, Document] = field(default_factory=dict)
+    """Files of single groups and hosts in group_vars and host_vars, by their path likewise."""
+    members: Hosts | None = None
+    """Groups and hosts; None where hosts.yml or the definition does not tell them."""
     missing: list[str] = field(default_factory=list)
     schema_errors: list[SchemaError] = field(default_factory=list)
     wired: frozenset[str] = frozenset()
     """Role variables that Muster sets from the definition."""
+    role_variables: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The variables that each role takes."""
     secrets_mode: int | None = None
     """Permission bits of secrets.yml; None: no such file."""
     secrets_in_git: bool = False
@@ -42,14 +51,23 @@ class Sources:
 
     def document(self, file: str) -> Document:
         """The document that a finding calls `cluster`, `hosts` or by its path."""
-        return {"cluster": self.cluster, "hosts": self.hosts}.get(file) or self.others[file]
+        return self._named()[file]
 
     def faults(self, *kinds: str) -> list[tuple[str, Fault]]:
         """What was found wrong while reading, with the file that has it."""
-        named = {"cluster": self.cluster, "hosts": self.hosts, **self.others}
-        found = [(name, fault) for name, document in named.items() for fault in document.faults]
+        named = self._named().items()
+        found = [(name, fault) for name, document in named for fault in document.faults]
         found += [("hosts", fault) for fault in self.tree.faults]
         return [(name, fault) for name, fault in found if not kinds or fault.kind in kinds]
+
+    def _named(self) -> dict[str, Document]:
+        return {"cluster": self.cluster, "hosts": self.hosts, **self.others, **self.overrides}
+
+
+def overridden(file: str) -> str:
+    """The group or host for which Ansible reads a file of group_vars or host_vars."""
+    name = PurePath(file).parts[1]
+    return PurePath(name).stem if PurePath(name).suffix in _SUFFIXES else name
 
 
 def _shown(file: Path) -> str:
@@ -61,9 +79,19 @@ def _shown(file: Path) -> str:
 
 
 def _wired() -> frozenset[str]:
-    file = Path(__file__).resolve().parents[2] / "ansible" / "group_vars" / "all" / "wiring.yml"
+    file = ROOT / "ansible" / "group_vars" / "all" / "wiring.yml"
     data = yamlfile.read(file, _shown(file)).data if file.exists() else None
     return frozenset(data if isinstance(data, dict) else ())
+
+
+def _role_variables() -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for file in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
+        entries = yamlfile.read(file, _shown(file)).data["argument_specs"].values()
+        found[file.parents[1].name] = frozenset(
+            name for entry in entries for name in entry.get("options", {})
+        )
+    return found
 
 
 def _tracked(file: Path) -> bool:
@@ -95,10 +123,43 @@ def _other_files(inventory: Path) -> list[Path]:
     ]
 
 
-def read(inventory: Path, wired: frozenset[str] | None = None) -> Sources:
+def _override_files(inventory: Path) -> list[Path]:
+    return [
+        file
+        for folder in ("group_vars", "host_vars")
+        for file in sorted((inventory / folder).rglob("*"))
+        if file.is_file() and file.suffix in _SUFFIXES
+        if not any(part.startswith(".") for part in file.relative_to(inventory).parts)
+        if (folder, overridden(str(file.relative_to(inventory)))) != ("group_vars", "all")
+    ]
+
+
+def _documents(inventory: Path, files: list[Path]) -> dict[str, Document]:
+    """Files by their path in the inventory; one that can't be read has a fault that says so."""
+    found: dict[str, Document] = {}
+    for file in files:
+        name = str(file.relative_to(inventory))
+        try:
+            found[name] = yamlfile.read(file, _shown(file))
+        except OSError as error:
+            found[name] = _unreadable(file, error)
+    return found
+
+
+def _unreadable(file: Path, error: OSError) -> Document:
+    said = (error.strerror or "can't be read").lower()
+    return Document(_shown(file), faults=[Fault("file-missing", 1, (), said)])
+
+
+def read(
+    inventory: Path,
+    wired: frozenset[str] | None = None,
+    role_variables: Mapping[str, frozenset[str]] | None = None,
+) -> Sources:
     """Reads the files of an inventory; what can't be read is a fault of the result.
 
     `wired`: role variables that Muster sets, by default those of this checkout's wiring.yml.
+    `role_variables`: the variables that each role takes, by default as this checkout's roles say.
     """
     missing = []
     documents: list[Document] = []
@@ -111,29 +172,18 @@ def read(inventory: Path, wired: frozenset[str] | None = None) -> Sources:
             documents.append(yamlfile.read(file, _shown(file)))
         except OSError as error:
             missing.append(name)
-            document = Document(_shown(file))
-            document.faults.append(
-                Fault("file-missing", 1, (), (error.strerror or "can't be read").lower())
-            )
-            documents.append(document)
+            documents.append(_unreadable(file, error))
     cluster, hosts = documents
     sources = Sources(cluster, hosts, hostsfile.parse(hosts), missing=missing)
     sources.wired = _wired() if wired is None else wired
-    for file in _other_files(inventory):
-        name = str(file.relative_to(inventory))
-        try:
-            sources.others[name] = yamlfile.read(file, _shown(file))
-        except OSError as error:
-            document = Document(_shown(file))
-            document.faults.append(
-                Fault("file-missing", 1, (), (error.strerror or "can't be read").lower())
-            )
-            sources.others[name] = document
+    sources.role_variables = _role_variables() if role_variables is None else role_variables
+    sources.others = _documents(inventory, _other_files(inventory))
+    sources.overrides = _documents(inventory, _override_files(inventory))
     secrets = inventory / SECRETS_FILE
     if secrets.is_file():
         sources.secrets_mode = secrets.stat().st_mode & 0o777
         sources.secrets_in_git = _tracked(secrets)
-    _add_host_vars(inventory, sources.tree)
+    _add_host_vars(sources)
     return sources
 
 
@@ -143,12 +193,10 @@ def _in_the_cloud(document: Document) -> bool:
     return isinstance(cluster, dict) and cluster.get("cloud") is not None
 
 
-def _add_host_vars(inventory: Path, tree: HostsTree) -> None:
-    """Adds host_vars/HOST.yml, which Ansible prefers to what hosts.yml says."""
-    folder = inventory / "host_vars"
-    if not folder.is_dir():
-        return
-    for file in sorted(folder.glob("*.y*ml")):
-        document = yamlfile.read(file, _shown(file))
-        if isinstance(document.data, dict):
-            tree.vars[file.stem] = {**tree.vars.get(file.stem, {}), **document.data}
+def _add_host_vars(sources: Sources) -> None:
+    """Adds what is in host_vars, which Ansible prefers to what hosts.yml says."""
+    known = sources.tree.vars
+    for file, document in sources.overrides.items():
+        if file.startswith("host_vars/") and isinstance(document.data, dict):
+            host = overridden(file)
+            known[host] = {**known.get(host, {}), **document.data}

@@ -4,6 +4,7 @@ A step checks what it shows; one that is not as it should be ends the tour with 
 """
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -160,6 +161,8 @@ def _mails(session: Session, job: str) -> str:
         files = session.as_root(f"{command} || true").split()
         if len(files) >= 2:
             mails = session.as_root(f"cat {' '.join(files)}")
+            if not re.search(r"Elapsed +[\d:]+ of \d", mails):
+                raise TourError(f"the mail does not say of which time limit:\n{mails}")
             return expect(mails, "Began", "Ended")
         time.sleep(0.3)
     raise TourError(f"the mails on BEGIN and END of job {job} did not arrive at the relay")

@@ -22,6 +22,16 @@ PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 
 
+CGROUP = "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1"
+"""What the kernel mounts, and so the plugin that SLURM chooses."""
+
+
+def pytest_report_header() -> str:
+    """Say which code of SLURM keeps the jobs apart: that of the other version is not proven."""
+    how = {"v1": "the kernel's devices controller", "v2": "eBPF programs"}[CGROUP]
+    return f"cgroup {CGROUP}: SLURM's plugin cgroup/{CGROUP} keeps jobs apart, devices by {how}"
+
+
 @dataclass(frozen=True)
 class Run:
     """What a run of site.yml said."""

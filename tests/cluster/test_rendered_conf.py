@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from conftest import CGROUP
 
 from muster.cluster import PACKAGED_SLURM, load
 from muster.containers import image
@@ -128,7 +129,6 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
     """A cluster for one release, without its database, with what emulation needs."""
     definition = load(ROOT / "inventories" / inventory)
     system = image.RELEASES[release]
-    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     cluster = definition.cluster.model_copy(
         update={
             "os": system,
@@ -138,7 +138,7 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
                 "SlurmdParameters": "config_overrides",
                 "CommunicationParameters": "NoInAddrAny",
             },
-            "cgroup": {"IgnoreSystemd": True} if unified else {"CgroupPlugin": "cgroup/v1"},
+            "cgroup": {"IgnoreSystemd": True} if CGROUP == "v2" else {"CgroupPlugin": "cgroup/v1"},
         }
     )
     hosts = replace(definition.hosts, groups={**definition.hosts.groups, "database": []})

@@ -55,6 +55,13 @@ def test_a_key_and_a_password_that_munged_and_every_file_format_take(inventory: 
     assert re.fullmatch(r"[A-Za-z0-9]{40}", made["slurmdbd_password"])
 
 
+def test_what_is_said_about_encryption_works_with_all_commands(inventory: Path) -> None:
+    # `muster check --hosts` runs ansible-playbook itself, where no option of it can be given.
+    done = run(inventory)
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" in done.stdout
+    assert "--ask-vault-pass" not in done.stdout
+
+
 def test_muster_check_accepts_what_was_made(inventory: Path) -> None:
     secrets.make(inventory)
     load(inventory)

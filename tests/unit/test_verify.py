@@ -8,6 +8,8 @@ import pytest
 from muster import verify
 
 HOSTS = ["lab-access", "lab-cpu-01", "lab-cpu-02"]
+PACKAGES = {"slurmd": "22.05.8-4", "munge": "0.5.15-2", "libssl3": "3.0.15-1"}
+OTHERS = {**PACKAGES, **{f"libslurm{number}": "2" for number in range(1, 7)}}
 PEERS = {"cpu": ["lab-cpu-01", "lab-cpu-02"]}
 JOB = {
     "partition": "ml-cpu",
@@ -26,7 +28,8 @@ def host(**changed: Any) -> dict[str, Any]:
         "latest": 1001.0,
         "system": "12",
         "kernel": "6.1.0-30-amd64",
-        "packages": {"slurmd": "22.05.8-4", "munge": "0.5.15-2"},
+        "packages": PACKAGES,
+        "time_sources": {"192.0.2.1": "*", "192.0.2.2": "+"},
         "credential": {"text": "MUNGE:AwQ..."},
         **changed,
     }
@@ -54,13 +57,17 @@ def said(
     return verify.problems(reports or hosts(), controller or cluster(), PEERS, absent)
 
 
+def noted(
+    reports: Mapping[str, Mapping[str, Any]] | None = None,
+    controller: Mapping[str, Any] | None = None,
+) -> list[str]:
+    return verify.notes(reports or hosts(), controller or cluster(), PEERS)
+
+
 def test_a_cluster_that_works_gives_nothing_to_say() -> None:
     assert said() == []
-    assert verify.notes(cluster()) == []
+    assert noted() == []
 
-
-PACKAGES = {"slurmd": "22.05.8-4", "munge": "0.5.15-2"}
-OTHERS = {**PACKAGES, **{f"lib{letter}": "2" for letter in "abcdef"}}
 
 HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "a daemon is down": (
@@ -85,15 +92,15 @@ HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
         "them to the same",
     ),
     "another build of SLURM, and a package less": (
-        {"lab_cpu_02": {"packages": {"slurmd": "22.05.8-5"}}},
+        {"lab_cpu_02": {"packages": {"slurmd": "22.05.8-5", "libssl3": "3.0.15-1"}}},
         "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: munge missing / 0.5.15-2, "
         "slurmd 22.05.8-5 / 22.05.8-4; bring them to the same versions",
     ),
     "many packages": (
         {"lab_cpu_02": {"packages": OTHERS}},
-        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: liba 2 / missing, libb 2 / "
-        "missing, libc 2 / missing, libd 2 / missing, libe 2 / missing and 1 more; bring them to "
-        "the same versions",
+        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: libslurm1 2 / missing, "
+        "libslurm2 2 / missing, libslurm3 2 / missing, libslurm4 2 / missing, libslurm5 2 / "
+        "missing and 1 more; bring them to the same versions",
     ),
     "no credential": (
         {"lab_access": {"credential": {"error": "Socket is missing"}}},
@@ -119,6 +126,58 @@ def test_what_a_host_reports_is_one_sentence_that_names_it(case: str) -> None:
 )
 def test_a_clock_is_only_judged_as_well_as_it_was_read(report: dict[str, float]) -> None:
     assert said(hosts(lab_cpu_01=report)) == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("slurmd", "slurm-wlm-basic-plugins", "libslurm38", "libmunge2", "libc6", "libpmix2"),
+        *("nvidia-driver", "libnvidia-compute-535", "libcuda1", "cuda-toolkit-12-4", "libcudnn9"),
+        *("libopenmpi3", "openmpi-bin", "mpich", "libmpich12", "libnccl2", "libucx0"),
+    ],
+)
+def test_what_a_job_of_several_nodes_shares_must_agree(package: str) -> None:
+    reports = hosts(lab_cpu_02={"packages": {**PACKAGES, package: "0.9"}})
+    (sentence,) = said(reports)
+    assert f"of cpu: {package} 0.9 / " in sentence
+    assert noted(reports) == []
+
+
+def test_packages_that_only_concern_their_host_are_a_line_per_node_set() -> None:
+    upgraded = {"packages": {**PACKAGES, "libssl3": "3.0.16-1", "libcurl4": "7", "libc6-dev": "2"}}
+    reports = hosts(lab_cpu_01=upgraded)
+    reports["lab-cpu-03"] = host()
+    peers = {"cpu": ["lab-cpu-01", "lab-cpu-02", "lab-cpu-03"], "gpu": ["lab-access", "lost"]}
+    assert verify.problems(reports, cluster(), peers) == []
+    assert verify.notes(reports, cluster(), peers) == [
+        "cpu: its hosts differ in libc6-dev, libcurl4, libssl3; upgrade them when it suits you"
+    ]
+
+
+def test_a_line_about_many_packages_stays_short() -> None:
+    upgraded = {"packages": {**PACKAGES, **{f"lib{letter}": "2" for letter in "abcdefg"}}}
+    assert noted(hosts(lab_cpu_01=upgraded)) == [
+        "cpu: its hosts differ in liba, libb, libc, libd, libe and 2 more packages; upgrade them "
+        "when it suits you"
+    ]
+
+
+@pytest.mark.parametrize("sources", [{}, {"192.0.2.1": "?"}, {"192.0.2.1": "x", "192.0.2.2": "~"}])
+def test_hosts_that_follow_no_time_source_are_one_line(sources: dict[str, str]) -> None:
+    adrift = {"time_sources": sources}
+    reports = hosts(lab_cpu_01=adrift, lab_cpu_02=adrift)
+    assert said(reports) == []
+    assert noted(reports) == [
+        "lab-cpu-[01-02]: chronyd follows no time source, so the clock is right by chance; "
+        "`chronyc sources` there says why"
+    ]
+
+
+def test_a_chronyd_that_does_not_answer_is_said_once_as_a_daemon() -> None:
+    down = {"time_sources": None, "inactive": {"chrony": "failed"}}
+    reports = hosts(lab_cpu_01=down)
+    assert len(said(reports)) == 1
+    assert noted(reports) == []
 
 
 def test_a_host_that_is_nobodys_peer_may_differ() -> None:
@@ -159,7 +218,7 @@ def test_hosts_that_the_run_lost_are_named() -> None:
 def test_a_node_that_works_or_sleeps_is_healthy(state: str) -> None:
     nodes = [node(state=state)]
     assert said(controller=cluster(nodes=nodes)) == []
-    assert verify.notes(cluster(nodes=nodes)) == []
+    assert noted(controller=cluster(nodes=nodes)) == []
 
 
 @pytest.mark.parametrize(
@@ -182,7 +241,7 @@ def test_a_node_that_does_not_work_is_named(state: str) -> None:
 def test_a_node_that_a_person_drained_is_a_note(state: str) -> None:
     nodes = [node(state=state, user="root", reason="new fan"), node("lab-cpu-02")]
     assert said(controller=cluster(nodes=nodes)) == []
-    assert verify.notes(cluster(nodes=nodes)) == [f"lab-cpu-01: {state} by root: new fan"]
+    assert noted(controller=cluster(nodes=nodes)) == [f"lab-cpu-01: {state} by root: new fan"]
 
 
 @pytest.mark.parametrize("user", ["slurm", "Unknown", "unknown", ""])
@@ -192,14 +251,14 @@ def test_a_node_that_slurmctld_drained_is_a_problem_with_its_reason(user: str) -
         "lab-cpu-01: the node is drained: Low RealMemory; `scontrol show node lab-cpu-01` and "
         "journalctl -u slurmd there say more"
     ]
-    assert verify.notes(cluster(nodes=nodes)) == []
+    assert noted(controller=cluster(nodes=nodes)) == []
 
 
 def test_a_node_in_two_partitions_is_said_once() -> None:
     nodes = [node(state="down"), node(state="down", partition="ml-gpu")]
     assert len(said(controller=cluster(nodes=nodes))) == 1
     nodes = [node(state="drained", user="root", partition=name) for name in ("ml-cpu", "ml-gpu")]
-    assert len(verify.notes(cluster(nodes=nodes))) == 1
+    assert len(noted(controller=cluster(nodes=nodes))) == 1
 
 
 @pytest.mark.parametrize(
@@ -229,7 +288,7 @@ def test_without_accounting_no_record_is_missed() -> None:
 def test_a_busy_cluster_is_a_note() -> None:
     busy = cluster(nodes=[node(state="allocated")], jobs=[])
     assert said(controller=busy) == []
-    assert verify.notes(busy) == ["no idle node to try a job on"]
+    assert noted(controller=busy) == ["no idle node to try a job on"]
 
 
 def test_without_the_controller_only_the_hosts_are_judged() -> None:
@@ -237,7 +296,7 @@ def test_without_the_controller_only_the_hosts_are_judged() -> None:
     assert verify.problems(reports, None, PEERS) == [
         "lab-cpu-01: munge is failed; journalctl -u munge there says why"
     ]
-    assert verify.notes(None) == []
+    assert verify.notes(reports, None, PEERS) == []
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -21,10 +21,10 @@ options:
     elements: str
     required: true
   package_patterns:
-    description: Packages (as dpkg-query patterns) whose versions must agree among peers.
+    description: Packages (as dpkg-query patterns) to report.
     type: list
     elements: str
-    default: ["slurm*", "munge*", "lib*"]
+    default: ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
 author: [The Muster authors]
 """
 
@@ -36,10 +36,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: inactive (unit -> state), credential, clock (seconds since the epoch), system, kernel, packages (name -> version).
+  description:
+    - inactive (unit -> state), credential, clock (seconds since the epoch), system, kernel, packages
+      (name -> version), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
+      the one that is followed; null where chronyd does not answer).
   type: dict
   returned: always
 """
+
+
+PACKAGE_PATTERNS = ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
 
 
 def unit_states(module, units):
@@ -70,6 +76,19 @@ def packages(module, patterns):
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
 
 
+def time_sources(module):
+    """Return chronyd's sources with the state of each; None where chronyd does not answer."""
+    chronyc = module.get_bin_path("chronyc")
+    if chronyc is None:
+        return None
+    code, out, _ = module.run_command([chronyc, "-n", "-c", "sources"])
+    if code != 0:
+        return None
+    rows = (line.split(",") for line in out.splitlines())
+    # Mode (server, peer, reference clock), state, address, stratum and more.
+    return {row[2]: row[1] for row in rows if len(row) > 2}
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
@@ -78,7 +97,7 @@ def main():
             "package_patterns": {
                 "type": "list",
                 "elements": "str",
-                "default": ["slurm*", "munge*", "lib*"],
+                "default": PACKAGE_PATTERNS,
             },
         },
         supports_check_mode=True,
@@ -93,6 +112,7 @@ def main():
             "system": get_distribution_version(),
             "kernel": os.uname().release,
             "packages": packages(module, module.params["package_patterns"]),
+            "time_sources": time_sources(module),
         },
     )
 

@@ -100,6 +100,11 @@ def trackable(record):
     return dict(part.split("=", 1) for part in record["AllocTRES"].split(",") if "=" in part)
 
 
+def allocations(records):
+    """Return the records of jobs (12, 12_1, 12+0), without those of their steps (12.batch)."""
+    return [record for record in records if "." not in record["JobID"]]
+
+
 def used(records):
     """Return the text about what a job used, from the lines of sacct; an array counts as one job.
 
@@ -107,9 +112,10 @@ def used(records):
         records: Field -> value for each line: allocations (12, 12_1, 12+0) and steps (12.batch).
 
     """
-    jobs = [record for record in records if "." not in record["JobID"]]
+    jobs = allocations(records)
     states = Counter(job["State"].split()[0] for job in jobs)
     longest = max(jobs, key=lambda job: int(job["ElapsedRaw"] or 0))
+    limit = longest["Timelimit"]
     resources = trackable(longest)
     cpu_seconds = sum(int(job["CPUTimeRAW"] or 0) for job in jobs)
     busy_seconds = sum(seconds(job["TotalCPU"]) for job in jobs)
@@ -120,7 +126,7 @@ def used(records):
         ("Exit code", ", ".join(sorted({job["ExitCode"] for job in jobs}))),
         (
             "Longest" if several else "Elapsed",
-            f"{duration(int(longest['ElapsedRaw'] or 0))} of {longest['Timelimit']}",
+            duration(int(longest["ElapsedRaw"] or 0)) + (limit and f" of {limit}"),
         ),
         (
             "CPU",
@@ -159,6 +165,9 @@ class NoSummaryError(Exception):
 def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
     """Return the lines of sacct about `job` once its end is on record.
 
+    The record of a short job comes in parts, the time limit after the state. A limit that is still
+    missing after the wait stays empty.
+
     Args:
         job: Number of the job, or of the array.
         run: Runs a command, as `run_program`.
@@ -181,9 +190,11 @@ def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
             raise NoSummaryError(f"sacct failed: {clean(text_of(done.stderr)) or done.returncode}")
         lines = text_of(done.stdout).splitlines()
         records = [dict(zip(FIELDS.split(","), line.split("|"), strict=True)) for line in lines]
+        late = clock() >= deadline
         if records and not any(r["State"].split()[0] in UNFINISHED for r in records):
-            return records
-        if clock() >= deadline:
+            if late or all(job["Timelimit"] for job in allocations(records)):
+                return records
+        elif late:
             raise NoSummaryError("the accounting has not heard of the end of the job yet")
         sleep(1)
 

@@ -191,6 +191,19 @@ def test_a_late_record_is_waited_for() -> None:
     assert records[0]["State"] == "COMPLETED"
 
 
+def test_a_record_without_its_time_limit_is_not_complete_yet() -> None:
+    programs = Programs(sacct=[DONE.replace(b"04:00:00", b""), DONE])
+    records = muster_mail.records_of("12", programs, 20, clock=lambda: 0, sleep=lambda _: None)
+    assert len(programs.asked) == 2
+    assert records[0]["Timelimit"] == "04:00:00"
+
+
+def test_a_time_limit_that_stays_away_is_left_out(send) -> None:
+    programs = Programs(sacct=DONE.replace(b"04:00:00", b""))
+    assert send(programs) == 0
+    assert "Elapsed      00:10:00\n" in text(programs)
+
+
 def test_a_mail_that_is_not_taken_is_reported_and_the_others_go(send, capsys) -> None:
     programs = Programs(msmtp_code=69, msmtp_says=b"msmtp: server message: 550 no such user\n")
     assert send(programs, recipients="ada,bob") == 69

@@ -140,6 +140,40 @@ def test_plain_data_is_checked_and_its_errors_have_no_line() -> None:
     ]
 
 
+def override(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def test_who_is_not_known_is_not_missed(tmp_path: Path) -> None:
+    folder = inventory(tmp_path / "x", hosts="all: {children: [compute]}\n")
+    override(folder, "group_vars/gpu.yml", "a: 1\n")
+    override(folder, "host_vars/base-ctl.yml", "a: 1\n")
+    assert [problem.check for problem in problems(folder)] == ["hosts-shape"]
+
+
+def test_variables_of_the_roles_of_this_checkout_are_known(tmp_path: Path) -> None:
+    folder = inventory(tmp_path / "x")
+    override(folder, "group_vars/compute.yml", "base_ntp_servers: [192.0.2.1]\n")
+    override(folder, "host_vars/base-ctl.yml", "slurmctld_port: 6817\nslurm_packages: []\n")
+    load(folder)
+    override(folder, "group_vars/compute.yml", "base_ntp_server: [192.0.2.1]\n")
+    (problem,) = problems(folder)
+    assert problem.check == "role-variable-unknown"
+
+
+def test_what_is_no_yaml_is_said_of_overrides_too(tmp_path: Path) -> None:
+    folder = inventory(tmp_path / "x")
+    override(folder, "host_vars/base-ctl.yml", "a: b: c\n")
+    assert [problem.check for problem in problems(folder)] == ["yaml-syntax"]
+
+
+def test_variables_of_a_host_may_lie_in_a_folder(tmp_path: Path) -> None:
+    folder = inventory(tmp_path / "x")
+    override(folder, "host_vars/base-ctl/own.yaml", "ansible_host: 192.0.2.99\n")
+    assert load(folder).hosts.vars["base-ctl"]["ansible_host"] == "192.0.2.99"
+
+
 class Tagged(str):
     """Like the texts of Ansible 2.19, which know where they come from."""
 

@@ -47,7 +47,7 @@ def test_anything_in_the_place_of_a_value_is_accepted_or_an_error_with_a_line(
     for wrong in WRONG:
         text = json.dumps(replaced(CLUSTER, path, wrong), indent=1)  # JSON is YAML
         (tmp_path / sources.CLUSTER_FILE).write_text(text)
-        definition, problems = examine(sources.read(tmp_path, frozenset()))
+        definition, problems = examine(sources.read(tmp_path, frozenset(), {}))
         assert definition is not None or problems
         for problem in problems:
             assert problem.line is not None
@@ -66,7 +66,7 @@ def test_anything_in_hosts_yml_is_accepted_or_an_error_with_a_line(
     for wrong in WRONG:
         text = json.dumps(replaced(HOSTS, path, wrong), indent=1)
         (tmp_path / sources.HOSTS_FILE).write_text(text)
-        definition, problems = examine(sources.read(tmp_path, frozenset()))
+        definition, problems = examine(sources.read(tmp_path, frozenset(), {}))
         assert definition is not None or problems
         for problem in problems:
             assert problem.line is not None

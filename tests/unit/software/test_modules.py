@@ -1,9 +1,11 @@
 """What the definition's software becomes: modulefiles, and what has to be built."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from muster.cluster import load
 from muster.cluster.software import Software
 from muster.modules import ModuleTree, render
 
@@ -170,3 +172,12 @@ def test_only_what_the_play_builds_has_a_command_and_packages() -> None:
     )
     assert [entry.build for entry in rendered.installations] == ["b", None]
     assert rendered.packages == ("python3-venv",)
+
+
+@pytest.mark.parametrize("name", ["lab", "demo"])
+def test_examples_run_nothing_from_a_folder_that_anybody_can_write(name: str) -> None:
+    # An administrator pastes them as root.
+    modules = load(Path(__file__).parents[3] / "inventories" / name).cluster.software.modules
+    commands = [data.build or "" for versions in modules.values() for data in versions.values()]
+    assert any("curl" in command for command in commands)
+    assert not [command for command in commands if re.search(r"(?<![\w}/])(/var)?/tmp\b", command)]

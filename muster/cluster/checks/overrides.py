@@ -1,0 +1,64 @@
+"""Checks of files in group_vars and host_vars: that their group, host and variables exist."""
+
+from collections.abc import Iterator
+
+from muster.cluster.checks.registry import Finding, source_check, suggestion
+from muster.cluster.sources import SECRETS_FILE, Sources, overridden
+
+# Groups that Ansible makes.
+_ALWAYS = ("all", "ungrouped")
+
+
+def _of_nothing(sources: Sources, folder: str, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Group or host that is not known, with the first of its files."""
+    said: set[str] = set()
+    for file in sources.overrides:
+        name = overridden(file)
+        if file.startswith(f"{folder}/") and name not in known | said:
+            said.add(name)
+            yield name, file
+
+
+@source_check("variables-of-no-group")
+def variables_of_no_group(sources: Sources) -> Iterator[Finding]:
+    """A file in group_vars for a group that hosts.yml does not have: Ansible never reads it."""
+    if sources.members is None:
+        return
+    known = {*sources.members.groups, *_ALWAYS}
+    for name, file in _of_nothing(sources, "group_vars", known):
+        remedy = suggestion(name, known, "name the file after a group of hosts.yml")
+        yield Finding((), f'there is no group "{name}"', remedy, file, 1)
+
+
+@source_check("variables-of-no-host")
+def variables_of_no_host(sources: Sources) -> Iterator[Finding]:
+    """A file in host_vars for a host that hosts.yml does not have: Ansible never reads it."""
+    if sources.members is None:
+        return
+    known = set(sources.members.groups["all"])
+    for name, file in _of_nothing(sources, "host_vars", known):
+        yield Finding(
+            (),
+            f'there is no host "{name}"',
+            "name the file after a host of hosts.yml, or remove it",
+            file,
+            1,
+        )
+
+
+@source_check("role-variable-unknown")
+def role_variable_unknown(sources: Sources) -> Iterator[Finding]:
+    """A variable that begins like those of a role, and that the role does not take."""
+    for file, document in {**sources.others, **sources.overrides}.items():
+        if file == SECRETS_FILE or not isinstance(document.data, dict):
+            continue
+        for name in document.data:
+            role = next((r for r in sources.role_variables if name.startswith(f"{r}_")), None)
+            if role and name not in sources.role_variables[role]:
+                yield Finding(
+                    (name,),
+                    f'the role {role} has no variable "{name}"',
+                    suggestion(name, sources.role_variables[role], f"see roles/{role}/README.md"),
+                    file,
+                    document.line((name,)),
+                )

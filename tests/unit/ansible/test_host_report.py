@@ -1,0 +1,45 @@
+"""What the last play hears from a host: its packages and chronyd's sources."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCES = "^,*,192.0.2.1,2,6,377,21,0.000012,0.000015,0.004\n^,?,192.0.2.2,0,8,0,4294967295,0,0,0\n"
+PROGRAMS = {
+    "systemctl": "echo active",
+    "munge": "echo MUNGE:AwQ",
+    # Names that jobs share are not all below lib: muster.verify judges them.
+    "dpkg-query": 'case "$*" in *nvidia?*openmpi?*) echo "ii  nvidia-smi 535";; esac; exit 1',
+}
+
+
+@pytest.fixture
+def report(tmp_path, run_module):
+    def report(chronyc: str) -> dict[str, Any]:
+        for name, script in {**PROGRAMS, "chronyc": chronyc}.items():
+            program = tmp_path / name
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        outcome = run_module("host_report", {"units": ["munge"]}, env={**os.environ, "PATH": path})
+        assert outcome.code == 0, outcome.printed
+        return outcome["report"]
+
+    return report
+
+
+def test_sources_are_reported_with_their_state(report, tmp_path: Path) -> None:
+    (tmp_path / "sources").write_text(SOURCES)
+    script = f'[ "$*" = "-n -c sources" ] && cat {tmp_path}/sources'
+    assert report(script)["time_sources"] == {"192.0.2.1": "*", "192.0.2.2": "?"}
+
+
+def test_no_source_is_told_from_no_answer(report) -> None:
+    assert report("true")["time_sources"] == {}
+    assert report("echo '506 Cannot talk to daemon'; exit 1")["time_sources"] is None
+
+
+def test_drivers_and_mpi_are_among_the_packages(report) -> None:
+    assert report("true")["packages"] == {"nvidia-smi": "535"}
