@@ -193,6 +193,13 @@ def test_what_is_wrong_with_one_machine_is_said_of_that_one(
     assert "access: has no folder /data, storage.data.path of the definition" in done.stderr
 
 
+def test_containers_of_another_folder_are_refused_and_not_taken_over(
+    fleet: machines.Fleet, tmp_path: Path
+) -> None:
+    with pytest.raises(MachineError, match=f"belong to {fleet.folder}.*demo-down"):
+        machines.up(replace(fleet, folder=tmp_path))
+
+
 def test_a_machine_that_is_gone_is_named(fleet: machines.Fleet, inventory: Path) -> None:
     podman("stop", "--time", "0", fleet.container("gpu-01"))
     done = check(inventory)
@@ -206,13 +213,6 @@ def test_down_leaves_nothing(fleet: machines.Fleet) -> None:
     assert not any(exists("container", name) for name in names)
     assert not exists("network", fleet.network)
     assert machines.down(fleet.network) == []
-
-
-def test_containers_of_another_folder_are_refused_and_not_taken_over(
-    fleet: machines.Fleet, tmp_path: Path
-) -> None:
-    with pytest.raises(MachineError, match=f"belong to {fleet.folder}.*demo-down"):
-        machines.up(replace(fleet, folder=tmp_path))
 
 
 def test_containers_are_removed_even_if_their_folder_is_gone(tmp_path: Path) -> None:
