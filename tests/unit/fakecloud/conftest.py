@@ -1,0 +1,35 @@
+"""A cloud to call: `cloud` over HTTP in a thread, `fake` in this thread with a time of its own."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from muster.fakecloud import Cloud, Settings
+from muster.fakecloud.server import Server
+
+
+@pytest.fixture
+def cloud() -> Iterator[Server]:
+    """The server on a free port; `.url`, `.cloud`, and `.do(function of the cloud)`."""
+    server = Server(Settings()).start()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+
+
+@pytest.fixture
+def http(cloud: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(
+        base_url=cloud.url, headers={"Authorization": "Bearer owner"}, trust_env=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def fake() -> Iterator[Cloud]:
+    """A cloud without HTTP, whose clock stands still until `fake.clock.advance(seconds)`."""
+    cloud = Cloud(Settings())
+    yield cloud
+    cloud.close()
+    assert cloud.failures == []
