@@ -74,13 +74,17 @@ def _fill(pattern: str, context: Context) -> str:
 
 @cache
 def needs() -> dict[str, tuple[Need, ...]]:
-    """Method id -> what it needs."""
+    """Method id -> what it needs, but for what its service asks itself."""
     document = roles.document("permissions.yml")
     found = {}
     for service in document["services"].values():
         for method, lines in service["methods"].items():
             entries = document["shared"][lines["uses"]] if isinstance(lines, dict) else lines
-            found[method] = tuple(_need(entry, document["resources"]) for entry in entries)
+            found[method] = tuple(
+                _need(entry, document["resources"])
+                for entry in entries
+                if isinstance(entry, str) or "asked_by" not in entry
+            )
     return found
 
 

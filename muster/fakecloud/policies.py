@@ -7,6 +7,7 @@ its own methods, which call `read` and `write`.
 import base64
 import hashlib
 import json
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -137,13 +138,10 @@ def write(cloud: "Cloud", name: str, policy: Resource, *, stale_status: int = 40
 
 def put(cloud: "Cloud", name: str, bindings: list[Resource]) -> Resource:
     """Store bindings that need no check as the policy of a resource; `name` is canonical."""
-    present = cloud.store.get(KIND, "", name)
-    count = present["count"] + 1 if present else 1
     stored: Resource = {
         "version": 3 if any("condition" in each for each in bindings) else 1,
-        "etag": base64.b64encode(f"Bw{count:08}".encode()).decode(),
+        "etag": base64.b64encode(secrets.token_bytes(8)).decode(),
         "bindings": bindings,
-        "count": count,
     }
     cloud.store.put(KIND, "", name, stored)
     return stored
@@ -217,19 +215,3 @@ def rename_member(cloud: "Cloud", old: str, new: str) -> None:
                 for each in policy["bindings"]
             ]
             put(cloud, name, renamed)
-
-
-def asked_version(value: str | int | None) -> int:
-    """options.requestedPolicyVersion as a number."""
-    return int(value or 0)
-
-
-def shown(policy: Resource) -> Resource:
-    """A policy without fakecloud's own bookkeeping."""
-    return {key: value for key, value in policy.items() if key != "count"}
-
-
-def tested(cloud: "Cloud", allowed: Mapping[str, bool]) -> Resource:
-    """The answer of testIamPermissions: those of the asked permissions that the caller has."""
-    granted = [permission for permission, has in allowed.items() if has]
-    return {"permissions": granted} if granted else {}
