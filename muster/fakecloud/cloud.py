@@ -17,6 +17,7 @@ from muster.fakecloud.descriptions import Match
 from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
 from muster.fakecloud.faults import Faults
 from muster.fakecloud.store import Store
+from muster.fakecloud.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Cloud:
     ) -> None:
         self.settings = settings or Settings()
         self.store = Store(folder)
+        self.usage = Usage(self.store)
         self.clock: Clock = clock or ManualClock()
         self.faults = Faults()
         self.backend: Backend = backend(self) if backend else MemoryBackend()

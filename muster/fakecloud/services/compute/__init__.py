@@ -1,5 +1,23 @@
 """Compute Engine. Importing this package registers its handlers."""
 
-from muster.fakecloud.services.compute import networks, operations
+from muster.fakecloud.services.compute import (
+    addresses,
+    catalog,
+    disks,
+    images,
+    networks,
+    operations,
+    policies,
+    templates,
+)
 
-__all__ = ["networks", "operations"]
+__all__ = [
+    "addresses",
+    "catalog",
+    "disks",
+    "images",
+    "networks",
+    "operations",
+    "policies",
+    "templates",
+]

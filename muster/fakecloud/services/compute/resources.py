@@ -11,7 +11,7 @@ from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.errors import already_exists, invalid, not_found
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.operations import LINK, Finish, begin, work
-from muster.fakecloud.services.compute.places import REGIONS, region_of
+from muster.fakecloud.places import REGIONS, region_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,15 @@ def body(call: Call) -> Resource:
     return found
 
 
-def new(call: Call, kind: Kind, resource: Resource) -> tuple[Reference, Resource]:
-    """A resource from a body, with what Compute Engine adds; 409 where the name is taken."""
+def new(call: Call, kind: Kind, resource: Resource, where: str = "") -> tuple[Reference, Resource]:
+    """A resource from a body, with what Compute Engine adds; 409 where the name is taken.
+
+    `where` is its location if that isn't the call's.
+    """
     name = resource.get("name")
     if not name:
         raise invalid("Required field 'resource.name' not specified", "required")
-    where = location(call)
+    where = where or location(call)
     target = Reference(call.project, where, kind.collection, name)
     if target.find(call.cloud) is not None:
         raise already_exists(target.path)
@@ -168,13 +171,16 @@ def new(call: Call, kind: Kind, resource: Resource) -> tuple[Reference, Resource
 
 
 def put(cloud: Cloud, target: Reference, resource: Resource) -> None:
-    """Store a resource."""
+    """Store a resource, new or changed."""
+    cloud.usage.change(target.collection, target.find(cloud), resource)
     cloud.store.put(f"compute.{target.collection}", target.scope, target.name, resource)
 
 
 def drop(cloud: Cloud, target: Reference) -> None:
     """Remove a resource if it is still there."""
-    if target.find(cloud) is not None:
+    resource = target.find(cloud)
+    if resource is not None:
+        cloud.usage.change(target.collection, resource, None)
         cloud.store.delete(f"compute.{target.collection}", target.scope, target.name)
 
 
