@@ -1,6 +1,6 @@
 """IAM conditions: the part of the language that name prefixes and resource types need.
 
-    resource.name.startsWith("projects/demo/zones/") && resource.type != "compute.googleapis.com/Disk"
+    resource.name.startsWith("projects/p/zones/") && resource.type != "compute.googleapis.com/Disk"
 
 Attributes: resource.name, resource.type, resource.service, as strings; comparison with == and !=,
 startsWith, endsWith; !, &&, || and parentheses. The language is much larger; what isn't here is
@@ -42,8 +42,8 @@ def parse(expression: str) -> Condition:
     """
     parser = _Parser(_tokens(expression))
     condition = parser.either()
-    if parser.token:
-        raise ConditionError(f"unexpected {parser.token!r} in {expression!r}")
+    if parser.next:
+        raise ConditionError(f"unexpected {parser.next!r} in {expression!r}")
     return condition
 
 
@@ -64,41 +64,41 @@ class _Parser:
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
-        self._next = 0
+        self._at = 0
 
     @property
-    def token(self) -> str:
+    def next(self) -> str:
         """The token to read next, "" at the end."""
-        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _take(self, wanted: str = "") -> str:
-        token = self.token
-        if not token or (wanted and token != wanted):
-            raise ConditionError(f"expected {wanted or 'a value'}, found {token or 'the end'!r}")
-        self._next += 1
-        return token
+        text = self.next
+        if not text or (wanted and text != wanted):
+            raise ConditionError(f"expected {wanted or 'a value'}, found {text or 'the end'!r}")
+        self._at += 1
+        return text
 
     def either(self) -> Condition:
         """A or B or ..."""
         parts = [self._both()]
-        while self.token == "||":
+        while self.next == "||":
             self._take()
             parts.append(self._both())
         return parts[0] if len(parts) == 1 else lambda of: any(part(of) for part in parts)
 
     def _both(self) -> Condition:
         parts = [self._single()]
-        while self.token == "&&":
+        while self.next == "&&":
             self._take()
             parts.append(self._single())
         return parts[0] if len(parts) == 1 else lambda of: all(part(of) for part in parts)
 
     def _single(self) -> Condition:
-        if self.token == "!":
+        if self.next == "!":
             self._take()
             negated = self._single()
             return lambda of: not negated(of)
-        if self.token == "(":
+        if self.next == "(":
             self._take()
             inner = self.either()
             self._take(")")
@@ -115,19 +115,19 @@ class _Parser:
             if method == "startsWith":
                 return lambda of: of[attribute].startswith(affix)
             return lambda of: of[attribute].endswith(affix)
-        if path in ATTRIBUTES and self.token in ("==", "!="):
+        if path in ATTRIBUTES and self.next in ("==", "!="):
             equal = self._take() == "=="
             value = self._string()
             return lambda of: (of[path] == value) is equal
-        raise ConditionError(f"not understood: {path} {self.token}".rstrip())
+        raise ConditionError(f"not understood: {path} {self.next}".rstrip())
 
     def _string(self) -> str:
-        token = self._take()
-        if token[0] not in "\"'":
-            raise ConditionError(f"expected a string, found {token!r}")
-        if token[0] == "'":
-            token = '"' + token[1:-1].replace('"', '\\"').replace("\\'", "'") + '"'
+        text = self._take()
+        if text[0] not in "\"'":
+            raise ConditionError(f"expected a string, found {text!r}")
+        if text[0] == "'":
+            text = '"' + text[1:-1].replace('"', '\\"').replace("\\'", "'") + '"'
         try:
-            return str(json.loads(token))
+            return str(json.loads(text))
         except json.JSONDecodeError as error:
-            raise ConditionError(f"not a string: {token}") from error
+            raise ConditionError(f"not a string: {text}") from error

@@ -111,13 +111,13 @@ class Description:
                 self._add(method, path, "", "upload", verbs)
                 # The parts of a resumable upload, and the question how far it is:
                 # https://cloud.google.com/storage/docs/performing-resumable-uploads
-                self._add(method, path, "", "upload", verbs, "PUT")
+                self._add(method, path, "", "upload", verbs, verb="PUT")
                 method.parameters["upload_id"] = {"type": "string", "location": "query"}
         for routes in self._routes.values():
             routes.sort(key=lambda route: [_vagueness(segment) for segment in route.segments])
 
     def _add(
-        self, method: Method, flat: str, path: str, media: str, verbs: bool, verb: str = ""
+        self, method: Method, flat: str, path: str, media: str, verbs: bool, *, verb: str = ""
     ) -> None:
         segments: list[str | re.Pattern[str]] = []
         names: list[str] = []

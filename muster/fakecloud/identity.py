@@ -105,10 +105,10 @@ def issue(
     for _, name, token in list(cloud.store.all(TOKENS)):
         if token["expires"] <= now:
             cloud.store.delete(TOKENS, "", name)
-    token = f"ya29.{secrets.token_urlsafe(48)}"
+    new = f"ya29.{secrets.token_urlsafe(48)}"
     record = {"email": email, "scopes": sorted(scopes), "expires": now + lifetime_seconds}
-    cloud.store.put(TOKENS, "", _digest(token), record)
-    return token
+    cloud.store.put(TOKENS, "", _digest(new), record)
+    return new
 
 
 def usable(cloud: "Cloud", email: str) -> bool:
@@ -125,8 +125,8 @@ def verified_claims(cloud: "Cloud", token: str) -> dict[str, Any]:
 
     """
     try:
-        key_id = jwt.decode_header(token).get("kid", "")
-        claims: dict[str, Any] = dict(jwt.decode(token, verify=False))
+        key_id = jwt.decode_header(token).get("kid", "")  # type: ignore[no-untyped-call]
+        claims: dict[str, Any] = jwt.decode(token, verify=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
         raise JwtError("Invalid JWT: Failed audience check.") from error
     issuer = str(claims.get("iss", ""))
@@ -134,7 +134,7 @@ def verified_claims(cloud: "Cloud", token: str) -> dict[str, Any]:
         raise JwtError("Invalid grant: account not found")
     key = cloud.store.get(KEYS, issuer, key_id)
     signed, _, signature = token.rpartition(".")
-    if key is None or not crypt.verify_signature(
+    if key is None or not crypt.verify_signature(  # type: ignore[no-untyped-call]
         signed.encode(), _unpadded(signature), key["publicKeyPem"].encode()
     ):
         raise JwtError("Invalid JWT Signature.")

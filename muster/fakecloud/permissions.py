@@ -90,11 +90,11 @@ def needs() -> dict[str, tuple[Need, ...]]:
 
 def _need(entry: Any, resources: Mapping[str, str]) -> Need:
     if isinstance(entry, str):
-        permission, _, on = entry.partition(" on ")
-        entry = {"need": permission, "on": on}
+        permission, _, target = entry.partition(" on ")
+        entry = {"need": permission, "target": target}
     return Need(
         permission=entry["need"],
-        on=resources.get(entry["on"], entry["on"]),
+        on=resources.get(entry["target"], entry["target"]),
         each=entry.get("each", ""),
         where=entry.get("where", ""),
         equal=entry.get("is", {}),

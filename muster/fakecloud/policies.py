@@ -60,9 +60,8 @@ class Grant:
 def grants(cloud: "Cloud", name: str) -> Iterator[Grant]:
     """What the policy of a resource itself grants; `name` is canonical."""
     policy: Mapping[str, list[Resource]] | None = cloud.store.get(KIND, "", name)
-    if policy is None and name.startswith("projects/") and name.count("/") == 1:
-        if name.removeprefix("projects/") != cloud.settings.project:
-            policy = PUBLIC_IMAGES
+    if policy is None and name.count("/") == 1 and name != f"projects/{cloud.settings.project}":
+        policy = PUBLIC_IMAGES
     for binding in (policy or {}).get("bindings", []):
         expression = (binding.get("condition") or {}).get("expression")
         yield Grant(
@@ -201,9 +200,9 @@ def _check_member(cloud: "Cloud", member: str) -> None:
     if kind in {"user", "serviceAccount", "group"} and "@" not in who:
         raise invalid(f"The member {member} is of an unknown type or not an email address.")
     ours = f"@{cloud.settings.project}.iam.gserviceaccount.com"
-    if kind == "serviceAccount" and who.endswith(ours):
-        if cloud.store.get(names.ACCOUNTS, cloud.settings.project, who) is None:
-            raise invalid(f"Service account {who} does not exist.")
+    gone = cloud.store.get(names.ACCOUNTS, cloud.settings.project, who) is None
+    if kind == "serviceAccount" and who.endswith(ours) and gone:
+        raise invalid(f"Service account {who} does not exist.")
 
 
 def rename_member(cloud: "Cloud", old: str, new: str) -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 HERE = Path(__file__).parent
 BASIC = ("roles/owner", "roles/editor", "roles/viewer")

@@ -204,9 +204,7 @@ def create_key(call: Call) -> Resource:
         "keyOrigin": "GOOGLE_PROVIDED",
         "keyType": "USER_MANAGED",
         "publicKeyPem": private.public_key()
-        .public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         .decode(),
     }
     call.cloud.store.put(identity.KEYS, email, key_id, key)

@@ -1,7 +1,7 @@
 """IAM: custom roles of the project, and the predefined ones to read.
 
-https://cloud.google.com/iam/docs/reference/rest/v1/projects.roles. A deleted role stays, marked, and
-its id stays taken: https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role.
+https://cloud.google.com/iam/docs/reference/rest/v1/projects.roles. A deleted role stays, marked,
+and its id stays taken: https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role.
 """
 
 import base64
@@ -197,9 +197,7 @@ def get_predefined(call: Call) -> Resource:
     """A predefined role, with those of its permissions that fakecloud knows."""
     role = roles.predefined().get(call.parameters["name"])
     if role is None:
-        raise ApiError(
-            404, "notFound", f"The role named {call.parameters['name']} was not found."
-        )
+        raise ApiError(404, "notFound", f"The role named {call.parameters['name']} was not found.")
     return _predefined(role)
 
 

@@ -45,9 +45,7 @@ def require(cloud: "Cloud", name: str) -> None:
         return
     number = cloud.settings.project_number
     title = CATALOG[service][0]
-    address = (
-        f"https://console.developers.google.com/apis/api/{service}/overview?project={number}"
-    )
+    address = f"https://console.developers.google.com/apis/api/{service}/overview?project={number}"
     raise ApiError(
         403,
         "accessNotConfigured",

@@ -60,9 +60,7 @@ _of: WeakKeyDictionary[Cloud, Blobs] = WeakKeyDictionary()
 def sweep(cloud: Cloud) -> None:
     """Open a cloud's bytes; those that no object names are what a killed upload or delete left."""
     blobs = _of[cloud] = Blobs(cloud.store.folder)
-    used = {
-        each["blob"] for kind in (OBJECTS, NONCURRENT) for _, _, each in cloud.store.all(kind)
-    }
+    used = {each["blob"] for kind in (OBJECTS, NONCURRENT) for _, _, each in cloud.store.all(kind)}
     for name in blobs.names() - used:
         blobs.remove(name)
 

@@ -73,7 +73,7 @@ def _metadata(call: Call, text: bytes) -> Resource:
     try:
         metadata = json.loads(text or b"{}")
     except ValueError as error:
-        raise invalid("Malformed multipart body: the metadata is not JSON.", "badContent") from error
+        raise invalid("The metadata of the upload is not JSON.", "badContent") from error
     if call.cloud.settings.validate:
         method = descriptions.load("storage.v1").methods[call.method]
         checking.check(method, {}, metadata)
