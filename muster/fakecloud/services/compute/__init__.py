@@ -2,9 +2,12 @@
 
 from muster.fakecloud.services.compute import (
     addresses,
+    bulk,
     catalog,
     disks,
     images,
+    instances,
+    lifecycle,
     networks,
     operations,
     policies,
@@ -13,9 +16,12 @@ from muster.fakecloud.services.compute import (
 
 __all__ = [
     "addresses",
+    "bulk",
     "catalog",
     "disks",
     "images",
+    "instances",
+    "lifecycle",
     "networks",
     "operations",
     "policies",
