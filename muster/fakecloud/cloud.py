@@ -12,7 +12,7 @@ from muster.fakecloud import checking, identity, operations, permissions, query,
 from muster.fakecloud.backends import Backend
 from muster.fakecloud.backends.memory import MemoryBackend
 from muster.fakecloud.call import HANDLERS, PLAIN, PREPARE, Answer, Call, Deferred, Reply
-from muster.fakecloud.clock import Clock, ManualClock
+from muster.fakecloud.clock import Clock, ManualClock, Task
 from muster.fakecloud.descriptions import Match
 from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
 from muster.fakecloud.faults import Faults
@@ -73,16 +73,41 @@ class Cloud:
         self.backend: Backend = backend(self) if backend else MemoryBackend()
         self.waiting: dict[str, list[Deferred]] = {}
         """Operation -> the calls that wait for its end."""
+        self.watchers: dict[str, list[Callable[[], None]]] = {}
+        """Link of an instance -> what to call once when its metadata changes."""
         self.failures: list[str] = []
         self.refused_hosts: list[str] = []
         for prepare in PREPARE:
             prepare(self)
         operations.resume(self)
+        self.store.flush()
 
     def close(self) -> None:
         """End: no machine remains, the state does."""
         self.backend.close()
         self.store.close()
+
+    def later(self, seconds: float, task: Task) -> None:
+        """Run a task on the cloud's thread in `seconds`; what it changes is kept."""
+        self.clock.later(seconds, lambda: self._run(task))
+
+    def report(self, task: Task) -> None:
+        """Run a task on the cloud's thread soon: how a backend's thread says what has happened."""
+        self.clock.report(lambda: self._run(task))
+
+    def _run(self, task: Task) -> None:
+        try:
+            task()
+        except Exception as error:
+            log.exception("a task failed")
+            self.failures.append(repr(error))
+        finally:
+            self.store.flush()
+
+    def notify(self, link: str) -> None:
+        """Tell those who watch a resource (the metadata server does) that it has changed."""
+        for watcher in self.watchers.pop(link, []):
+            watcher()
 
     def project_id(self, name: str) -> str:
         """The id of a project given by id or number; 404 for one that isn't there."""
@@ -107,6 +132,8 @@ class Cloud:
             log.exception("%s %s", request.verb, request.path)
             self.failures.append(f"{request.verb} {request.path}: {error!r}")
             return reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
+        finally:
+            self.store.flush()
 
     def _handle(self, request: Request, match: Match) -> Reply | Deferred:
         repeated = parse_qs(request.query, keep_blank_values=True)

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.fakecloud.call import Call, Resource
@@ -79,6 +80,42 @@ def begin(
     on. `group` becomes operationGroupId; `extra` are further members.
     """
     cloud = call.cloud
+    seconds = latency_seconds(cloud, call.method)
+    operation = open_(call, operation_type, location, target, target_id, group=group, extra=extra)
+    name, scope = operation["name"], f"{call.project}/{location}"
+    request_id = call.query.get("requestId")
+    if request_id:
+        remembered = {"scope": scope, "name": name}
+        cloud.store.put(REQUESTS, f"{call.project}/{call.method}", request_id, remembered)
+    pending = {
+        "scope": scope,
+        "method": call.method,
+        "work": work,
+        "arguments": arguments or {},
+        "due": cloud.clock.now() + seconds,
+    }
+    if seconds:
+        cloud.later(seconds, lambda: _run(cloud, name, pending))
+    else:
+        _run(cloud, name, pending)
+        operation = cloud.store.get(KIND, scope, name) or operation
+    if operation["status"] != "DONE":
+        cloud.store.put(PENDING, "", name, pending)
+    return operation
+
+
+def open_(
+    call: Call,
+    operation_type: str,
+    location: str,
+    target: str,
+    target_id: str,
+    *,
+    group: str = "",
+    extra: Resource | None = None,
+) -> Resource:
+    """Store an operation that runs and whose end is somebody else's business (see `end`)."""
+    cloud = call.cloud
     now = cloud.clock.now()
     project = call.project
     unique = secrets.token_hex(15)
@@ -104,31 +141,10 @@ def begin(
     where, _, place = location.partition("/")
     if place:
         operation[where.removesuffix("s")] = f"{LINK}projects/{project}/{location}"
-    request_id = call.query.get("requestId")
-    if request_id:
-        operation["clientOperationId"] = request_id
-    seconds = latency_seconds(cloud, call.method)
-    pending = {
-        "scope": f"{project}/{location}",
-        "method": call.method,
-        "work": work,
-        "arguments": arguments or {},
-        "due": now + seconds,
-    }
-    scope = f"{project}/{location}"
-    cloud.store.put(KIND, scope, name, operation)
-    if request_id:
-        cloud.store.put(
-            REQUESTS, f"{project}/{call.method}", request_id, {"scope": scope, "name": name}
-        )
-    if seconds:
-        # Only what lasts can be interrupted by the end of fakecloud.
-        cloud.store.put(PENDING, "", name, pending)
-        cloud.clock.later(seconds, lambda: _run(cloud, name, pending))
-    else:
-        _run(cloud, name, pending)
-    found = cloud.store.get(KIND, scope, name)
-    return found if found is not None else operation
+    if call.query.get("requestId"):
+        operation["clientOperationId"] = call.query["requestId"]
+    cloud.store.put(KIND, f"{project}/{location}", name, operation)
+    return operation
 
 
 def latency_seconds(cloud: "Cloud", method: str) -> float:
@@ -143,7 +159,7 @@ def resume(cloud: "Cloud") -> None:
     """Go on with the operations that were running when the state was left."""
     for _, name, pending in list(cloud.store.all(PENDING)):
         wait = max(0.0, pending["due"] - cloud.clock.now())
-        cloud.clock.later(wait, lambda name=name, pending=pending: _run(cloud, name, pending))  # type: ignore[misc]
+        cloud.later(wait, partial(_run, cloud, name, pending))
 
 
 def repeated(call: Call) -> Resource | None:
@@ -165,7 +181,7 @@ def _run(cloud: "Cloud", name: str, pending: Resource) -> None:
     def finish(error: OperationError | None) -> None:
         if error and task.undo:
             task.undo(cloud, arguments)
-        _end(cloud, pending["scope"], name, error)
+        end(cloud, pending["scope"], name, error)
 
     error = cloud.faults.operation_error(pending["method"])
     if error:
@@ -174,7 +190,8 @@ def _run(cloud: "Cloud", name: str, pending: Resource) -> None:
         task.run(cloud, {**arguments, "operation": name}, finish)
 
 
-def _end(cloud: "Cloud", scope: str, name: str, error: OperationError | None) -> None:
+def end(cloud: "Cloud", scope: str, name: str, error: OperationError | None) -> None:
+    """Mark an operation as done, and tell those who wait for it."""
     operation = cloud.store.get(KIND, scope, name)
     if operation is None:
         raise KeyError(name)

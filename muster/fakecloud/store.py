@@ -1,8 +1,9 @@
-"""The state: JSON resources by kind, scope and name; in memory, and in sqlite as they change.
+"""The state: JSON resources by kind, scope and name; in memory, and in sqlite after each call.
 
-Everything is read from memory, so get and list cost a dictionary look-up; sqlite is written through
-and read once, at the start. It survives the end of the process in whatever way (write-ahead log),
-not the machine's (synchronous=OFF): nobody's data is in here.
+Everything is read from memory, so get and list cost a dictionary look-up; sqlite is written by
+`flush`, which the cloud calls when a call or a task is through, and read once, at the start. It
+survives the end of the process in whatever way (write-ahead log), not the machine's
+(synchronous=OFF): nobody's data is in here.
 
 All on one thread, the event loop's. A resource that is stored is never changed in place: put a
 changed copy, `store.put(kind, scope, name, {**old, "labels": new})`.
@@ -11,7 +12,6 @@ changed copy, `store.put(kind, scope, name, {**old, "labels": new})`.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,9 @@ CREATE TABLE IF NOT EXISTS resources (
     kind TEXT, scope TEXT, name TEXT, body TEXT NOT NULL, PRIMARY KEY (kind, scope, name)
 ) WITHOUT ROWID
 """
+
+REPLACE = "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?)"
+DELETE = "DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?"
 
 
 class Store:
@@ -42,6 +45,8 @@ class Store:
         self._sql.execute("PRAGMA journal_mode=WAL")
         self._sql.execute("PRAGMA synchronous=OFF")
         self._sql.execute(SCHEMA)
+        # Keys in the order of change; a dict, since a set has none.
+        self._changed: dict[tuple[str, str, str], None] = {}
         self._kinds: dict[str, dict[str, dict[str, Resource]]] = {}
         for kind, scope, name, body in self._sql.execute("SELECT * FROM resources"):
             self._scope(kind, scope)[name] = json.loads(body)
@@ -56,17 +61,26 @@ class Store:
     def put(self, kind: str, scope: str, name: str, resource: Resource) -> None:
         """Add or replace."""
         self._scope(kind, scope)[name] = resource
-        self._sql.execute(
-            "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?)",
-            (kind, scope, name, json.dumps(resource, separators=(",", ":"))),
-        )
+        self._changed[kind, scope, name] = None
 
     def delete(self, kind: str, scope: str, name: str) -> None:
         """Remove; KeyError where it isn't."""
         del self._kinds[kind][scope][name]
-        self._sql.execute(
-            "DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?", (kind, scope, name)
-        )
+        self._changed[kind, scope, name] = None
+
+    def flush(self) -> None:
+        """Write what has changed since the last time: a call changes some resources repeatedly."""
+        if not self._changed:
+            return
+        self._sql.execute("BEGIN")
+        for key in self._changed:
+            resource = self.get(*key)
+            if resource is None:
+                self._sql.execute(DELETE, key)
+            else:
+                self._sql.execute(REPLACE, (*key, json.dumps(resource, separators=(",", ":"))))
+        self._sql.execute("COMMIT")
+        self._changed.clear()
 
     def within(self, kind: str, scope: str) -> Mapping[str, Resource]:
         """Name -> resource of one scope."""
@@ -85,15 +99,7 @@ class Store:
             for name, resource in list(resources.items()):
                 yield scope, name, resource
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Many changes as one transaction, which costs a fifth."""
-        self._sql.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._sql.execute("COMMIT")
-
     def close(self) -> None:
-        """Close the file."""
+        """Write what is left and close the file."""
+        self.flush()
         self._sql.close()

@@ -2,10 +2,13 @@
 
 from muster.fakecloud.services.compute import (
     addresses,
+    bulk,
     catalog,
     disks,
     iam,
     images,
+    instances,
+    lifecycle,
     networks,
     operations,
     policies,
@@ -14,10 +17,13 @@ from muster.fakecloud.services.compute import (
 
 __all__ = [
     "addresses",
+    "bulk",
     "catalog",
     "disks",
     "iam",
     "images",
+    "instances",
+    "lifecycle",
     "networks",
     "operations",
     "policies",

@@ -49,5 +49,5 @@ def wait(call: Call) -> Resource | Deferred:
     def give_up() -> None:
         answer.resolve(target.find(cloud) or operation)
 
-    cloud.clock.later(WAIT_SECONDS, give_up)
+    cloud.later(WAIT_SECONDS, give_up)
     return answer
