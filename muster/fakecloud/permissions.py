@@ -243,15 +243,18 @@ def _bulk_contexts(call: Call, context: Context) -> Iterator[Context]:
         **(body.get("instanceProperties") or {}),
         "sourceInstanceTemplate": template,
     }
-    zone = call.parameters.get("zone")
-    if zone is None:
-        locations = body.get("locationPolicy", {}).get("locations", {})
-        zones = [name.rpartition("/")[2] for name in locations]
-        zone = zones[0] if zones else f"{call.parameters['region']}-a"
+    zone = call.parameters.get("zone") or _first_zone(call, body)
     each = body.get("perInstanceProperties") or {}
     instances = [each[key].get("name", key) for key in each] or [body.get("namePattern", "")]
     for name in instances:
         yield {**context, "zone": zone, "body": {**made, "name": name}}
+
+
+def _first_zone(call: Call, body: Resource) -> str:
+    """A zone that a regional bulkInsert may choose: which it will isn't known yet."""
+    locations = (body.get("locationPolicy") or {}).get("locations") or {}
+    allowed = [name for name in locations if locations[name].get("preference") != "DENY"]
+    return allowed[0].rpartition("/")[2] if allowed else f"{call.parameters['region']}-a"
 
 
 def _template(call: Call, reference: str | None) -> Resource:

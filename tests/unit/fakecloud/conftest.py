@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from api import Api
 
 from muster.fakecloud import Cloud, Settings
 from muster.fakecloud.call import Deferred
@@ -128,3 +129,9 @@ def lab(ask: Caller) -> Caller:
         {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"},
     )
     return ask
+
+
+@pytest.fixture
+def api(fake: Cloud) -> Api:
+    """Calls of any service as the owner, and as service accounts that it makes."""
+    return Api(fake)
