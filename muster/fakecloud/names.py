@@ -4,13 +4,18 @@ One resource has several names: by project id or number, as an address, as a par
 are kept, and errors speak, by the canonical one: projects/<id>/zones/Z/instances/I.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from muster.fakecloud.errors import ApiError
 
 if TYPE_CHECKING:
     from muster.fakecloud.cloud import Cloud
 
 ACCOUNTS = "iam.serviceAccounts"
 """The store's kind of service accounts; scope: project id, name: email."""
+
+BUCKETS = "storage.buckets"
+"""The store's kind of buckets; scope "", name: the bucket's, which is unique in the world."""
 
 # Collection -> resource.type. Those that aren't here have no attributes in conditions, not even a
 # name: https://cloud.google.com/iam/docs/conditions-resource-attributes#resource-type
@@ -50,6 +55,14 @@ def account_email(cloud: "Cloud", name: str) -> str:
             if account["uniqueId"] == name:
                 return email
     return name
+
+
+def find_bucket(cloud: "Cloud", name: str) -> dict[str, Any]:
+    """The bucket; 404 where it isn't there."""
+    bucket = cloud.store.get(BUCKETS, "", name)
+    if bucket is None:
+        raise ApiError(404, "notFound", "The specified bucket does not exist.")
+    return bucket
 
 
 def canonical(cloud: "Cloud", name: str) -> str:

@@ -129,6 +129,9 @@ def check(call: Call) -> None:
 def require(call: Call, permission: str, resource: str) -> None:
     """Refuse the call unless its caller has a permission on a resource (by any of its names)."""
     name = names.canonical(call.cloud, resource)
+    if name.startswith("projects/_/buckets/"):
+        # Storage says of a bucket that it isn't there to whoever asks.
+        names.find_bucket(call.cloud, name.split("/")[3])
     if not allowed(call.cloud, call.identity, permission, name):
         raise denied(call, permission, name)
 

@@ -16,7 +16,7 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 class Api:
     """`api(verb, path, body, **query)` -> (status, JSON); paths from the root on."""
 
-    def __init__(self, cloud: Cloud, token: str = "owner") -> None:
+    def __init__(self, cloud: Cloud, token: str = identity.OWNER_TOKEN) -> None:
         self.cloud = cloud
         self.token = token
 
@@ -44,9 +44,7 @@ class Api:
         assert status in {200, 204}, answer
         return answer
 
-    def refused(
-        self, verb: str, path: str, body: Any = None, **query: Any
-    ) -> tuple[int, str, str]:
+    def refused(self, verb: str, path: str, body: Any = None, **query: Any) -> tuple[int, str, str]:
         """Status, reason and message of a call that must fail."""
         status, answer = self(verb, path, body, **query)
         assert status >= 400, answer

@@ -67,7 +67,7 @@ def test_what_is_not_understood_is_refused(expression: str):
         parse(expression)
 
 
-@given(st.text(alphabet='resource.nametypsWith()"\'&|!= x', max_size=60))
+@given(st.text(alphabet="resource.nametypsWith()\"'&|!= x", max_size=60))
 def test_any_text_is_a_condition_or_refused(text: str):
     try:
         condition = parse(text)

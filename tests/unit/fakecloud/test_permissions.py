@@ -63,14 +63,16 @@ def test_a_role_on_the_project_allows_and_its_removal_refuses(api: Api, controll
         (
             "owner",
             ("POST", f"{CRM}:testIamPermissions", {"permissions": ["compute.disks.get"]}),
-            ("GET", "/storage/v1/b/of-others/o"),
+            ("GET", "/storage/v1/b/of-others/o"),  # its policy names no basic role any more
         ),
     ],
 )
 def test_a_basic_role(api: Api, controller: Api, basic: str, allowed: Any, refused: Any):
     api.grant(CRM, f"roles/{basic}", controller.member)
+    api.ok("POST", "/storage/v1/b", {"name": "of-others"}, project="demo-project")
+    api.ok("PUT", "/storage/v1/b/of-others/iam", {"bindings": []})
     controller.ok(*allowed)
-    controller.refused(*refused)
+    assert controller.refused(*refused)[0] == 403
 
 
 def test_the_prefix_in_a_condition_says_which_nodes_may_be_made(api: Api, controller: Api):
@@ -148,9 +150,7 @@ def test_an_insert_needs_what_its_parts_imply(
     assert status == 200, answer
 
 
-def test_an_image_of_the_project_needs_its_use_and_a_public_one_does_not(
-    api: Api, controller: Api
-):
+def test_an_image_of_the_project_needs_its_use_and_a_public_one_does_not(api: Api, controller: Api):
     api.ok("POST", f"{COMPUTE}/{ZONE}/disks", {"name": "d", "sizeGb": "10"})
     api.ok("POST", f"{COMPUTE}/global/images", {"name": "lab-1", "sourceDisk": f"{ZONE}/disks/d"})
     base = ("compute.instances.create", "compute.disks.create", "compute.subnetworks.use")

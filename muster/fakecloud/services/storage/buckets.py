@@ -8,13 +8,11 @@ from typing import Any
 from muster.fakecloud import policies, query
 from muster.fakecloud.call import Call, Reply, Resource, handler
 from muster.fakecloud.clock import utc_timestamp
-from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.errors import ApiError, invalid, precondition
+from muster.fakecloud.names import BUCKETS, find_bucket
 from muster.fakecloud.services import iampolicy
 from muster.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS
 
-BUCKETS = "storage.buckets"
-"""The store's kind; scope "", name: the bucket's, which is unique in the world."""
 LINK = "https://www.googleapis.com/storage/v1/"
 # https://cloud.google.com/storage/docs/buckets#naming, but for the limits of each dotted part.
 NAME = re.compile(r"(?!goog)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -35,17 +33,9 @@ OUTPUT = (
 )
 
 
-def find(cloud: Cloud, name: str) -> Resource:
-    """The bucket; 404 where it isn't there."""
-    bucket = cloud.store.get(BUCKETS, "", name)
-    if bucket is None:
-        raise ApiError(404, "notFound", "The specified bucket does not exist.")
-    return bucket
-
-
 def existing(call: Call) -> Resource:
     """The bucket in the path."""
-    return find(call.cloud, call.parameters["bucket"])
+    return find_bucket(call.cloud, call.parameters["bucket"])
 
 
 def check_metageneration(call: Call, resource: Resource) -> None:

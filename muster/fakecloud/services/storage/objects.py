@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from muster.fakecloud import permissions, query
+from muster.fakecloud import names, permissions, query
 from muster.fakecloud.call import Call, Reply, Resource, handler
 from muster.fakecloud.clock import utc_timestamp
 from muster.fakecloud.cloud import Cloud
@@ -59,7 +59,7 @@ def find(call: Call) -> tuple[str, Resource]:
     Who may not list learns nothing: https://cloud.google.com/storage/docs/access-control/iam-json
     """
     bucket, name = call.parameters["bucket"], call.parameters["object"]
-    buckets.find(call.cloud, bucket)
+    names.find_bucket(call.cloud, bucket)
     store = call.cloud.store
     live = store.get(OBJECTS, bucket, name)
     generation = call.query.get("generation")
@@ -124,7 +124,7 @@ def store(call: Call, bucket: str, name: str, given: Resource, content: bytes) -
         "generation": str(generation),
         "metageneration": "1",
         "contentType": "application/octet-stream",
-        "storageClass": buckets.find(cloud, bucket)["storageClass"],
+        "storageClass": names.find_bucket(cloud, bucket)["storageClass"],
         "size": str(len(content)),
         **checksums,
         "etag": buckets.etag(f"{generation}/1"),
@@ -151,7 +151,7 @@ def _checksums(content: bytes) -> dict[str, str]:
 def _retire(cloud: Cloud, kind: str, stored: Resource, *, replaced: bool = False) -> None:
     """Take an object away: a live one of a bucket with versions becomes noncurrent."""
     bucket, name, generation = stored["bucket"], stored["name"], stored["generation"]
-    versioning = (buckets.find(cloud, bucket).get("versioning") or {}).get("enabled")
+    versioning = (names.find_bucket(cloud, bucket).get("versioning") or {}).get("enabled")
     if kind == OBJECTS and versioning:
         gone = {**stored, "timeDeleted": utc_timestamp(cloud.clock.now())}
         cloud.store.put(NONCURRENT, bucket, f"{name}#{generation}", gone)
