@@ -1,6 +1,7 @@
 """Who calls: bearer tokens -> identities."""
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,17 @@ class Identity:
 
 
 OWNER = Identity("owner@example.com", owner=True)
+LIFETIME_SECONDS = 3600
+
+
+def issue(
+    _cloud: "Cloud",
+    _email: str,
+    _scopes: Iterable[str],
+    _lifetime_seconds: float = LIFETIME_SECONDS,
+) -> str:
+    """A new access token of a service account; ends `_lifetime_seconds` from now."""
+    return f"ya29.{secrets.token_urlsafe(48)}"
 
 
 def identify(_cloud: "Cloud", headers: Mapping[str, str]) -> Identity:
