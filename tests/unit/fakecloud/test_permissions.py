@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from api import CLOUD_PLATFORM, NUMBER, PROJECT, Api
-from conftest import REGION, ZONE, Caller, instance
+from fakecloud_api import CLOUD_PLATFORM, NUMBER, PROJECT, Api
+from fakecloud_calls import REGION, ZONE, Caller, instance
 
 from muster.fakecloud import Cloud
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import google_crc32c
 import pytest
-from api import NUMBER, PROJECT, Api
+from fakecloud_api import NUMBER, PROJECT, Api
 
 OLD = {"alt": "json", "prettyPrint": "false"}
 NEW = {"alt": "json"}
