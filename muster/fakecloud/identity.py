@@ -1,6 +1,5 @@
 """Who calls: bearer tokens -> identities.
 
-<<<<<<< HEAD
 Three kinds of tokens are known: the owner's, for people (GOOGLE_OAUTH_ACCESS_TOKEN, gcloud); those
 that the token endpoint and the metadata server issued for service accounts, which end; and JWTs
 that an account signed itself, which Google's clients send where they hold a key
@@ -9,8 +8,6 @@ that an account signed itself, which Google's clients send where they hold a key
 
 import base64
 import hashlib
-=======
->>>>>>> wip/fake
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,26 +47,11 @@ class Identity:
         return _members(self.email)
 
 
-<<<<<<< HEAD
 @lru_cache(maxsize=1024)
 def _members(email: str) -> frozenset[str]:
     kind = "serviceAccount" if email.endswith(".gserviceaccount.com") else "user"
     domain = email.rpartition("@")[2]
     return frozenset({f"{kind}:{email}", f"domain:{domain}", "allUsers", "allAuthenticatedUsers"})
-=======
-OWNER = Identity("owner@example.com", owner=True)
-LIFETIME_SECONDS = 3600
-
-
-def issue(
-    _cloud: "Cloud",
-    _email: str,
-    _scopes: Iterable[str],
-    _lifetime_seconds: float = LIFETIME_SECONDS,
-) -> str:
-    """A new access token of a service account; ends `_lifetime_seconds` from now."""
-    return f"ya29.{secrets.token_urlsafe(48)}"
->>>>>>> wip/fake
 
 
 OWNER = Identity("owner@example.com")
