@@ -11,6 +11,9 @@ from muster.fakecloud.errors import ApiError
 if TYPE_CHECKING:
     from muster.fakecloud.cloud import Cloud
 
+PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})
+"""Projects of others that are there: all may use their images."""
+
 ACCOUNTS = "iam.serviceAccounts"
 """The store's kind of service accounts; scope: project id, name: email."""
 

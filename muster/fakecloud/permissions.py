@@ -61,15 +61,30 @@ def _look(value: Any, path: str) -> Any:
     return value
 
 
-def _fill(pattern: str, context: Context) -> str:
-    def value(match: re.Match[str]) -> str:
-        for path in match[1].split("|"):
-            found = _look(context, path)
-            if found:
-                return str(found)
-        return ""
+Part = str | tuple[str, ...]
 
-    return VARIABLE.sub(value, pattern)
+
+@cache
+def _parsed(pattern: str) -> tuple[Part, ...]:
+    """A pattern as texts and, for its variables, the paths to look for one after the other."""
+    pieces = VARIABLE.split(pattern)
+    return tuple(
+        tuple(piece.split("|")) if position % 2 else piece for position, piece in enumerate(pieces)
+    )
+
+
+def _fill(pattern: str, context: Context) -> str:
+    return "".join(
+        part if isinstance(part, str) else _first(part, context) for part in _parsed(pattern)
+    )
+
+
+def _first(paths: Iterable[str], context: Context) -> str:
+    for path in paths:
+        found = _look(context, path)
+        if found:
+            return str(found)
+    return ""
 
 
 @cache
@@ -142,7 +157,7 @@ def allowed(cloud: "Cloud", identity: Identity, permission: str, name: str) -> b
     conditions: dict[str, str] = {}
     for level in names.levels(cloud, name):
         for grant in policies.grants(cloud, level):
-            if permission not in grant.permissions:
+            if permission not in policies.permissions_of(cloud, grant.role):
                 continue
             if members.isdisjoint(grant.members) and not _by_project_role(cloud, identity, grant):
                 continue

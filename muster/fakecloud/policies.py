@@ -8,9 +8,9 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from muster.fakecloud import conditions, names, roles
 from muster.fakecloud.call import Resource
@@ -49,27 +49,39 @@ PUBLIC_IMAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A binding, resolved. `condition` is None where it always holds."""
+    """A binding, read. `condition` is None where it always holds."""
 
     role: str
-    permissions: frozenset[str]
     members: frozenset[str]
     condition: Condition | None
 
 
-def grants(cloud: "Cloud", name: str) -> Iterator[Grant]:
+_read: WeakKeyDictionary["Cloud", dict[str, tuple[Any, tuple[Grant, ...]]]] = WeakKeyDictionary()
+"""Resource -> its policy as it was read, and the grants in it: a call looks at many, often."""
+
+
+def grants(cloud: "Cloud", name: str) -> tuple[Grant, ...]:
     """What the policy of a resource itself grants; `name` is canonical."""
-    policy: Mapping[str, list[Resource]] | None = cloud.store.get(KIND, "", name)
-    if policy is None and name.count("/") == 1 and name != f"projects/{cloud.settings.project}":
+    policy: Any = cloud.store.get(KIND, "", name)
+    if policy is None:
+        if name.removeprefix("projects/") not in names.PUBLIC_PROJECTS:
+            return ()
         policy = PUBLIC_IMAGES
-    for binding in (policy or {}).get("bindings", []):
-        expression = (binding.get("condition") or {}).get("expression")
-        yield Grant(
-            binding["role"],
-            permissions_of(cloud, binding["role"]),
-            frozenset(binding.get("members", [])),
-            conditions.parse(expression) if expression else None,
-        )
+    cache = _read.setdefault(cloud, {})
+    known = cache.get(name)
+    # What is stored is never changed in place, so the same object is the same policy.
+    if known is None or known[0] is not policy:
+        known = cache[name] = policy, tuple(_grant(binding) for binding in policy["bindings"])
+    return known[1]
+
+
+def _grant(binding: Resource) -> Grant:
+    expression = (binding.get("condition") or {}).get("expression")
+    return Grant(
+        binding["role"],
+        frozenset(binding["members"]),
+        conditions.parse(expression) if expression else None,
+    )
 
 
 def permissions_of(cloud: "Cloud", role: str) -> frozenset[str]:

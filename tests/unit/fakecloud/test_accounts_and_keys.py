@@ -248,4 +248,4 @@ def test_predefined_roles_can_be_read(api: Api):
 def test_the_project_of_others_is_not_open(api: Api, verb: str, path: str, body: Any):
     path, _, query = path.partition("?")
     status, answer = api(verb, path, body, **dict([query.split("=")] if query else []))
-    assert status in {403, 404}, answer
+    assert (status, answer["error"]["status"]) == (403, "PERMISSION_DENIED")

@@ -29,6 +29,7 @@ from muster.fakecloud.server import Server
 
 OWNER = Credentials("owner")
 PROJECT = "projects/demo-project"
+MUNGE = "lab-munge"
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
@@ -154,7 +155,7 @@ def test_storage_who_may_what(cloud: Server, buckets: storage.Client):
 def test_secrets_from_the_first_version_to_the_last(cloud: Server):
     client = secrets(cloud)
     secret = client.create_secret(
-        parent=PROJECT, secret_id="lab-munge", secret={"replication": {"automatic": {}}}
+        parent=PROJECT, secret_id=MUNGE, secret={"replication": {"automatic": {}}}
     )
     assert secret.name == "projects/123456789012/secrets/lab-munge"
     version = client.add_secret_version(parent=secret.name, payload={"data": b"\0key\xff"})
@@ -180,7 +181,7 @@ def test_secrets_are_read_with_a_key_by_whom_they_are_granted_to(cloud: Server):
     """This client signs a JWT of its own where it holds a key, and sends that as the token."""
     owners = secrets(cloud)
     secret = owners.create_secret(
-        parent=PROJECT, secret_id="lab-munge", secret={"replication": {"automatic": {}}}
+        parent=PROJECT, secret_id=MUNGE, secret={"replication": {"automatic": {}}}
     )
     owners.add_secret_version(parent=secret.name, payload={"data": b"key"})
     key = key_of(cloud, "node-account")
