@@ -53,7 +53,7 @@ class Caller:
         reply = self.cloud.handle(
             Request(
                 verb,
-                f"/compute/{version}/projects/{project}/{path}",
+                f"/compute/{version}/projects/{project}/{path}".rstrip("/"),
                 urlencode(query),
                 {"authorization": "Bearer owner"},
                 b"" if body is None else json.dumps(body).encode(),
