@@ -34,19 +34,26 @@ def instance(name: str, **members: Any) -> dict[str, Any]:
 class Caller:
     """Calls a cloud of this thread as HTTP would: `.get(path)`, `.post(path, body, **query)`.
 
-    Paths go on after projects/demo-project/; JSON comes back, or the status where it isn't 200.
+    Paths go on after projects/P/; JSON comes back, or the status where it isn't 200.
     """
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
 
     def __call__(
-        self, verb: str, path: str, body: Any = None, version: str = "v1", **query: Any
+        self,
+        verb: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str = "v1",
+        project: str = "demo-project",
+        **query: Any,
     ) -> tuple[int, Any]:
         reply = self.cloud.handle(
             Request(
                 verb,
-                f"/compute/{version}/projects/demo-project/{path}",
+                f"/compute/{version}/projects/{project}/{path}".rstrip("/"),
                 urlencode(query),
                 {"authorization": "Bearer owner"},
                 b"" if body is None else json.dumps(body).encode(),
