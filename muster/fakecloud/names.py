@@ -6,6 +6,7 @@ are kept, and errors speak, by the canonical one: projects/<id>/zones/Z/instance
 
 from typing import TYPE_CHECKING, Any
 
+from muster.fakecloud import families
 from muster.fakecloud.errors import ApiError
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def find_bucket(cloud: "Cloud", name: str) -> dict[str, Any]:
 
 
 def canonical(cloud: "Cloud", name: str) -> str:
-    """The canonical name of what `name` (an address, or a part of one) stands for."""
+    """The canonical name of what `name` (an address, or a part of one) stands for.
+
+    A family of images stands for its newest; one without an image for an image of its name.
+    """
     settings = cloud.settings
     at = name.find("projects/")
     name = name[at:] if at >= 0 else f"projects/{settings.project}/{name.lstrip('/')}"
@@ -78,6 +82,9 @@ def canonical(cloud: "Cloud", name: str) -> str:
         return f"projects/{settings.project}/serviceAccounts/{account_email(cloud, parts[3])}"
     if parts[1] in {settings.project_number, "-"}:
         parts[1] = settings.project
+    if parts[2:5] == ["global", "images", "family"] and len(parts) == 6:
+        image = families.newest(cloud, parts[1], parts[5])
+        parts[4:] = [image["name"]] if image else [parts[5]]
     return "/".join(parts)
 
 

@@ -141,14 +141,6 @@ def sized(call: Call) -> dict[str, str]:
     return {**call.query, **({"maxResults": size} if size else {})}
 
 
-@handler("serviceusage.services.batchGet")
-def batch_get(call: Call) -> Resource:
-    """Some services by name."""
-    _project(call, call.parameters["parent"])
-    names = [name.rpartition("/services/")[2] for name in call.repeated.get("names", [])]
-    return {"services": [_service(call, name) for name in _known(names)]}
-
-
 @handler("serviceusage.services.enable")
 def enable(call: Call) -> Resource:
     """Enable one service."""

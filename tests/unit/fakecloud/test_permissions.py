@@ -163,6 +163,27 @@ def test_an_image_of_the_project_needs_its_use_and_a_public_one_does_not(api: Ap
     assert insert(controller, body)[0] == 200
 
 
+def test_a_family_is_its_newest_image(api: Api, controller: Api):
+    api.ok("POST", f"{COMPUTE}/{ZONE}/disks", {"name": "d", "sizeGb": "10"})
+    body = {"name": "lab-1", "family": "fam", "sourceDisk": f"{ZONE}/disks/d"}
+    api.ok("POST", f"{COMPUTE}/global/images", body)
+    base = ("compute.instances.create", "compute.disks.create", "compute.subnetworks.use")
+    api.grant(CRM, role(api, "makers", *base), controller.member)
+    body = instance("lab-1")
+    source = f"{PROJECT}/global/images/family/fam"
+    body["disks"][0]["initializeParams"]["sourceImage"] = source
+    message = denied(insert(controller, body))
+    assert message.endswith(f"permission for '{PROJECT}/global/images/lab-1'")
+    api.grant(f"{COMPUTE}/global/images/lab-1", "roles/compute.imageUser", controller.member)
+    assert insert(controller, body)[0] == 200
+
+
+def test_the_owner_needs_an_account_that_is_there(lab: Caller, api: Api):
+    account = {"email": "gone@demo-project.iam.gserviceaccount.com", "scopes": [CLOUD_PLATFORM]}
+    status, answer = insert(api, instance("lab-0", serviceAccounts=[account]))
+    assert (status, "'serviceAccount' was not found" in answer["error"]["message"]) == (400, True)
+
+
 def test_to_run_a_machine_as_an_account_is_to_act_as_it(api: Api, controller: Api):
     api.grant(CRM, "roles/compute.instanceAdmin.v1", controller.member)
     node = api.account("node-account")
@@ -344,6 +365,19 @@ def test_a_deleted_custom_role_grants_nothing_until_it_is_back(api: Api, control
     controller.refused("GET", f"{COMPUTE}/{ZONE}/instances")
     api.ok("POST", f"/iam/v1/{custom}:undelete", {})
     controller.ok("GET", f"{COMPUTE}/{ZONE}/instances")
+
+
+def test_a_binding_to_a_deleted_role_may_stay_and_no_new_one_come(api: Api, controller: Api):
+    custom = role(api, "readers", "compute.instances.list")
+    api.grant(CRM, custom, controller.member)
+    api.ok("DELETE", f"/iam/v1/{custom}")
+    api.grant(CRM, "roles/viewer", controller.member)
+    policy = api.read_policy(CRM)
+    assert custom in [each["role"] for each in policy["bindings"]]
+    bindings = [each for each in policy["bindings"] if each["role"] != custom]
+    api.write_policy(CRM, {**policy, "bindings": bindings})
+    body = {"policy": {"version": 3, "bindings": policy["bindings"]}}
+    assert api.refused("POST", f"{CRM}:setIamPolicy", body)[0] == 400
 
 
 def test_an_account_made_anew_has_none_of_the_rights_of_the_old_one(api: Api, controller: Api):

@@ -165,14 +165,6 @@ def patch(call: Call) -> Resource:
     return _changed(call, bucket, _merged(bucket, _given(call)))
 
 
-@handler("storage.buckets.update")
-def update(call: Call) -> Resource:
-    """Replace the bucket's fields by the body's."""
-    bucket = existing(call)
-    fixed = {key: bucket[key] for key in (*OUTPUT, "name", "location", "storageClass")}
-    return _changed(call, bucket, {**fixed, **_without_nulls(_given(call))})
-
-
 def _given(call: Call) -> Resource:
     refuse_acls(call)
     return {key: value for key, value in (call.body or {}).items() if key not in OUTPUT}
@@ -268,16 +260,3 @@ def list_caches(call: Call) -> Resource:
     """There are none; Pulumi's provider asks before it deletes a bucket."""
     existing(call)
     return {"kind": "storage#anywhereCaches"}
-
-
-@handler("storage.buckets.getStorageLayout")
-def layout(call: Call) -> Resource:
-    """Where the bucket is and that it is flat; google-cloud-storage asks in some downloads."""
-    bucket = existing(call)
-    return {
-        "kind": "storage#storageLayout",
-        "bucket": bucket["name"],
-        "location": bucket["location"],
-        "locationType": bucket["locationType"],
-        "hierarchicalNamespace": {"enabled": False},
-    }
