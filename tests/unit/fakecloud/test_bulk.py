@@ -144,6 +144,15 @@ def test_more_than_ten_at_once_are_too_many(fake: Cloud, lab: Caller):
     lab.post(BULK, bulk("n10"))
 
 
+def test_more_than_twenty_in_a_second_are_too_many(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    for number in range(20):
+        lab.post(BULK, bulk(f"n{number}"))
+    assert lab.refused("POST", BULK, bulk("n20"))[:2] == (403, "rateLimitExceeded")
+    fake.clock.advance(1)
+    lab.post(BULK, bulk("n20"))
+
+
 def test_it_fails_as_a_whole_when_a_test_asks(fake: Cloud, lab: Caller):
     """FIELD.md E: an operation error without one for any single instance."""
     fake.faults.add(

@@ -258,6 +258,22 @@ def test_a_spot_instance_is_preempted(lab: Caller, action, expected):
     assert (found.get("status") if status == 200 else None) == expected
 
 
+def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    fake.settings.latency_seconds = {
+        "compute.instances.insert": 60,
+        "compute.instances.delete": 90,
+    }
+    made = lab.post(f"{ZONE}/instances", instance("one"))
+    deleted = lab.delete(ONE)
+    fake.clock.advance(60)
+    assert lab.get(f"{ZONE}/operations/{made['name']}")["status"] == "DONE"
+    assert lab.get(ONE)["status"] == "STOPPING"
+    fake.clock.advance(30)
+    assert lab.refused("GET", ONE)[0] == 404
+    assert lab.get(f"{ZONE}/operations/{deleted['name']}")["status"] == "DONE"
+
+
 def test_maintenance_doesnt_touch_others(one: Caller):
     one.post(f"{ONE}/simulateMaintenanceEvent")
     assert one.get(ONE)["status"] == "RUNNING"
@@ -387,6 +403,19 @@ def test_an_instance_follows_its_template(lab: Caller):
 )
 def test_a_template_that_cant_be_is_refused(lab: Caller, properties):
     assert lab.refused("POST", "global/instanceTemplates", template(**properties))[0] == 400
+
+
+def test_the_newest_come_first_if_asked(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    for name in ("b", "c", "a"):
+        lab.post(f"{ZONE}/instances", instance(name))
+        fake.clock.advance(0.001)
+    query = {"orderBy": "creationTimestamp desc", "maxResults": 2}
+    first = lab.get(f"{ZONE}/instances", **query)
+    assert [each["name"] for each in first["items"]] == ["a", "c"]
+    rest = lab.get(f"{ZONE}/instances", **query, pageToken=first["nextPageToken"])
+    assert [each["name"] for each in rest["items"]] == ["b"]
+    assert lab.refused("GET", f"{ZONE}/instances", orderBy="status")[0] == 400
 
 
 def test_all_zones_are_listed_together(lab: Caller):

@@ -72,8 +72,7 @@ def _any_allowed(locations: Resource) -> bool:
 
 def _begin(call: Call, zone: str, place: str) -> Resource:
     cloud = call.cloud
-    if _running(cloud) >= AT_ONCE:
-        raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
+    _limit_rate(cloud)
     body = resources.body(call)
     properties = _properties(call, body)
     names = _names(call, body, zone)
@@ -113,11 +112,16 @@ def _begin(call: Call, zone: str, place: str) -> Resource:
     )
 
 
-def _running(cloud: Cloud) -> int:
-    """Bulk operations that haven't ended."""
-    return sum(
-        pending["work"] == "bulk_insert" for _, _, pending in cloud.store.all(operations.PENDING)
-    )
+def _limit_rate(cloud: Cloud) -> None:
+    """403 for more than 20 calls in a second, or more than 10 operations that haven't ended."""
+    now = cloud.clock.now()
+    calls = cloud.bulk_calls
+    if len(calls) == calls.maxlen and now - calls[0] < 1:
+        raise rate_limit("Rate Limit Exceeded: more than 20 bulk creations per second")
+    pending = cloud.store.all(operations.PENDING)
+    if sum(each["work"] == "bulk_insert" for _, _, each in pending) >= AT_ONCE:
+        raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
+    calls.append(now)
 
 
 def _properties(call: Call, body: Resource) -> Resource:

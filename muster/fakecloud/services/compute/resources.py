@@ -282,7 +282,7 @@ def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
     """
     store = call.cloud.store
     found = store.within(kind.store, scope)
-    names, token = query.page(query.matching(found, call.query), call.query)
+    names, token = _ordered(call, found)
     answer: Resource = {
         "kind": f"compute#{kind.singular}List",
         "id": f"projects/{call.project}/{place}",
@@ -296,6 +296,19 @@ def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
         return {**answer, "items": [found[name] for name in names]}
     items = ",".join([store.text(kind.store, scope, name) for name in names])
     return json_reply(f'{json.dumps(answer)[:-1]},"items":[{items}]}}'.encode())
+
+
+def _ordered(call: Call, found: Mapping[str, Resource]) -> tuple[list[str], str]:
+    """One page of what passes the filter, in the order that is asked for."""
+    names = query.matching(found, call.query)
+    order = call.query.get("orderBy", "name")
+    if order == "name":
+        return query.page(names, call.query)
+    if order == "creationTimestamp desc":
+        return query.newest_first(found, names, call.query)
+    raise invalid(
+        f"Invalid value for field 'orderBy': '{order}'. It can be name or 'creationTimestamp desc'."
+    )
 
 
 def aggregated_list(call: Call, kind: Kind) -> Resource:
