@@ -86,6 +86,15 @@ def without(*path: Any) -> dict[str, Any]:
         (without("disks"), "Boot disk must be specified"),
         (without("disks", 0, "initializeParams", "sourceImage"), "Boot disk must have a source"),
         (without("networkInterfaces"), "At least one network interface"),
+        (
+            instance(
+                "one",
+                networkInterfaces=[
+                    {"subnetwork": f"{REGION}/subnetworks/lab", "network": "global/networks/none"}
+                ],
+            ),
+            "network resource cannot be found",
+        ),
         (without("name"), "'resource.name' not specified"),
         (instance("one", networkInterfaces=[{"network": "global/networks/lab"}]), "custom subnet"),
         (instance("one", networkInterfaces=[{"subnetwork": "nowhere"}]), "cannot be found"),
@@ -429,6 +438,8 @@ def test_all_zones_are_listed_together(lab: Caller):
     assert found["zones/us-east1-b"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
     mine = lab.get("aggregated/instances", filter="labels.c=lab")["items"]
     assert "instances" not in mine[other]
+    whole = lab.get("aggregated/instances", fields="items,kind")
+    assert whole["items"] == found
     first = lab.get("aggregated/instances", maxResults=1)
     second = lab.get("aggregated/instances", maxResults=1, pageToken=first["nextPageToken"])
     assert list(second["items"]) == [other]

@@ -3,8 +3,6 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/images
 """
 
-from typing import Any
-
 from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
@@ -16,6 +14,7 @@ from muster.fakecloud.services.compute.resources import Kind, Reference
 
 IMAGE = Kind("images", "image", "global")
 DISK = Kind("disks", "disk", "zone")
+READY = "READY"
 
 # Family -> (project, name, size in GB, architecture): those that Muster's machines start from.
 # https://cloud.google.com/compute/docs/images/os-details
@@ -43,7 +42,7 @@ def publish(cloud: Cloud) -> None:
                 "family": family,
                 "creationTimestamp": timestamp(cloud.clock.now()),
                 "selfLink": target.link,
-                "status": "READY",
+                "status": READY,
                 "sourceType": "RAW",
                 "diskSizeGb": size,
                 "archiveSizeBytes": "1000000000",
@@ -54,18 +53,13 @@ def publish(cloud: Cloud) -> None:
 
 
 def newest(cloud: Cloud, project: str, family: str) -> Resource | None:
-    """The newest image of a family that is ready and not deprecated."""
+    """The newest image of a family that is ready."""
     members = [
         image
         for image in cloud.store.within(IMAGE.store, f"{project}/global").values()
-        if image.get("family") == family and "deprecated" not in image and _ready(image)
+        if image.get("family") == family and image["status"] == READY
     ]
     return max(members, key=lambda image: image["creationTimestamp"], default=None)
-
-
-def _ready(image: Resource) -> bool:
-    found: Any = image["status"]
-    return bool(found == "READY")
 
 
 def concrete(call: Call, text: str, field: str) -> Resource:
@@ -84,7 +78,7 @@ def concrete(call: Call, text: str, field: str) -> Resource:
         return image
     link = text if "/" in text else f"global/images/{text}"
     target, image = resources.referenced(call, link, IMAGE, field)
-    if not _ready(image):
+    if image["status"] != READY:
         raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
     return image
 
@@ -152,7 +146,7 @@ def _make(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
             return
         present = target.find(cloud)
         if present is not None:
-            resources.put(cloud, target, {**present, "status": "READY"})
+            resources.put(cloud, target, {**present, "status": READY})
         finish(None)
 
     source = image.get("sourceDisk")
