@@ -11,7 +11,7 @@ from typing import Any
 from muster.fakecloud.call import Resource
 from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
-from muster.fakecloud.services.compute.resources import Reference
+from muster.fakecloud.services.compute.resources import Reference, from_link
 from muster.fakecloud.usage import last
 
 
@@ -23,8 +23,7 @@ def find(cloud: Cloud, address: str) -> tuple[Reference, Resource] | None:
     """The instance that has an internal address and isn't off."""
     for where, taken in cloud.usage.addresses.items():
         if where != "external" and address in taken:
-            parts = taken[address].partition("/projects/")[2].split("/")
-            target = Reference(parts[0], "/".join(parts[1:3]), "instances", parts[4])
+            target = from_link(taken[address])
             instance = target.find(cloud)
             if instance is not None and instance["status"] != "TERMINATED":
                 return target, instance

@@ -240,6 +240,14 @@ def stopped(cloud: Cloud, target: Reference) -> None:
         )
 
 
+def powered_off(cloud: Cloud, instance: Resource) -> None:
+    """Note that a machine has switched itself off; not one that a later call has in its hands."""
+    target = resources.from_link(instance["selfLink"])
+    present = target.find(cloud)
+    if present is not None and present["id"] == instance["id"] and present["status"] == "RUNNING":
+        stopped(cloud, target)
+
+
 @handler("compute.instances.reset")
 def reset(call: Call) -> Resource:
     """Reset an instance: its machine is stopped and started at once."""

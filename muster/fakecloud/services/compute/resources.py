@@ -200,6 +200,12 @@ def change(call: Call, target: Reference, resource: Resource, operation_type: st
     return begin(call, operation_type, target.location, target.path, resource["id"])
 
 
+def from_link(link: str) -> Reference:
+    """The resource that a selfLink of this cloud is the link of."""
+    project, *location, collection, name = link.partition("/projects/")[2].split("/")
+    return Reference(project, "/".join(location), collection, name)
+
+
 def as_arguments(target: Reference) -> Resource:
     """A reference as the arguments of work, which must be JSON."""
     return {
