@@ -93,3 +93,18 @@ def test_every_endpoint_of_the_provider_ends_with_a_segment():
     for value in endpoints.values():
         assert value.endswith("/"), value
         assert value.count("/") >= 5, value
+
+
+def test_machines_and_a_state_that_stays_are_refused_in_one_sentence(tmp_path: Path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "muster", "cloud", "fake", "--machines"),
+            *("--state", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "machines end with fakecloud: leave out --state or --machines\n"
