@@ -1,0 +1,146 @@
+"""One machine of the podman backend: what it is made of, and the commands that make it."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.containers.machines import mac_address
+from muster.containers.podman import exists, podman, run, ulimits
+
+LABEL = "muster.fakecloud"
+"""Label of all that a fakecloud makes; its value says which one."""
+
+GUEST = Path(__file__).parent / "guest"
+"""Files that Google's images have and a plain Debian has not; path = destination."""
+
+HOSTS = """\
+127.0.0.1 localhost
+::1 localhost ip6-localhost ip6-loopback
+169.254.169.254 metadata.google.internal metadata
+"""
+"""/etc/hosts of Google's images: the metadata server is found without DNS."""
+
+
+@dataclass(frozen=True)
+class DataDisk:
+    """A disk besides the boot disk."""
+
+    id: str
+    device_name: str
+    size_gib: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A container that stands for an instance."""
+
+    cloud: str
+    """Which fakecloud it belongs to."""
+    id: str
+    name: str
+    address: str
+    subnet: str
+    """CIDR of its subnet."""
+    network: str
+    """Podman's network for the subnet."""
+    boot_disk: str
+    """Id of the boot disk."""
+    image: str
+    """Podman's image that the boot disk was made from."""
+    data_disks: tuple[DataDisk, ...]
+    shares: tuple[tuple[Path, str], ...]
+    """Folders of this machine that all instances see, with their mount points."""
+
+    @property
+    def container(self) -> str:
+        """Podman's name of it."""
+        return f"{self.cloud}-{self.id}"
+
+
+def create(machine: Machine, log: Path, hosts: Path) -> None:
+    """Make the container, not running.
+
+    `log` gets its console; `hosts` is a file with HOSTS.
+
+    Raises:
+        MachineError: podman failed.
+
+    """
+    if not exists("network", machine.network):
+        podman(
+            *("network", "create", "--subnet", machine.subnet),
+            *("--label", f"{LABEL}={machine.cloud}", machine.network),
+        )
+    mounts = [
+        word
+        for folder, target in machine.shares
+        for word in ("--volume", f"{folder.resolve()}:{target}")
+    ]
+    podman(
+        *("create", "--tty", "--name", machine.container, "--hostname", machine.name),
+        *("--label", f"{LABEL}={machine.cloud}", "--label", f"muster.disk={machine.boot_disk}"),
+        *("--network", machine.network, "--ip", machine.address, "--no-hosts"),
+        *("--network-alias", machine.name, "--mac-address", mac_address(machine.address)),
+        *("--log-driver", "k8s-file", "--log-opt", f"path={log}"),
+        *("--systemd=always", "--privileged", *ulimits(), *mounts),
+        machine.image,
+    )
+    podman("cp", f"{GUEST}/.", f"{machine.container}:/")
+    podman("cp", str(hosts), f"{machine.container}:/etc/hosts")
+
+
+def boot(machine: Machine, folder: Path) -> None:
+    """Start the container, whose disks are in `folder`.
+
+    Raises:
+        MachineError: podman or losetup failed.
+
+    """
+    rows = []
+    for disk in machine.data_disks:
+        device = attach(disk, folder)
+        numbers = run(["stat", "--format=%t %T", device]).stdout.split()
+        major, minor = (int(number, 16) for number in numbers)
+        rows.append(f"{disk.device_name} {device} {major} {minor}\n")
+    with tempfile.NamedTemporaryFile("w", dir=folder) as file:
+        file.writelines(rows)
+        file.flush()
+        podman("cp", file.name, f"{machine.container}:/etc/fakecloud-disks")
+    podman("start", machine.container)
+
+
+def file_of(disk_id: str, folder: Path) -> Path:
+    """The file that is a disk's content."""
+    return folder / f"disk-{disk_id}"
+
+
+def attach(disk: DataDisk, folder: Path) -> str:
+    """Return the loop device of a disk's file, which is made if it is new."""
+    file = file_of(disk.id, folder)
+    if not file.exists():
+        with file.open("wb") as new:
+            new.truncate(disk.size_gib * 2**30)
+    taken = run(["losetup", "--noheadings", "--output", "NAME", "--associated", str(file)]).stdout
+    return taken.strip() or run(["losetup", "--find", "--show", str(file)]).stdout.strip()
+
+
+def detach(disk_id: str, folder: Path) -> None:
+    """Take the loop device of a disk's file away."""
+    file = file_of(disk_id, folder)
+    taken = run(["losetup", "--noheadings", "--output", "NAME", "--associated", str(file)]).stdout
+    for device in taken.split():
+        run(["losetup", "--detach", device])
+
+
+def console(log: Path) -> bytes:
+    """Return what a container wrote to its terminal, out of podman's log (k8s-file)."""
+    if not log.exists():
+        return b""
+    found = []
+    for line in log.read_bytes().splitlines(keepends=True):
+        # TIME stdout F|P TEXT: P is a line that goes on in the next one.
+        _, _, rest = line.partition(b" ")
+        _, _, rest = rest.partition(b" ")
+        kind, _, text = rest.partition(b" ")
+        found.append(text.rstrip(b"\n") if kind == b"P" else text)
+    return b"".join(found)

@@ -1,0 +1,292 @@
+"""Instances that are containers with systemd: they boot, run their startup-script, power off.
+
+What is real: the system and its units, addresses and names on a network, the metadata server at
+its usual address, disks as loop devices, images as committed containers. What is not: a kernel of
+their own, udev, DHCP, firewall rules, routes of the VPC, machine types (each sees this machine's
+cores and memory).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster.containers import image
+from muster.containers.podman import MachineError, exists, podman, run
+from muster.fakecloud.backends import Done, machine
+from muster.fakecloud.backends.machine import LABEL, DataDisk, Machine
+from muster.fakecloud.call import Resource
+from muster.fakecloud.usage import last
+
+if TYPE_CHECKING:
+    from muster.fakecloud.cloud import Cloud
+
+log = logging.getLogger(__name__)
+
+METADATA_ADDRESS = "169.254.169.254"
+"""https://cloud.google.com/compute/docs/metadata/querying-metadata"""
+
+RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
+"""Prefix of a public image's name -> release of the base image that stands for it."""
+
+STOP_SECONDS = 90
+"""How long a machine that is stopped may take: Google gives it about as long."""
+
+Stopped = Callable[["Cloud", Resource], None]
+"""Called on the cloud's thread when a machine has powered itself off."""
+
+
+class PodmanBackend:
+    """Machines of one fakecloud; `name` is the prefix of all that it makes."""
+
+    def __init__(
+        self,
+        cloud: "Cloud",
+        name: str,
+        folder: Path,
+        powered_off: Stopped,
+        shares: Mapping[Path, str] | None = None,
+    ) -> None:
+        """Remove what an earlier fakecloud of this name left behind.
+
+        `folder` holds disks and consoles; `shares` are folders that all machines see, with their
+        mount points.
+
+        Raises:
+            MachineError: this machine has no podman, or it failed.
+
+        """
+        self.cloud = cloud
+        self.name = name
+        self.folder = folder
+        self.powered_off = powered_off
+        self.shares = tuple((shares or {}).items())
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="machine")
+        self._expected: set[str] = set()
+        """Containers that end because they were told to."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts").write_text(machine.HOSTS, encoding="utf-8")
+        self._clear()
+
+    # What the cloud calls, on its thread.
+
+    def start(self, instance: Resource, done: Done) -> None:
+        """Make the container unless it is there, and boot it."""
+        try:
+            made_of, disk = self._machine(instance)
+        except MachineError as error:
+            done(str(error))
+            return
+        self._expected.discard(made_of.container)
+        self._do(lambda: self._boot(made_of, disk, instance), done)
+
+    def stop(self, instance: Resource, done: Done) -> None:
+        """Let systemd shut down; the container stays."""
+        container = self._container(instance)
+        self._expected.add(container)
+        self._do(lambda: podman("stop", "--time", str(STOP_SECONDS), container), done)
+
+    def delete(self, instance: Resource, done: Done) -> None:
+        """Remove the container; of a boot disk that stays an image is kept."""
+        container = self._container(instance)
+        self._expected.add(container)
+        boot = next((disk for disk in instance["disks"] if disk["boot"]), None)
+        kept = boot is not None and not boot["autoDelete"]
+        disk_id = self._disk(boot)["id"] if boot and kept else ""
+        loops = [self._disk(disk)["id"] for disk in instance["disks"] if not disk["boot"]]
+        self._do(lambda: self._remove(container, disk_id, loops), done)
+
+    def create_image(self, image: Resource, disk: Resource, done: Done) -> None:
+        """Commit the container whose boot disk it is."""
+        self._do(lambda: self._commit(disk, self._image_name(image["id"])), done)
+
+    def delete_image(self, image: Resource) -> None:
+        """Remove podman's image."""
+        self._forget_image(self._image_name(image["id"]))
+
+    def delete_disk(self, disk: Resource) -> None:
+        """Remove the disk's file, or what was kept of a boot disk."""
+        disk_id = disk["id"]
+        self._forget_image(self._disk_name(disk_id))
+
+        def remove() -> None:
+            machine.detach(disk_id, self.folder)
+            machine.file_of(disk_id, self.folder).unlink(missing_ok=True)
+
+        self._do(remove, self._complain)
+
+    def console(self, instance: Resource) -> bytes:
+        """What systemd and the startup-script wrote to the terminal."""
+        return machine.console(self._log(self._container(instance)))
+
+    def close(self) -> None:
+        """Remove all containers, networks, images and loop devices."""
+        self._workers.shutdown()
+        self._clear()
+
+    # What takes its time, on threads of the backend.
+
+    def _do(self, work: Callable[[], object], done: Done) -> None:
+        def task() -> None:
+            problem = ""
+            try:
+                work()
+            except (MachineError, OSError) as error:
+                problem = str(error)
+            self.cloud.report(lambda: done(problem))
+
+        self._workers.submit(task)
+
+    def _complain(self, problem: str) -> None:
+        if problem:
+            log.error("%s", problem)
+
+    def _boot(self, made_of: Machine, disk: Resource, instance: Resource) -> None:
+        if not exists("container", made_of.container):
+            complete = replace(made_of, image=self._source(disk))
+            machine.create(complete, self._log(made_of.container), self.folder / "hosts")
+        machine.boot(made_of, self.folder)
+        threading.Thread(
+            target=self._watch, args=(made_of.container, instance), daemon=True
+        ).start()
+
+    def _watch(self, container: str, instance: Resource) -> None:
+        """Wait until the machine is off; unless it was told to, tell the cloud."""
+        try:
+            podman("wait", container, timeout=10**6)
+        except MachineError:
+            return  # it is gone
+        self.cloud.report(lambda: self._ended(container, instance))
+
+    def _ended(self, container: str, instance: Resource) -> None:
+        if container not in self._expected:
+            self.powered_off(self.cloud, instance)
+
+    def _remove(self, container: str, disk_id: str, loops: list[str]) -> None:
+        if disk_id and exists("container", container):
+            podman("stop", "--time", str(STOP_SECONDS), container)
+            podman("commit", container, self._disk_name(disk_id))
+        podman("rm", "--force", "--ignore", "--time", "0", container)
+        self._log(container).unlink(missing_ok=True)
+        for each in loops:
+            machine.detach(each, self.folder)
+
+    def _commit(self, disk: Resource, target: str) -> None:
+        of_disk = f"label=muster.disk={disk['id']}"
+        container = podman("ps", "--all", "--quiet", "--filter", of_disk)
+        if container:
+            podman("commit", container, target)
+        else:
+            podman("tag", self._source(disk), target)
+
+    def _forget_image(self, name: str) -> None:
+        def remove() -> None:
+            if exists("image", name):
+                podman("rmi", "--force", name)
+
+        self._do(remove, self._complain)
+
+    def _clear(self) -> None:
+        label = f"label={LABEL}={self.name}"
+        containers = podman("ps", "--all", "--quiet", "--filter", label).split()
+        if containers:
+            podman("rm", "--force", "--time", "0", *containers)
+        for network in podman("network", "ls", "--quiet", "--filter", label).split():
+            podman("network", "rm", network)
+        names = podman("images", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
+        ours = [name for name in names if name.startswith(f"localhost/{self.name}/")]
+        if ours:
+            podman("rmi", "--force", *ours)
+        for file in self.folder.glob("disk-*"):
+            machine.detach(file.name.removeprefix("disk-"), self.folder)
+
+    # From records to names.
+
+    def _machine(self, instance: Resource) -> tuple[Machine, Resource]:
+        """What the container is like, and the record of its boot disk."""
+        interface = instance["networkInterfaces"][0]
+        project, _, region, _, name = (
+            interface["subnetwork"].partition("/projects/")[2].split("/")[0:5]
+        )
+        subnet = self.cloud.store.get("compute.subnetworks", f"{project}/regions/{region}", name)
+        if subnet is None:
+            raise MachineError(f"{instance['name']}: its subnet {name} is gone")
+        disks = [disk for disk in instance["disks"] if "source" in disk]
+        boot = self._disk(next(disk for disk in disks if disk["boot"]))
+        found = Machine(
+            cloud=self.name,
+            id=instance["id"],
+            name=instance["name"],
+            address=interface["networkIP"],
+            subnet=subnet["ipCidrRange"],
+            network=f"{self.name}-{subnet['id']}",
+            boot_disk=boot["id"],
+            image="",  # finding it takes time, making it more
+            data_disks=tuple(
+                DataDisk(record["id"], disk["deviceName"], int(record["sizeGb"]))
+                for disk in disks
+                if not disk["boot"]
+                for record in [self._disk(disk)]
+            ),
+            shares=self.shares,
+        )
+        return found, boot
+
+    def _container(self, instance: Resource) -> str:
+        return f"{self.name}-{instance['id']}"
+
+    def _log(self, container: str) -> Path:
+        return self.folder / f"{container}.console"
+
+    def _disk(self, attached: Resource) -> Resource:
+        """The record of an attached disk."""
+        link = attached["source"]
+        scope = "/".join(link.partition("/projects/")[2].split("/")[:3])
+        found = self.cloud.store.get("compute.disks", scope, last(link))
+        if found is None:
+            raise MachineError(f"the disk {link} is gone")
+        return found
+
+    def _source(self, disk: Resource) -> str:
+        """Podman's image that a boot disk is made of."""
+        if exists("image", self._disk_name(disk["id"])):
+            return self._disk_name(disk["id"])
+        link: str = disk.get("sourceImage", "")
+        name = last(link)
+        if "/projects/debian-cloud/" in link:
+            for prefix, release in RELEASES.items():
+                if name.startswith(prefix):
+                    return image.ensure(release)
+        elif "sourceImageId" in disk:
+            return self._image_name(disk["sourceImageId"])
+        raise MachineError(f"no container stands for the image {name or '(none)'}")
+
+    def _image_name(self, image_id: str) -> str:
+        return f"localhost/{self.name}/image-{image_id}:latest"
+
+    def _disk_name(self, disk_id: str) -> str:
+        return f"localhost/{self.name}/disk-{disk_id}:latest"
+
+
+@contextmanager
+def metadata_address() -> Iterator[None]:
+    """Give this machine the metadata server's address for as long as the block lasts.
+
+    Raises:
+        MachineError: it has the address already.
+
+    """
+    if METADATA_ADDRESS in run(["ip", "-oneline", "address", "show"]).stdout:
+        raise MachineError(
+            f"this machine has the address {METADATA_ADDRESS} already: end the other fakecloud, "
+            f"or, where one was killed, ip address del {METADATA_ADDRESS}/32 dev lo"
+        )
+    run(["ip", "address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo"])
+    try:
+        yield
+    finally:
+        run(["ip", "address", "del", f"{METADATA_ADDRESS}/32", "dev", "lo"])

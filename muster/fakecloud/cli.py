@@ -1,0 +1,91 @@
+"""`muster cloud fake`: Google Cloud on this machine until it is interrupted."""
+
+import logging
+import shlex
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from muster.containers.podman import MachineError, check_machine
+from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
+from muster.fakecloud.cloud import Settings
+from muster.fakecloud.environment import environment
+from muster.fakecloud.identity import OWNER_TOKEN
+from muster.fakecloud.server import PortError, Server
+from muster.fakecloud.services.compute.lifecycle import powered_off
+
+app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
+
+
+@app.callback()
+def _cloud() -> None:
+    """Keeps `fake` a sub-command while it is the only one."""
+
+
+@app.command()
+def fake(
+    port: Annotated[int, typer.Option(help="Port of the APIs on 127.0.0.1.")] = 8085,
+    metadata_port: Annotated[
+        int, typer.Option(help="Port of the metadata server on 127.0.0.1; 0 takes a free one.")
+    ] = 0,
+    machines: Annotated[
+        bool,
+        typer.Option(
+            "--machines",
+            help="Instances boot, as containers (needs root and podman); the metadata server is at "
+            "its usual address. Containers, images and disks are removed at the end.",
+        ),
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the state, which then outlives the process.", file_okay=False),
+    ] = None,
+    project: Annotated[str, typer.Option(help="The project's id.")] = Settings().project,
+) -> None:
+    """Serve Google Cloud's APIs on this machine; instances are records, or containers.
+
+    Prints the variables that point Pulumi, gcloud and Google's Python clients at it, ready for a
+    shell: eval what it prints, or paste it.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    if machines and state:
+        typer.echo("machines end with fakecloud: leave out --state or --machines", err=True)
+        raise typer.Exit(2)
+    with ExitStack() as stack:
+        try:
+            if machines:
+                server = _with_machines(stack, project, port)
+            else:
+                settings = Settings(project=project)
+                server = Server(settings, state, port=port, metadata_port=metadata_port)
+        except PortError as error:
+            typer.echo(f"fakecloud {error}; give another with --port or --metadata-port", err=True)
+            raise typer.Exit(1) from error
+        except MachineError as error:
+            typer.echo(f"fakecloud: {error}", err=True)
+            raise typer.Exit(1) from error
+        token_file = None
+        if state:
+            token_file = state.absolute() / "access-token"
+            token_file.write_text(f"{OWNER_TOKEN}\n", encoding="utf-8")
+        for name, value in environment(server.url, project, token_file).items():
+            typer.echo(f"export {name}={shlex.quote(value)}")
+        typer.echo(f"# fakecloud is at {server.url}, its metadata server at {server.metadata_url}.")
+        server.run()
+
+
+def _with_machines(stack: ExitStack, project: str, port: int) -> Server:
+    """A server whose instances are containers; `stack` ends what they need."""
+    check_machine()
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-cloud-")))
+    stack.enter_context(metadata_address())
+    return Server(
+        Settings(project=project),
+        backend=lambda cloud: PodmanBackend(cloud, "muster-cloud", folder, powered_off),
+        port=port,
+        metadata_host=METADATA_ADDRESS,
+        metadata_port=80,
+    )

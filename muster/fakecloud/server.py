@@ -1,0 +1,237 @@
+"""The cloud over HTTP on 127.0.0.1."""
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from muster.fakecloud import metadata, routes
+from muster.fakecloud.backends import Backend
+from muster.fakecloud.call import Answer, Deferred, Reply
+from muster.fakecloud.clock import LoopClock
+from muster.fakecloud.cloud import Cloud, Request, Settings, reply
+from muster.fakecloud.errors import ApiError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+VERBS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+STOP_SECONDS = 10
+
+
+def application(cloud: Cloud) -> Starlette:
+    """The ASGI application: every path goes to the cloud."""
+
+    async def answer(http: HttpRequest) -> Response:
+        request = Request(
+            verb=http.method,
+            path=http.scope["raw_path"].decode("ascii"),
+            query=http.scope["query_string"].decode("ascii"),
+            headers={k.decode("latin-1"): v.decode("latin-1") for k, v in http.scope["headers"]},
+            content=await http.body(),
+        )
+        method = _method_of(request)
+        if cloud.faults.waiting:
+            await asyncio.sleep(cloud.faults.delay_seconds(method))
+        found = cloud.handle(request)
+        if isinstance(found, Deferred):
+            found = reply(await _awaited(found))
+        if cloud.faults.drops(method):
+            http.scope["muster.transport"].abort()
+        return _response(found)
+
+    return Starlette(routes=[Route("/{path:path}", answer, methods=VERBS)])
+
+
+def _method_of(request: Request) -> str:
+    """The method's id, or "" where no description has the path."""
+    try:
+        return routes.find(request.verb, request.path).method.id
+    except ApiError:
+        return ""
+
+
+async def _awaited(deferred: Deferred) -> Answer:
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    # The caller may have gone, and its future with it.
+    deferred.then(lambda value: None if future.done() else future.set_result(value))
+    return await future
+
+
+def _response(found: Reply) -> Response:
+    return Response(found.content, found.status, dict(found.headers))
+
+
+def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
+    """Uvicorn's HTTP, but CONNECT is refused: as HTTPS_PROXY this server proves that no call left.
+
+    A client that was told to use it as its proxy asks for the hosts that it couldn't be told to
+    find here; they are remembered.
+    """
+
+    class Protocol(HttpToolsProtocol):
+        fresh = True
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            # For faults that lose an answer: no ASGI message closes a connection.
+            self.scope["muster.transport"] = self.transport  # type: ignore[typeddict-unknown-key]
+
+        def data_received(self, data: bytes) -> None:
+            if self.fresh and data.startswith(b"CONNECT "):
+                host = data.split(b" ", 2)[1].decode("latin-1")
+                log.warning("refused a connection to %s", host)
+                cloud.refused_hosts.append(host)
+                self.transport.write(
+                    b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
+                self.transport.close()
+                return
+            self.fresh = False
+            super().data_received(data)
+
+    return Protocol
+
+
+class PortError(Exception):
+    """A port that can't be had; the message says which and why."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
+    # With the protocol named asyncio sets TCP_NODELAY, without which an answer may take 40 ms.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise PortError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    bound.listen(2048)
+    return bound
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, but signals are not its business: it would end the process before the cloud has."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """A cloud, its APIs and its metadata server on one event loop.
+
+    `url` is the address of the APIs, `metadata_url` that of the metadata server. `run` serves until
+    `stop`; `start` does so in a thread. From other threads use `do`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        folder: Path | None = None,
+        backend: Callable[[Cloud], Backend] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        metadata_host: str = "127.0.0.1",
+        metadata_port: int = 0,
+    ) -> None:
+        self._sockets = [listen(host, port)]
+        try:
+            self._sockets.append(listen(metadata_host, metadata_port))
+        except PortError:
+            self._sockets[0].close()
+            raise
+        self.loop = asyncio.new_event_loop()
+        self.cloud = Cloud(settings, folder, LoopClock(self.loop), backend)
+        self.port, self.metadata_port = (each.getsockname()[1] for each in self._sockets)
+        self.url = f"http://{host}:{self.port}"
+        self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._servers = [
+            self._server(application(self.cloud), _protocol(self.cloud)),
+            self._server(metadata.application(self.cloud), HttpToolsProtocol),
+        ]
+
+    @staticmethod
+    def _server(app: Starlette, protocol: type[HttpToolsProtocol]) -> uvicorn.Server:
+        return _Uvicorn(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_level="warning",
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    def run(self) -> None:
+        """Serve until `stop`, or until SIGINT or SIGTERM if this is the main thread."""
+        asyncio.set_event_loop(self.loop)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.loop.add_signal_handler(number, self._ask_to_end)
+        try:
+            self.loop.run_until_complete(self._serve())
+        finally:
+            self.cloud.close()
+            self.loop.close()
+
+    async def _serve(self) -> None:
+        pairs = zip(self._servers, self._sockets, strict=True)
+        serving = [asyncio.create_task(server.serve(sockets=[each])) for server, each in pairs]
+        # The sockets are bound: a connection that comes before uvicorn accepts is kept waiting.
+        self._started.set()
+        await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+        self._ask_to_end()
+        await asyncio.gather(*serving)
+
+    def _ask_to_end(self) -> None:
+        for server in self._servers:
+            server.should_exit = True
+
+    def start(self) -> "Server":
+        """Serve in a thread; requests are accepted when this returns."""
+        self._thread = threading.Thread(target=self.run, name="fakecloud", daemon=True)
+        self._thread.start()
+        if not self._started.wait(STOP_SECONDS):
+            raise TimeoutError("fakecloud's thread doesn't begin to serve")
+        return self
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._ask_to_end()
+        if self._thread:
+            self._thread.join(STOP_SECONDS)
+            if self._thread.is_alive():
+                raise TimeoutError("fakecloud's thread doesn't end")
+
+    def do(self, work: Callable[[Cloud], T]) -> T:
+        """Run a function on the cloud's thread and return its result."""
+        future: Future[T] = Future()
+
+        def task() -> None:
+            try:
+                future.set_result(work(self.cloud))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.loop.call_soon_threadsafe(task)
+        return future.result(STOP_SECONDS)

@@ -1,0 +1,191 @@
+"""fakecloud's machines that boot: containers with systemd and a metadata server each."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from muster.containers.podman import podman
+from muster.fakecloud.backends.machine import LABEL
+from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
+from muster.fakecloud.cloud import Settings
+from muster.fakecloud.server import Server
+from muster.fakecloud.services.compute.lifecycle import powered_off
+
+NAME = f"muster-cloud-{os.getpid()}"
+PROJECT = Settings().project
+ZONE = "zones/europe-west4-a"
+REGION = "regions/europe-west4"
+DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
+
+REPORT = """#!/bin/sh
+set -e
+metadata() {
+  python3 -c 'import sys, urllib.request as u
+r = u.Request("http://metadata.google.internal/computeMetadata/v1/" + sys.argv[1],
+  headers={"Metadata-Flavor": "Google"}, method=sys.argv[2],
+  data=sys.argv[3].encode() if sys.argv[3:] else None)
+print(u.urlopen(r).read().decode())' "$@"
+}
+name=$(metadata instance/name GET)
+echo "startup-script of $name was here"
+echo "$name" >>/root/boots
+metadata instance/guest-attributes/test/boots PUT "$(tr '\\n' ' ' </root/boots)"
+"""
+
+
+def until(state: Callable[[], object], what: str, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if state():
+            return
+        time.sleep(0.2)
+    pytest.fail(f"not within {seconds:.0f} s: {what}")
+
+
+class Compute:
+    """Compute Engine as a client sees it: calls that wait for their operations."""
+
+    def __init__(self, url: str) -> None:
+        self.http = httpx.Client(
+            base_url=f"{url}/compute/v1/projects/{PROJECT}/",
+            headers={"Authorization": "Bearer owner"},
+            trust_env=False,
+            timeout=60,
+        )
+
+    def do(self, verb: str, path: str, body: dict | None = None) -> dict:
+        answer = self.http.request(verb, path, json=body)
+        assert answer.status_code == 200, answer.text
+        operation = answer.json()
+        until(lambda: self._done(operation), f"{verb} {path}", 200)
+        return operation
+
+    def _done(self, operation: dict) -> bool:
+        found = self.http.get(operation["selfLink"].partition(f"/{PROJECT}/")[2]).json()
+        assert "error" not in found, found
+        return found["status"] == "DONE"
+
+    def get(self, path: str) -> dict:
+        answer = self.http.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def attribute(self, name: str, path: str) -> str:
+        found = self.http.get(
+            f"{ZONE}/instances/{name}/getGuestAttributes", params={"queryPath": path}
+        )
+        return found.json()["queryValue"]["items"][0]["value"] if found.status_code == 200 else ""
+
+
+def instance(name: str, image: str, **more: object) -> dict:
+    return {
+        "name": name,
+        "machineType": f"{ZONE}/machineTypes/n1-standard-2",
+        "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
+        "networkInterfaces": [{"subnetwork": f"{REGION}/subnetworks/lab"}],
+        "metadata": {
+            "items": [
+                {"key": "startup-script", "value": REPORT},
+                {"key": "enable-guest-attributes", "value": "TRUE"},
+            ]
+        },
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compute]:
+    folder = tmp_path_factory.mktemp("cloud")
+    with metadata_address():
+        server = Server(
+            Settings(),
+            backend=lambda cloud: PodmanBackend(cloud, NAME, folder, powered_off),
+            metadata_host=METADATA_ADDRESS,
+            metadata_port=80,
+        ).start()
+        try:
+            network = {"name": "lab", "autoCreateSubnetworks": False}
+            compute = Compute(server.url)
+            compute.do("POST", "global/networks", network)
+            compute.do(
+                "POST",
+                f"{REGION}/subnetworks",
+                {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.214.48.0/24"},
+            )
+            yield compute
+            compute.http.close()
+        finally:
+            server.stop()
+    assert server.cloud.failures == []
+    assert podman("ps", "--all", "--quiet", "--filter", f"label={LABEL}={NAME}") == ""
+    assert podman("network", "ls", "--quiet", "--filter", f"label={LABEL}={NAME}") == ""
+    assert NAME not in podman("images")
+    assert str(folder) not in subprocess.check_output(["losetup", "--list"], text=True)
+
+
+def test_machine_boots_and_runs_its_startup_script(compute: Compute) -> None:
+    compute.do("POST", f"{ZONE}/instances", instance("one", DEBIAN))
+    until(lambda: compute.attribute("one", "test/boots"), "one has run its startup-script")
+    assert compute.attribute("one", "test/boots") == "one "
+    console = compute.get(f"{ZONE}/instances/one/serialPort")["contents"]
+    assert "startup-script of one was here" in console
+
+
+def test_machines_find_each_other_by_name(compute: Compute) -> None:
+    compute.do("POST", f"{ZONE}/instances", instance("two", DEBIAN))
+    until(lambda: compute.attribute("two", "test/boots"), "two has run its startup-script")
+    address = compute.get(f"{ZONE}/instances/two")["networkInterfaces"][0]["networkIP"]
+    assert address in in_machine(compute, "one", "getent", "hosts", "two")
+    assert in_machine(compute, "two", "hostname") == "two"
+
+
+def in_machine(compute: Compute, name: str, *command: str) -> str:
+    number = compute.get(f"{ZONE}/instances/{name}")["id"]
+    return podman("exec", f"{NAME}-{number}", *command)
+
+
+def test_machine_that_powers_itself_off_is_terminated_and_starts_again(compute: Compute) -> None:
+    in_machine(compute, "one", "systemctl", "poweroff")
+    status = f"{ZONE}/instances/one"
+    until(lambda: compute.get(status)["status"] == "TERMINATED", "one is off")
+    compute.do("POST", f"{ZONE}/instances/one/start")
+    until(lambda: compute.attribute("one", "test/boots") == "one one ", "one has booted again")
+
+
+def test_image_of_a_disk_boots_again_under_another_name(compute: Compute) -> None:
+    compute.do("POST", f"{ZONE}/instances/one/stop")
+    compute.do("POST", "global/images", {"name": "baked", "sourceDisk": f"{ZONE}/disks/one"})
+    compute.do("DELETE", f"{ZONE}/instances/one")
+    compute.do("POST", f"{ZONE}/instances", instance("three", "global/images/baked"))
+    until(lambda: compute.attribute("three", "test/boots"), "three has run its startup-script")
+    assert compute.attribute("three", "test/boots") == "one one three "
+
+
+def test_data_disk_outlives_the_machine(compute: Compute) -> None:
+    compute.do("POST", f"{ZONE}/disks", {"name": "state", "sizeGb": "10"})
+    disk = {"source": f"{ZONE}/disks/state", "deviceName": "state", "autoDelete": False}
+    device = "/dev/disk/by-id/google-state"
+    for number, name in enumerate(["four", "five"]):
+        body = instance(name, DEBIAN)
+        body["disks"].append(disk)
+        compute.do("POST", f"{ZONE}/instances", body)
+        until(lambda n=name: compute.attribute(n, "test/boots"), f"{name} has booted")
+        if number == 0:
+            in_machine(compute, name, "mkfs.ext4", "-q", device)
+        in_machine(compute, name, "mount", device, "/mnt")
+        in_machine(compute, name, "sh", "-c", f"echo {name} >>/mnt/seen; umount /mnt")
+        if number == 0:
+            compute.do("DELETE", f"{ZONE}/instances/{name}")
+    in_machine(compute, "five", "mount", device, "/mnt")
+    assert in_machine(compute, "five", "cat", "/mnt/seen").split() == ["four", "five"]
+    in_machine(compute, "five", "umount", "/mnt")
+
+
+def test_deleted_machine_leaves_no_container(compute: Compute) -> None:
+    number = compute.get(f"{ZONE}/instances/two")["id"]
+    compute.do("DELETE", f"{ZONE}/instances/two")
+    assert f"{NAME}-{number}" not in podman("ps", "--all", "--format", "{{.Names}}")
