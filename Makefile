@@ -92,7 +92,7 @@ demo-down: setup ## Remove the demo: containers, network, files
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit molecule cluster
+LAYERS := lint unit molecule cluster cloud
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -128,6 +128,10 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 	pytest tests/cluster -m 'not lab' >build/cluster-others.log 2>&1 & others=$$!; code=0; \
 	pytest tests/cluster -m lab || code=$$?; \
 	wait $$others || code=$$?; cat build/cluster-others.log; exit $$code
+
+.PHONY: cloud
+cloud: setup machine-packages ## fakecloud with machines that boot
+	@pytest tests/cloud
 
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast

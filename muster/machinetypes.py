@@ -24,6 +24,8 @@ class MachineType:
     gpus: int = 0
     gpu_type: str = ""
     """Accelerator's name in the API, such as nvidia-l4; empty without GPUs."""
+    shared_cpu: bool = False
+    """Whether its virtual CPUs are only a part of a core's time."""
 
     @property
     def series(self) -> str:
@@ -91,11 +93,19 @@ _LINES = (
     _Line("h3-standard", 4096, (88,), threads_per_core=1),
 )
 _GIB = 1024
+_SHARED_CORE = (
+    MachineType("f1-micro", 1, 614, 1, shared_cpu=True),
+    MachineType("g1-small", 1, 1740, 1, shared_cpu=True),
+    MachineType("e2-micro", 2, 1024, 2, shared_cpu=True),
+    MachineType("e2-small", 2, 2048, 2, shared_cpu=True),
+    MachineType("e2-medium", 2, 4096, 2, shared_cpu=True),
+)
 _WITH_GPUS = (
     MachineType("a2-highgpu-1g", 12, 85 * _GIB, 2, 1, "nvidia-tesla-a100"),
     MachineType("a2-highgpu-2g", 24, 170 * _GIB, 2, 2, "nvidia-tesla-a100"),
     MachineType("a2-highgpu-4g", 48, 340 * _GIB, 2, 4, "nvidia-tesla-a100"),
     MachineType("a2-highgpu-8g", 96, 680 * _GIB, 2, 8, "nvidia-tesla-a100"),
+    MachineType("a2-megagpu-16g", 96, 1360 * _GIB, 2, 16, "nvidia-tesla-a100"),
     MachineType("a2-ultragpu-1g", 12, 170 * _GIB, 2, 1, "nvidia-a100-80gb"),
     MachineType("a2-ultragpu-2g", 24, 340 * _GIB, 2, 2, "nvidia-a100-80gb"),
     MachineType("a2-ultragpu-4g", 48, 680 * _GIB, 2, 4, "nvidia-a100-80gb"),
@@ -119,6 +129,7 @@ def _all() -> Iterator[MachineType]:
             threads = 1 if cpus == 1 else line.threads_per_core
             memory = round(line.mib_per_cpu * cpus)
             yield MachineType(f"{line.prefix}-{cpus}", cpus, memory, threads)
+    yield from _SHARED_CORE
     yield from _WITH_GPUS
 
 

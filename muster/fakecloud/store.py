@@ -43,7 +43,8 @@ class Store:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            # Payloads of secrets are in it.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = ":memory:" if folder is None else str(folder / "state.sqlite")
         # The server starts in one thread and runs in another; it is used by one at a time.
         self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

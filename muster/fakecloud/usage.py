@@ -7,16 +7,21 @@ from collections import Counter
 from ipaddress import IPv4Network
 
 from muster.fakecloud.call import Resource
-from muster.fakecloud.machine_types import shape
 from muster.fakecloud.places import region_of
 from muster.fakecloud.store import Store
+from muster.machinetypes import machine_types
 
 DEFAULT_LIMIT = 100_000.0
 """Of every metric that the settings don't name."""
 
 # https://cloud.google.com/compute/resource-usage: families that don't count as CPUS.
 FAMILY_CPUS = {"n2": "N2_CPUS", "c2": "C2_CPUS", "c3": "C3_CPUS", "a2": "A2_CPUS"}
-GPU_METRICS = {"nvidia-tesla-a100": "NVIDIA_A100_GPUS", "nvidia-l4": "NVIDIA_L4_GPUS"}
+GPU_METRICS = {
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+}
 DISK_METRICS = {"pd-ssd": "SSD_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB"}
 METRICS = (
     "CPUS",
@@ -112,15 +117,15 @@ class Usage:
 def cpus(instance: Resource) -> dict[str, int]:
     """The quota that a running instance needs for its processors and GPUs, by metric."""
     machine_type = last(instance["machineType"])
-    found = shape(machine_type)
+    found = machine_types().get(machine_type)
     if found is None:
         return {}
     family = machine_type.partition("-")[0]
     spot = instance.get("scheduling", {}).get("preemptible", False)
     metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(family, "CPUS")
     amounts = {metric: found.cpus}
-    if found.accelerator:
-        amounts[GPU_METRICS[found.accelerator]] = found.accelerators
+    if found.gpus:
+        amounts[GPU_METRICS[found.gpu_type]] = found.gpus
     return amounts
 
 

@@ -50,3 +50,8 @@ def test_scopes_are_found_by_prefix_and_empty_ones_are_left_out():
     store.delete("kind", "p/zones/b", "x")
     assert list(store.scopes("kind", "p/")) == ["p/zones/a"]
     store.close()
+
+
+def test_a_new_folder_is_its_owner_s_alone(tmp_path: Path):
+    Store(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700

@@ -11,7 +11,6 @@ from typing import Any
 from muster.fakecloud.call import Call, Resource
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.errors import in_use, invalid
-from muster.fakecloud.machine_types import shape
 from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.services.compute import addresses, disks, labels, resources
@@ -20,6 +19,7 @@ from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
 from muster.fakecloud.services.compute.policies import POLICY
 from muster.fakecloud.services.compute.resources import Kind, Reference
 from muster.fakecloud.services.compute.templates import TEMPLATE
+from muster.machinetypes import machine_types
 
 INSTANCE = Kind("instances", "instance", "zone")
 LOCAL_SSD_GB = "375"
@@ -102,7 +102,7 @@ def machine_type_link(call: Call, text: str) -> str:
     name = text.rpartition("/")[2]
     place = resources.location(call)
     given = text.partition("zones/")[2].partition("/")[0]
-    if shape(name) is None or (given and f"zones/{given}" != place):
+    if name not in machine_types() or (given and f"zones/{given}" != place):
         raise invalid(
             f"Invalid value for field 'resource.machineType': '{text}'. "
             f"Machine type with name '{name}' does not exist in zone '{place[6:]}'."

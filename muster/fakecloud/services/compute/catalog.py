@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from muster.fakecloud import query
 from muster.fakecloud.call import Call, Resource, handler
 from muster.fakecloud.errors import not_found
-from muster.fakecloud.machine_types import SHAPES, Shape
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import REGIONS
 from muster.fakecloud.services.compute import quotas, resources
 from muster.fakecloud.services.compute.disks import DISK_TYPES
+from muster.machinetypes import MachineType, machine_types
 
 CREATED = "1969-12-31T16:00:00.000-08:00"
 """When all of these were made, as the real ones say."""
@@ -102,7 +102,7 @@ def get_region(call: Call) -> Resource:
     return _one(_regions(call), call.parameters["region"], f"projects/{call.project}/regions")
 
 
-def _machine_type(call: Call, zone: str, name: str, shape: Shape) -> Resource:
+def _machine_type(call: Call, zone: str, name: str, shape: MachineType) -> Resource:
     place = f"zones/{zone}/machineTypes"
     found = {
         **_base(call, "machineType", place, name),
@@ -116,11 +116,11 @@ def _machine_type(call: Call, zone: str, name: str, shape: Shape) -> Resource:
         "maximumPersistentDisksSizeGb": "263168",
         "architecture": "X86_64",
     }
-    if shape.accelerator:
+    if shape.gpus:
         found["accelerators"] = [
             {
-                "guestAcceleratorType": shape.accelerator,
-                "guestAcceleratorCount": shape.accelerators,
+                "guestAcceleratorType": shape.gpu_type,
+                "guestAcceleratorCount": shape.gpus,
             }
         ]
     return found
@@ -128,7 +128,7 @@ def _machine_type(call: Call, zone: str, name: str, shape: Shape) -> Resource:
 
 def _machine_types(call: Call) -> dict[str, Resource]:
     zone = resources.location(call).removeprefix("zones/")
-    return {name: _machine_type(call, zone, name, shape) for name, shape in SHAPES.items()}
+    return {name: _machine_type(call, zone, name, shape) for name, shape in machine_types().items()}
 
 
 @handler("compute.machineTypes.list")

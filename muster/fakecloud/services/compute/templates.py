@@ -5,10 +5,10 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instanceTemplates
 
 from muster.fakecloud.call import Call, Resource, handler
 from muster.fakecloud.errors import invalid
-from muster.fakecloud.machine_types import shape
 from muster.fakecloud.services.compute import resources
 from muster.fakecloud.services.compute.labels import metadata
 from muster.fakecloud.services.compute.resources import Kind
+from muster.machinetypes import machine_types
 
 TEMPLATE = Kind("instanceTemplates", "instanceTemplate", "global")
 
@@ -21,7 +21,7 @@ def insert(call: Call) -> Resource:
     body = resources.body(call)
     given = body.get("properties", {})
     machine_type = given.get("machineType", "")
-    if "/" in machine_type or shape(machine_type) is None:
+    if "/" in machine_type or machine_type not in machine_types():
         raise invalid(
             f"Invalid value for field 'resource.properties.machineType': '{machine_type}'. "
             "Must be the name of a machine type."
