@@ -227,7 +227,7 @@ def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
     for job in cluster["jobs"]:
-        where = f"partition {job['partition']} ({len(job['nodes'])} nodes)"
+        where = f"partition {job['partition']} on {fold(job['nodes'])}"
         if job["code"] != 0:
             yield f"{where}: the test job failed: {job['output'] or 'no end within its bound'}"
         elif job.get("accounted") is False:

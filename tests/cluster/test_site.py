@@ -33,6 +33,11 @@ def invocations(lab: Lab) -> dict[str, str]:
     }
 
 
+def no_node_completes(lab: Lab) -> bool:
+    """Whether no node is stuck with a job that it does not end."""
+    return "comp" not in lab.on("lab-access", "sinfo -hN -o %t")
+
+
 def test_second_run_mends_the_one_spoilt_file_and_nothing_else(lab: Lab) -> None:
     before = invocations(lab)
     lab.on("lab-cpu-02", "echo '# spoilt' >>/etc/default/slurmd")
@@ -106,6 +111,9 @@ def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
         )
     assert run.code != 0
     assert "lab-cpu-01: not configured in this run" in run.output
+    # No job was sent there: it would wait for that node for minutes.
+    assert "test job" not in run.output
+    until(lambda: no_node_completes(lab), "no node waits for the end of a job", 10)
     assert "spoilt" not in lab.on("lab-gpu-01", "cat /etc/default/slurmd")
     again = lab.play("--limit", "lab-cpu-01")
     assert again.code == 0, again.output[-4000:]
@@ -131,7 +139,7 @@ def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     assert run.code != 0
     assert "lab-cpu-02: the controller can't decode its munge credential" in run.output
     assert "test job" not in run.output
-    assert "comp" not in lab.on("lab-access", "sinfo -hN -o %t")
+    until(lambda: no_node_completes(lab), "no node waits for the end of a job", 10)
 
     mended = lab.play("--limit", "lab-cpu-02")
     assert mended.code == 0, mended.output[-4000:]

@@ -277,7 +277,7 @@ def test_a_node_in_two_partitions_is_said_once() -> None:
 )
 def test_a_job_that_did_not_do_names_its_partition(job: dict[str, Any], sentence: str) -> None:
     found = said(controller=cluster(jobs=[{**JOB, **job}]))
-    assert found == [f"partition ml-cpu (2 nodes): {sentence}"]
+    assert found == [f"partition ml-cpu on lab-cpu-[01-02]: {sentence}"]
 
 
 def test_without_accounting_no_record_is_missed() -> None:

@@ -13,7 +13,8 @@ short_description: Decode other hosts' credentials, read the nodes' states and r
 description:
   - Runs on the controller, as root. What is found is judged by C(muster.verify).
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
-    and not on hosts whose credential can't be decoded, where it would hang in completing.
+    and not on hosts that are to be avoided or whose credential can't be decoded, where it would
+    hang in completing.
 options:
   credentials:
     description: Host name -> munge credential made there a moment ago.
@@ -23,6 +24,11 @@ options:
     description: Whether the job must appear in accounting.
     type: bool
     required: true
+  avoid:
+    description: Hosts that no job is to run on, because this run could not reach them.
+    type: list
+    elements: str
+    default: []
   settle_seconds:
     description: How long nodes that are down are waited for.
     type: int
@@ -162,6 +168,7 @@ def main():
         argument_spec={
             "credentials": {"type": "dict", "required": True},
             "accounting": {"type": "bool", "required": True},
+            "avoid": {"type": "list", "elements": "str", "default": []},
             "settle_seconds": {"type": "int", "default": 30},
             "answer_seconds": {"type": "int", "default": 120},
             "job_seconds": {"type": "int", "default": 30},
@@ -173,7 +180,7 @@ def main():
     # Credentials first: they age while nodes are waited for.
     undecoded = cluster.undecoded()
     nodes = cluster.nodes()
-    jobs = cluster.jobs(nodes, undecoded)
+    jobs = cluster.jobs(nodes, {*undecoded, *module.params["avoid"]})
     module.exit_json(changed=False, report={"undecoded": undecoded, "nodes": nodes, "jobs": jobs})
 
 
