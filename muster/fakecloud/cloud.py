@@ -47,9 +47,9 @@ class Request:
 class Settings:
     """What a cloud is like. All but the project may be changed while it runs.
 
-    `latency_seconds` are by pattern of the method's id, the first that fits; `quotas` by region and
-    metric ({"europe-west4": {"CPUS": 24}}), else the defaults; `capacity` is how many more
-    instances of a machine type a zone has room for, by (zone, machine type), else enough.
+    `latency_seconds` are by pattern of the method's id, the first that fits. `quotas` are by region
+    (or "global") and metric: {"europe-west4": {"CPUS": 24}}; others are the defaults. `capacity` is
+    how many instances of a machine type a zone has room for, by (zone, machine type); else enough.
     """
 
     project: str = "demo-project"

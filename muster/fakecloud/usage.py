@@ -18,6 +18,9 @@ DEFAULT_LIMIT = 100_000.0
 FAMILY_CPUS = {"n2": "N2_CPUS", "c2": "C2_CPUS", "c3": "C3_CPUS", "a2": "A2_CPUS"}
 GPU_METRICS = {"nvidia-tesla-a100": "NVIDIA_A100_GPUS", "nvidia-l4": "NVIDIA_L4_GPUS"}
 DISK_METRICS = {"pd-ssd": "SSD_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB"}
+GLOBAL = "global"
+"""In the place of a region: what a project may use in all regions together."""
+GLOBAL_METRICS = ("CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS")
 METRICS = (
     "CPUS",
     "PREEMPTIBLE_CPUS",
@@ -68,6 +71,8 @@ class Usage:
             self.running[zone, machine_type] += sign
             for metric, amount in cpus(instance).items():
                 self.metrics[region, metric] += sign * amount
+            for metric, amount in everywhere(instance).items():
+                self.metrics[GLOBAL, metric] += sign * amount
         for interface in instance["networkInterfaces"]:
             self._take(interface["subnetwork"], interface["networkIP"], instance, sign)
             for access in interface.get("accessConfigs", []):
@@ -122,6 +127,14 @@ def cpus(instance: Resource) -> dict[str, int]:
     if found.accelerator:
         amounts[GPU_METRICS[found.accelerator]] = found.accelerators
     return amounts
+
+
+def everywhere(instance: Resource) -> dict[str, int]:
+    """What a running instance counts in all regions together, whatever its family."""
+    found = shape(last(instance["machineType"]))
+    if found is None:
+        return {}
+    return {"CPUS_ALL_REGIONS": found.cpus, "GPUS_ALL_REGIONS": found.accelerators}
 
 
 def last(link: str) -> str:

@@ -265,6 +265,9 @@ def test_a_spot_instance_is_preempted(lab: Caller, action, expected):
     lab.post(f"{ONE}/simulateMaintenanceEvent")
     status, found = lab("GET", ONE)
     assert (found.get("status") if status == 200 else None) == expected
+    event = "operationType=compute.instances.preempted"
+    (told,) = lab.get(f"{ZONE}/operations", filter=event)["items"]
+    assert (told["targetLink"].rpartition("/")[2], told["user"]) == ("one", "system")
 
 
 def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):

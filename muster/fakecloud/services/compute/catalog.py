@@ -14,6 +14,7 @@ from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import REGIONS
 from muster.fakecloud.services.compute import quotas, resources
 from muster.fakecloud.services.compute.disks import DISK_TYPES
+from muster.fakecloud.usage import GLOBAL
 
 CREATED = "1969-12-31T16:00:00.000-08:00"
 """When all of these were made, as the real ones say."""
@@ -187,5 +188,5 @@ def get_project(call: Call) -> Resource:
         "defaultNetworkTier": "PREMIUM",
         "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
         "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAAAAAAAAA="},
-        "quotas": [],
+        "quotas": quotas.listed(call.cloud, GLOBAL),
     }

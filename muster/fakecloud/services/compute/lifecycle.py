@@ -6,6 +6,7 @@ https://cloud.google.com/compute/docs/instances/instance-lifecycle
 from collections.abc import Callable, Collection
 from datetime import datetime
 
+from muster.fakecloud import operations
 from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
@@ -281,21 +282,38 @@ def simulate_maintenance(call: Call) -> Resource:
 
 @work("preempt_instance")
 def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
-    end(cloud, resources.from_arguments(arguments), lambda: finish(None))
+    preempt(cloud, resources.from_arguments(arguments), lambda: finish(None))
 
 
-def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """Preempt an instance or end its time: it is stopped, or deleted if it was made so.
+def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
+    """Preempt a spot instance: it is told, and the project's operations tell of it.
 
-    The machine can read at its metadata server that it is preempted, until it is off.
+    https://cloud.google.com/compute/docs/instances/preemptible#detect-preemption
     """
     instance = target.find(cloud)
     if instance is None:
         done()
         return
-    set_status(cloud, target, "STOPPING")
+    operations.of_the_system(
+        cloud,
+        target.project,
+        target.location,
+        "compute.instances.preempted",
+        target=target.path,
+        target_id=instance["id"],
+    )
     cloud.preempted.add(target.link)
+    end(cloud, target, done)
     cloud.notify(target.link)
+
+
+def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
+    """End an instance's time: it is stopped, or deleted if it was made so."""
+    instance = target.find(cloud)
+    if instance is None:
+        done()
+        return
+    set_status(cloud, target, "STOPPING")
     if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
         erase(cloud, target, done)
     else:
