@@ -63,7 +63,7 @@ def _parameter(name: str, description: Mapping[str, Any], value: str) -> None:
     fine = True
     if kind == "boolean":
         fine = value.lower() in {"true", "false"}
-    elif kind == "integer":
+    elif kind == "integer" or description.get("format") in RANGES:
         low, high = RANGES[description.get("format", "int32")]
         fine = bool(INTEGER.fullmatch(value)) and low <= int(value) <= high
     if not fine:

@@ -150,6 +150,9 @@ class Cloud:
             self.store.flush()
 
     def _handle(self, request: Request, match: Match) -> Reply | Deferred:
+        function = HANDLERS.get(match.method.id)
+        if function is None:
+            raise not_implemented(match.method.id)
         repeated = parse_qs(request.query, keep_blank_values=True)
         parameters = match.parameters
         call = Call(
@@ -172,9 +175,6 @@ class Cloud:
         if "project" in parameters:
             parameters["project"] = self.project_id(parameters["project"])
         self.faults.refuse(call.method)
-        function = HANDLERS.get(call.method)
-        if function is None:
-            raise not_implemented(call.method)
         permissions.check(call)
         answer = operations.repeated(call) or function(call)
         if isinstance(answer, dict):

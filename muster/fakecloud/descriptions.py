@@ -20,10 +20,15 @@ PLACEHOLDER = re.compile(r"\{(\+?)(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of a description. `parameters` includes those that every method has."""
+    """One method of a description.
+
+    `path` is its template without a leading slash; `parameters` includes those that every method
+    has.
+    """
 
     id: str
     verb: str
+    path: str
     parameters: dict[str, Any]
     request: dict[str, Any] | None
     description: "Description" = field(repr=False)
@@ -86,6 +91,7 @@ class Description:
             method = Method(
                 id=each["id"],
                 verb=each["httpMethod"],
+                path=document["servicePath"] + _path(each),
                 parameters={**shared, **each.get("parameters", {})},
                 request=each.get("request"),
                 description=self,

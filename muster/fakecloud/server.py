@@ -38,18 +38,18 @@ def application(cloud: Cloud) -> Starlette:
     async def answer(http: HttpRequest) -> Response:
         request = Request(
             verb=http.method,
-            path=http.scope["raw_path"].decode("ascii"),
-            query=http.scope["query_string"].decode("ascii"),
+            path=http.scope["raw_path"].decode("latin-1"),
+            query=http.scope["query_string"].decode("latin-1"),
             headers={k.decode("latin-1"): v.decode("latin-1") for k, v in http.scope["headers"]},
             content=await http.body(),
         )
-        method = _method_of(request)
-        if cloud.faults.waiting:
+        method = _method_of(request) if cloud.faults.waiting else ""
+        if method:
             await asyncio.sleep(cloud.faults.delay_seconds(method))
         found = cloud.handle(request)
         if isinstance(found, Deferred):
             found = reply(await _awaited(found))
-        if cloud.faults.drops(method):
+        if method and cloud.faults.drops(method):
             http.scope["muster.transport"].abort()
         return _response(found)
 

@@ -128,12 +128,19 @@ def resize(call: Call) -> Resource:
     return resources.change(call, target, {**disk, "sizeGb": size}, "resizeDisk")
 
 
+def _given_policies(call: Call) -> list[str]:
+    given = resources.body(call).get("resourcePolicies")
+    if not given:
+        raise invalid("Required field 'resourcePolicies' not specified", "required")
+    return [policy_link(call, each) for each in given]
+
+
 @handler("compute.disks.addResourcePolicies")
 def add_policies(call: Call) -> Resource:
     """Give a disk a snapshot schedule."""
     target, disk = resources.existing(call, DISK)
     present = disk.get("resourcePolicies", [])
-    added = [policy_link(call, each) for each in resources.body(call)["resourcePolicies"]]
+    added = _given_policies(call)
     if len({*present, *added}) > 1:
         raise invalid("A disk can have at most one snapshot schedule.")
     changed = {**disk, "resourcePolicies": [*present, *(x for x in added if x not in present)]}
@@ -144,7 +151,7 @@ def add_policies(call: Call) -> Resource:
 def remove_policies(call: Call) -> Resource:
     """Take a snapshot schedule from a disk."""
     target, disk = resources.existing(call, DISK)
-    gone = {policy_link(call, each) for each in resources.body(call)["resourcePolicies"]}
+    gone = _given_policies(call)
     kept = [policy for policy in disk.get("resourcePolicies", []) if policy not in gone]
     changed = {**disk, "resourcePolicies": kept}
     return resources.change(call, target, changed, "removeResourcePolicies")
