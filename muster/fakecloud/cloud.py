@@ -85,6 +85,8 @@ class Cloud:
         """Operation -> the calls that wait for its end."""
         self.watchers: dict[str, list[Callable[[], None]]] = {}
         """Link of an instance -> what to call once when its metadata changes."""
+        self.ended = False
+        """Whether nobody is to wait any more."""
         self.preempted: set[str] = set()
         """Links of the instances that are being preempted."""
         self.bulk_calls: deque[float] = deque(maxlen=20)
@@ -95,6 +97,14 @@ class Cloud:
             prepare(self)
         operations.resume(self)
         self.store.flush()
+
+    def end_waits(self) -> None:
+        """Answer all who wait for a change or an operation, as things are now: the end is near."""
+        self.ended = True
+        for link in list(self.watchers):
+            self.notify(link)
+        for waiting in [each for found in self.waiting.values() for each in found]:
+            waiting.give_up()
 
     def close(self) -> None:
         """End: no machine remains, the state does."""
