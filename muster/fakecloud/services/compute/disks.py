@@ -67,9 +67,6 @@ def new(call: Call, body: Resource) -> tuple[Reference, Resource]:
 
 def policy_link(call: Call, text: str) -> str:
     """The link of a resource policy of the zone's region."""
-    if "/" not in text:
-        region = call.parameters["zone"].rpartition("-")[0]
-        text = f"projects/{call.project}/regions/{region}/resourcePolicies/{text}"
     return resources.referenced(call, text, POLICY, "resourcePolicies")[0].link
 
 

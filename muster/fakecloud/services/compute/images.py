@@ -76,8 +76,7 @@ def concrete(call: Call, text: str, field: str) -> Resource:
                 "cannot be found."
             )
         return image
-    link = text if "/" in text else f"global/images/{text}"
-    target, image = resources.referenced(call, link, IMAGE, field)
+    target, image = resources.referenced(call, text, IMAGE, field)
     if image["status"] != READY:
         raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
     return image
