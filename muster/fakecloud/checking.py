@@ -45,7 +45,12 @@ def check(method: Method, query: Mapping[str, list[str]], body: Any) -> None:
         if body != {}:
             raise invalid("Request payload is not allowed for this method.", "badRequest")
         return
-    _value(method.description, method.request, body, "", "resource")
+    check_value(method.description, method.request, body)
+
+
+def check_value(api: Description, schema: Mapping[str, Any], value: Any) -> None:
+    """Hold a body or an answer against its schema."""
+    _value(api, schema, value, "", "resource")
 
 
 def check_path(method: Method, parameters: Mapping[str, str]) -> None:

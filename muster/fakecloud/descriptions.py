@@ -31,6 +31,7 @@ class Method:
     path: str
     parameters: dict[str, Any]
     request: dict[str, Any] | None
+    response: dict[str, Any] | None
     description: "Description" = field(repr=False)
 
 
@@ -94,6 +95,7 @@ class Description:
                 path=document["servicePath"] + _path(each),
                 parameters={**shared, **each.get("parameters", {})},
                 request=each.get("request"),
+                response=each.get("response"),
                 description=self,
             )
             self.methods[method.id] = method

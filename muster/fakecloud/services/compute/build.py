@@ -76,12 +76,11 @@ def from_template(call: Call, reference: str, body: Resource) -> Resource:
 
     https://cloud.google.com/compute/docs/instances/create-vm-from-instance-template#override
     """
-    field = "sourceInstanceTemplate"
-    _, template = resources.referenced(call, reference, TEMPLATE, field)
+    _, template = resources.referenced(call, reference, TEMPLATE, "sourceInstanceTemplate")
     properties = template["properties"]
     # Its fingerprint is the template's, and read-only.
     metadata = {"items": properties["metadata"].get("items", [])}
-    return {**properties, "metadata": metadata, **body, field: template["selfLink"]}
+    return {**properties, "metadata": metadata, **body}
 
 
 def machine_type_link(call: Call, text: str) -> str:

@@ -112,7 +112,6 @@ def _machine_type(call: Call, zone: str, name: str, shape: Shape) -> Resource:
         "guestCpus": shape.cpus,
         "memoryMb": shape.memory_mib,
         "isSharedCpu": shape.shared_cpu,
-        "imageSpaceGb": 0,
         "maximumPersistentDisks": 128,
         "maximumPersistentDisksSizeGb": "263168",
         "architecture": "X86_64",
