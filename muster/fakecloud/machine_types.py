@@ -1,7 +1,7 @@
 """Shapes of predefined machine types.
 
-From https://cloud.google.com/compute/docs/general-purpose-machines, .../compute-optimized-machines
-and .../accelerator-optimized-machines; memory there is in GB, which are GiB. Read 2026-11.
+https://cloud.google.com/compute/docs/general-purpose-machines, .../compute-optimized-machines and
+.../accelerator-optimized-machines; what they call GB of memory are GiB.
 """
 
 from dataclasses import dataclass

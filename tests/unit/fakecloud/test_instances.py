@@ -286,6 +286,22 @@ def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
     assert lab.get(f"{ZONE}/operations/{deleted['name']}")["status"] == "DONE"
 
 
+def test_a_late_operation_is_not_of_the_next_instance(fake: Cloud, lab: Caller):
+    """Two deletions, the second of which ends when another has taken the name."""
+    assert isinstance(fake.clock, ManualClock)
+    fake.settings.latency_seconds = {"compute.instances.delete": 10}
+    lab.post(f"{ZONE}/instances", instance("one"))
+    lab.delete(ONE)
+    fake.clock.advance(5)
+    late = lab.delete(ONE)
+    fake.clock.advance(5)
+    lab.post(f"{ZONE}/instances", instance("one"))
+    fake.clock.advance(5)
+    assert lab.get(f"{ZONE}/operations/{late['name']}")["status"] == "DONE"
+    assert lab.get(ONE)["status"] == "RUNNING"
+    assert lab.get(f"{ZONE}/disks/one")["users"] == [lab.get(ONE)["selfLink"]]
+
+
 def test_maintenance_doesnt_touch_others(one: Caller):
     one.post(f"{ONE}/simulateMaintenanceEvent")
     assert one.get(ONE)["status"] == "RUNNING"

@@ -92,7 +92,7 @@ def delete(call: Call) -> Resource:
         target.path,
         disk["id"],
         work="delete_disk",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, disk),
     )
 
 

@@ -172,7 +172,7 @@ def delete(call: Call) -> Resource:
         target.path,
         image["id"],
         work="delete_image",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, image),
     )
 
 

@@ -44,7 +44,7 @@ def insert(call: Call) -> Resource:
 def arguments_of(built: Built, problem: OperationError | None) -> Resource:
     """The arguments of the work that inserts an instance."""
     return {
-        **resources.as_arguments(built.target),
+        **resources.as_arguments(built.target, built.instance),
         "error": encoded(problem),
         "new_disks": [where.link for where, _ in built.new_disks],
     }
@@ -147,7 +147,7 @@ def _begin(
         target.path,
         instance["id"],
         work=task,
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 
@@ -189,7 +189,7 @@ def start(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="start_instance",
-        arguments={**resources.as_arguments(target), "error": encoded(problem)},
+        arguments={**resources.as_arguments(target, instance), "error": encoded(problem)},
     )
 
 
@@ -254,7 +254,7 @@ def reset(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="reset_instance",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 
@@ -276,7 +276,7 @@ def simulate_maintenance(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="preempt_instance" if spot else "nothing",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 

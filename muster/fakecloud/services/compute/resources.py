@@ -31,12 +31,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A resource by its place: location is "global", "regions/R" or "zones/Z"."""
+    """A resource by its place: location is "global", "regions/R" or "zones/Z".
+
+    With an `id` it is this one resource, and not a later one of the same name.
+    """
 
     project: str
     location: str
     collection: str
     name: str
+    id: str = ""
 
     @property
     def path(self) -> str:
@@ -55,7 +59,8 @@ class Reference:
 
     def find(self, cloud: Cloud) -> Resource | None:
         """The resource, or None."""
-        return cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+        found = cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+        return None if found is not None and self.id and found["id"] != self.id else found
 
 
 def location(call: Call) -> str:
@@ -195,7 +200,7 @@ def drop(cloud: Cloud, target: Reference) -> None:
 def insert(call: Call, target: Reference, resource: Resource, **options: Any) -> Resource:
     """Store a new resource and answer the operation; a failed operation takes it back."""
     put(call.cloud, target, resource)
-    options = {"work": "insert", "arguments": as_arguments(target), **options}
+    options = {"work": "insert", "arguments": as_arguments(target, resource), **options}
     return begin(call, "insert", target.location, target.path, resource["id"], **options)
 
 
@@ -205,21 +210,21 @@ def change(call: Call, target: Reference, resource: Resource, operation_type: st
     return begin(call, operation_type, target.location, target.path, resource["id"])
 
 
-def as_arguments(target: Reference) -> Resource:
-    """A reference as the arguments of work, which must be JSON."""
+def as_arguments(target: Reference, resource: Resource) -> Resource:
+    """A reference to this very resource as the arguments of work, which must be JSON."""
     return {
         "project": target.project,
         "location": target.location,
         "collection": target.collection,
         "name": target.name,
+        "id": resource["id"],
     }
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> Reference:
     """The other way round."""
-    return Reference(
-        arguments["project"], arguments["location"], arguments["collection"], arguments["name"]
-    )
+    names = ("project", "location", "collection", "name", "id")
+    return Reference(**{name: arguments[name] for name in names})
 
 
 def _take_back(cloud: Cloud, arguments: Resource) -> None:
@@ -267,7 +272,7 @@ def delete(call: Call, kind: Kind) -> Resource:
         target.path,
         resource["id"],
         work="delete",
-        arguments=as_arguments(target),
+        arguments=as_arguments(target, resource),
     )
 
 
