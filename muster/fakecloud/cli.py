@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from muster.fakecloud.cloud import Settings
-from muster.fakecloud.environment import OWNER_TOKEN, environment
+from muster.fakecloud.environment import environment
+from muster.fakecloud.identity import OWNER_TOKEN
 from muster.fakecloud.server import PortError, Server
 
 app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)

