@@ -2,6 +2,16 @@
 
 from muster.fakecloud import batch  # noqa: F401 (its import registers handlers)
 from muster.fakecloud.cloud import Cloud, Settings
-from muster.fakecloud.services import compute  # noqa: F401 (its import registers handlers)
+from muster.fakecloud.services import (  # noqa: F401 (their import registers handlers)
+    compute,
+    iam,
+    iamroles,
+    iap,
+    resourcemanager,
+    secretmanager,
+    serviceusage,
+    storage,
+    token,
+)
 
 __all__ = ["Cloud", "Settings"]

@@ -14,6 +14,7 @@ PULUMI = {
     "IAM_BETA": "iam/v1/",
     "RESOURCE_MANAGER": "cloudresourcemanager/v1/",
     "CLOUD_BILLING": "cloudbilling/v1/",
+    "IAP": "iap/v1/",
 }
 GCLOUD = {
     "COMPUTE": "compute/v1/",
@@ -22,6 +23,8 @@ GCLOUD = {
     "IAM": "iam/",
     "CLOUDRESOURCEMANAGER": "cloudresourcemanager/",
     "CLOUDBILLING": "cloudbilling/",
+    "IAP": "iap/",
+    "SERVICEUSAGE": "serviceusage/",
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from fakecloud_api import Api
 from fakecloud_calls import REGION, Caller
 
 from muster.fakecloud import Cloud, Settings
@@ -50,3 +51,9 @@ def lab(ask: Caller) -> Caller:
         {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"},
     )
     return ask
+
+
+@pytest.fixture
+def api(fake: Cloud) -> Api:
+    """Calls of any service as the owner, and as service accounts that it makes."""
+    return Api(fake)

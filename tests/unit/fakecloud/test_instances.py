@@ -216,7 +216,8 @@ def test_stop_and_start(fake: Cloud, one: Caller):
 
 def test_machine_type_and_account_change_only_when_off(one: Caller):
     machine = {"machineType": f"{ZONE}/machineTypes/n1-standard-4"}
-    account = {"email": "a@demo-project.iam.gserviceaccount.com", "scopes": ["https://b"]}
+    email = "123456789012-compute@developer.gserviceaccount.com"
+    account = {"email": email, "scopes": ["https://b"]}
     for method, body in (("setMachineType", machine), ("setServiceAccount", account)):
         assert "must be TERMINATED" in one.refused("POST", f"{ONE}/{method}", body)[2]
     one.post(f"{ONE}/stop")

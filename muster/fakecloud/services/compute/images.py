@@ -7,6 +7,7 @@ from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.errors import ApiError, invalid, not_found
+from muster.fakecloud.families import READY, newest
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.operations import Finish, begin, new_id, work
 from muster.fakecloud.services.compute import labels, resources
@@ -14,7 +15,6 @@ from muster.fakecloud.services.compute.resources import Kind, Reference
 
 IMAGE = Kind("images", "image", "global")
 DISK = Kind("disks", "disk", "zone")
-READY = "READY"
 
 # Family -> (project, name, size in GB, architecture): those that Muster's machines start from.
 # https://cloud.google.com/compute/docs/images/os-details
@@ -50,16 +50,6 @@ def publish(cloud: Cloud) -> None:
                 "guestOsFeatures": [{"type": "UEFI_COMPATIBLE"}, {"type": "GVNIC"}],
             }
             resources.put(cloud, target, labels.labelled(image))
-
-
-def newest(cloud: Cloud, project: str, family: str) -> Resource | None:
-    """The newest image of a family that is ready."""
-    members = [
-        image
-        for image in cloud.store.within(IMAGE.store, f"{project}/global").values()
-        if image.get("family") == family and image["status"] == READY
-    ]
-    return max(members, key=lambda image: image["creationTimestamp"], default=None)
 
 
 def concrete(call: Call, text: str, field: str) -> Resource:
