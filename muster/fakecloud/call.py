@@ -28,9 +28,13 @@ def json_reply(content: bytes, status: int = 200) -> Reply:
 
 
 class Deferred:
-    """An answer that comes later; `resolve` may be called before or after `then`, once."""
+    """An answer that comes later; `resolve` may be called before or after `then`, once.
 
-    def __init__(self) -> None:
+    `otherwise` makes the answer for those who can't wait any longer.
+    """
+
+    def __init__(self, otherwise: Callable[[], "Answer"]) -> None:
+        self._otherwise = otherwise
         self.value: Answer | None = None
         self._callback: Callable[[Answer], None] | None = None
 
@@ -40,6 +44,10 @@ class Deferred:
             self.value = value
             if self._callback:
                 self._callback(value)
+
+    def give_up(self) -> None:
+        """Answer without what was waited for."""
+        self.resolve(self._otherwise())
 
     def then(self, callback: Callable[["Answer"], None]) -> None:
         """Call `callback` with the answer, now or when it is there."""

@@ -51,7 +51,12 @@ def check(method: Method, query: Mapping[str, list[str]], body: Any) -> None:
         if body != {}:
             raise invalid("Request payload is not allowed for this method.", "badRequest")
         return
-    _value(method.description, method.request, body, "", "resource")
+    check_value(method.description, method.request, body)
+
+
+def check_value(api: Description, schema: Mapping[str, Any], value: Any) -> None:
+    """Hold a body or an answer against its schema."""
+    _value(api, schema, value, "", "resource")
 
 
 def check_path(method: Method, parameters: Mapping[str, str]) -> None:
@@ -69,7 +74,7 @@ def _parameter(name: str, description: Mapping[str, Any], value: str) -> None:
     fine = True
     if kind == "boolean":
         fine = value.lower() in {"true", "false"}
-    elif kind == "integer":
+    elif kind == "integer" or description.get("format") in RANGES:
         low, high = RANGES[description.get("format", "int32")]
         fine = bool(INTEGER.fullmatch(value)) and low <= int(value) <= high
     if not fine:

@@ -48,9 +48,9 @@ class Request:
 class Settings:
     """What a cloud is like. All but the project may be changed while it runs.
 
-    `latency_seconds` are by pattern of the method's id, the first that fits; `quotas` by region and
-    metric ({"europe-west4": {"CPUS": 24}}), else the defaults; `capacity` is how many more
-    instances of a machine type a zone has room for, by (zone, machine type), else enough.
+    `latency_seconds` are by pattern of the method's id, the first that fits. `quotas` are by region
+    (or "global") and metric: {"europe-west4": {"CPUS": 24}}; others are the defaults. `capacity` is
+    how many instances of a machine type a zone has room for, by (zone, machine type); else enough.
     """
 
     project: str = "demo-project"
@@ -86,6 +86,8 @@ class Cloud:
         """Operation -> the calls that wait for its end."""
         self.watchers: dict[str, list[Callable[[], None]]] = {}
         """Link of an instance -> what to call once when its metadata changes."""
+        self.ended = False
+        """Whether nobody is to wait any more."""
         self.preempted: set[str] = set()
         """Links of the instances that are being preempted."""
         self.bulk_calls: deque[float] = deque(maxlen=20)
@@ -96,6 +98,14 @@ class Cloud:
             prepare(self)
         operations.resume(self)
         self.store.flush()
+
+    def end_waits(self) -> None:
+        """Answer all who wait for a change or an operation, as things are now: the end is near."""
+        self.ended = True
+        for link in list(self.watchers):
+            self.notify(link)
+        for waiting in [each for found in self.waiting.values() for each in found]:
+            waiting.give_up()
 
     def close(self) -> None:
         """End: no machine remains, the state does."""
@@ -151,6 +161,9 @@ class Cloud:
             self.store.flush()
 
     def _handle(self, request: Request, match: Match) -> Reply | Deferred:
+        function = HANDLERS.get(match.method.id)
+        if function is None:
+            raise not_implemented(match.method.id)
         repeated = parse_qs(request.query, keep_blank_values=True)
         parameters = match.parameters
         call = Call(
@@ -173,9 +186,6 @@ class Cloud:
         if "project" in parameters:
             parameters["project"] = self.project_id(parameters["project"])
         self.faults.refuse(call.method)
-        function = HANDLERS.get(call.method)
-        if function is None:
-            raise not_implemented(call.method)
         permissions.check(call)
         answer = operations.repeated(call) or function(call)
         if isinstance(answer, dict):

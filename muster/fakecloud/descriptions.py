@@ -20,12 +20,18 @@ PLACEHOLDER = re.compile(r"\{(\+?)(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of a description. `parameters` includes those that every method has."""
+    """One method of a description.
+
+    `path` is its template without a leading slash; `parameters` includes those that every method
+    has.
+    """
 
     id: str
     verb: str
+    path: str
     parameters: dict[str, Any]
     request: dict[str, Any] | None
+    response: dict[str, Any] | None
     scopes: frozenset[str]
     description: "Description" = field(repr=False)
 
@@ -96,8 +102,10 @@ class Description:
             method = Method(
                 id=each["id"],
                 verb=each["httpMethod"],
+                path=document["servicePath"] + _path(each),
                 parameters={**shared, **each.get("parameters", {})},
                 request=each.get("request"),
+                response=each.get("response"),
                 scopes=frozenset(each.get("scopes", ())),
                 description=self,
             )

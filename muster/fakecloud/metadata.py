@@ -137,7 +137,7 @@ async def _changed(
     end = loop.time() + limit
     # A wait of 0 asks for a first etag: https://cloud.google.com/compute/docs/metadata/
     # querying-metadata#etag ("last_etag=0").
-    while _present(cloud, target, parts) == known and loop.time() < end:
+    while _present(cloud, target, parts) == known and loop.time() < end and not cloud.ended:
         changed = asyncio.Event()
         watchers = cloud.watchers.setdefault(target.link, [])
         watchers.append(changed.set)

@@ -116,11 +116,44 @@ def open_(
 ) -> Resource:
     """Store an operation that runs and whose end is somebody else's business (see `end`)."""
     cloud = call.cloud
+    operation = _new(cloud, call.project, location, operation_type, target)
+    operation |= {"targetId": target_id, "user": call.identity.email, **(extra or {})}
+    if group:
+        operation["operationGroupId"] = group
+    if call.query.get("requestId"):
+        operation["clientOperationId"] = call.query["requestId"]
+    cloud.store.put(KIND, f"{call.project}/{location}", operation["name"], operation)
+    return operation
+
+
+def of_the_system(
+    cloud: "Cloud",
+    project: str,
+    location: str,
+    operation_type: str,
+    *,
+    target: str,
+    target_id: str,
+) -> None:
+    """Record what Compute Engine did by itself, as preempting; its name begins with systemevent."""
+    operation = _new(cloud, project, location, operation_type, target, prefix="systemevent")
+    operation |= {"targetId": target_id, "user": "system"}
+    cloud.store.put(KIND, f"{project}/{location}", operation["name"], operation)
+    end(cloud, f"{project}/{location}", operation["name"], None)
+
+
+def _new(
+    cloud: "Cloud",
+    project: str,
+    location: str,
+    operation_type: str,
+    target: str,
+    *,
+    prefix: str = "operation",
+) -> Resource:
     now = cloud.clock.now()
-    project = call.project
     unique = secrets.token_hex(15)
-    name = f"operation-{int(now * 1000)}-{unique[:13]}-{unique[13:21]}-{unique[21:29]}"
-    path = f"projects/{project}/{location}/operations/{name}"
+    name = f"{prefix}-{int(now * 1000)}-{unique[:13]}-{unique[13:21]}-{unique[21:29]}"
     stamp = timestamp(now)
     operation: Resource = {
         "kind": "compute#operation",
@@ -128,22 +161,15 @@ def open_(
         "name": name,
         "operationType": operation_type,
         "targetLink": LINK + target,
-        "targetId": target_id,
         "status": "RUNNING",
-        "user": call.identity.email,
         "progress": 0,
         "insertTime": stamp,
         "startTime": stamp,
-        "selfLink": LINK + path,
-        **({"operationGroupId": group} if group else {}),
-        **(extra or {}),
+        "selfLink": f"{LINK}projects/{project}/{location}/operations/{name}",
     }
     where, _, place = location.partition("/")
     if place:
         operation[where.removesuffix("s")] = f"{LINK}projects/{project}/{location}"
-    if call.query.get("requestId"):
-        operation["clientOperationId"] = call.query["requestId"]
-    cloud.store.put(KIND, f"{project}/{location}", name, operation)
     return operation
 
 

@@ -38,18 +38,18 @@ def application(cloud: Cloud) -> Starlette:
     async def answer(http: HttpRequest) -> Response:
         request = Request(
             verb=http.method,
-            path=http.scope["raw_path"].decode("ascii"),
-            query=http.scope["query_string"].decode("ascii"),
+            path=http.scope["raw_path"].decode("latin-1"),
+            query=http.scope["query_string"].decode("latin-1"),
             headers={k.decode("latin-1"): v.decode("latin-1") for k, v in http.scope["headers"]},
             content=await http.body(),
         )
-        method = _method_of(request)
-        if cloud.faults.waiting:
+        method = _method_of(request) if cloud.faults.waiting else ""
+        if method:
             await asyncio.sleep(cloud.faults.delay_seconds(method))
         found = cloud.handle(request)
         if isinstance(found, Deferred):
             found = reply(await _awaited(found))
-        if cloud.faults.drops(method):
+        if method and cloud.faults.drops(method):
             http.scope["muster.transport"].abort()
         return _response(found)
 
@@ -190,6 +190,7 @@ class Server:
                 self.loop.add_signal_handler(number, self._ask_to_end)
         try:
             self.loop.run_until_complete(self._serve())
+            self.loop.run_until_complete(self._cancel())
         finally:
             self.cloud.close()
             self.loop.close()
@@ -203,7 +204,15 @@ class Server:
         self._ask_to_end()
         await asyncio.gather(*serving)
 
+    async def _cancel(self) -> None:
+        """End what uvicorn has left: calls that a fault makes slow."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     def _ask_to_end(self) -> None:
+        self.cloud.end_waits()
         for server in self._servers:
             server.should_exit = True
 
@@ -217,7 +226,7 @@ class Server:
 
     def stop(self) -> None:
         """End the thread."""
-        self._ask_to_end()
+        self.loop.call_soon_threadsafe(self._ask_to_end)
         if self._thread:
             self._thread.join(STOP_SECONDS)
             if self._thread.is_alive():

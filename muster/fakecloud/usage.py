@@ -15,14 +15,24 @@ DEFAULT_LIMIT = 100_000.0
 """Of every metric that the settings don't name."""
 
 # https://cloud.google.com/compute/resource-usage: families that don't count as CPUS.
-FAMILY_CPUS = {"n2": "N2_CPUS", "c2": "C2_CPUS", "c3": "C3_CPUS", "a2": "A2_CPUS"}
+FAMILY_CPUS = {
+    "n2": "N2_CPUS",
+    "n2d": "N2D_CPUS",
+    "t2d": "T2D_CPUS",
+    "c2": "C2_CPUS",
+    "c2d": "C2D_CPUS",
+    "c3": "C3_CPUS",
+    "a2": "A2_CPUS",
+}
 GPU_METRICS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
     "nvidia-l4": "NVIDIA_L4_GPUS",
 }
 DISK_METRICS = {"pd-ssd": "SSD_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB"}
+GLOBAL = "global"
+"""In the place of a region: what a project may use in all regions together."""
+GLOBAL_METRICS = ("CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS")
 METRICS = (
     "CPUS",
     "PREEMPTIBLE_CPUS",
@@ -73,6 +83,8 @@ class Usage:
             self.running[zone, machine_type] += sign
             for metric, amount in cpus(instance).items():
                 self.metrics[region, metric] += sign * amount
+            for metric, amount in everywhere(instance).items():
+                self.metrics[GLOBAL, metric] += sign * amount
         for interface in instance["networkInterfaces"]:
             self._take(interface["subnetwork"], interface["networkIP"], instance, sign)
             for access in interface.get("accessConfigs", []):
@@ -124,9 +136,18 @@ def cpus(instance: Resource) -> dict[str, int]:
     spot = instance.get("scheduling", {}).get("preemptible", False)
     metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(family, "CPUS")
     amounts = {metric: found.cpus}
-    if found.gpus:
-        amounts[GPU_METRICS[found.gpu_type]] = found.gpus
+    # H100 have no regional metric.
+    if gpus := GPU_METRICS.get(found.gpu_type):
+        amounts[gpus] = found.gpus
     return amounts
+
+
+def everywhere(instance: Resource) -> dict[str, int]:
+    """What a running instance counts in all regions together, whatever its family."""
+    found = machine_types().get(last(instance["machineType"]))
+    if found is None:
+        return {}
+    return {"CPUS_ALL_REGIONS": found.cpus, "GPUS_ALL_REGIONS": found.gpus}
 
 
 def last(link: str) -> str:

@@ -10,10 +10,18 @@ Done = Callable[[str], None]
 
 
 class Backend(Protocol):
-    """Machines. All methods are called on the cloud's thread and return at once."""
+    """Machines. All methods are called on the cloud's thread and return at once.
+
+    What takes time is done elsewhere and reported by `cloud.report(lambda: done(""))`. Calls for
+    one machine may overlap: it may be deleted before its start has been reported. A machine that
+    goes off by itself is told by `lifecycle.stopped`.
+    """
 
     def start(self, instance: Resource, done: Done) -> None:
-        """Boot the machine; it may have existed and been stopped."""
+        """Boot the machine; it may have existed and been stopped. A failed one leaves nothing.
+
+        It is asked for again where fakecloud ended before `done` was called.
+        """
 
     def stop(self, instance: Resource, done: Done) -> None:
         """Power it off; its disks stay."""

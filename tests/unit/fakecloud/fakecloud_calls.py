@@ -4,7 +4,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from muster.fakecloud import Cloud
+from muster.fakecloud import Cloud, checking, routes
 from muster.fakecloud.call import Deferred
 from muster.fakecloud.cloud import Request
 
@@ -29,6 +29,13 @@ def instance(name: str, **members: Any) -> dict[str, Any]:
         ],
         **members,
     }
+
+
+def conforms(verb: str, version: str, path: str, answer: Any) -> None:
+    """An answer must be what the description says, as a body must."""
+    method = routes.find(verb, f"compute/{version}/projects/p/{path}".rstrip("/")).method
+    assert method.response
+    checking.check_value(method.description, method.response, answer)
 
 
 class Caller:
@@ -62,7 +69,10 @@ class Caller:
         if isinstance(reply, Deferred):
             assert isinstance(reply.value, dict), "it is still to come"
             return 200, reply.value
-        return reply.status, json.loads(reply.content)
+        answer = json.loads(reply.content)
+        if reply.status == 200 and "fields" not in query:
+            conforms(verb, version, path, answer)
+        return reply.status, answer
 
     def ok(self, verb: str, path: str, body: Any = None, **query: Any) -> Any:
         status, answer = self(verb, path, body, **query)

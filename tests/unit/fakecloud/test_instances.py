@@ -266,6 +266,9 @@ def test_a_spot_instance_is_preempted(lab: Caller, action, expected):
     lab.post(f"{ONE}/simulateMaintenanceEvent")
     status, found = lab("GET", ONE)
     assert (found.get("status") if status == 200 else None) == expected
+    event = "operationType=compute.instances.preempted"
+    (told,) = lab.get(f"{ZONE}/operations", filter=event)["items"]
+    assert (told["targetLink"].rpartition("/")[2], told["user"]) == ("one", "system")
 
 
 def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
@@ -282,6 +285,22 @@ def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
     fake.clock.advance(30)
     assert lab.refused("GET", ONE)[0] == 404
     assert lab.get(f"{ZONE}/operations/{deleted['name']}")["status"] == "DONE"
+
+
+def test_a_late_operation_is_not_of_the_next_instance(fake: Cloud, lab: Caller):
+    """Two deletions, the second of which ends when another has taken the name."""
+    assert isinstance(fake.clock, ManualClock)
+    fake.settings.latency_seconds = {"compute.instances.delete": 10}
+    lab.post(f"{ZONE}/instances", instance("one"))
+    lab.delete(ONE)
+    fake.clock.advance(5)
+    late = lab.delete(ONE)
+    fake.clock.advance(5)
+    lab.post(f"{ZONE}/instances", instance("one"))
+    fake.clock.advance(5)
+    assert lab.get(f"{ZONE}/operations/{late['name']}")["status"] == "DONE"
+    assert lab.get(ONE)["status"] == "RUNNING"
+    assert lab.get(f"{ZONE}/disks/one")["users"] == [lab.get(ONE)["selfLink"]]
 
 
 def test_maintenance_doesnt_touch_others(one: Caller):
@@ -398,7 +417,6 @@ def test_an_instance_follows_its_template(lab: Caller):
     assert one["labels"] == {"set": "debug"}
     assert one["metadata"]["items"] == metadata["items"]
     assert one["machineType"].endswith("/zones/europe-west4-a/machineTypes/n1-standard-2")
-    assert one["sourceInstanceTemplate"] == found["selfLink"]
     assert lab.get(f"{ZONE}/instances/two")["labels"] == {"own": "yes"}
     lab.delete("global/instanceTemplates/debug")
     missing = lab.refused(

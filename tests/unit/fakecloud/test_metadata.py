@@ -291,3 +291,32 @@ class _From(requests.adapters.HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, source_address=(self.address, 0), **options)
+
+
+def test_who_waits_is_answered_when_fakecloud_ends(
+    on: Machine, machines: httpx.Client, cloud: Server
+):
+    cloud.do(lambda fake: fake.settings.latency_seconds.update({"*.networks.insert": 600}))
+    body = {"name": "slow", "autoCreateSubnetworks": False}
+    operation = machines.post(f"{BASE}/global/networks", json=body).json()
+    machine = on("2")
+    answers: list[httpx.Response] = []
+    waits = [
+        lambda: machine.get("instance/attributes/?wait_for_change=true"),
+        lambda: httpx.post(
+            f"{cloud.url}{BASE}/global/operations/{operation['name']}/wait",
+            headers={"Authorization": "Bearer owner"},
+            trust_env=False,
+            timeout=20,
+        ),
+    ]
+    threads = [threading.Thread(target=lambda wait=wait: answers.append(wait())) for wait in waits]
+    for thread in threads:
+        thread.start()
+    begun = time.monotonic()
+    while not cloud.do(lambda fake: any(fake.watchers.values()) and any(fake.waiting.values())):
+        assert time.monotonic() - begun < 10
+    cloud.do(lambda fake: fake.end_waits())
+    for thread in threads:
+        thread.join(10)
+    assert [answer.status_code for answer in answers] == [200, 200]

@@ -58,6 +58,18 @@ def test_spot_has_its_metric(lab: Caller):
     assert (quota(lab, "PREEMPTIBLE_CPUS")[0], quota(lab, "CPUS")[0]) == (2, 0)
 
 
+def test_all_regions_together_have_a_quota(fake: Cloud, lab: Caller):
+    fake.settings.quotas = {"global": {"CPUS_ALL_REGIONS": 5}}
+    lab.post(f"{ZONE}/instances", instance("one"))
+    (cpus,) = [each for each in lab.get("")["quotas"] if each["metric"] == "CPUS_ALL_REGIONS"]
+    assert (cpus["usage"], cpus["limit"]) == (2, 5)
+    big = instance("big", machineType=f"{ZONE}/machineTypes/n2-standard-4")
+    operation = lab.ok("POST", f"{ZONE}/instances", big)
+    assert operation["error"]["errors"][0]["message"] == (
+        "Quota 'CPUS_ALL_REGIONS' exceeded.  Limit: 5.0 globally."
+    )
+
+
 def test_static_addresses_have_a_quota(fake: Cloud, lab: Caller):
     fake.settings.quotas = {"europe-west4": {"STATIC_ADDRESSES": 1}}
     lab.post(f"{REGION}/addresses", {"name": "a"})

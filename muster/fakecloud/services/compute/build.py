@@ -13,6 +13,7 @@ from muster.fakecloud.clock import timestamp
 from muster.fakecloud.errors import in_use, invalid
 from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
+from muster.fakecloud.places import region_of
 from muster.fakecloud.services.compute import addresses, disks, labels, resources
 from muster.fakecloud.services.compute.images import DISK
 from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
@@ -76,25 +77,11 @@ def from_template(call: Call, reference: str, body: Resource) -> Resource:
 
     https://cloud.google.com/compute/docs/instances/create-vm-from-instance-template#override
     """
-    if "projects/" not in reference and "/" in reference:
-        reference = f"projects/{call.project}/{reference}"
-    elif "/" not in reference:
-        reference = f"projects/{call.project}/global/instanceTemplates/{reference}"
-    where = resources.parse(call, reference, TEMPLATE, "sourceInstanceTemplate")
-    template = where.find(call.cloud)
-    if template is None and where.name.isdigit():
-        found = call.cloud.store.within(TEMPLATE.store, where.scope).values()
-        template = next((each for each in found if each["id"] == where.name), None)
-    if template is None:
-        raise invalid(
-            f"Invalid value for field 'sourceInstanceTemplate': '{reference}'. The referenced "
-            "instanceTemplate resource cannot be found."
-        )
-    properties = {**template["properties"]}
-    properties["metadata"] = {
-        "items": properties.get("metadata", {}).get("items", []),
-    }
-    return {**properties, **body, "sourceInstanceTemplate": template["selfLink"]}
+    _, template = resources.referenced(call, reference, TEMPLATE, "sourceInstanceTemplate")
+    properties = template["properties"]
+    # Its fingerprint is the template's, and read-only.
+    metadata = {"items": properties["metadata"].get("items", [])}
+    return {**properties, "metadata": metadata, **body}
 
 
 def machine_type_link(call: Call, text: str) -> str:
@@ -152,12 +139,8 @@ def service_accounts(call: Call, given: list[Resource]) -> list[Resource]:
 
 
 def _policies(call: Call, given: list[str]) -> list[str]:
-    region = call.parameters["zone"].rpartition("-")[0]
-    found = []
-    for text in given:
-        link = text if "/" in text else f"regions/{region}/resourcePolicies/{text}"
-        found.append(resources.referenced(call, link, POLICY, "resource.resourcePolicies")[0].link)
-    return found
+    field = "resource.resourcePolicies"
+    return [resources.referenced(call, text, POLICY, field)[0].link for text in given]
 
 
 def _interfaces(call: Call, given: list[Resource]) -> list[Resource]:
@@ -198,9 +181,7 @@ def _subnet(call: Call, given: Mapping[str, Any], field: str) -> tuple[Reference
             f"Invalid value for field '{field}': Network interface must specify a subnet if the "
             "network resource is in custom subnet mode."
         )
-    region = call.parameters["zone"].rpartition("-")[0]
-    if "/" not in text:
-        text = f"regions/{region}/subnetworks/{text}"
+    region = region_of(call.parameters["zone"])
     subnet, subnetwork = resources.referenced(call, text, SUBNETWORK, f"{field}.subnetwork")
     if subnet.location != f"regions/{region}":
         raise invalid(

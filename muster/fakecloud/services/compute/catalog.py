@@ -13,6 +13,7 @@ from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import REGIONS
 from muster.fakecloud.services.compute import quotas, resources
 from muster.fakecloud.services.compute.disks import DISK_TYPES
+from muster.fakecloud.usage import GLOBAL
 from muster.machinetypes import MachineType, machine_types
 
 CREATED = "1969-12-31T16:00:00.000-08:00"
@@ -111,7 +112,6 @@ def _machine_type(call: Call, zone: str, name: str, shape: MachineType) -> Resou
         "guestCpus": shape.cpus,
         "memoryMb": shape.memory_mib,
         "isSharedCpu": shape.shared_cpu,
-        "imageSpaceGb": 0,
         "maximumPersistentDisks": 128,
         "maximumPersistentDisksSizeGb": "263168",
         "architecture": "X86_64",
@@ -187,5 +187,5 @@ def get_project(call: Call) -> Resource:
         "defaultNetworkTier": "PREMIUM",
         "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
         "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAAAAAAAAA="},
-        "quotas": [],
+        "quotas": quotas.listed(call.cloud, GLOBAL),
     }

@@ -67,9 +67,6 @@ def new(call: Call, body: Resource) -> tuple[Reference, Resource]:
 
 def policy_link(call: Call, text: str) -> str:
     """The link of a resource policy of the zone's region."""
-    if "/" not in text:
-        region = call.parameters["zone"].rpartition("-")[0]
-        text = f"projects/{call.project}/regions/{region}/resourcePolicies/{text}"
     return resources.referenced(call, text, POLICY, "resourcePolicies")[0].link
 
 
@@ -95,7 +92,7 @@ def delete(call: Call) -> Resource:
         target.path,
         disk["id"],
         work="delete_disk",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, disk),
     )
 
 
@@ -128,12 +125,19 @@ def resize(call: Call) -> Resource:
     return resources.change(call, target, {**disk, "sizeGb": size}, "resizeDisk")
 
 
+def _given_policies(call: Call) -> list[str]:
+    given = resources.body(call).get("resourcePolicies")
+    if not given:
+        raise invalid("Required field 'resourcePolicies' not specified", "required")
+    return [policy_link(call, each) for each in given]
+
+
 @handler("compute.disks.addResourcePolicies")
 def add_policies(call: Call) -> Resource:
     """Give a disk a snapshot schedule."""
     target, disk = resources.existing(call, DISK)
     present = disk.get("resourcePolicies", [])
-    added = [policy_link(call, each) for each in resources.body(call)["resourcePolicies"]]
+    added = _given_policies(call)
     if len({*present, *added}) > 1:
         raise invalid("A disk can have at most one snapshot schedule.")
     changed = {**disk, "resourcePolicies": [*present, *(x for x in added if x not in present)]}
@@ -144,7 +148,7 @@ def add_policies(call: Call) -> Resource:
 def remove_policies(call: Call) -> Resource:
     """Take a snapshot schedule from a disk."""
     target, disk = resources.existing(call, DISK)
-    gone = {policy_link(call, each) for each in resources.body(call)["resourcePolicies"]}
+    gone = _given_policies(call)
     kept = [policy for policy in disk.get("resourcePolicies", []) if policy not in gone]
     changed = {**disk, "resourcePolicies": kept}
     return resources.change(call, target, changed, "removeResourcePolicies")
@@ -185,7 +189,7 @@ def _snapshot(call: Call, body: Resource, disk: Resource) -> Resource:
 
 def attached(cloud: Cloud, link: str, instance: str, *, now: bool) -> None:
     """Note in a disk that an instance (its link) has it, or no longer."""
-    target = _by_link(link)
+    target = resources.from_link(link)
     disk = target.find(cloud)
     if disk is None:
         return
@@ -202,14 +206,8 @@ def attached(cloud: Cloud, link: str, instance: str, *, now: bool) -> None:
 
 def remove(cloud: Cloud, link: str) -> None:
     """Delete the disk of a link, with what it is made of."""
-    target = _by_link(link)
+    target = resources.from_link(link)
     disk = target.find(cloud)
     if disk is not None:
         cloud.backend.delete_disk(disk)
         resources.drop(cloud, target)
-
-
-def _by_link(link: str) -> Reference:
-    project, _, rest = link.removeprefix(f"{LINK}projects/").partition("/")
-    where, _, name = rest.rpartition("/disks/")
-    return Reference(project, where, "disks", name)

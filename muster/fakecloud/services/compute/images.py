@@ -66,8 +66,7 @@ def concrete(call: Call, text: str, field: str) -> Resource:
                 "cannot be found."
             )
         return image
-    link = text if "/" in text else f"global/images/{text}"
-    target, image = resources.referenced(call, link, IMAGE, field)
+    target, image = resources.referenced(call, text, IMAGE, field)
     if image["status"] != READY:
         raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
     return image
@@ -163,7 +162,7 @@ def delete(call: Call) -> Resource:
         target.path,
         image["id"],
         work="delete_image",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, image),
     )
 
 

@@ -6,6 +6,7 @@ https://cloud.google.com/compute/docs/instances/instance-lifecycle
 from collections.abc import Callable, Collection
 from datetime import datetime
 
+from muster.fakecloud import operations
 from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
@@ -43,7 +44,7 @@ def insert(call: Call) -> Resource:
 def arguments_of(built: Built, problem: OperationError | None) -> Resource:
     """The arguments of the work that inserts an instance."""
     return {
-        **resources.as_arguments(built.target),
+        **resources.as_arguments(built.target, built.instance),
         "error": encoded(problem),
         "new_disks": [where.link for where, _ in built.new_disks],
     }
@@ -146,7 +147,7 @@ def _begin(
         target.path,
         instance["id"],
         work=task,
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 
@@ -188,7 +189,7 @@ def start(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="start_instance",
-        arguments={**resources.as_arguments(target), "error": encoded(problem)},
+        arguments={**resources.as_arguments(target, instance), "error": encoded(problem)},
     )
 
 
@@ -261,7 +262,7 @@ def reset(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="reset_instance",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 
@@ -283,27 +284,44 @@ def simulate_maintenance(call: Call) -> Resource:
         target.path,
         instance["id"],
         work="preempt_instance" if spot else "nothing",
-        arguments=resources.as_arguments(target),
+        arguments=resources.as_arguments(target, instance),
     )
 
 
 @work("preempt_instance")
 def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
-    end(cloud, resources.from_arguments(arguments), lambda: finish(None))
+    preempt(cloud, resources.from_arguments(arguments), lambda: finish(None))
 
 
-def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """Preempt an instance or end its time: it is stopped, or deleted if it was made so.
+def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
+    """Preempt a spot instance: it is told, and the project's operations tell of it.
 
-    The machine can read at its metadata server that it is preempted, until it is off.
+    https://cloud.google.com/compute/docs/instances/preemptible#detect-preemption
     """
     instance = target.find(cloud)
     if instance is None:
         done()
         return
-    set_status(cloud, target, "STOPPING")
+    operations.of_the_system(
+        cloud,
+        target.project,
+        target.location,
+        "compute.instances.preempted",
+        target=target.path,
+        target_id=instance["id"],
+    )
     cloud.preempted.add(target.link)
+    end(cloud, target, done)
     cloud.notify(target.link)
+
+
+def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
+    """End an instance's time: it is stopped, or deleted if it was made so."""
+    instance = target.find(cloud)
+    if instance is None:
+        done()
+        return
+    set_status(cloud, target, "STOPPING")
     if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
         erase(cloud, target, done)
     else:

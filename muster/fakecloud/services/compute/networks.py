@@ -163,8 +163,8 @@ def patch(call: Call, kind: Kind) -> Resource:
         labels.check(given.get("fingerprint"), resource["fingerprint"], "Resource")
     for name in ("id", "kind", "name", "selfLink", "creationTimestamp", kind.place):
         given.pop(name, None)
-    if "network" in given and kind is not NETWORK:
-        given["network"] = network_link(call, given)
+    if kind is not NETWORK and given.pop("network", None):
+        given["network"] = network_link(call, call.body or {})
     changed = {**resource, **given}
     changed = {name: resources.without_nulls(v) for name, v in changed.items() if v is not None}
     if "fingerprint" in resource:

@@ -42,12 +42,8 @@ def wait(call: Call) -> Resource | Deferred:
     target, operation = resources.existing(call, OPERATION)
     if operation["status"] == "DONE":
         return operation
-    answer = Deferred()
     cloud = call.cloud
+    answer = Deferred(lambda: target.find(cloud) or operation)
     cloud.waiting.setdefault(target.name, []).append(answer)
-
-    def give_up() -> None:
-        answer.resolve(target.find(cloud) or operation)
-
-    cloud.later(WAIT_SECONDS, give_up)
+    cloud.later(WAIT_SECONDS, answer.give_up)
     return answer

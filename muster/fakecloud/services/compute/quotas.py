@@ -6,7 +6,15 @@ from muster.fakecloud.call import Resource
 from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.places import region_of
-from muster.fakecloud.usage import DEFAULT_LIMIT, METRICS, cpus, last
+from muster.fakecloud.usage import (
+    DEFAULT_LIMIT,
+    GLOBAL,
+    GLOBAL_METRICS,
+    METRICS,
+    cpus,
+    everywhere,
+    last,
+)
 
 
 def limit(cloud: Cloud, region: str, metric: str) -> float:
@@ -15,8 +23,11 @@ def limit(cloud: Cloud, region: str, metric: str) -> float:
 
 
 def listed(cloud: Cloud, region: str) -> list[Resource]:
-    """The quotas of a region as regions.get shows them."""
-    metrics = {*METRICS, *cloud.settings.quotas.get(region, {})}
+    """The quotas of a region (or GLOBAL) as regions.get and projects.get show them."""
+    metrics = {
+        *(GLOBAL_METRICS if region == GLOBAL else METRICS),
+        *cloud.settings.quotas.get(region, {}),
+    }
     return [
         {
             "metric": metric,
@@ -32,7 +43,8 @@ def exceeded(cloud: Cloud, region: str, amounts: Mapping[str, int]) -> str | Non
     for metric, amount in amounts.items():
         most = limit(cloud, region, metric)
         if cloud.usage.metrics[region, metric] + amount > most:
-            return f"Quota '{metric}' exceeded.  Limit: {most:.1f} in region {region}."
+            where = "globally" if region == GLOBAL else f"in region {region}"
+            return f"Quota '{metric}' exceeded.  Limit: {most:.1f} {where}."
     return None
 
 
@@ -42,7 +54,9 @@ def shortage(cloud: Cloud, instance: Resource) -> OperationError | None:
     https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation
     """
     zone, machine_type = last(instance["zone"]), last(instance["machineType"])
-    problem = exceeded(cloud, region_of(zone), {"INSTANCES": 1, **cpus(instance)})
+    problem = exceeded(cloud, region_of(zone), {"INSTANCES": 1, **cpus(instance)}) or exceeded(
+        cloud, GLOBAL, everywhere(instance)
+    )
     if problem:
         return OperationError("QUOTA_EXCEEDED", problem, 403, "FORBIDDEN")
     room = cloud.settings.capacity.get((zone, machine_type))

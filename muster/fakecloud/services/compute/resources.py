@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.fakecloud import operations, query
@@ -32,12 +32,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A resource by its place: location is "global", "regions/R" or "zones/Z"."""
+    """A resource by its place: location is "global", "regions/R" or "zones/Z".
+
+    With an `id` it is this one resource, and not a later one of the same name.
+    """
 
     project: str
     location: str
     collection: str
     name: str
+    id: str = ""
 
     @property
     def path(self) -> str:
@@ -56,7 +60,8 @@ class Reference:
 
     def find(self, cloud: Cloud) -> Resource | None:
         """The resource, or None."""
-        return cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+        found = cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+        return None if found is not None and self.id and found["id"] != self.id else found
 
 
 def location(call: Call) -> str:
@@ -88,49 +93,56 @@ def named(call: Call, kind: Kind) -> str:
 def parse(call: Call, text: str, kind: Kind, field: str) -> Reference:
     """Read a full or partial link: https://.../projects/P/global/networks/N, global/networks/N, N.
 
-    `field` names where it came from, for the message.
+    A name alone is of the call's zone or region. `field` names where it came from, for the message.
     """
     parts = text.split("/")
+    project = call.project
     if "projects" in parts:
         parts = parts[parts.index("projects") + 1 :]
         project = call.cloud.project_id(parts.pop(0))
-    else:
-        project = call.project
     if len(parts) == 1:
-        parts = [*location(call).split("/"), kind.collection, *parts]
+        parts = [*_own_place(call, kind).split("/"), kind.collection, *parts]
     if len(parts) < 3 or parts[-2] != kind.collection:
-        raise invalid(
-            f"Invalid value for field '{field}': '{text}'. The URL is malformed.",
-        )
+        raise invalid(f"Invalid value for field '{field}': '{text}'. The URL is malformed.")
     return Reference(project, "/".join(parts[:-2]), kind.collection, parts[-1])
 
 
+def _own_place(call: Call, kind: Kind) -> str:
+    if kind.place == "global":
+        return "global"
+    zone = call.parameters.get("zone")
+    return f"regions/{region_of(zone)}" if zone and kind.place == "region" else location(call)
+
+
 def referenced(call: Call, text: str, kind: Kind, field: str) -> tuple[Reference, Resource]:
-    """The resource that a field of the body points at; 400 where it isn't there."""
-    found = parse(call, text, kind, field)
-    resource = found.find(call.cloud)
-    if resource is None:
+    """The resource that a field points at, by name or numeric id; 400 where it isn't there."""
+    found = _resolved(call.cloud, parse(call, text, kind, field))
+    if found is None:
         raise invalid(
             f"Invalid value for field '{field}': '{text}'. "
             f"The referenced {kind.singular} resource cannot be found."
         )
-    return found, resource
+    return found
 
 
 def existing(call: Call, kind: Kind) -> tuple[Reference, Resource]:
     """The resource in the path, by name or numeric id; 404 where it isn't there."""
     wanted = reference(call, kind)
-    resource = wanted.find(call.cloud)
-    if resource is None and wanted.name.isdigit():
-        for candidate in call.cloud.store.within(kind.store, wanted.scope).values():
-            if candidate["id"] == wanted.name:
-                resource = candidate
-                wanted = Reference(
-                    wanted.project, wanted.location, wanted.collection, candidate["name"]
-                )
-    if resource is None:
+    found = _resolved(call.cloud, wanted)
+    if found is None:
         raise not_found(wanted.path)
-    return wanted, resource
+    return found
+
+
+def _resolved(cloud: Cloud, wanted: Reference) -> tuple[Reference, Resource] | None:
+    resource = wanted.find(cloud)
+    if resource is not None:
+        return wanted, resource
+    if wanted.name.isdigit():
+        for candidate in cloud.store.within(f"compute.{wanted.collection}", wanted.scope).values():
+            if candidate["id"] == wanted.name:
+                return replace(wanted, name=candidate["name"]), candidate
+    return None
 
 
 def without_nulls(value: Any) -> Any:
@@ -190,7 +202,7 @@ def drop(cloud: Cloud, target: Reference) -> None:
 def insert(call: Call, target: Reference, resource: Resource, **options: Any) -> Resource:
     """Store a new resource and answer the operation; a failed operation takes it back."""
     put(call.cloud, target, resource)
-    options = {"work": "insert", "arguments": as_arguments(target), **options}
+    options = {"work": "insert", "arguments": as_arguments(target, resource), **options}
     return begin(call, "insert", target.location, target.path, resource["id"], **options)
 
 
@@ -206,21 +218,21 @@ def from_link(link: str) -> Reference:
     return Reference(project, "/".join(location), collection, name)
 
 
-def as_arguments(target: Reference) -> Resource:
-    """A reference as the arguments of work, which must be JSON."""
+def as_arguments(target: Reference, resource: Resource) -> Resource:
+    """A reference to this very resource as the arguments of work, which must be JSON."""
     return {
         "project": target.project,
         "location": target.location,
         "collection": target.collection,
         "name": target.name,
+        "id": resource["id"],
     }
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> Reference:
     """The other way round."""
-    return Reference(
-        arguments["project"], arguments["location"], arguments["collection"], arguments["name"]
-    )
+    names = ("project", "location", "collection", "name", "id")
+    return Reference(**{name: arguments[name] for name in names})
 
 
 def _take_back(cloud: Cloud, arguments: Resource) -> None:
@@ -268,7 +280,7 @@ def delete(call: Call, kind: Kind) -> Resource:
         target.path,
         resource["id"],
         work="delete",
-        arguments=as_arguments(target),
+        arguments=as_arguments(target, resource),
     )
 
 
