@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 
 from muster.containers import machines
 from muster.containers.podman import check_machine
@@ -167,18 +168,6 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         if "fresh_lab" in item.fixturenames:
             item.add_marker("lab")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _end_cleanly_when_told() -> None:
-    """Make SIGTERM and SIGHUP run the finalizers as Ctrl-C does: no container stays behind."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    # SIGINT too: a shell starts what runs in the background with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
 
 
 @pytest.fixture(scope="session")
