@@ -1,0 +1,214 @@
+"""Compute Engine's operations: what a change answers, and the work that ends later.
+
+https://cloud.google.com/compute/docs/api/how-tos/api-requests-responses#handling_api_responses
+
+The work of an operation is a function registered by name with `@work`; its name and arguments are
+stored, so an operation that runs when fakecloud ends goes on when it starts again.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from muster.fakecloud.call import Call, Resource
+from muster.fakecloud.clock import timestamp
+from muster.fakecloud.errors import invalid
+from muster.fakecloud.faults import OperationError
+
+if TYPE_CHECKING:
+    from muster.fakecloud.cloud import Cloud
+
+LINK = "https://www.googleapis.com/compute/v1/"
+KIND = "compute.operations"
+PENDING = "compute.work"
+REQUESTS = "compute.requests"
+
+Finish = Callable[[OperationError | None], None]
+Run = Callable[["Cloud", Resource, Finish], None]
+Undo = Callable[["Cloud", Resource], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`run` does it and calls `finish`, now or later; `undo` takes back what the call began."""
+
+    run: Run
+    undo: Undo | None
+
+
+WORK: dict[str, Work] = {}
+
+
+def work(name: str, undo: Undo | None = None) -> Callable[[Run], Run]:
+    """Register the work of operations under a name."""
+
+    def register(run: Run) -> Run:
+        WORK[name] = Work(run, undo)
+        return run
+
+    return register
+
+
+@work("nothing")
+def _nothing(_cloud: "Cloud", _arguments: Resource, finish: Finish) -> None:
+    finish(None)
+
+
+def new_id() -> str:
+    """A numeric id as Google gives them: a 19-digit uint64 as a string."""
+    return str(10**18 + secrets.randbelow(8 * 10**18))
+
+
+def begin(
+    call: Call,
+    operation_type: str,
+    location: str,
+    target: str,
+    target_id: str,
+    *,
+    work: str = "nothing",
+    arguments: Resource | None = None,
+    group: str = "",
+    extra: Resource | None = None,
+) -> Resource:
+    """Start an operation and return it as it is then (DONE already where nothing takes time).
+
+    `location` is "zones/Z", "regions/R" or "global", `target` the resource's path from projects/
+    on. `group` becomes operationGroupId; `extra` are further members.
+    """
+    cloud = call.cloud
+    seconds = latency_seconds(cloud, call.method)
+    operation = open_(call, operation_type, location, target, target_id, group=group, extra=extra)
+    name, scope = operation["name"], f"{call.project}/{location}"
+    request_id = call.query.get("requestId")
+    if request_id:
+        remembered = {"scope": scope, "name": name}
+        cloud.store.put(REQUESTS, f"{call.project}/{call.method}", request_id, remembered)
+    pending = {
+        "scope": scope,
+        "method": call.method,
+        "work": work,
+        "arguments": arguments or {},
+        "due": cloud.clock.now() + seconds,
+    }
+    if seconds:
+        cloud.later(seconds, lambda: _run(cloud, name, pending))
+    else:
+        _run(cloud, name, pending)
+        operation = cloud.store.get(KIND, scope, name) or operation
+    if operation["status"] != "DONE":
+        cloud.store.put(PENDING, "", name, pending)
+    return operation
+
+
+def open_(
+    call: Call,
+    operation_type: str,
+    location: str,
+    target: str,
+    target_id: str,
+    *,
+    group: str = "",
+    extra: Resource | None = None,
+) -> Resource:
+    """Store an operation that runs and whose end is somebody else's business (see `end`)."""
+    cloud = call.cloud
+    now = cloud.clock.now()
+    project = call.project
+    unique = secrets.token_hex(15)
+    name = f"operation-{int(now * 1000)}-{unique[:13]}-{unique[13:21]}-{unique[21:29]}"
+    path = f"projects/{project}/{location}/operations/{name}"
+    stamp = timestamp(now)
+    operation: Resource = {
+        "kind": "compute#operation",
+        "id": new_id(),
+        "name": name,
+        "operationType": operation_type,
+        "targetLink": LINK + target,
+        "targetId": target_id,
+        "status": "RUNNING",
+        "user": call.identity.email,
+        "progress": 0,
+        "insertTime": stamp,
+        "startTime": stamp,
+        "selfLink": LINK + path,
+        **({"operationGroupId": group} if group else {}),
+        **(extra or {}),
+    }
+    where, _, place = location.partition("/")
+    if place:
+        operation[where.removesuffix("s")] = f"{LINK}projects/{project}/{location}"
+    if call.query.get("requestId"):
+        operation["clientOperationId"] = call.query["requestId"]
+    cloud.store.put(KIND, f"{project}/{location}", name, operation)
+    return operation
+
+
+def latency_seconds(cloud: "Cloud", method: str) -> float:
+    """How long operations of a method take: the first pattern of the settings that fits."""
+    for pattern, seconds in cloud.settings.latency_seconds.items():
+        if fnmatchcase(method, pattern):
+            return seconds
+    return 0
+
+
+def resume(cloud: "Cloud") -> None:
+    """Go on with the operations that were running when the state was left."""
+    for _, name, pending in list(cloud.store.all(PENDING)):
+        wait = max(0.0, pending["due"] - cloud.clock.now())
+        cloud.later(wait, partial(_run, cloud, name, pending))
+
+
+def repeated(call: Call) -> Resource | None:
+    """The operation that an earlier call with the same requestId began."""
+    request_id = call.query.get("requestId")
+    if not request_id:
+        return None
+    if not request_id.replace("-", "").strip("0"):
+        raise invalid(f"Invalid value for field 'requestId': '{request_id}'. Must be a valid UUID")
+    earlier = call.cloud.store.get(REQUESTS, f"{call.project}/{call.method}", request_id)
+    return call.cloud.store.get(KIND, earlier["scope"], earlier["name"]) if earlier else None
+
+
+def _run(cloud: "Cloud", name: str, pending: Resource) -> None:
+    """Do an operation's work, or let it fail as a test asked."""
+    task = WORK[pending["work"]]
+    arguments: dict[str, Any] = pending["arguments"]
+
+    def finish(error: OperationError | None) -> None:
+        if error and task.undo:
+            task.undo(cloud, arguments)
+        end(cloud, pending["scope"], name, error)
+
+    error = cloud.faults.operation_error(pending["method"])
+    if error:
+        finish(error)
+    else:
+        task.run(cloud, {**arguments, "operation": name}, finish)
+
+
+def end(cloud: "Cloud", scope: str, name: str, error: OperationError | None) -> None:
+    """Mark an operation as done, and tell those who wait for it."""
+    operation = cloud.store.get(KIND, scope, name)
+    if operation is None:
+        raise KeyError(name)
+    operation = {
+        **operation,
+        "status": "DONE",
+        "progress": 100,
+        "endTime": timestamp(cloud.clock.now()),
+    }
+    if error:
+        operation |= {
+            "error": {"errors": [{"code": error.code, "message": error.message}]},
+            "httpErrorStatusCode": error.status,
+            "httpErrorMessage": error.http_message,
+        }
+    cloud.store.put(KIND, scope, name, operation)
+    if cloud.store.get(PENDING, "", name) is not None:
+        cloud.store.delete(PENDING, "", name)
+    for waiting in cloud.waiting.pop(name, []):
+        waiting.resolve(operation)

@@ -1,0 +1,189 @@
+"""The cloud over HTTP on 127.0.0.1."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from muster.fakecloud import routes
+from muster.fakecloud.backends import Backend
+from muster.fakecloud.call import Answer, Deferred, Reply
+from muster.fakecloud.clock import LoopClock
+from muster.fakecloud.cloud import Cloud, Request, Settings, reply
+from muster.fakecloud.errors import ApiError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+VERBS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+STOP_SECONDS = 10
+
+
+def application(cloud: Cloud) -> Starlette:
+    """The ASGI application: every path goes to the cloud."""
+
+    async def answer(http: HttpRequest) -> Response:
+        request = Request(
+            verb=http.method,
+            path=http.scope["raw_path"].decode("ascii"),
+            query=http.scope["query_string"].decode("ascii"),
+            headers={k.decode("latin-1"): v.decode("latin-1") for k, v in http.scope["headers"]},
+            content=await http.body(),
+        )
+        method = _method_of(request)
+        if cloud.faults.waiting:
+            await asyncio.sleep(cloud.faults.delay_seconds(method))
+        found = cloud.handle(request)
+        if isinstance(found, Deferred):
+            found = reply(await _awaited(found))
+        if cloud.faults.drops(method):
+            http.scope["muster.transport"].abort()
+        return _response(found)
+
+    return Starlette(routes=[Route("/{path:path}", answer, methods=VERBS)])
+
+
+def _method_of(request: Request) -> str:
+    """The method's id, or "" where no description has the path."""
+    try:
+        return routes.find(request.verb, request.path).method.id
+    except ApiError:
+        return ""
+
+
+async def _awaited(deferred: Deferred) -> Answer:
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    # The caller may have gone, and its future with it.
+    deferred.then(lambda value: None if future.done() else future.set_result(value))
+    return await future
+
+
+def _response(found: Reply) -> Response:
+    return Response(found.content, found.status, dict(found.headers))
+
+
+def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
+    """Uvicorn's HTTP, but CONNECT is refused: as HTTPS_PROXY this server proves that no call left.
+
+    A client that was told to use it as its proxy asks for the hosts that it couldn't be told to
+    find here; they are remembered.
+    """
+
+    class Protocol(HttpToolsProtocol):
+        fresh = True
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            # For faults that lose an answer: no ASGI message closes a connection.
+            self.scope["muster.transport"] = self.transport  # type: ignore[typeddict-unknown-key]
+
+        def data_received(self, data: bytes) -> None:
+            if self.fresh and data.startswith(b"CONNECT "):
+                host = data.split(b" ", 2)[1].decode("latin-1")
+                log.warning("refused a connection to %s", host)
+                cloud.refused_hosts.append(host)
+                self.transport.write(
+                    b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
+                self.transport.close()
+                return
+            self.fresh = False
+            super().data_received(data)
+
+    return Protocol
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((host, port))
+    return bound
+
+
+class Server:
+    """A cloud and its HTTP server on one event loop.
+
+    `run` serves until `stop`; `start` does so in a thread. From other threads use `do`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        folder: Path | None = None,
+        backend: Callable[[Cloud], Backend] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.cloud = Cloud(settings, folder, LoopClock(self.loop), backend)
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://{host}:{self.port}"
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._servers = [self._server(application(self.cloud), _protocol(self.cloud))]
+
+    def _server(self, app: Any, protocol: Any) -> uvicorn.Server:
+        return uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_level="warning",
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    def run(self) -> None:
+        """Serve until `stop`, or a signal if this is the main thread."""
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._started.set)
+        try:
+            self.loop.run_until_complete(self._servers[0].serve(sockets=[self._socket]))
+        finally:
+            self.cloud.close()
+            self.loop.close()
+
+    def start(self) -> "Server":
+        """Serve in a thread; requests are accepted when this returns."""
+        self._thread = threading.Thread(target=self.run, name="fakecloud", daemon=True)
+        self._thread.start()
+        self._started.wait(STOP_SECONDS)
+        return self
+
+    def stop(self) -> None:
+        """End the thread."""
+        for server in self._servers:
+            server.should_exit = True
+        if self._thread:
+            self._thread.join(STOP_SECONDS)
+            if self._thread.is_alive():
+                raise TimeoutError("fakecloud's thread doesn't end")
+
+    def do(self, work: Callable[[Cloud], T]) -> T:
+        """Run a function on the cloud's thread and return its result."""
+        future: Future[T] = Future()
+
+        def task() -> None:
+            try:
+                future.set_result(work(self.cloud))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.loop.call_soon_threadsafe(task)
+        return future.result(STOP_SECONDS)

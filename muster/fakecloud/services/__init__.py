@@ -1,0 +1,1 @@
+"""The services: the import of each registers its handlers."""

@@ -1,0 +1,29 @@
+"""Compute Engine. Importing this package registers its handlers."""
+
+from muster.fakecloud.services.compute import (
+    addresses,
+    bulk,
+    catalog,
+    disks,
+    images,
+    instances,
+    lifecycle,
+    networks,
+    operations,
+    policies,
+    templates,
+)
+
+__all__ = [
+    "addresses",
+    "bulk",
+    "catalog",
+    "disks",
+    "images",
+    "instances",
+    "lifecycle",
+    "networks",
+    "operations",
+    "policies",
+    "templates",
+]

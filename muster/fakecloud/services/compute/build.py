@@ -1,0 +1,331 @@
+"""From the body of an insert to an instance and its new disks.
+
+https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Any
+
+from muster.fakecloud.call import Call, Resource
+from muster.fakecloud.clock import timestamp
+from muster.fakecloud.errors import in_use, invalid
+from muster.fakecloud.machine_types import shape
+from muster.fakecloud.operations import LINK
+from muster.fakecloud.services.compute import addresses, disks, labels, resources
+from muster.fakecloud.services.compute.images import DISK
+from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
+from muster.fakecloud.services.compute.policies import POLICY
+from muster.fakecloud.services.compute.resources import Kind, Reference
+from muster.fakecloud.services.compute.templates import TEMPLATE
+
+INSTANCE = Kind("instances", "instance", "zone")
+LOCAL_SSD_GB = "375"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An instance that isn't stored yet, the disks that come with it, and those it takes."""
+
+    target: Reference
+    instance: Resource
+    new_disks: list[tuple[Reference, Resource]]
+    taken_disks: list[str]
+
+
+def build(call: Call, body: Resource) -> Built:
+    """Make an instance of a body that a template has been laid under; ApiError for what can't be.
+
+    Addresses are chosen, so `store` must follow before the next is built.
+    """
+    target, instance = resources.new(call, INSTANCE, body)
+    instance |= {
+        "status": "PROVISIONING",
+        "machineType": machine_type_link(call, body.get("machineType", "")),
+        "cpuPlatform": "Intel Broadwell",
+        "metadata": labels.metadata(body.get("metadata", {}), "resource.metadata"),
+        "tags": labels.tags(body.get("tags", {})),
+        "scheduling": scheduling(body.get("scheduling", {})),
+        "canIpForward": body.get("canIpForward", False),
+        "deletionProtection": body.get("deletionProtection", False),
+        "startRestricted": False,
+        "networkInterfaces": _interfaces(call, body.get("networkInterfaces", [])),
+        "shieldedInstanceConfig": {
+            "enableSecureBoot": False,
+            "enableVtpm": True,
+            "enableIntegrityMonitoring": True,
+            **body.get("shieldedInstanceConfig", {}),
+        },
+        "shieldedInstanceIntegrityPolicy": {"updateAutoLearnPolicy": True},
+    }
+    if "serviceAccounts" in body:
+        instance["serviceAccounts"] = service_accounts(call, body["serviceAccounts"])
+    if "resourcePolicies" in body:
+        instance["resourcePolicies"] = _policies(call, body["resourcePolicies"])
+    attached, made, taken = _disks(call, target, body.get("disks", []))
+    instance["disks"] = attached
+    instance = labels.labelled(instance)
+    instance["fingerprint"] = labels.fingerprint([instance["id"], instance["metadata"]])
+    return Built(target, instance, made, taken)
+
+
+def from_template(call: Call, reference: str, body: Resource) -> Resource:
+    """A template's properties under the members of a body, which win as a whole each.
+
+    https://cloud.google.com/compute/docs/instances/create-vm-from-instance-template#override
+    """
+    if "projects/" not in reference and "/" in reference:
+        reference = f"projects/{call.project}/{reference}"
+    elif "/" not in reference:
+        reference = f"projects/{call.project}/global/instanceTemplates/{reference}"
+    where = resources.parse(call, reference, TEMPLATE, "sourceInstanceTemplate")
+    template = where.find(call.cloud)
+    if template is None and where.name.isdigit():
+        found = call.cloud.store.within(TEMPLATE.store, where.scope).values()
+        template = next((each for each in found if each["id"] == where.name), None)
+    if template is None:
+        raise invalid(
+            f"Invalid value for field 'sourceInstanceTemplate': '{reference}'. The referenced "
+            "instanceTemplate resource cannot be found."
+        )
+    properties = {**template["properties"]}
+    properties["metadata"] = {
+        "items": properties.get("metadata", {}).get("items", []),
+    }
+    return {**properties, **body, "sourceInstanceTemplate": template["selfLink"]}
+
+
+def machine_type_link(call: Call, text: str) -> str:
+    """The link of a machine type; 400 where there is none in the zone."""
+    name = text.rpartition("/")[2]
+    place = resources.location(call)
+    given = text.partition("zones/")[2].partition("/")[0]
+    if shape(name) is None or (given and f"zones/{given}" != place):
+        raise invalid(
+            f"Invalid value for field 'resource.machineType': '{text}'. "
+            f"Machine type with name '{name}' does not exist in zone '{place[6:]}'."
+        )
+    return f"{LINK}projects/{call.project}/{place}/machineTypes/{name}"
+
+
+def scheduling(given: Resource) -> Resource:
+    """How an instance is scheduled, with the defaults of a spot or of a standard one.
+
+    https://cloud.google.com/compute/docs/instances/create-use-spot
+    """
+    spot = given.get("provisioningModel") == "SPOT" or given.get("preemptible", False)
+    if spot and (given.get("automaticRestart") or given.get("onHostMaintenance") == "MIGRATE"):
+        raise invalid(
+            "Invalid value for field 'scheduling': Scheduling must have automaticRestart be false "
+            "and onHostMaintenance be TERMINATE when the instance is preemptible."
+        )
+    return {
+        "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
+        "automaticRestart": not spot,
+        "provisioningModel": "SPOT" if spot else "STANDARD",
+        **given,
+        "preemptible": spot,
+    }
+
+
+def service_accounts(call: Call, given: list[Resource]) -> list[Resource]:
+    """The accounts of an instance: at most one; "default" is the project's default account."""
+    if len(given) > 1:
+        raise invalid("Invalid value for field 'serviceAccounts': at most one service account.")
+    number = call.cloud.settings.project_number
+    default = f"{number}-compute@developer.gserviceaccount.com"
+    return [
+        {
+            "email": default if account.get("email", "default") == "default" else account["email"],
+            "scopes": account.get("scopes", []),
+        }
+        for account in given
+    ]
+
+
+def _policies(call: Call, given: list[str]) -> list[str]:
+    region = call.parameters["zone"].rpartition("-")[0]
+    found = []
+    for text in given:
+        link = text if "/" in text else f"regions/{region}/resourcePolicies/{text}"
+        found.append(resources.referenced(call, link, POLICY, "resource.resourcePolicies")[0].link)
+    return found
+
+
+def _interfaces(call: Call, given: list[Resource]) -> list[Resource]:
+    if not given:
+        raise invalid(
+            "Invalid value for field 'resource.networkInterfaces': ''. "
+            "At least one network interface is required."
+        )
+    return [interface(call, each, number) for number, each in enumerate(given)]
+
+
+def interface(call: Call, given: Resource, number: int) -> Resource:
+    """A network interface with an address of its subnet."""
+    field = f"resource.networkInterfaces[{number}]"
+    subnet, subnetwork = _subnet(call, given, field)
+    chosen = _internal_address(call, given.get("networkIP"), subnet, subnetwork)
+    found = {
+        "kind": "compute#networkInterface",
+        "stackType": "IPV4_ONLY",
+        **given,
+        "name": f"nic{number}",
+        "network": subnetwork["network"],
+        "subnetwork": subnet.link,
+        "networkIP": chosen,
+    }
+    if given.get("accessConfigs"):
+        found["accessConfigs"] = [access_config(call, each) for each in given["accessConfigs"]]
+    found["fingerprint"] = labels.fingerprint([found["subnetwork"], chosen])
+    return found
+
+
+def _subnet(call: Call, given: Mapping[str, Any], field: str) -> tuple[Reference, Resource]:
+    text = given.get("subnetwork")
+    if text is None:
+        if "network" in given:
+            resources.referenced(call, given["network"], NETWORK, f"{field}.network")
+        raise invalid(
+            f"Invalid value for field '{field}': Network interface must specify a subnet if the "
+            "network resource is in custom subnet mode."
+        )
+    region = call.parameters["zone"].rpartition("-")[0]
+    if "/" not in text:
+        text = f"regions/{region}/subnetworks/{text}"
+    subnet, subnetwork = resources.referenced(call, text, SUBNETWORK, f"{field}.subnetwork")
+    if subnet.location != f"regions/{region}":
+        raise invalid(
+            f"Invalid value for field '{field}.subnetwork': '{text}'. Cross region referencing is "
+            f"not allowed for this resource."
+        )
+    return subnet, subnetwork
+
+
+def _internal_address(
+    call: Call, wanted: str | None, subnet: Reference, subnetwork: Resource
+) -> str:
+    cloud = call.cloud
+    network = IPv4Network(subnetwork["ipCidrRange"])
+    if wanted is None:
+        return addresses.choose(cloud, subnet.link, network, None)
+    if "/" in wanted:
+        # The link of a reserved address.
+        wanted = str(addresses.named(call, wanted)[1]["address"])
+    user = cloud.usage.addresses.get(subnet.link, {}).get(wanted)
+    if user is not None:
+        raise invalid(
+            f"IP_IN_USE_BY_ANOTHER_RESOURCE: IP '{wanted}' is already being used by "
+            f"another resource '{user.removeprefix(LINK)}'."
+        )
+    if wanted in addresses.reserved(cloud, subnet.link):
+        return wanted
+    return addresses.choose(cloud, subnet.link, network, wanted)
+
+
+def access_config(call: Call, given: Resource) -> Resource:
+    """An external address for an interface: the reserved one that is given, or any."""
+    cloud = call.cloud
+    wanted = given.get("natIP")
+    taken = cloud.usage.addresses.get("external", {})
+    if wanted is None:
+        wanted = addresses.choose(cloud, "external", addresses.EXTERNAL, None)
+    elif wanted in taken or wanted not in addresses.reserved(cloud, "external"):
+        raise invalid(
+            f"Invalid value for field 'natIP': '{wanted}'. The specified external IP address "
+            f"'{wanted}' was not found or is in use."
+        )
+    return {
+        "kind": "compute#accessConfig",
+        "type": "ONE_TO_ONE_NAT",
+        "name": "External NAT",
+        "networkTier": "PREMIUM",
+        **given,
+        "natIP": wanted,
+    }
+
+
+def _disks(
+    call: Call, target: Reference, given: list[Resource]
+) -> tuple[list[Resource], list[tuple[Reference, Resource]], list[str]]:
+    """Attached disks, new disks, and links of existing disks."""
+    if not given or not any(disk.get("boot", number == 0) for number, disk in enumerate(given)):
+        raise invalid("Invalid value for field 'resource.disks': ''. Boot disk must be specified.")
+    attached: list[Resource] = []
+    made: list[tuple[Reference, Resource]] = []
+    taken: list[str] = []
+    for number, disk in enumerate(given):
+        if disk.get("type") == "SCRATCH":
+            attached.append(attachment(disk, "", LOCAL_SSD_GB, number))
+        elif "source" in disk:
+            where, existing = resources.referenced(
+                call, disk["source"], DISK, f"resource.disks[{number}].source"
+            )
+            refuse_writers(where, existing, disk)
+            taken.append(where.link)
+            attached.append(attachment(disk, where.link, existing["sizeGb"], number))
+        else:
+            fresh = _new_disk(call, target.name, disk, number)
+            made.append(fresh)
+            attached.append(
+                {
+                    **attachment(disk, fresh[0].link, fresh[1]["sizeGb"], number),
+                    "architecture": fresh[1].get("architecture", "X86_64"),
+                }
+            )
+    return attached, made, taken
+
+
+def refuse_writers(where: Reference, disk: Resource, attaching: Resource) -> None:
+    """400 where another instance has the disk, unless both only read."""
+    users = disk.get("users", [])
+    if users and attaching.get("mode", "READ_WRITE") == "READ_WRITE":
+        raise in_use(where.path, users[0].removeprefix(LINK))
+
+
+def _new_disk(
+    call: Call, instance: str, given: Resource, number: int
+) -> tuple[Reference, Resource]:
+    parameters = given.get("initializeParams", {})
+    if number == 0 and not parameters.keys() & {"sourceImage", "sourceSnapshot"}:
+        raise invalid(
+            "Invalid value for field 'resource.disks[0]': ''. Boot disk must have a source."
+        )
+    name = parameters.get("diskName") or (instance if number == 0 else f"{instance}-{number}")
+    copied = {"sourceImage", "sourceSnapshot", "labels", "resourcePolicies", "description"}
+    body = {key: value for key, value in parameters.items() if key in copied}
+    if "diskSizeGb" in parameters:
+        body["sizeGb"] = parameters["diskSizeGb"]
+    return disks.new(
+        call, {**body, "name": name, "type": parameters.get("diskType", "pd-standard")}
+    )
+
+
+def attachment(given: Resource, link: str, size_gb: str, number: int) -> Resource:
+    """A disk as it is listed in an instance."""
+    kept = {key: value for key, value in given.items() if key != "initializeParams"}
+    found = {
+        "kind": "compute#attachedDisk",
+        "type": "PERSISTENT",
+        "mode": "READ_WRITE",
+        "deviceName": f"persistent-disk-{number}",
+        "boot": number == 0,
+        "autoDelete": False,
+        "interface": "SCSI",
+        **kept,
+        "index": number,
+        "diskSizeGb": size_gb,
+    }
+    return {**found, "source": link} if link else found
+
+
+def store(call: Call, built: Built) -> None:
+    """Store a built instance and its disks."""
+    cloud = call.cloud
+    for where, disk in built.new_disks:
+        resources.put(cloud, where, {**disk, "users": [built.target.link]})
+    for link in built.taken_disks:
+        disks.attached(cloud, link, built.target.link, now=True)
+    stamp = timestamp(cloud.clock.now())
+    resources.put(cloud, built.target, {**built.instance, "lastStartTimestamp": stamp})

@@ -1,0 +1,259 @@
+"""Many instances by one call.
+
+https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation: one operation for the
+call and one for each instance, tied by operationGroupId. Fewer than minCount: all are deleted
+again. Limits and errors:
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation
+"""
+
+import re
+import uuid
+from collections.abc import Iterable
+from functools import partial
+
+from muster.fakecloud import operations
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.cloud import Cloud
+from muster.fakecloud.errors import already_exists, invalid, rate_limit
+from muster.fakecloud.faults import OperationError
+from muster.fakecloud.operations import Finish, work
+from muster.fakecloud.places import REGIONS
+from muster.fakecloud.services.compute import build, lifecycle, quotas, resources
+from muster.fakecloud.services.compute.build import INSTANCE
+from muster.fakecloud.services.compute.resources import Reference
+
+MOST = 5000
+AT_ONCE = 10
+HASHES = re.compile("#+")
+
+
+@handler("compute.instances.bulkInsert")
+def bulk_insert(call: Call) -> Resource:
+    """Make instances in one zone."""
+    return _begin(call, call.parameters["zone"], resources.location(call))
+
+
+@handler("compute.regionInstances.bulkInsert")
+def regional_bulk_insert(call: Call) -> Resource:
+    """Make instances in the zone of the region that has most room for them."""
+    place = resources.location(call)
+    body = resources.body(call)
+    shape = body.get("locationPolicy", {}).get("targetShape", "ANY_SINGLE_ZONE")
+    if shape != "ANY_SINGLE_ZONE":
+        raise invalid(f"fakecloud has no targetShape {shape}, only ANY_SINGLE_ZONE")
+    zone = _roomiest(call, body)
+    call.parameters["zone"] = zone
+    return _begin(call, zone, place)
+
+
+def _roomiest(call: Call, body: Resource) -> str:
+    allowed = body.get("locationPolicy", {}).get("locations", {})
+    zones = [
+        zone
+        for zone in REGIONS[call.parameters["region"]]
+        if allowed.get(f"zones/{zone}", {}).get("preference", "ALLOW") == "ALLOW"
+        and (f"zones/{zone}" in allowed or not _any_allowed(allowed))
+    ]
+    if not zones:
+        raise invalid("Invalid value for field 'locationPolicy': no zone is allowed.")
+    machine_type = _properties(call, body).get("machineType", "").rpartition("/")[2]
+    cloud = call.cloud
+
+    def room(zone: str) -> float:
+        most = cloud.settings.capacity.get((zone, machine_type))
+        return float("inf") if most is None else most - cloud.usage.running[zone, machine_type]
+
+    return max(zones, key=room)
+
+
+def _any_allowed(locations: Resource) -> bool:
+    return any(each.get("preference") == "ALLOW" for each in locations.values())
+
+
+def _begin(call: Call, zone: str, place: str) -> Resource:
+    cloud = call.cloud
+    if _running(cloud) >= AT_ONCE:
+        raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
+    body = resources.body(call)
+    properties = _properties(call, body)
+    names = _names(call, body, zone)
+    least = int(body.get("minCount", len(names)))
+    for name in names:
+        target = Reference(call.project, f"zones/{zone}", INSTANCE.collection, name)
+        if target.find(cloud) is not None:
+            raise already_exists(target.path)
+    group = str(uuid.uuid4())
+    children = []
+    for name in names:
+        built = build.build(call, {**properties, "name": name})
+        problem = quotas.shortage(cloud, built.instance)
+        build.store(call, built)
+        child = operations.open_(
+            call,
+            "insert",
+            f"zones/{zone}",
+            built.target.path,
+            built.instance["id"],
+            group=group,
+        )
+        arguments = lifecycle.arguments_of(built, problem)
+        children.append({**arguments, "child": child["name"]})
+    status = {"targetVmCount": len(names), "status": "CREATING"}
+    project = f"projects/{call.project}"
+    return operations.begin(
+        call,
+        "bulkInsert",
+        place,
+        f"{project}/{place}/instances" if place.startswith("zones/") else f"{project}/{place}",
+        "0",
+        work="bulk_insert",
+        arguments={"children": children, "least": least, "zone": zone, "place": place},
+        group=group,
+        extra=_progress(zone, status),
+    )
+
+
+def _running(cloud: Cloud) -> int:
+    """Bulk operations that haven't ended."""
+    return sum(
+        pending["work"] == "bulk_insert" for _, _, pending in cloud.store.all(operations.PENDING)
+    )
+
+
+def _properties(call: Call, body: Resource) -> Resource:
+    template = body.get("sourceInstanceTemplate")
+    given: Resource = body.get("instanceProperties", {})
+    if bool(template) == bool(given) and not template:
+        raise invalid(
+            "Invalid value for field 'instanceProperties': ''. Either instanceProperties or "
+            "sourceInstanceTemplate must be set."
+        )
+    properties = build.from_template(call, template, given) if template else given
+    for number, disk in enumerate(properties.get("disks", [])):
+        if "sourceSnapshot" in disk.get("initializeParams", {}):
+            raise invalid(
+                f"Invalid value for field 'instanceProperties.disks[{number}]': bulk creation "
+                "doesn't support disks from snapshots."
+            )
+    return properties
+
+
+def _names(call: Call, body: Resource, zone: str) -> list[str]:
+    per_instance: Resource = body.get("perInstanceProperties", {})
+    count = int(body.get("count", len(per_instance)))
+    if not 1 <= count <= MOST:
+        raise invalid(f"Invalid value for field 'count': '{count}'. Must be between 1 and {MOST}.")
+    pattern: str = body.get("namePattern", "")
+    if bool(pattern) == bool(per_instance):
+        raise invalid(
+            "Invalid value for field 'namePattern': exactly one of namePattern and "
+            "perInstanceProperties must be set."
+        )
+    if per_instance:
+        if len(per_instance) != count:
+            raise invalid(
+                f"Invalid value for field 'count': '{count}'. It must be the number of "
+                "perInstanceProperties."
+            )
+        return [each.get("name", key) for key, each in per_instance.items()]
+    present = call.cloud.store.within(INSTANCE.store, f"{call.project}/zones/{zone}")
+    return _from_pattern(pattern, count, present)
+
+
+def _from_pattern(pattern: str, count: int, present: Iterable[str]) -> list[str]:
+    """inst-### -> inst-001...; numbers go on after the largest that exists."""
+    hashes = HASHES.findall(pattern)
+    if len(hashes) != 1:
+        raise invalid(
+            f"Invalid value for field 'namePattern': '{pattern}'. It must have one sequence of #."
+        )
+    before, after = pattern.split(hashes[0])
+    width = len(hashes[0])
+    like = re.compile(f"{re.escape(before)}([0-9]{{{width}}}){re.escape(after)}")
+    largest = max((int(found[1]) for found in map(like.fullmatch, present) if found), default=0)
+    return [f"{before}{largest + n:0{width}}{after}" for n in range(1, count + 1)]
+
+
+def _progress(zone: str, status: Resource) -> Resource:
+    return {
+        "instancesBulkInsertOperationMetadata": {"perLocationStatus": {f"zones/{zone}": status}}
+    }
+
+
+def _take_back(cloud: Cloud, arguments: Resource) -> None:
+    """A bulk operation that failed as a whole: nothing of it is left, not even its operations."""
+    for child in arguments["children"]:
+        lifecycle.take_back(cloud, child)
+        scope = f"{child['project']}/{child['location']}"
+        if cloud.store.get(operations.KIND, scope, child["child"]) is not None:
+            cloud.store.delete(operations.KIND, scope, child["child"])
+
+
+@work("bulk_insert", undo=_take_back)
+def _run(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    """Boot each instance; when all have come up or not, hold their number against minCount."""
+    children: list[Resource] = arguments["children"]
+    _Bulk(cloud, arguments, finish).start(children)
+
+
+class _Bulk:
+    """The instances of one call on their way."""
+
+    def __init__(self, cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+        self.cloud = cloud
+        self.arguments = arguments
+        self.finish = finish
+        self.waiting = len(arguments["children"])
+        self.up: list[Resource] = []
+
+    def start(self, children: list[Resource]) -> None:
+        for child in children:
+            error = lifecycle.decoded(child)
+            if error:
+                self.ended(child, error)
+            else:
+                target = resources.from_arguments(child)
+                lifecycle.boot(self.cloud, target, partial(self.ended, child))
+
+    def ended(self, child: Resource, error: OperationError | None) -> None:
+        if error:
+            lifecycle.take_back(self.cloud, child)
+        else:
+            self.up.append(child)
+        self._end_child(child, error)
+        self.waiting -= 1
+        if not self.waiting:
+            self._end()
+
+    def _end_child(self, child: Resource, error: OperationError | None) -> None:
+        scope = f"{child['project']}/{child['location']}"
+        operations.end(self.cloud, scope, child["child"], error)
+
+    def _end(self) -> None:
+        wanted, created = len(self.arguments["children"]), len(self.up)
+        least, zone = self.arguments["least"], self.arguments["zone"]
+        status: Resource = {
+            "targetVmCount": wanted,
+            "createdVmCount": created,
+            "failedToCreateVmCount": wanted - created,
+            "status": "DONE",
+        }
+        error = None
+        if created < least:
+            for child in self.up:
+                lifecycle.erase(self.cloud, resources.from_arguments(child), lambda: None)
+            status["deletedVmCount"] = created
+            error = OperationError(
+                "VM_MIN_COUNT_NOT_REACHED",
+                f"Requested minimum count of {least} VMs could not be created.",
+                409,
+                "CONFLICT",
+            )
+        project = self.arguments["children"][0]["project"]
+        scope = f"{project}/{self.arguments['place']}"
+        name = self.arguments["operation"]
+        operation = self.cloud.store.get(operations.KIND, scope, name)
+        if operation is None:
+            raise KeyError(name)
+        self.cloud.store.put(operations.KIND, scope, name, {**operation, **_progress(zone, status)})
+        self.finish(error)

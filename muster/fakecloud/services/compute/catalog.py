@@ -1,0 +1,191 @@
+"""What is there without anybody making it: the project, regions, zones, types of machine and disk.
+
+https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes (and the others)
+"""
+
+import zlib
+from collections.abc import Mapping
+
+from muster.fakecloud import query
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.errors import not_found
+from muster.fakecloud.machine_types import SHAPES, Shape
+from muster.fakecloud.operations import LINK
+from muster.fakecloud.places import REGIONS
+from muster.fakecloud.services.compute import quotas, resources
+from muster.fakecloud.services.compute.disks import DISK_TYPES
+
+CREATED = "1969-12-31T16:00:00.000-08:00"
+"""When all of these were made, as the real ones say."""
+
+
+def _id(name: str) -> str:
+    """A number that a name always has."""
+    return str(1000 + zlib.crc32(name.encode()))
+
+
+def _base(call: Call, kind: str, place: str, name: str) -> Resource:
+    return {
+        "kind": f"compute#{kind}",
+        "id": _id(name),
+        "name": name,
+        "creationTimestamp": CREATED,
+        "selfLink": f"{LINK}projects/{call.project}/{place}/{name}",
+    }
+
+
+def _list(call: Call, kind: str, place: str, found: Mapping[str, Resource]) -> Resource:
+    names, token = query.page(query.matching(found, call.query), call.query)
+    answer: Resource = {
+        "kind": f"compute#{kind}List",
+        "id": f"projects/{call.project}/{place}",
+        "selfLink": f"{LINK}projects/{call.project}/{place}",
+        "items": [found[name] for name in names],
+    }
+    return {**answer, "nextPageToken": token} if token else answer
+
+
+def _one(found: Mapping[str, Resource], name: str, path: str) -> Resource:
+    if name not in found:
+        raise not_found(f"{path}/{name}")
+    return found[name]
+
+
+def _zones(call: Call) -> dict[str, Resource]:
+    return {
+        zone: {
+            **_base(call, "zone", "zones", zone),
+            "description": zone,
+            "region": f"{LINK}projects/{call.project}/regions/{region}",
+            "status": "UP",
+            "availableCpuPlatforms": ["Intel Broadwell", "Intel Cascade Lake", "Intel Skylake"],
+        }
+        for region, zones in REGIONS.items()
+        for zone in zones
+    }
+
+
+@handler("compute.zones.list")
+def list_zones(call: Call) -> Resource:
+    """All zones."""
+    return _list(call, "zone", "zones", _zones(call))
+
+
+@handler("compute.zones.get")
+def get_zone(call: Call) -> Resource:
+    """One zone."""
+    return _one(_zones(call), call.parameters["zone"], f"projects/{call.project}/zones")
+
+
+def _regions(call: Call) -> dict[str, Resource]:
+    return {
+        region: {
+            **_base(call, "region", "regions", region),
+            "description": region,
+            "status": "UP",
+            "zones": [f"{LINK}projects/{call.project}/zones/{zone}" for zone in zones],
+            "quotas": quotas.listed(call.cloud, region),
+        }
+        for region, zones in REGIONS.items()
+    }
+
+
+@handler("compute.regions.list")
+def list_regions(call: Call) -> Resource:
+    """All regions."""
+    return _list(call, "region", "regions", _regions(call))
+
+
+@handler("compute.regions.get")
+def get_region(call: Call) -> Resource:
+    """One region, with its quotas."""
+    return _one(_regions(call), call.parameters["region"], f"projects/{call.project}/regions")
+
+
+def _machine_type(call: Call, zone: str, name: str, shape: Shape) -> Resource:
+    place = f"zones/{zone}/machineTypes"
+    found = {
+        **_base(call, "machineType", place, name),
+        "description": f"{shape.cpus} vCPUs, {shape.memory_mib} MiB",
+        "zone": zone,
+        "guestCpus": shape.cpus,
+        "memoryMb": shape.memory_mib,
+        "isSharedCpu": shape.shared_cpu,
+        "imageSpaceGb": 0,
+        "maximumPersistentDisks": 128,
+        "maximumPersistentDisksSizeGb": "263168",
+        "architecture": "X86_64",
+    }
+    if shape.accelerator:
+        found["accelerators"] = [
+            {
+                "guestAcceleratorType": shape.accelerator,
+                "guestAcceleratorCount": shape.accelerators,
+            }
+        ]
+    return found
+
+
+def _machine_types(call: Call) -> dict[str, Resource]:
+    zone = resources.location(call).removeprefix("zones/")
+    return {name: _machine_type(call, zone, name, shape) for name, shape in SHAPES.items()}
+
+
+@handler("compute.machineTypes.list")
+def list_machine_types(call: Call) -> Resource:
+    """The machine types of a zone: all, in every zone."""
+    place = f"zones/{call.parameters['zone']}/machineTypes"
+    return _list(call, "machineType", place, _machine_types(call))
+
+
+@handler("compute.machineTypes.get")
+def get_machine_type(call: Call) -> Resource:
+    """One machine type."""
+    zone = call.parameters["zone"]
+    path = f"projects/{call.project}/zones/{zone}/machineTypes"
+    return _one(_machine_types(call), call.parameters["machineType"], path)
+
+
+def _disk_types(call: Call) -> dict[str, Resource]:
+    place = resources.location(call)
+    return {
+        name: {
+            **_base(call, "diskType", f"{place}/diskTypes", name),
+            "zone": f"{LINK}projects/{call.project}/{place}",
+            "validDiskSize": "10GB-65536GB",
+        }
+        for name in DISK_TYPES
+    }
+
+
+@handler("compute.diskTypes.list")
+def list_disk_types(call: Call) -> Resource:
+    """The types of disks in a zone."""
+    place = f"zones/{call.parameters['zone']}/diskTypes"
+    return _list(call, "diskType", place, _disk_types(call))
+
+
+@handler("compute.diskTypes.get")
+def get_disk_type(call: Call) -> Resource:
+    """One type of disks."""
+    path = f"projects/{call.project}/zones/{call.parameters['zone']}/diskTypes"
+    return _one(_disk_types(call), call.parameters["diskType"], path)
+
+
+@handler("compute.projects.get")
+def get_project(call: Call) -> Resource:
+    """The project, with its default service account."""
+    settings = call.cloud.settings
+    account = f"{settings.project_number}-compute@developer.gserviceaccount.com"
+    return {
+        "kind": "compute#project",
+        "id": settings.project_number,
+        "name": call.project,
+        "creationTimestamp": CREATED,
+        "selfLink": f"{LINK}projects/{call.project}",
+        "defaultServiceAccount": account,
+        "defaultNetworkTier": "PREMIUM",
+        "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
+        "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAAAAAAAAA="},
+        "quotas": [],
+    }

@@ -1,0 +1,322 @@
+"""The life of an instance: it starts, stops, is preempted, is deleted.
+
+https://cloud.google.com/compute/docs/instances/instance-lifecycle
+"""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from muster.fakecloud.call import Call, Resource, handler, prepare
+from muster.fakecloud.clock import timestamp
+from muster.fakecloud.cloud import Cloud
+from muster.fakecloud.errors import ApiError, invalid
+from muster.fakecloud.faults import OperationError
+from muster.fakecloud.operations import Finish, begin, work
+from muster.fakecloud.services.compute import build, disks, quotas, resources
+from muster.fakecloud.services.compute.build import INSTANCE, Built
+from muster.fakecloud.services.compute.resources import Reference
+
+GUEST_ATTRIBUTES = "compute.guestAttributes"
+
+
+@handler("compute.instances.insert")
+def insert(call: Call) -> Resource:
+    """Make an instance and boot it; where it can't run, the operation fails and it is gone."""
+    body = resources.body(call)
+    template = call.query.get("sourceInstanceTemplate")
+    if template:
+        body = build.from_template(call, template, body)
+    built = build.build(call, body)
+    problem = quotas.shortage(call.cloud, built.instance)
+    build.store(call, built)
+    return begin(
+        call,
+        "insert",
+        built.target.location,
+        built.target.path,
+        built.instance["id"],
+        work="insert_instance",
+        arguments=arguments_of(built, problem),
+    )
+
+
+def arguments_of(built: Built, problem: OperationError | None) -> Resource:
+    """The arguments of the work that inserts an instance."""
+    return {
+        **resources.as_arguments(built.target),
+        "error": encoded(problem),
+        "new_disks": [where.link for where, _ in built.new_disks],
+    }
+
+
+def encoded(error: OperationError | None) -> list[object] | None:
+    """An error as an argument of work, which must be JSON."""
+    return [error.code, error.message, error.status, error.http_message] if error else None
+
+
+def decoded(arguments: Resource) -> OperationError | None:
+    """The other way round."""
+    return OperationError(*arguments["error"]) if arguments.get("error") else None
+
+
+def take_back(cloud: Cloud, arguments: Resource) -> None:
+    """Undo an insert: the instance and the disks made for it are gone, others are free again."""
+    remove(cloud, resources.from_arguments(arguments), new_disks=arguments["new_disks"])
+
+
+@work("insert_instance", undo=take_back)
+def _insert(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    error = decoded(arguments)
+    if error:
+        finish(error)
+    else:
+        boot(cloud, resources.from_arguments(arguments), finish)
+
+
+def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
+    """Let the backend start the machine; RUNNING when it has."""
+    instance = target.find(cloud)
+    if instance is None:
+        finish(None)
+        return
+    set_status(cloud, target, "STAGING")
+
+    def done(problem: str) -> None:
+        if problem:
+            finish(OperationError("INTERNAL_ERROR", problem, 500, "INTERNAL ERROR"))
+            return
+        present = target.find(cloud)
+        # Deleted or stopped while it booted: that call is the later one.
+        if present is not None and present["status"] == "STAGING":
+            started = {**present, "status": "RUNNING"}
+            resources.put(cloud, target, started)
+            _expire_later(cloud, target, started)
+        finish(None)
+
+    cloud.backend.start(instance, done)
+
+
+def set_status(cloud: Cloud, target: Reference, status: str) -> None:
+    """Change the status of an instance, if it is still there."""
+    instance = target.find(cloud)
+    if instance is not None:
+        resources.put(cloud, target, {**instance, "status": status})
+
+
+def remove(cloud: Cloud, target: Reference, new_disks: Collection[str] = ()) -> None:
+    """Remove the record of an instance, and the disks that go with it or are new (by link)."""
+    instance = target.find(cloud)
+    if instance is None:
+        return
+    resources.drop(cloud, target)
+    for disk in instance["disks"]:
+        if "source" not in disk:
+            continue
+        disks.attached(cloud, disk["source"], target.link, now=False)
+        if disk["autoDelete"] or disk["source"] in new_disks:
+            disks.remove(cloud, disk["source"])
+    attributes = f"{target.scope}/{target.name}"
+    for name in list(cloud.store.within(GUEST_ATTRIBUTES, attributes)):
+        cloud.store.delete(GUEST_ATTRIBUTES, attributes, name)
+
+
+@handler("compute.instances.delete")
+def delete(call: Call) -> Resource:
+    """Power an instance off and delete it, with its disks that are marked so."""
+    target, instance = resources.existing(call, INSTANCE)
+    if instance["deletionProtection"]:
+        raise invalid(
+            "Invalid value for field 'resource.deletionProtection': 'true'. Resource cannot be "
+            "deleted if it's protected against deletion."
+        )
+    return _begin(call, target, instance, kind="delete", task="delete_instance", status="STOPPING")
+
+
+def _begin(
+    call: Call, target: Reference, instance: Resource, *, kind: str, task: str, status: str
+) -> Resource:
+    resources.put(call.cloud, target, {**instance, "status": status})
+    return begin(
+        call,
+        kind,
+        target.location,
+        target.path,
+        instance["id"],
+        work=task,
+        arguments=resources.as_arguments(target),
+    )
+
+
+@work("delete_instance")
+def _delete(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    erase(cloud, resources.from_arguments(arguments), lambda: finish(None))
+
+
+def erase(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
+    """Let the backend remove the machine, then the record."""
+    instance = target.find(cloud)
+    if instance is None:
+        done()
+        return
+
+    def gone(_problem: str) -> None:
+        remove(cloud, target)
+        done()
+
+    cloud.backend.delete(instance, gone)
+
+
+@handler("compute.instances.start")
+def start(call: Call) -> Resource:
+    """Boot an instance that is off; nothing happens to one that runs."""
+    target, instance = resources.existing(call, INSTANCE)
+    if instance["status"] != "TERMINATED":
+        return begin(call, "start", target.location, target.path, instance["id"])
+    problem = quotas.shortage(call.cloud, instance)
+    stamp = timestamp(call.cloud.clock.now())
+    resources.put(
+        call.cloud, target, {**instance, "status": "PROVISIONING", "lastStartTimestamp": stamp}
+    )
+    return begin(
+        call,
+        "start",
+        target.location,
+        target.path,
+        instance["id"],
+        work="start_instance",
+        arguments={**resources.as_arguments(target), "error": encoded(problem)},
+    )
+
+
+def _off_again(cloud: Cloud, arguments: Resource) -> None:
+    set_status(cloud, resources.from_arguments(arguments), "TERMINATED")
+
+
+@work("start_instance", undo=_off_again)
+def _start(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    _insert(cloud, arguments, finish)
+
+
+@handler("compute.instances.stop")
+def stop(call: Call) -> Resource:
+    """Power an instance off; its disks and addresses stay."""
+    target, instance = resources.existing(call, INSTANCE)
+    if instance["status"] == "TERMINATED":
+        return begin(call, "stop", target.location, target.path, instance["id"])
+    return _begin(call, target, instance, kind="stop", task="stop_instance", status="STOPPING")
+
+
+@work("stop_instance")
+def _stop(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    power_off(cloud, resources.from_arguments(arguments), lambda: finish(None))
+
+
+def power_off(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
+    """Let the backend stop the machine; TERMINATED when it has."""
+    instance = target.find(cloud)
+    if instance is None:
+        done()
+        return
+
+    def off(_problem: str) -> None:
+        stopped(cloud, target)
+        done()
+
+    cloud.backend.stop(instance, off)
+
+
+def stopped(cloud: Cloud, target: Reference) -> None:
+    """Note that a machine is off, be it stopped or by its own `poweroff`."""
+    instance = target.find(cloud)
+    if instance is not None:
+        stamp = timestamp(cloud.clock.now())
+        resources.put(
+            cloud, target, {**instance, "status": "TERMINATED", "lastStopTimestamp": stamp}
+        )
+
+
+@handler("compute.instances.reset")
+def reset(call: Call) -> Resource:
+    """Reset an instance: its machine is stopped and started at once."""
+    target, instance = resources.existing(call, INSTANCE)
+    if instance["status"] != "RUNNING":
+        raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
+    return begin(
+        call,
+        "reset",
+        target.location,
+        target.path,
+        instance["id"],
+        work="reset_instance",
+        arguments=resources.as_arguments(target),
+    )
+
+
+@work("reset_instance")
+def _reset(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    target = resources.from_arguments(arguments)
+    power_off(cloud, target, lambda: boot(cloud, target, finish))
+
+
+@handler("compute.instances.simulateMaintenanceEvent")
+def simulate_maintenance(call: Call) -> Resource:
+    """Preempt a spot instance; any other is moved to another host, which nobody notices."""
+    target, instance = resources.existing(call, INSTANCE)
+    spot = instance["scheduling"]["preemptible"]
+    return begin(
+        call,
+        "simulateMaintenanceEvent",
+        target.location,
+        target.path,
+        instance["id"],
+        work="preempt_instance" if spot else "nothing",
+        arguments=resources.as_arguments(target),
+    )
+
+
+@work("preempt_instance")
+def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    end(cloud, resources.from_arguments(arguments), lambda: finish(None))
+
+
+def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
+    """Preempt an instance or end its time: it is stopped, or deleted if it was made so."""
+    instance = target.find(cloud)
+    if instance is None:
+        done()
+        return
+    set_status(cloud, target, "STOPPING")
+    if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
+        erase(cloud, target, done)
+    else:
+        power_off(cloud, target, done)
+
+
+def _expire_later(cloud: Cloud, target: Reference, instance: Resource) -> None:
+    """End an instance after its scheduling.maxRunDuration.
+
+    https://cloud.google.com/compute/docs/instances/limit-vm-runtime
+    """
+    duration = instance["scheduling"].get("maxRunDuration")
+    if not duration:
+        return
+
+    def expire() -> None:
+        present = target.find(cloud)
+        # Not one that was started anew, or another of the same name.
+        if present is not None and present["status"] == "RUNNING":
+            same = ("id", "lastStartTimestamp")
+            if all(present[each] == instance[each] for each in same):
+                end(cloud, target)
+
+    due = datetime.fromisoformat(instance["lastStartTimestamp"]).timestamp()
+    due += float(duration["seconds"])
+    cloud.later(max(0.0, due - cloud.clock.now()), expire)
+
+
+@prepare
+def _expire_those_that_run(cloud: Cloud) -> None:
+    for scope, name, instance in list(cloud.store.all(INSTANCE.store)):
+        if instance["status"] == "RUNNING":
+            project, _, where = scope.partition("/")
+            _expire_later(cloud, Reference(project, where, INSTANCE.collection, name), instance)

@@ -1,0 +1,53 @@
+"""Reading operations: get, list, wait.
+
+https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
+"""
+
+from muster.fakecloud.call import Call, Deferred, Resource, handler
+from muster.fakecloud.services.compute import resources
+from muster.fakecloud.services.compute.resources import Kind
+
+OPERATION = Kind("operations", "operation", "zone")
+WAIT_SECONDS = 120
+"""How long a wait lasts at most: .../rest/v1/zoneOperations/wait."""
+
+
+@handler(
+    "compute.zoneOperations.get", "compute.regionOperations.get", "compute.globalOperations.get"
+)
+def get(call: Call) -> Resource:
+    """One operation, by name or id."""
+    return resources.get(call, OPERATION)
+
+
+@handler(
+    "compute.zoneOperations.list", "compute.regionOperations.list", "compute.globalOperations.list"
+)
+def list_(call: Call) -> Resource:
+    """The operations of a place."""
+    return resources.list_(call, OPERATION)
+
+
+@handler("compute.globalOperations.aggregatedList")
+def aggregated_list(call: Call) -> Resource:
+    """The operations of all places."""
+    return resources.aggregated_list(call, OPERATION)
+
+
+@handler(
+    "compute.zoneOperations.wait", "compute.regionOperations.wait", "compute.globalOperations.wait"
+)
+def wait(call: Call) -> Resource | Deferred:
+    """Answer when the operation is done, or as it is after two minutes."""
+    target, operation = resources.existing(call, OPERATION)
+    if operation["status"] == "DONE":
+        return operation
+    answer = Deferred()
+    cloud = call.cloud
+    cloud.waiting.setdefault(target.name, []).append(answer)
+
+    def give_up() -> None:
+        answer.resolve(target.find(cloud) or operation)
+
+    cloud.later(WAIT_SECONDS, give_up)
+    return answer

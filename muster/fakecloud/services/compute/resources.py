@@ -1,0 +1,337 @@
+"""What most kinds of resources of Compute Engine share: names, links, get, list, insert, delete."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.fakecloud import operations, query
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.clock import timestamp
+from muster.fakecloud.cloud import Cloud
+from muster.fakecloud.errors import already_exists, invalid, not_found
+from muster.fakecloud.faults import OperationError
+from muster.fakecloud.operations import LINK, Finish, begin, work
+from muster.fakecloud.places import REGIONS, region_of
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resource: "networks", "network"; place is "global", "region" or "zone"."""
+
+    collection: str
+    singular: str
+    place: str
+
+    @property
+    def store(self) -> str:
+        """Its name in the store."""
+        return f"compute.{self.collection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A resource by its place: location is "global", "regions/R" or "zones/Z"."""
+
+    project: str
+    location: str
+    collection: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """From projects/ on, as in messages."""
+        return f"projects/{self.project}/{self.location}/{self.collection}/{self.name}"
+
+    @property
+    def link(self) -> str:
+        """As in selfLink."""
+        return LINK + self.path
+
+    @property
+    def scope(self) -> str:
+        """The scope in the store."""
+        return f"{self.project}/{self.location}"
+
+    def find(self, cloud: Cloud) -> Resource | None:
+        """The resource, or None."""
+        return cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+
+
+def location(call: Call) -> str:
+    """Where a call acts; 404 or 400 for a zone or region that isn't there."""
+    zone, region = call.parameters.get("zone"), call.parameters.get("region")
+    if zone is not None:
+        if zone not in REGIONS.get(region_of(zone), ()):
+            raise invalid(f"Invalid value for field 'zone': '{zone}'. Unknown zone.")
+        return f"zones/{zone}"
+    if region is not None:
+        if region not in REGIONS:
+            raise invalid(f"Invalid value for field 'region': '{region}'. Unknown region.")
+        return f"regions/{region}"
+    return "global"
+
+
+def reference(call: Call, kind: Kind) -> Reference:
+    """The resource in the path of a call."""
+    return Reference(
+        call.project, location(call), kind.collection, call.parameters[named(call, kind)]
+    )
+
+
+def named(call: Call, kind: Kind) -> str:
+    """The path parameter that names the resource: `resource` in methods for IAM and labels."""
+    return kind.singular if kind.singular in call.parameters else "resource"
+
+
+def parse(call: Call, text: str, kind: Kind, field: str) -> Reference:
+    """Read a full or partial link: https://.../projects/P/global/networks/N, global/networks/N, N.
+
+    `field` names where it came from, for the message.
+    """
+    parts = text.split("/")
+    if "projects" in parts:
+        parts = parts[parts.index("projects") + 1 :]
+        project = call.cloud.project_id(parts.pop(0))
+    else:
+        project = call.project
+    if len(parts) == 1:
+        parts = [*location(call).split("/"), kind.collection, *parts]
+    if len(parts) < 3 or parts[-2] != kind.collection:
+        raise invalid(
+            f"Invalid value for field '{field}': '{text}'. The URL is malformed.",
+        )
+    return Reference(project, "/".join(parts[:-2]), kind.collection, parts[-1])
+
+
+def referenced(call: Call, text: str, kind: Kind, field: str) -> tuple[Reference, Resource]:
+    """The resource that a field of the body points at; 400 where it isn't there."""
+    found = parse(call, text, kind, field)
+    resource = found.find(call.cloud)
+    if resource is None:
+        raise invalid(
+            f"Invalid value for field '{field}': '{text}'. "
+            f"The referenced {kind.singular} resource cannot be found."
+        )
+    return found, resource
+
+
+def existing(call: Call, kind: Kind) -> tuple[Reference, Resource]:
+    """The resource in the path, by name or numeric id; 404 where it isn't there."""
+    wanted = reference(call, kind)
+    resource = wanted.find(call.cloud)
+    if resource is None and wanted.name.isdigit():
+        for candidate in call.cloud.store.within(kind.store, wanted.scope).values():
+            if candidate["id"] == wanted.name:
+                resource = candidate
+                wanted = Reference(
+                    wanted.project, wanted.location, wanted.collection, candidate["name"]
+                )
+    if resource is None:
+        raise not_found(wanted.path)
+    return wanted, resource
+
+
+def without_nulls(value: Any) -> Any:
+    """A body without its nulls: in JSON for protobuf they are fields left out."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [without_nulls(inner) for inner in value if inner is not None]
+    return value
+
+
+def body(call: Call) -> Resource:
+    """The body of a call without nulls; {} where there is none."""
+    found: Resource = without_nulls(call.body or {})
+    return found
+
+
+def new(call: Call, kind: Kind, resource: Resource, where: str = "") -> tuple[Reference, Resource]:
+    """A resource from a body, with what Compute Engine adds; 409 where the name is taken.
+
+    `where` is its location if that isn't the call's.
+    """
+    name = resource.get("name")
+    if not name:
+        raise invalid("Required field 'resource.name' not specified", "required")
+    where = where or location(call)
+    target = Reference(call.project, where, kind.collection, name)
+    if target.find(call.cloud) is not None:
+        raise already_exists(target.path)
+    complete = {
+        "kind": f"compute#{kind.singular}",
+        **resource,
+        "id": operations.new_id(),
+        "creationTimestamp": timestamp(call.cloud.clock.now()),
+        "selfLink": target.link,
+    }
+    if kind.place != "global":
+        complete[kind.place] = f"{LINK}projects/{call.project}/{where}"
+    return target, complete
+
+
+def put(cloud: Cloud, target: Reference, resource: Resource) -> None:
+    """Store a resource, new or changed."""
+    cloud.usage.change(target.collection, target.find(cloud), resource)
+    cloud.store.put(f"compute.{target.collection}", target.scope, target.name, resource)
+
+
+def drop(cloud: Cloud, target: Reference) -> None:
+    """Remove a resource if it is still there."""
+    resource = target.find(cloud)
+    if resource is not None:
+        cloud.usage.change(target.collection, resource, None)
+        cloud.store.delete(f"compute.{target.collection}", target.scope, target.name)
+
+
+def insert(call: Call, target: Reference, resource: Resource, **options: Any) -> Resource:
+    """Store a new resource and answer the operation; a failed operation takes it back."""
+    put(call.cloud, target, resource)
+    options = {"work": "insert", "arguments": as_arguments(target), **options}
+    return begin(call, "insert", target.location, target.path, resource["id"], **options)
+
+
+def change(call: Call, target: Reference, resource: Resource, operation_type: str) -> Resource:
+    """Store a changed resource and answer the operation."""
+    put(call.cloud, target, resource)
+    return begin(call, operation_type, target.location, target.path, resource["id"])
+
+
+def as_arguments(target: Reference) -> Resource:
+    """A reference as the arguments of work, which must be JSON."""
+    return {
+        "project": target.project,
+        "location": target.location,
+        "collection": target.collection,
+        "name": target.name,
+    }
+
+
+def from_arguments(arguments: Mapping[str, Any]) -> Reference:
+    """The other way round."""
+    return Reference(
+        arguments["project"], arguments["location"], arguments["collection"], arguments["name"]
+    )
+
+
+def _take_back(cloud: Cloud, arguments: Resource) -> None:
+    drop(cloud, from_arguments(arguments))
+
+
+@work("insert", undo=_take_back)
+def _insert(_cloud: Cloud, _arguments: Resource, finish: Finish) -> None:
+    finish(None)
+
+
+Users = Callable[[Cloud, Reference, Resource], str | None]
+USERS: dict[str, Users] = {}
+"""Collection -> function that names what still needs a resource, so it can't be deleted."""
+
+
+@work("delete")
+def _delete(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
+    target = from_arguments(arguments)
+    resource = target.find(cloud)
+    users = USERS.get(target.collection)
+    user = users(cloud, target, resource) if users and resource is not None else None
+    if user is None:
+        drop(cloud, target)
+        finish(None)
+        return
+    singular = target.collection.removesuffix("s")
+    finish(
+        OperationError(
+            "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+            f"The {singular} resource '{target.path}' is already being used by '{user}'",
+            400,
+            "BAD REQUEST",
+        )
+    )
+
+
+def delete(call: Call, kind: Kind) -> Resource:
+    """Delete what the path names, unless something uses it: then the operation fails."""
+    target, resource = existing(call, kind)
+    return begin(
+        call,
+        "delete",
+        target.location,
+        target.path,
+        resource["id"],
+        work="delete",
+        arguments=as_arguments(target),
+    )
+
+
+def get(call: Call, kind: Kind) -> Resource:
+    """Answer the resource."""
+    return existing(call, kind)[1]
+
+
+def list_(call: Call, kind: Kind) -> Resource:
+    """Answer one page of a project's resources in one place."""
+    where = location(call)
+    return listed(call, kind, f"{call.project}/{where}", f"{where}/{kind.collection}")
+
+
+def listed(call: Call, kind: Kind, scope: str, place: str) -> Resource:
+    """One page of a scope, filtered."""
+    found = call.cloud.store.within(kind.store, scope)
+    names, token = query.page(query.matching(found, call.query), call.query)
+    answer: Resource = {
+        "kind": f"compute#{kind.singular}List",
+        "id": f"projects/{call.project}/{place}",
+        "selfLink": f"{LINK}projects/{call.project}/{place}",
+    }
+    if names:
+        answer["items"] = [found[name] for name in names]
+    if token:
+        answer["nextPageToken"] = token
+    return answer
+
+
+def aggregated_list(call: Call, kind: Kind) -> Resource:
+    """Answer one page of a project's resources in all places, grouped by place."""
+    prefix = f"{call.project}/"
+    found: dict[str, Resource] = {}
+    for scope, resources in call.cloud.store.scopes(kind.store, prefix).items():
+        place = scope.removeprefix(prefix)
+        for name in query.matching(resources, call.query):
+            found[f"{place} {name}"] = resources[name]
+    keys, token = query.page(found, call.query)
+    items: dict[str, Any] = {}
+    for key in keys:
+        place = key.partition(" ")[0]
+        items.setdefault(place, {kind.collection: []})[kind.collection].append(found[key])
+    for place in _places() if not call.query.get("pageToken") else ():
+        items.setdefault(
+            place,
+            {
+                "warning": {
+                    "code": "NO_RESULTS_ON_PAGE",
+                    "message": f"There are no results for scope '{place}' on this page.",
+                    "data": [{"key": "scope", "value": place}],
+                }
+            },
+        )
+    answer: Resource = {
+        "kind": f"compute#{kind.singular}AggregatedList",
+        "id": f"projects/{call.project}/aggregated/{kind.collection}",
+        "selfLink": f"{LINK}projects/{call.project}/aggregated/{kind.collection}",
+        "items": items,
+    }
+    if token:
+        answer["nextPageToken"] = token
+    return answer
+
+
+def _places() -> list[str]:
+    return [f"zones/{zone}" for zones in REGIONS.values() for zone in zones]
+
+
+def serve(kind: Kind, *methods: str) -> None:
+    """Register the plain forms of get, list, delete and aggregatedList for a kind."""
+    forms = {"get": get, "list": list_, "delete": delete, "aggregatedList": aggregated_list}
+    for method in methods:
+        form = forms[method]
+        handler(f"compute.{kind.collection}.{method}")(lambda call, form=form: form(call, kind))

@@ -1,0 +1,37 @@
+"""Instance templates.
+
+https://cloud.google.com/compute/docs/reference/rest/v1/instanceTemplates
+"""
+
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.errors import invalid
+from muster.fakecloud.machine_types import shape
+from muster.fakecloud.services.compute import resources
+from muster.fakecloud.services.compute.labels import metadata
+from muster.fakecloud.services.compute.resources import Kind
+
+TEMPLATE = Kind("instanceTemplates", "instanceTemplate", "global")
+
+resources.serve(TEMPLATE, "get", "list", "delete")
+
+
+@handler("compute.instanceTemplates.insert")
+def insert(call: Call) -> Resource:
+    """Make a template. It can't be changed, and what it names is looked up when it is used."""
+    body = resources.body(call)
+    given = body.get("properties", {})
+    machine_type = given.get("machineType", "")
+    if "/" in machine_type or shape(machine_type) is None:
+        raise invalid(
+            f"Invalid value for field 'resource.properties.machineType': '{machine_type}'. "
+            "Must be the name of a machine type."
+        )
+    if not given.get("disks"):
+        raise invalid("Invalid value for field 'resource.properties.disks': ''. At least one disk.")
+    properties = {
+        "canIpForward": False,
+        **given,
+        "metadata": metadata(given.get("metadata", {}), "resource.properties.metadata"),
+    }
+    target, template = resources.new(call, TEMPLATE, {**body, "properties": properties})
+    return resources.insert(call, target, template)

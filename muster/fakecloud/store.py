@@ -1,0 +1,105 @@
+"""The state: JSON resources by kind, scope and name; in memory, and in sqlite after each call.
+
+Everything is read from memory, so get and list cost a dictionary look-up; sqlite is written by
+`flush`, which the cloud calls when a call or a task is through, and read once, at the start. It
+survives the end of the process in whatever way (write-ahead log), not the machine's
+(synchronous=OFF): nobody's data is in here.
+
+All on one thread, the event loop's. A resource that is stored is never changed in place: put a
+changed copy, `store.put(kind, scope, name, {**old, "labels": new})`.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+Resource = dict[str, Any]
+EMPTY: Mapping[str, Resource] = MappingProxyType({})
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS resources (
+    kind TEXT, scope TEXT, name TEXT, body TEXT NOT NULL, PRIMARY KEY (kind, scope, name)
+) WITHOUT ROWID
+"""
+
+REPLACE = "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?)"
+DELETE = "DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?"
+
+
+class Store:
+    """Resources by kind ("compute.instances"), scope ("demo/zones/europe-west4-a") and name.
+
+    `folder` is where the state lives; None keeps it in memory, for tests.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        path = ":memory:" if folder is None else str(folder / "state.sqlite")
+        # The server starts in one thread and runs in another; it is used by one at a time.
+        self._sql = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._sql.execute("PRAGMA journal_mode=WAL")
+        self._sql.execute("PRAGMA synchronous=OFF")
+        self._sql.execute(SCHEMA)
+        # Keys in the order of change; a dict, since a set has none.
+        self._changed: dict[tuple[str, str, str], None] = {}
+        self._kinds: dict[str, dict[str, dict[str, Resource]]] = {}
+        for kind, scope, name, body in self._sql.execute("SELECT * FROM resources"):
+            self._scope(kind, scope)[name] = json.loads(body)
+
+    def _scope(self, kind: str, scope: str) -> dict[str, Resource]:
+        return self._kinds.setdefault(kind, {}).setdefault(scope, {})
+
+    def get(self, kind: str, scope: str, name: str) -> Resource | None:
+        """The resource, or None."""
+        return self._kinds.get(kind, {}).get(scope, {}).get(name)
+
+    def put(self, kind: str, scope: str, name: str, resource: Resource) -> None:
+        """Add or replace."""
+        self._scope(kind, scope)[name] = resource
+        self._changed[kind, scope, name] = None
+
+    def delete(self, kind: str, scope: str, name: str) -> None:
+        """Remove; KeyError where it isn't."""
+        del self._kinds[kind][scope][name]
+        self._changed[kind, scope, name] = None
+
+    def flush(self) -> None:
+        """Write what has changed since the last time: a call changes some resources repeatedly."""
+        if not self._changed:
+            return
+        self._sql.execute("BEGIN")
+        for key in self._changed:
+            resource = self.get(*key)
+            if resource is None:
+                self._sql.execute(DELETE, key)
+            else:
+                self._sql.execute(REPLACE, (*key, json.dumps(resource, separators=(",", ":"))))
+        self._sql.execute("COMMIT")
+        self._changed.clear()
+
+    def within(self, kind: str, scope: str) -> Mapping[str, Resource]:
+        """Name -> resource of one scope."""
+        return self._kinds.get(kind, {}).get(scope, EMPTY)
+
+    def scopes(self, kind: str, prefix: str = "") -> dict[str, Mapping[str, Resource]]:
+        """Scope -> its resources, of the scopes that begin with `prefix` and are not empty."""
+        found = self._kinds.get(kind, {})
+        return {
+            name: found[name] for name in sorted(found) if name.startswith(prefix) and found[name]
+        }
+
+    def all(self, kind: str) -> Iterator[tuple[str, str, Resource]]:
+        """(scope, name, resource) of a kind."""
+        for scope, resources in self.scopes(kind).items():
+            for name, resource in list(resources.items()):
+                yield scope, name, resource
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self.flush()
+        self._sql.close()
