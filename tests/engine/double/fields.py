@@ -134,12 +134,11 @@ def inputs_after_read(
     corrected: dict[str, Any] = {}
     for name, value in inputs.items():
         field, now = fields.get(name), state.get(name)
-        if (
-            name == DEFAULTS
-            or field is None
-            or field.local
-            or not list(changes({name: field}, {name: value}, {name: now}, {name: value}))
-        ):
+        if name == DEFAULTS or field is None or field.local:
+            corrected[name] = value
+            continue
+        differs = any(changes({name: field}, {name: value}, {name: now}, {name: value}))
+        if not differs:
             corrected[name] = value
         elif now is None:
             continue

@@ -162,17 +162,15 @@ class BucketObject(Resource):
             if inputs.get(key):
                 about[key] = inputs[key]
         boundary = secrets.token_hex(30)
-        parts = [
-            f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(about)}\r\n".encode(),
-            f"--{boundary}\r\nContent-Type: {kind}\r\n\r\n".encode() + data,
-            f"\r\n--{boundary}--\r\n".encode(),
-        ]
+        first = f"--{boundary}\r\nContent-Type: application/json\r\n\r\n{json.dumps(about)}\r\n"
+        second = f"--{boundary}\r\nContent-Type: {kind}\r\n\r\n"
+        end = f"\r\n--{boundary}--\r\n"
         self.rest.call(
             "POST",
             self.product,
             f"/upload/storage/v1/b/{bucket}/o",
             query={"name": name, "uploadType": "multipart", "prettyPrint": "false"},
-            content=b"".join(parts),
+            content=f"{first}{second}".encode() + data + end.encode(),
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
         )
         return self.rest.call("GET", self.product, self.path(bucket, name))

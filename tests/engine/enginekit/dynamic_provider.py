@@ -5,6 +5,7 @@ Pulumi's own is a shell script around `python -m pulumi.dynamic`, which outlives
 As it, this one takes the virtual environment that Pulumi.yaml names, else the Python on the path.
 """
 
+import io
 import os
 import runpy
 import sys
@@ -27,8 +28,14 @@ def main() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    # The engine reads the port, and what providers print, line by line.
-    sys.stdout = os.fdopen(sys.stdout.fileno(), "w", buffering=1)
+    # The engine waits for the port, which pulumi.dynamic writes without flushing.
+    sys.stdout = io.TextIOWrapper(
+        open(sys.stdout.fileno(), "wb", buffering=0),  # noqa: PTH123, SIM115
+        write_through=True,
+    )
+    # As `python -m` does: the engine starts this in the program's folder, and providers are
+    # unpickled with the program's modules.
+    sys.path[0] = os.getcwd()  # noqa: PTH109
     runpy.run_module("pulumi.dynamic", run_name="__main__")
 
 

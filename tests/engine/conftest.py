@@ -1,0 +1,97 @@
+"""The real Pulumi engine, a provider, and a cloud for them."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from enginekit import cli
+from enginekit.home import (
+    Provider,
+    ProviderError,
+    choose_provider,
+    cloud_environment,
+    engine_environment,
+    make_home,
+)
+from enginekit.stack import Stack
+
+from muster.fakecloud import Settings
+from muster.fakecloud.server import Server
+
+PROGRAM = Path(__file__).with_name("program")
+SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}
+"""Of the stacks: the provider's own 10 s and 3 s only make tests slow."""
+
+ALWAYS_ASKED = {"openidconnect.googleapis.com:443"}
+"""Google's provider asks there who it is, whatever it is told; that it fails does no harm."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    try:
+        provider = choose_provider()
+    except ProviderError:
+        return  # each test has said it
+    ran = any(terminalreporter.getreports(word) for word in ("passed", "failed"))
+    if not (provider.real and ran):
+        terminalreporter.write_line("real provider: not run")
+
+
+@pytest.fixture(scope="session")
+def pulumi() -> Path:
+    """The CLI; without one the tests are left out, but in CI they must run."""
+    try:
+        return cli.ensure().path
+    except cli.NoPulumiError as error:
+        sentence = f"the engine tests need the Pulumi CLI: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+
+
+@pytest.fixture(scope="session")
+def provider() -> Provider:
+    """The real provider, or the test double."""
+    return choose_provider()
+
+
+@pytest.fixture
+def fakecloud() -> Iterator[Server]:
+    """A cloud of one test's own."""
+    server = Server(Settings()).start()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+    assert set(server.cloud.refused_hosts) <= ALWAYS_ASKED
+
+
+@pytest.fixture
+def environment(
+    tmp_path: Path, pulumi: Path, provider: Provider, fakecloud: Server
+) -> dict[str, str]:
+    """All that a command of Pulumi gets."""
+    make_home(tmp_path / "home", provider)
+    return engine_environment(pulumi, tmp_path) | cloud_environment(
+        fakecloud.url, fakecloud.cloud.settings.project
+    )
+
+
+@pytest.fixture
+def new_stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Callable[..., Stack]:
+    """Make a stack of the program of this folder, which a test may rewrite: it is a copy."""
+
+    def make(name: str = "test", **config: str) -> Stack:
+        program = tmp_path / f"program-{name}"
+        shutil.copytree(PROGRAM, program, ignore=shutil.ignore_patterns("__pycache__"))
+        stack = Stack(pulumi, program, name, dict(environment), tmp_path / f"events-{name}")
+        stack.create(SETTINGS | config)
+        return stack
+
+    return make
+
+
+@pytest.fixture
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    """One stack."""
+    return new_stack()
