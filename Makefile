@@ -126,6 +126,10 @@ molecule: setup machine-packages ## Every role on both releases (ROLE=munge: one
 cluster: setup machine-packages ## One lab raised by site.yml, and what must hold on it
 	@pytest tests/cluster
 
+.PHONY: engine
+engine: setup ## Pulumi's engine on a small program (PROVIDER=real|double)
+	@pytest tests/engine -n 2
+
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast
 	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; python $$bench; done

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,20 +78,10 @@ def environment(
 
 
 @pytest.fixture
-def new_stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Callable[..., Stack]:
-    """Make a stack of the program of this folder, which a test may rewrite: it is a copy."""
-
-    def make(name: str = "test", **config: str) -> Stack:
-        program = tmp_path / f"program-{name}"
-        shutil.copytree(PROGRAM, program, ignore=shutil.ignore_patterns("__pycache__"))
-        stack = Stack(pulumi, program, name, dict(environment), tmp_path / f"events-{name}")
-        stack.create(SETTINGS | config)
-        return stack
-
-    return make
-
-
-@pytest.fixture
-def stack(new_stack: Callable[..., Stack]) -> Stack:
-    """One stack."""
-    return new_stack()
+def stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Stack:
+    """A stack of a copy of the program of this folder, so that a test may rewrite it."""
+    program = tmp_path / "program"
+    shutil.copytree(PROGRAM, program, ignore=shutil.ignore_patterns("__pycache__"))
+    made = Stack(pulumi, program, "test", environment, tmp_path / "events")
+    made.create(SETTINGS)
+    return made

@@ -1,17 +1,24 @@
 """What inputs a resource type has, by the classes of pulumi_gcp: names, types, what is required.
 
 Dictionary arguments pass pulumi_gcp unchecked, so a misspelt key in one is only noticed here, as
-the real provider would notice it.
+the real provider would notice it. Importing those classes costs a CPU second or two per engine
+process, so what was read from them is kept in files.
 """
 
 import functools
+import hashlib
 import importlib
 import inspect
+import json
+import os
 import re
+import tempfile
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -21,19 +28,20 @@ from pulumi import _types
 
 @dataclass(frozen=True)
 class Property:
-    """One input: an object has `fields`, a plain value has `type`."""
+    """One input: an object has `fields`, a plain value has the name of a `type`."""
 
     required: bool
     many: bool
-    type: type | None
+    type: str | None
     fields: Mapping[str, "Property"] | None
 
 
-SCALARS: dict[type, tuple[type, ...]] = {
-    str: (str,),
-    bool: (bool,),
-    int: (int,),
-    float: (int, float),
+TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "dict": (dict,),
+    "float": (int, float),
+    "int": (int,),
+    "str": (str,),
 }
 """Python types that a value may have; bool is refused for a number below."""
 
@@ -46,7 +54,34 @@ def inputs(kind: str) -> Mapping[str, Property]:
         LookupError: pulumi_gcp has no such type.
 
     """
-    return properties(class_of(kind, "Args"))
+    folder = os.environ.get("MUSTER_DOUBLE_CACHE")
+    if folder is None:
+        return properties(class_of(kind, "Args"))
+    key = metadata.version("pulumi-gcp") + Path(__file__).read_text(encoding="utf-8")
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    file = Path(folder) / f"gcp-schema-{digest}" / f"{re.sub(r'[/:]', '-', kind)}.json"
+    try:
+        return from_json(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        found = properties(class_of(kind, "Args"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
+        json.dump({name: asdict(item) for name, item in found.items()}, written)
+    Path(written.name).rename(file)
+    return found
+
+
+def from_json(kept: Mapping[str, Any]) -> dict[str, Property]:
+    """Return properties that were kept in a file."""
+    return {
+        name: Property(
+            item["required"],
+            item["many"],
+            item["type"],
+            None if item["fields"] is None else from_json(item["fields"]),
+        )
+        for name, item in kept.items()
+    }
 
 
 @functools.cache
@@ -83,7 +118,7 @@ def properties(arguments: type) -> dict[str, Property]:
         found[name] = Property(
             required=name in required,
             many=many,
-            type=None if nested else plain,
+            type=None if nested else plain.__name__,
             fields=properties(plain) if nested else None,
         )
     return found
@@ -156,10 +191,8 @@ def fault_of(expected: Property, item: Any, where: str) -> Iterator[tuple[str, s
         else:
             yield where, f"{where} is {item!r}; expected an object"
         return
-    allowed = SCALARS.get(expected.type) if expected.type else None
-    if expected.type is dict:
-        allowed = (dict,)
+    allowed = TYPES.get(expected.type or "")
     if allowed is None:
         return
-    if not isinstance(item, allowed) or (isinstance(item, bool) and expected.type is not bool):
-        yield where, f"{where} is {item!r}; expected {expected.type.__name__}"
+    if not isinstance(item, allowed) or (isinstance(item, bool) and expected.type != "bool"):
+        yield where, f"{where} is {item!r}; expected {expected.type}"

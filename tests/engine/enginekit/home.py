@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from enginekit.cli import CACHE
+
 PLUGIN = f"resource-gcp-v{metadata.version('pulumi-gcp')}"
 """The engine asks for the plugin of exactly the SDK's version."""
 
@@ -71,8 +73,9 @@ def make_home(home: Path, provider: Provider) -> None:
     script = target / EXECUTABLE
     script.write_text(
         "#!/bin/sh\n"
-        f"PYTHONPATH='{DOUBLE}' MUSTER_DOUBLE_VERSION={metadata.version('pulumi-gcp')}"
-        f" exec '{sys.executable}' -m double\n"
+        f"export PYTHONPATH='{DOUBLE}' MUSTER_DOUBLE_CACHE='{CACHE}'"
+        f" MUSTER_DOUBLE_VERSION={metadata.version('pulumi-gcp')}\n"
+        f"exec '{sys.executable}' -m double\n"
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 

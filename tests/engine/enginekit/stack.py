@@ -43,7 +43,7 @@ class Step:
     @property
     def name(self) -> str:
         """The resource's name in the program."""
-        return self.urn.rsplit("::", 1)[1]
+        return name_of(self.urn)
 
     @property
     def kind(self) -> str:
@@ -143,13 +143,13 @@ class Stack:
     def resources(self) -> dict[str, dict[str, Any]]:
         """Return the state's resources by their names in the program."""
         listed = self.export()["deployment"].get("resources", [])
-        return {item["urn"].rsplit("::", 1)[1]: item for item in listed}
+        return {name_of(item["urn"]): item for item in listed}
 
     def pending(self) -> list[dict[str, Any]]:
         """Return operations that a killed engine left in the state."""
         return list(self.export()["deployment"].get("pending_operations") or [])
 
-    def recover(self, made: Mapping[str, str] | None = None) -> Run:
+    def recover(self, made: Mapping[str, str] | None = None) -> None:
         """Free a stack whose engine was killed: its lock goes, and what was pending is settled.
 
         The engine can't know whether the cloud made what was under way.
@@ -159,17 +159,32 @@ class Stack:
 
         """
         self.command("cancel", "--yes", "--stack", self.name)
-        urns = {
-            item["resource"]["urn"].rsplit("::", 1)[1]: item["resource"]["urn"]
-            for item in self.pending()
+        pending = {item["resource"]["urn"]: item["resource"] for item in self.pending()}
+        self.refresh("--clear-pending-creates")
+        if made:
+            self.take_over(
+                [item for item in pending.values() if name_of(item["urn"]) in made], made
+            )
+
+    def take_over(self, resources: list[dict[str, Any]], ids: Mapping[str, str]) -> None:
+        """Put resources that the cloud has into the state, by `pulumi import`."""
+        parents = {item["parent"] for item in resources}
+        wanted = {
+            "nameTable": {f"parent{index}": urn for index, urn in enumerate(sorted(parents))},
+            "resources": [
+                {
+                    "type": item["type"],
+                    "name": name_of(item["urn"]),
+                    "id": ids[name_of(item["urn"])],
+                    "parent": f"parent{sorted(parents).index(item['parent'])}",
+                }
+                for item in resources
+            ],
         }
-        imports = [
-            word
-            for name, identity in (made or {}).items()
-            for item in (urns[name], identity)
-            for word in ("--import-pending-creates", item)
-        ]
-        return self.refresh(*(imports or ["--clear-pending-creates"]))
+        file = self.events / "import.json"
+        file.write_text(json.dumps(wanted))
+        options = ("--yes", "--skip-preview", "--generate-code=false", "--protect=false")
+        self.engine("import", *options, "--file", str(file))
 
     def command(self, *words: str) -> str:
         """Run any command that isn't the engine's, and return what it printed."""
@@ -304,6 +319,11 @@ class Process:
     def result(self) -> Run:
         """Return what it did."""
         return Run(self.child.returncode, self.printed(), tuple(read_steps(self.log)), self.seconds)
+
+
+def name_of(urn: str) -> str:
+    """Return a resource's name in the program."""
+    return urn.rsplit("::", 1)[1]
 
 
 def read_steps(log: Path) -> Iterator[Step]:
