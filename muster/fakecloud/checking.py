@@ -24,11 +24,17 @@ RANGES = {
 }
 # Pulumi's provider sends nodeAffinities: [null], which Google accepts.
 NULL_ITEMS = {"nodeAffinities"}
+# Parameters of all APIs that the descriptions leave out; google-cloud-secret-manager sends
+# $alt=json;enum-encoding=int and reads enums by name, too:
+# https://cloud.google.com/apis/docs/system-parameters
+SYSTEM = {"$alt"}
 
 
 def check(method: Method, query: Mapping[str, list[str]], body: Any) -> None:
     """Refuse what the description doesn't know; ApiError 400 names the field."""
     for name, values in query.items():
+        if name in SYSTEM:
+            continue
         description = method.parameters.get(name)
         if description is None or description.get("location") == "path":
             raise ApiError(
@@ -165,6 +171,9 @@ def _choice(where: str, schema: Mapping[str, Any], value: str) -> None:
 def _wrong(schema: Mapping[str, Any], value: Any, where: str) -> ApiError:
     _, _, place = where.partition(".")
     shown = f'"{value}"' if isinstance(value, str) else value
+    if place.startswith("payload"):
+        # What a secret is made of; callers log the errors that they get.
+        shown = "a value that isn't shown here"
     return ApiError(
         400, "badRequest", f"Invalid value at '{place or where}' ({_typename(schema)}), {shown}"
     )

@@ -16,6 +16,7 @@ from muster.fakecloud.clock import Clock, ManualClock, Task
 from muster.fakecloud.descriptions import Match
 from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
 from muster.fakecloud.faults import Faults
+from muster.fakecloud.names import PUBLIC_PROJECTS
 from muster.fakecloud.store import Store
 from muster.fakecloud.usage import Usage
 
@@ -184,6 +185,3 @@ def _json(content: bytes) -> Any:
         return json.loads(content)
     except ValueError as error:
         raise invalid(f"Parse Error: {error}", "parseError") from error
-
-
-PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})

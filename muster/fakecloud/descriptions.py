@@ -26,6 +26,7 @@ class Method:
     verb: str
     parameters: dict[str, Any]
     request: dict[str, Any] | None
+    scopes: frozenset[str]
     description: "Description" = field(repr=False)
 
 
@@ -65,6 +66,13 @@ class _Route:
                 parameters |= {name: unquote(text) for name, text in whole.groupdict().items()}
         return parameters
 
+    def span(self, path: str) -> dict[str, str] | None:
+        """The path parameters where {+name} alone tells the path, or None."""
+        whole = self.reserved.fullmatch(path) if self.reserved else None
+        if not whole:
+            return None
+        return {name: unquote(text) for name, text in whole.groupdict().items()}
+
 
 class Description:
     """One service in one version, e.g. compute v1.
@@ -78,6 +86,8 @@ class Description:
         self.schemas: dict[str, Any] = document["schemas"]
         self.methods: dict[str, Method] = {}
         self._routes: dict[tuple[str, int], list[_Route]] = {}
+        # {+resource} of any length, which no flat path tells: iap.getIamPolicy.
+        self._spanning: list[_Route] = []
         raw = list(_methods(document))
         # With verbs (`secrets/S:addVersion`) a plain name in the last place has no colon.
         verbs = any(":" in _path(method) for method in raw)
@@ -88,6 +98,7 @@ class Description:
                 verb=each["httpMethod"],
                 parameters={**shared, **each.get("parameters", {})},
                 request=each.get("request"),
+                scopes=frozenset(each.get("scopes", ())),
                 description=self,
             )
             self.methods[method.id] = method
@@ -96,11 +107,18 @@ class Description:
             if each.get("supportsMediaDownload"):
                 self._add(method, f"download/{base}{_path(each)}", "", "download", verbs)
             for protocol in each.get("mediaUpload", {}).get("protocols", {}).values():
-                self._add(method, protocol["path"].lstrip("/"), "", "upload", verbs)
+                path = protocol["path"].lstrip("/")
+                self._add(method, path, "", "upload", verbs)
+                # The parts of a resumable upload, and the question how far it is:
+                # https://cloud.google.com/storage/docs/performing-resumable-uploads
+                self._add(method, path, "", "upload", verbs, verb="PUT")
+                method.parameters["upload_id"] = {"type": "string", "location": "query"}
         for routes in self._routes.values():
             routes.sort(key=lambda route: [_vagueness(segment) for segment in route.segments])
 
-    def _add(self, method: Method, flat: str, path: str, media: str, verbs: bool) -> None:
+    def _add(
+        self, method: Method, flat: str, path: str, media: str, verbs: bool, *, verb: str = ""
+    ) -> None:
         segments: list[str | re.Pattern[str]] = []
         names: list[str] = []
         parts = flat.split("/")
@@ -120,13 +138,19 @@ class Description:
             texts = [re.escape(text) for text in pieces[::3]]
             reserved = re.compile("".join(a + b for a, b in zip(texts, [*groups, ""], strict=True)))
         route = _Route(method, segments, names, reserved, media)
-        self._routes.setdefault((method.verb, len(segments)), []).append(route)
+        self._routes.setdefault((verb or method.verb, len(segments)), []).append(route)
+        if reserved and "{v1Id}:" in flat:
+            self._spanning.append(route)
 
     def match(self, verb: str, path: str) -> Match | None:
         """The method of an undecoded path without its leading slash, or None."""
         segments = path.split("/")
         for route in self._routes.get((verb, len(segments)), ()):
             parameters = route.match(segments)
+            if parameters is not None:
+                return Match(route.method, parameters, route.media)
+        for route in self._spanning:
+            parameters = route.span(path) if route.method.verb == verb else None
             if parameters is not None:
                 return Match(route.method, parameters, route.media)
         return None

@@ -31,6 +31,8 @@ MOUNTS = (
     Mount("iam/", "iam.v1", strip=True),
     Mount("cloudresourcemanager/", "cloudresourcemanager.v1", strip=True),
     Mount("cloudbilling/", "cloudbilling.v1", strip=True),
+    Mount("serviceusage/", "serviceusage.v1", strip=True),
+    Mount("iap/", "iap.v1", strip=True),
 )
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from muster.fakecloud import routes
+from muster.fakecloud import metadata, routes
 from muster.fakecloud.backends import Backend
 from muster.fakecloud.call import Answer, Deferred, Reply
 from muster.fakecloud.clock import LoopClock
@@ -109,13 +109,15 @@ def listen(host: str, port: int) -> socket.socket:
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind((host, port))
+    bound.listen(2048)
     return bound
 
 
 class Server:
-    """A cloud and its HTTP server on one event loop.
+    """A cloud, its APIs and its metadata server on one event loop.
 
-    `run` serves until `stop`; `start` does so in a thread. From other threads use `do`.
+    `url` is the address of the APIs, `metadata_url` that of the metadata server. `run` serves until
+    `stop`; `start` does so in a thread. From other threads use `do`.
     """
 
     def __init__(
@@ -126,17 +128,24 @@ class Server:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        metadata_host: str = "127.0.0.1",
+        metadata_port: int = 0,
     ) -> None:
         self.loop = asyncio.new_event_loop()
         self.cloud = Cloud(settings, folder, LoopClock(self.loop), backend)
-        self._socket = listen(host, port)
-        self.port: int = self._socket.getsockname()[1]
+        self._sockets = [listen(host, port), listen(metadata_host, metadata_port)]
+        self.port, self.metadata_port = (each.getsockname()[1] for each in self._sockets)
         self.url = f"http://{host}:{self.port}"
+        self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
-        self._servers = [self._server(application(self.cloud), _protocol(self.cloud))]
+        self._servers = [
+            self._server(application(self.cloud), _protocol(self.cloud)),
+            self._server(metadata.application(self.cloud), HttpToolsProtocol),
+        ]
 
-    def _server(self, app: Any, protocol: Any) -> uvicorn.Server:
+    @staticmethod
+    def _server(app: Starlette, protocol: type[HttpToolsProtocol]) -> uvicorn.Server:
         return uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -152,12 +161,21 @@ class Server:
     def run(self) -> None:
         """Serve until `stop`, or a signal if this is the main thread."""
         asyncio.set_event_loop(self.loop)
-        self.loop.call_soon(self._started.set)
         try:
-            self.loop.run_until_complete(self._servers[0].serve(sockets=[self._socket]))
+            self.loop.run_until_complete(self._serve())
         finally:
             self.cloud.close()
             self.loop.close()
+
+    async def _serve(self) -> None:
+        pairs = zip(self._servers, self._sockets, strict=True)
+        serving = [asyncio.create_task(server.serve(sockets=[each])) for server, each in pairs]
+        # The sockets are bound: a connection that comes before uvicorn accepts is kept waiting.
+        self._started.set()
+        done, _ = await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+        for server in self._servers:
+            server.should_exit = True
+        await asyncio.gather(*serving, *done)
 
     def start(self) -> "Server":
         """Serve in a thread; requests are accepted when this returns."""

@@ -12,6 +12,7 @@ from muster.fakecloud.call import Call, Resource
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.errors import in_use, invalid
 from muster.fakecloud.machine_types import shape
+from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.services.compute import addresses, disks, labels, resources
 from muster.fakecloud.services.compute.images import DISK
@@ -135,13 +136,19 @@ def service_accounts(call: Call, given: list[Resource]) -> list[Resource]:
         raise invalid("Invalid value for field 'serviceAccounts': at most one service account.")
     number = call.cloud.settings.project_number
     default = f"{number}-compute@developer.gserviceaccount.com"
-    return [
+    found = [
         {
             "email": default if account.get("email", "default") == "default" else account["email"],
             "scopes": account.get("scopes", []),
         }
         for account in given
     ]
+    for account in found:
+        if call.cloud.store.get(ACCOUNTS, call.project, account["email"]) is None:
+            raise invalid(
+                f"The resource '{account['email']}' of type 'serviceAccount' was not found."
+            )
+    return found
 
 
 def _policies(call: Call, given: list[str]) -> list[str]:

@@ -181,12 +181,16 @@ def _progress(zone: str, status: Resource) -> Resource:
 
 
 def _take_back(cloud: Cloud, arguments: Resource) -> None:
-    """A bulk operation that failed as a whole: nothing of it is left, not even its operations."""
+    """A bulk operation that failed as a whole: nothing of it is left, not even its operations.
+
+    Where instances have come up or failed one by one, theirs are the operations that tell.
+    """
     for child in arguments["children"]:
-        lifecycle.take_back(cloud, child)
         scope = f"{child['project']}/{child['location']}"
-        if cloud.store.get(operations.KIND, scope, child["child"]) is not None:
+        operation = cloud.store.get(operations.KIND, scope, child["child"])
+        if operation is not None and operation["status"] != "DONE":
             cloud.store.delete(operations.KIND, scope, child["child"])
+            lifecycle.take_back(cloud, child)
 
 
 @work("bulk_insert", undo=_take_back)
@@ -231,29 +235,43 @@ class _Bulk:
 
     def _end(self) -> None:
         wanted, created = len(self.arguments["children"]), len(self.up)
-        least, zone = self.arguments["least"], self.arguments["zone"]
+        least = self.arguments["least"]
         status: Resource = {
             "targetVmCount": wanted,
             "createdVmCount": created,
             "failedToCreateVmCount": wanted - created,
             "status": "DONE",
         }
-        error = None
-        if created < least:
-            for child in self.up:
-                lifecycle.erase(self.cloud, resources.from_arguments(child), lambda: None)
-            status["deletedVmCount"] = created
-            error = OperationError(
-                "VM_MIN_COUNT_NOT_REACHED",
-                f"Requested minimum count of {least} VMs could not be created.",
-                409,
-                "CONFLICT",
-            )
+        if created >= least:
+            self._report(status, None)
+            return
+        error = OperationError(
+            "VM_MIN_COUNT_NOT_REACHED",
+            f"Requested minimum count of {least} VMs could not be created.",
+            409,
+            "CONFLICT",
+        )
+        status["deletedVmCount"] = created
+        left = created
+
+        def erased() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self._report(status, error)
+
+        for child in self.up:
+            lifecycle.erase(self.cloud, resources.from_arguments(child), erased)
+        if not created:
+            self._report(status, error)
+
+    def _report(self, status: Resource, error: OperationError | None) -> None:
         project = self.arguments["children"][0]["project"]
         scope = f"{project}/{self.arguments['place']}"
         name = self.arguments["operation"]
         operation = self.cloud.store.get(operations.KIND, scope, name)
         if operation is None:
             raise KeyError(name)
-        self.cloud.store.put(operations.KIND, scope, name, {**operation, **_progress(zone, status)})
+        reported = {**operation, **_progress(self.arguments["zone"], status)}
+        self.cloud.store.put(operations.KIND, scope, name, reported)
         self.finish(error)

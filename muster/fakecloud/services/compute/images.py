@@ -9,6 +9,7 @@ from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.errors import ApiError, invalid, not_found
+from muster.fakecloud.families import newest
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.operations import Finish, begin, new_id, work
 from muster.fakecloud.services.compute import labels, resources
@@ -51,16 +52,6 @@ def publish(cloud: Cloud) -> None:
                 "guestOsFeatures": [{"type": "UEFI_COMPATIBLE"}, {"type": "GVNIC"}],
             }
             resources.put(cloud, target, labels.labelled(image))
-
-
-def newest(cloud: Cloud, project: str, family: str) -> Resource | None:
-    """The newest image of a family that is ready and not deprecated."""
-    members = [
-        image
-        for image in cloud.store.within(IMAGE.store, f"{project}/global").values()
-        if image.get("family") == family and "deprecated" not in image and _ready(image)
-    ]
-    return max(members, key=lambda image: image["creationTimestamp"], default=None)
 
 
 def _ready(image: Resource) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.fakecloud import operations, query
+from muster.fakecloud import policies as iam_policies
 from muster.fakecloud.call import Call, Resource, handler
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
@@ -182,6 +183,7 @@ def drop(cloud: Cloud, target: Reference) -> None:
     if resource is not None:
         cloud.usage.change(target.collection, resource, None)
         cloud.store.delete(f"compute.{target.collection}", target.scope, target.name)
+        iam_policies.forget(cloud, target.path)
 
 
 def insert(call: Call, target: Reference, resource: Resource, **options: Any) -> Resource:

@@ -1,0 +1,133 @@
+"""IAM conditions: the part of the language that name prefixes and resource types need.
+
+    resource.name.startsWith("projects/p/zones/") && resource.type != "compute.googleapis.com/Disk"
+
+Attributes: resource.name, resource.type, resource.service, as strings; comparison with == and !=,
+startsWith, endsWith; !, &&, || and parentheses. The language is much larger; what isn't here is
+refused when a policy is set, so no condition is ever ignored.
+https://cloud.google.com/iam/docs/conditions-attribute-reference
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+ATTRIBUTES = frozenset({"resource.name", "resource.type", "resource.service"})
+
+Condition = Callable[[Mapping[str, str]], bool]
+"""Attributes of a resource -> whether the binding holds for it."""
+
+TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+      | (?P<operator>&&|\|\||==|!=|!|\(|\))
+      | (?P<path>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+    )""",
+    re.VERBOSE,
+)
+
+
+class ConditionError(ValueError):
+    """An expression that is wrong, or that fakecloud doesn't understand."""
+
+
+@lru_cache(maxsize=1024)
+def parse(expression: str) -> Condition:
+    """Return the expression as a function.
+
+    Raises:
+        ConditionError: it is outside of what is understood.
+
+    """
+    parser = _Parser(_tokens(expression))
+    condition = parser.either()
+    if parser.next:
+        raise ConditionError(f"unexpected {parser.next!r} in {expression!r}")
+    return condition
+
+
+def _tokens(expression: str) -> list[str]:
+    found = []
+    position = 0
+    while expression[position:].strip():
+        match = TOKEN.match(expression, position)
+        if not match:
+            raise ConditionError(f"not understood: {expression[position:].strip()!r}")
+        found.append(match[0].strip())
+        position = match.end()
+    return found
+
+
+class _Parser:
+    """Recursive descent: either := both (|| both)*, both := single (&& single)*."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    @property
+    def next(self) -> str:
+        """The token to read next, "" at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self, wanted: str = "") -> str:
+        text = self.next
+        if not text or (wanted and text != wanted):
+            raise ConditionError(f"expected {wanted or 'a value'}, found {text or 'the end'!r}")
+        self._at += 1
+        return text
+
+    def either(self) -> Condition:
+        """A or B or ..."""
+        parts = [self._both()]
+        while self.next == "||":
+            self._take()
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else lambda of: any(part(of) for part in parts)
+
+    def _both(self) -> Condition:
+        parts = [self._single()]
+        while self.next == "&&":
+            self._take()
+            parts.append(self._single())
+        return parts[0] if len(parts) == 1 else lambda of: all(part(of) for part in parts)
+
+    def _single(self) -> Condition:
+        if self.next == "!":
+            self._take()
+            negated = self._single()
+            return lambda of: not negated(of)
+        if self.next == "(":
+            self._take()
+            inner = self.either()
+            self._take(")")
+            return inner
+        return self._test()
+
+    def _test(self) -> Condition:
+        path = self._take()
+        attribute, _, method = path.rpartition(".")
+        if attribute in ATTRIBUTES and method in ("startsWith", "endsWith"):
+            self._take("(")
+            affix = self._string()
+            self._take(")")
+            if method == "startsWith":
+                return lambda of: of[attribute].startswith(affix)
+            return lambda of: of[attribute].endswith(affix)
+        if path in ATTRIBUTES and self.next in ("==", "!="):
+            equal = self._take() == "=="
+            value = self._string()
+            return lambda of: (of[path] == value) is equal
+        raise ConditionError(f"not understood: {path} {self.next}".rstrip())
+
+    def _string(self) -> str:
+        text = self._take()
+        if text[0] not in "\"'":
+            raise ConditionError(f"expected a string, found {text!r}")
+        if text[0] == "'":
+            text = '"' + text[1:-1].replace('"', '\\"').replace("\\'", "'") + '"'
+        try:
+            return str(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise ConditionError(f"not a string: {text}") from error

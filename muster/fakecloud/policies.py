@@ -1,0 +1,233 @@
+"""IAM policies: reading, checking and replacing them, and what they grant.
+
+https://cloud.google.com/iam/docs/reference/rest/v1/Policy. All services share the rules; each has
+its own methods, which call `read` and `write`.
+"""
+
+import base64
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from muster.fakecloud import conditions, names, roles
+from muster.fakecloud.call import Resource
+from muster.fakecloud.conditions import Condition, ConditionError
+from muster.fakecloud.errors import ApiError, invalid, not_implemented
+
+if TYPE_CHECKING:
+    from muster.fakecloud.cloud import Cloud
+
+KIND = "iam.policies"
+"""The store's kind; scope "", name: the resource's canonical name."""
+CUSTOM_ROLES = "iam.roles"
+"""Custom roles; scope: project id, name: role id."""
+NO_ETAG = "ACAB"
+"""The etag of a policy that was never set, as Google's."""
+
+MEMBER_KINDS = frozenset(
+    {
+        "user",
+        "serviceAccount",
+        "group",
+        "domain",
+        "projectOwner",
+        "projectEditor",
+        "projectViewer",
+        "deleted",
+    }
+)
+EVERYBODY = frozenset({"allUsers", "allAuthenticatedUsers"})
+# Who may use the images that Google publishes:
+# https://cloud.google.com/compute/docs/images#os-compute-support
+PUBLIC_IMAGES = {
+    "bindings": [{"role": "roles/compute.imageUser", "members": ["allAuthenticatedUsers"]}]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A binding, read. `condition` is None where it always holds."""
+
+    role: str
+    members: frozenset[str]
+    condition: Condition | None
+
+
+_read: WeakKeyDictionary["Cloud", dict[str, tuple[Any, tuple[Grant, ...]]]] = WeakKeyDictionary()
+"""Resource -> its policy as it was read, and the grants in it: a call looks at many, often."""
+
+
+def grants(cloud: "Cloud", name: str) -> tuple[Grant, ...]:
+    """What the policy of a resource itself grants; `name` is canonical."""
+    policy: Any = cloud.store.get(KIND, "", name)
+    if policy is None:
+        if name.removeprefix("projects/") not in names.PUBLIC_PROJECTS:
+            return ()
+        policy = PUBLIC_IMAGES
+    cache = _read.setdefault(cloud, {})
+    known = cache.get(name)
+    # What is stored is never changed in place, so the same object is the same policy.
+    if known is None or known[0] is not policy:
+        known = cache[name] = policy, tuple(_grant(binding) for binding in policy["bindings"])
+    return known[1]
+
+
+def _grant(binding: Resource) -> Grant:
+    expression = (binding.get("condition") or {}).get("expression")
+    return Grant(
+        binding["role"],
+        frozenset(binding["members"]),
+        conditions.parse(expression) if expression else None,
+    )
+
+
+def permissions_of(cloud: "Cloud", role: str) -> frozenset[str]:
+    """The permissions of a role as it is now; none of one that was deleted or disabled."""
+    predefined = roles.predefined().get(role)
+    if predefined:
+        return predefined.permissions
+    custom = _custom(cloud, role)
+    if not custom or custom.get("deleted") or custom.get("stage") == "DISABLED":
+        return frozenset()
+    return frozenset(custom.get("includedPermissions", []))
+
+
+def _custom(cloud: "Cloud", role: str) -> Resource | None:
+    parts = role.split("/")
+    if len(parts) != 4 or parts[0] != "projects" or parts[2] != "roles":
+        return None
+    return cloud.store.get(CUSTOM_ROLES, parts[1], parts[3])
+
+
+def read(cloud: "Cloud", name: str, version: int = 0) -> Resource:
+    """The policy of a resource as its owner reads it.
+
+    A reader that asks for less than version 3 doesn't know conditions and sees a role that no role
+    is: https://cloud.google.com/iam/docs/policies#policy-version
+    """
+    policy = cloud.store.get(KIND, "", names.canonical(cloud, name))
+    if policy is None:
+        return {"version": 1, "etag": NO_ETAG}
+    if version >= 3 or not any("condition" in each for each in policy["bindings"]):
+        return policy
+    return {**policy, "version": 1, "bindings": [_hidden(each) for each in policy["bindings"]]}
+
+
+def _hidden(binding: Resource) -> Resource:
+    if "condition" not in binding:
+        return binding
+    digest = hashlib.sha256(json.dumps(binding["condition"], sort_keys=True).encode()).hexdigest()
+    role = f"{binding['role']}_withcond_{digest[:20]}"
+    return {"role": role, "members": binding["members"]}
+
+
+def write(cloud: "Cloud", name: str, policy: Resource, *, stale_status: int = 409) -> Resource:
+    """Replace the policy of a resource and return it.
+
+    Raises:
+        ApiError: `stale_status` where the etag isn't the present one; 400 for bindings that can't
+            be.
+
+    """
+    name = names.canonical(cloud, name)
+    present = cloud.store.get(KIND, "", name)
+    etag = policy.get("etag")
+    if etag and etag != (present["etag"] if present else NO_ETAG):
+        raise ApiError(
+            stale_status,
+            "aborted" if stale_status == 409 else "conditionNotMet",
+            "There were concurrent policy changes. Please retry the whole read-modify-write with "
+            "exponential backoff.",
+            code="ABORTED" if stale_status == 409 else "FAILED_PRECONDITION",
+        )
+    if policy.get("auditConfigs"):
+        raise not_implemented("audit logs (auditConfigs)")
+    kept = {each["role"] for each in present["bindings"]} if present else set()
+    bindings = [_checked(cloud, each, policy, kept) for each in policy.get("bindings") or []]
+    return put(cloud, name, [each for each in bindings if each["members"]])
+
+
+def put(cloud: "Cloud", name: str, bindings: list[Resource]) -> Resource:
+    """Store bindings that need no check as the policy of a resource; `name` is canonical."""
+    stored: Resource = {
+        "version": 3 if any("condition" in each for each in bindings) else 1,
+        "etag": base64.b64encode(secrets.token_bytes(8)).decode(),
+        "bindings": bindings,
+    }
+    cloud.store.put(KIND, "", name, stored)
+    return stored
+
+
+def forget(cloud: "Cloud", name: str) -> None:
+    """Remove the policy of a resource that is deleted, if it has one."""
+    name = names.canonical(cloud, name)
+    if cloud.store.get(KIND, "", name) is not None:
+        cloud.store.delete(KIND, "", name)
+
+
+def _checked(cloud: "Cloud", binding: Resource, policy: Resource, kept: set[str]) -> Resource:
+    """A binding as it is stored. One to a role in `kept`, those before, may stay whatever it is."""
+    role = binding.get("role", "")
+    if role not in kept:
+        _check_role(cloud, role)
+    members = binding.get("members") or []
+    for member in members:
+        _check_member(cloud, member)
+    checked: Resource = {"role": role, "members": list(dict.fromkeys(members))}
+    condition = binding.get("condition")
+    if not condition:
+        return checked
+    if int(policy.get("version", 1)) < 3:
+        raise invalid(
+            "Conditions can only be set in a policy of version 3: "
+            "https://cloud.google.com/iam/docs/policies#policy-version"
+        )
+    if role in roles.BASIC:
+        raise invalid(f"Conditions can't be set on basic roles: {role}")
+    if not condition.get("title"):
+        raise invalid("Condition: a title is required.")
+    try:
+        conditions.parse(condition.get("expression", ""))
+    except ConditionError as error:
+        raise invalid(f"Condition '{condition['title']}': {error}") from error
+    return {**checked, "condition": condition}
+
+
+def _check_role(cloud: "Cloud", role: str) -> None:
+    if role in roles.predefined():
+        return
+    custom = _custom(cloud, role)
+    if custom is None:
+        if role.startswith("roles/"):
+            raise invalid(f"Role {role} is not supported for this resource.")
+        raise invalid(f"Role ({role}) does not exist in the resource's hierarchy.")
+    if custom.get("deleted"):
+        raise invalid(f"You can't grant a deleted role: {role}")
+
+
+def _check_member(cloud: "Cloud", member: str) -> None:
+    if member in EVERYBODY:
+        return
+    kind, _, who = member.partition(":")
+    if kind not in MEMBER_KINDS or not who:
+        raise invalid(f"Invalid member: {member}")
+    if kind in {"user", "serviceAccount", "group"} and "@" not in who:
+        raise invalid(f"The member {member} is of an unknown type or not an email address.")
+    ours = f"@{cloud.settings.project}.iam.gserviceaccount.com"
+    gone = cloud.store.get(names.ACCOUNTS, cloud.settings.project, who) is None
+    if kind == "serviceAccount" and who.endswith(ours) and gone:
+        raise invalid(f"Service account {who} does not exist.")
+
+
+def rename_member(cloud: "Cloud", old: str, new: str) -> None:
+    """Replace a member in all policies: what becomes of the bindings of a deleted account."""
+    for _, name, policy in list(cloud.store.all(KIND)):
+        if any(old in each["members"] for each in policy["bindings"]):
+            renamed = [
+                {**each, "members": [new if one == old else one for one in each["members"]]}
+                for each in policy["bindings"]
+            ]
+            put(cloud, name, renamed)

@@ -1,0 +1,47 @@
+"""Policies on single resources of Compute Engine: an instance, a subnet, an image...
+
+https://cloud.google.com/compute/docs/access/granting-access-to-resources.
+"""
+
+from muster.fakecloud import policies
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.services import iampolicy
+from muster.fakecloud.services.compute.disks import SNAPSHOT
+from muster.fakecloud.services.compute.images import DISK, IMAGE
+from muster.fakecloud.services.compute.networks import SUBNETWORK
+from muster.fakecloud.services.compute.policies import POLICY
+from muster.fakecloud.services.compute.resources import Kind, existing
+from muster.fakecloud.services.compute.templates import TEMPLATE
+
+KINDS = (
+    Kind("instances", "instance", "zone"),
+    SUBNETWORK,
+    DISK,
+    IMAGE,
+    TEMPLATE,
+    POLICY,
+    SNAPSHOT,
+)
+
+
+def serve(kind: Kind) -> None:
+    """Register the three methods of a kind."""
+
+    @handler(f"compute.{kind.collection}.getIamPolicy")
+    def get(call: Call) -> Resource:
+        return iampolicy.get(call, existing(call, kind)[0].path)
+
+    @handler(f"compute.{kind.collection}.setIamPolicy")
+    def put(call: Call) -> Resource:
+        body = call.body or {}
+        # The policy may lie in `policy`, or, as it once did, in the body itself.
+        policy = body.get("policy") or {key: body[key] for key in body if key != "policy"}
+        return policies.write(call.cloud, existing(call, kind)[0].path, policy)
+
+    @handler(f"compute.{kind.collection}.testIamPermissions")
+    def test(call: Call) -> Resource:
+        return iampolicy.test(call, existing(call, kind)[0].path)
+
+
+for each in KINDS:
+    serve(each)

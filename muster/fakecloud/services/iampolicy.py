@@ -1,0 +1,36 @@
+"""getIamPolicy, setIamPolicy and testIamPermissions, as all services but Storage have them."""
+
+from collections.abc import Iterable
+
+from muster.fakecloud import names, permissions, policies
+from muster.fakecloud.call import Call, Resource
+
+
+def get(call: Call, resource: str) -> Resource:
+    """The policy of a resource; the version that the reader knows is in the query or the body."""
+    options = (call.body or {}).get("options") or {}
+    version = (
+        call.query.get("options.requestedPolicyVersion")
+        or call.query.get("optionsRequestedPolicyVersion")
+        or options.get("requestedPolicyVersion")
+        or 0
+    )
+    return policies.read(call.cloud, resource, int(version))
+
+
+def put(call: Call, resource: str) -> Resource:
+    """Replace the policy of a resource by the one in the body."""
+    return policies.write(call.cloud, resource, (call.body or {}).get("policy") or {})
+
+
+def test(call: Call, resource: str, asked: Iterable[str] | None = None) -> Resource:
+    """Those of the asked permissions that the caller has; an absent list where it has none."""
+    if asked is None:
+        asked = (call.body or {}).get("permissions") or []
+    name = names.canonical(call.cloud, resource)
+    granted = [
+        permission
+        for permission in asked
+        if permissions.allowed(call.cloud, call.identity, permission, name)
+    ]
+    return {"permissions": granted} if granted else {}

@@ -1,0 +1,68 @@
+"""Cloud Resource Manager v1: the project and its policy; and Cloud Billing's word on it.
+
+https://cloud.google.com/resource-manager/reference/rest/v1/projects and
+https://cloud.google.com/billing/docs/reference/rest/v1/projects/getBillingInfo.
+"""
+
+from muster.fakecloud import identity, policies
+from muster.fakecloud.call import Call, Resource, handler, prepare
+from muster.fakecloud.cloud import Cloud
+from muster.fakecloud.services import iampolicy
+
+CREATED = "2026-01-01T00:00:00.000Z"
+
+
+@prepare
+def grant_owner(cloud: Cloud) -> None:
+    """A new project belongs to the person whose token is the owner's."""
+    name = f"projects/{cloud.settings.project}"
+    if cloud.store.get(policies.KIND, "", name) is None:
+        owners = {"role": "roles/owner", "members": [f"user:{identity.OWNER.email}"]}
+        policies.put(cloud, name, [owners])
+
+
+@handler("cloudresourcemanager.projects.get")
+def get(call: Call) -> Resource:
+    """The project, by id or number."""
+    project = call.cloud.project_id(call.parameters["projectId"])
+    return {
+        "projectId": project,
+        "projectNumber": call.cloud.settings.project_number,
+        "name": project,
+        "lifecycleState": "ACTIVE",
+        "createTime": CREATED,
+    }
+
+
+def _resource(call: Call) -> str:
+    return f"projects/{call.cloud.project_id(call.parameters['resource'])}"
+
+
+@handler("cloudresourcemanager.projects.getIamPolicy")
+def get_iam_policy(call: Call) -> Resource:
+    """Who may what in the project."""
+    return iampolicy.get(call, _resource(call))
+
+
+@handler("cloudresourcemanager.projects.setIamPolicy")
+def set_iam_policy(call: Call) -> Resource:
+    """Replace who may what in the project."""
+    return iampolicy.put(call, _resource(call))
+
+
+@handler("cloudresourcemanager.projects.testIamPermissions")
+def test_iam_permissions(call: Call) -> Resource:
+    """What the caller may in the project."""
+    return iampolicy.test(call, _resource(call))
+
+
+@handler("cloudbilling.projects.getBillingInfo")
+def billing_info(call: Call) -> Resource:
+    """Which account pays."""
+    project = call.cloud.project_id(call.parameters["name"].removeprefix("projects/"))
+    return {
+        "name": f"projects/{project}/billingInfo",
+        "projectId": project,
+        "billingAccountName": "billingAccounts/000000-000000-000000",
+        "billingEnabled": True,
+    }

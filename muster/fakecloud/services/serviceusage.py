@@ -1,0 +1,168 @@
+"""Service Usage: which APIs are enabled in the project; a call of another one is 403.
+
+https://cloud.google.com/service-usage/docs/reference/rest. What fakecloud serves is enabled from
+the start, so that a first `pulumi up` works; a test or a person disables it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from muster.fakecloud import query
+from muster.fakecloud.call import Call, Resource, handler
+from muster.fakecloud.errors import ApiError, invalid, not_found
+
+if TYPE_CHECKING:
+    from muster.fakecloud.cloud import Cloud
+
+KIND = "serviceusage.services"
+"""The store's kind; scope: project id, name: compute.googleapis.com. Absent: as in CATALOG."""
+
+CATALOG = {
+    "cloudbilling.googleapis.com": ("Cloud Billing API", True),
+    "cloudresourcemanager.googleapis.com": ("Cloud Resource Manager API", True),
+    "compute.googleapis.com": ("Compute Engine API", True),
+    "iam.googleapis.com": ("Identity and Access Management (IAM) API", True),
+    "iap.googleapis.com": ("Cloud Identity-Aware Proxy API", True),
+    "logging.googleapis.com": ("Cloud Logging API", False),
+    "monitoring.googleapis.com": ("Cloud Monitoring API", False),
+    "oslogin.googleapis.com": ("Cloud OS Login API", False),
+    "secretmanager.googleapis.com": ("Secret Manager API", True),
+    "serviceusage.googleapis.com": ("Service Usage API", True),
+    "storage.googleapis.com": ("Google Cloud Storage JSON API", True),
+}
+"""Service -> title, and whether it is enabled from the start."""
+
+# https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchEnable
+BATCH_LIMIT = 20
+PAGE = 50
+
+
+def require(cloud: "Cloud", name: str) -> None:
+    """Refuse a call of an API ("compute") that isn't enabled in the project."""
+    service = f"{name}.googleapis.com"
+    if enabled(cloud, service):
+        return
+    number = cloud.settings.project_number
+    title = CATALOG[service][0]
+    address = f"https://console.developers.google.com/apis/api/{service}/overview?project={number}"
+    raise ApiError(
+        403,
+        "accessNotConfigured",
+        f"{title} has not been used in project {number} before or it is disabled. Enable it by "
+        f"visiting {address} then retry. If you enabled this API recently, wait a few minutes "
+        "for the action to propagate to our systems and retry.",
+        domain="usageLimits",
+        details=[
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "SERVICE_DISABLED",
+                "domain": "googleapis.com",
+                "metadata": {"service": service, "consumer": f"projects/{number}"},
+            }
+        ],
+    )
+
+
+def enabled(cloud: "Cloud", service: str) -> bool:
+    """Whether a service of the catalog is enabled."""
+    stored = cloud.store.get(KIND, cloud.settings.project, service)
+    return stored["state"] == "ENABLED" if stored else CATALOG[service][1]
+
+
+def _service(call: Call, name: str) -> Resource:
+    parent = f"projects/{call.cloud.settings.project_number}"
+    return {
+        "name": f"{parent}/services/{name}",
+        "parent": parent,
+        "config": {"name": name, "title": CATALOG[name][0]},
+        "state": "ENABLED" if enabled(call.cloud, name) else "DISABLED",
+    }
+
+
+def _project(call: Call, parent: str) -> None:
+    match = re.fullmatch(r"projects/([^/]+)", parent)
+    if not match:
+        raise not_found(parent)
+    call.cloud.project_id(match[1])
+
+
+def _named(call: Call) -> str:
+    """The service in the path of a call."""
+    parent, _, name = call.parameters["name"].rpartition("/services/")
+    _project(call, parent)
+    return _known([name])[0]
+
+
+def _known(names: Sequence[str]) -> Sequence[str]:
+    unknown = [name for name in names if name not in CATALOG]
+    if unknown:
+        raise ApiError(
+            403,
+            "forbidden",
+            f"Not found or permission denied for service(s): {', '.join(unknown)}.",
+        )
+    return names
+
+
+def _set(call: Call, services: Sequence[str], state: str) -> None:
+    for service in services:
+        call.cloud.store.put(KIND, call.cloud.settings.project, service, {"state": state})
+
+
+def _done(response: Resource) -> Resource:
+    """An operation that took no time; with nothing to wait for it has no id."""
+    return {"name": "operations/noop.DONE_OPERATION", "done": True, "response": response}
+
+
+@handler("serviceusage.services.get")
+def get(call: Call) -> Resource:
+    """One service and its state."""
+    return _service(call, _named(call))
+
+
+@handler("serviceusage.services.list")
+def list_(call: Call) -> Resource:
+    """All services of the catalog, or those in one state (filter=state:ENABLED)."""
+    _project(call, call.parameters["parent"])
+    wanted = call.query.get("filter", "")
+    if wanted not in {"", "state:ENABLED", "state:DISABLED"}:
+        raise invalid(f"Invalid filter: {wanted}")
+    found = {name: _service(call, name) for name in CATALOG}
+    chosen = [name for name in found if not wanted or found[name]["state"] == wanted[6:]]
+    page, token = query.page(chosen, sized(call), default=PAGE)
+    services = [found[name] for name in page]
+    return {"services": services, **({"nextPageToken": token} if token else {})}
+
+
+def sized(call: Call) -> dict[str, str]:
+    """The query with pageSize, as all services but Compute Engine call it, as maxResults."""
+    size = call.query.get("pageSize")
+    return {**call.query, **({"maxResults": size} if size else {})}
+
+
+@handler("serviceusage.services.enable")
+def enable(call: Call) -> Resource:
+    """Enable one service."""
+    name = _named(call)
+    _set(call, [name], "ENABLED")
+    return _done({"service": _service(call, name)})
+
+
+@handler("serviceusage.services.disable")
+def disable(call: Call) -> Resource:
+    """Disable one service."""
+    name = _named(call)
+    _set(call, [name], "DISABLED")
+    return _done({"service": _service(call, name)})
+
+
+@handler("serviceusage.services.batchEnable")
+def batch_enable(call: Call) -> Resource:
+    """Enable up to 20 services."""
+    _project(call, call.parameters["parent"])
+    names = _known((call.body or {}).get("serviceIds") or [])
+    if not 0 < len(names) <= BATCH_LIMIT:
+        raise invalid(f"serviceIds: between 1 and {BATCH_LIMIT} services, not {len(names)}")
+    _set(call, names, "ENABLED")
+    return _done({"services": [_service(call, name) for name in names]})

@@ -1,0 +1,76 @@
+"""The small language of IAM conditions: what it says, and that nothing else is let in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.fakecloud.conditions import ConditionError, parse
+
+NODE = {
+    "resource.name": "projects/p/zones/z/instances/lab-gpu-3",
+    "resource.type": "compute.googleapis.com/Instance",
+    "resource.service": "compute.googleapis.com",
+}
+NOTHING = dict.fromkeys(NODE, "")
+LAB = 'resource.name.startsWith("projects/p/zones/z/instances/lab-")'
+INSTANCE = 'resource.type == "compute.googleapis.com/Instance"'
+
+
+@pytest.mark.parametrize(
+    ("expression", "node", "nothing"),
+    [
+        (LAB, True, False),
+        (INSTANCE, True, False),
+        ("resource.type == 'compute.googleapis.com/Instance'", True, False),
+        ('resource.service == "compute.googleapis.com"', True, False),
+        ('resource.name.endsWith("-3")', True, False),
+        (f"!{LAB}", False, True),
+        (f"{LAB} && {INSTANCE}", True, False),
+        (f"{LAB} && !({INSTANCE})", False, False),
+        (f"!({INSTANCE}) || {LAB}", True, True),
+        ('resource.type != "compute.googleapis.com/Instance" || ' + LAB, True, True),
+        # && binds closer than ||.
+        (f"{INSTANCE} || {LAB} && {LAB}", True, False),
+        (f"({LAB} || {INSTANCE}) && {INSTANCE}", True, False),
+        (f"  {LAB}\n&&\n{INSTANCE}  ", True, False),
+        (r'resource.name == "a\"b"', False, False),
+    ],
+)
+def test_a_condition_holds_for_what_it_describes(expression: str, node: bool, nothing: bool):
+    assert parse(expression)(NODE) is node
+    assert parse(expression)(NOTHING) is nothing
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "true",
+        "resource.name",
+        "resource.name.startsWith(1)",
+        "resource.name.startsWith(resource.type)",
+        'resource.name.extract("x{y}") == "z"',
+        'resource.name.matches("x")',
+        'resource.labels.a == "b"',
+        'request.time < timestamp("2030-01-01T00:00:00Z")',
+        f"{LAB} &&",
+        f"{LAB} {INSTANCE}",
+        f"({LAB}",
+        f"{LAB})",
+        'resource.name == "unfinished',
+        '"a" == "a"',
+        f"{LAB} & {INSTANCE}",
+    ],
+)
+def test_what_is_not_understood_is_refused(expression: str):
+    with pytest.raises(ConditionError):
+        parse(expression)
+
+
+@given(st.text(alphabet="resource.nametypsWith()\"'&|!= x", max_size=60))
+def test_any_text_is_a_condition_or_refused(text: str):
+    try:
+        condition = parse(text)
+    except ConditionError:
+        return
+    assert condition(NODE) in {True, False}

@@ -1,0 +1,103 @@
+"""What there is: regions, zones, machine types; and what is left of it."""
+
+import pytest
+from fakecloud_calls import REGION, ZONE, Caller, instance
+
+from muster.fakecloud import Cloud
+
+
+def quota(ask: Caller, metric: str) -> tuple[float, float]:
+    (found,) = [each for each in ask.get(REGION)["quotas"] if each["metric"] == metric]
+    return found["usage"], found["limit"]
+
+
+def test_a_region_shows_what_is_used(fake: Cloud, lab: Caller):
+    fake.settings.quotas = {"europe-west4": {"CPUS": 5}}
+    lab.post(f"{ZONE}/instances", instance("one"))
+    assert quota(lab, "CPUS") == (2, 5)
+    assert quota(lab, "INSTANCES")[0] == 1
+    assert quota(lab, "DISKS_TOTAL_GB")[0] == 10
+    lab.delete(f"{ZONE}/instances/one")
+    assert quota(lab, "CPUS") == (0, 5)
+    assert quota(lab, "DISKS_TOTAL_GB")[0] == 0
+
+
+def test_more_than_the_quota_fails_and_leaves_nothing(fake: Cloud, lab: Caller):
+    fake.settings.quotas = {"europe-west4": {"CPUS": 5}}
+    for name in ("one", "two"):
+        lab.post(f"{ZONE}/instances", instance(name))
+    operation = lab.ok("POST", f"{ZONE}/instances", instance("three"))
+    (error,) = operation["error"]["errors"]
+    assert error == {
+        "code": "QUOTA_EXCEEDED",
+        "message": "Quota 'CPUS' exceeded.  Limit: 5.0 in region europe-west4.",
+    }
+    assert operation["httpErrorStatusCode"] == 403
+    assert lab.refused("GET", f"{ZONE}/instances/three")[0] == 404
+    assert quota(lab, "CPUS")[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("machine", "metrics"),
+    [
+        ("n1-standard-4", {"CPUS": 4}),
+        ("e2-standard-2", {"CPUS": 2}),
+        ("n2-standard-8", {"N2_CPUS": 8}),
+        ("a2-highgpu-2g", {"A2_CPUS": 24, "NVIDIA_A100_GPUS": 2}),
+        ("g2-standard-24", {"CPUS": 24, "NVIDIA_L4_GPUS": 2}),
+    ],
+)
+def test_each_family_has_its_metric(lab: Caller, machine, metrics):
+    lab.post(f"{ZONE}/instances", instance("one", machineType=f"{ZONE}/machineTypes/{machine}"))
+    used = {each["metric"]: each["usage"] for each in lab.get(REGION)["quotas"] if each["usage"]}
+    assert used == {**metrics, "INSTANCES": 1, "DISKS_TOTAL_GB": 10}
+
+
+def test_spot_has_its_metric(lab: Caller):
+    lab.post(f"{ZONE}/instances", instance("one", scheduling={"provisioningModel": "SPOT"}))
+    assert (quota(lab, "PREEMPTIBLE_CPUS")[0], quota(lab, "CPUS")[0]) == (2, 0)
+
+
+def test_static_addresses_have_a_quota(fake: Cloud, lab: Caller):
+    fake.settings.quotas = {"europe-west4": {"STATIC_ADDRESSES": 1}}
+    lab.post(f"{REGION}/addresses", {"name": "a"})
+    assert lab.refused("POST", f"{REGION}/addresses", {"name": "b"})[:2] == (403, "quotaExceeded")
+
+
+def test_a_zone_is_full_and_has_room_again(fake: Cloud, lab: Caller):
+    fake.settings.capacity = {("europe-west4-a", "n1-standard-2"): 1}
+    lab.post(f"{ZONE}/instances", instance("one"))
+    operation = lab.ok("POST", f"{ZONE}/instances", instance("two"))
+    (error,) = operation["error"]["errors"]
+    assert error["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED"
+    assert "projects/demo-project/zones/europe-west4-a" in error["message"]
+    other = instance("two", machineType=f"{ZONE}/machineTypes/n1-standard-4")
+    lab.post(f"{ZONE}/instances", other)
+    lab.post(f"{ZONE}/instances/one/stop")
+    lab.post(f"{ZONE}/instances", instance("three"))
+    stuck = lab.ok("POST", f"{ZONE}/instances/one/start")
+    assert stuck["error"]["errors"][0]["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED"
+    assert lab.get(f"{ZONE}/instances/one")["status"] == "TERMINATED"
+
+
+def test_the_catalog(ask: Caller):
+    assert ask.get("zones/europe-west4-a")["status"] == "UP"
+    zones = ask.get("zones", filter="name=europe-west4-*")["items"]
+    assert [each["name"] for each in zones] == [f"europe-west4-{letter}" for letter in "abc"]
+    assert ask.get(REGION)["zones"] == [each["selfLink"] for each in zones]
+    found = ask.get(f"{ZONE}/machineTypes/n1-standard-2")
+    assert (found["guestCpus"], found["memoryMb"]) == (2, 7680)
+    gpu = ask.get(f"{ZONE}/machineTypes/g2-standard-24")["accelerators"]
+    assert gpu == [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 2}]
+    two = ask.get(f"{ZONE}/machineTypes", filter="guestCpus=2 AND name=n1-*")["items"]
+    assert [each["name"] for each in two] == ["n1-highcpu-2", "n1-highmem-2", "n1-standard-2"]
+    assert ask.refused("GET", f"{ZONE}/machineTypes/n9-huge-1")[0] == 404
+    assert ask.get(f"{ZONE}/diskTypes/pd-balanced")["name"] == "pd-balanced"
+    assert ask.refused("GET", "zones/nowhere-a")[0] == 404
+    project = ask.get("")
+    assert project["id"] == "123456789012"
+    assert project["defaultServiceAccount"].startswith("123456789012-compute@")
+    assert ask.get("global/networks", project="123456789012")["id"].startswith(
+        "projects/demo-project/"
+    )
+    assert ask.refused("GET", "global/networks", project="other-project")[0] == 404

@@ -1,0 +1,173 @@
+"""The server: the whole way of a request, what goes wrong on it, and how it ends."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from fakecloud_calls import ZONE
+
+from muster.fakecloud import Settings
+from muster.fakecloud.call import HANDLERS, Call
+from muster.fakecloud.clock import ManualClock
+from muster.fakecloud.cloud import Cloud, Request
+from muster.fakecloud.server import Server
+
+BASE = "/compute/v1/projects/demo-project"
+NETWORK = {"name": "lab", "autoCreateSubnetworks": False}
+
+
+def test_a_network_is_made_found_and_deleted(http: httpx.Client):
+    made = http.post(f"{BASE}/global/networks", json=NETWORK)
+    assert made.status_code == 200, made.text
+    assert made.headers["content-type"] == "application/json; charset=UTF-8"
+    operation = http.get(f"{BASE}/global/operations/{made.json()['name']}").json()
+    assert operation["status"] == "DONE"
+    found = http.get(f"{BASE}/global/networks/lab").json()
+    assert found["id"] == operation["targetId"]
+    assert http.get("/compute/beta/projects/demo-project/global/networks/lab").json() == found
+    assert http.delete(f"{BASE}/global/networks/lab").status_code == 200
+    gone = http.get(f"{BASE}/global/networks/lab")
+    assert gone.status_code == 404
+    assert gone.json() == {
+        "error": {
+            "code": 404,
+            "message": "The resource 'projects/demo-project/global/networks/lab' was not found",
+            "status": "NOT_FOUND",
+            "errors": [
+                {
+                    "domain": "global",
+                    "reason": "notFound",
+                    "message": "The resource 'projects/demo-project/global/networks/lab' was not "
+                    "found",
+                }
+            ],
+        }
+    }
+
+
+def test_what_is_not_implemented_says_its_name(http: httpx.Client):
+    known = http.get(f"{BASE}/global/healthChecks")
+    assert known.status_code == 501
+    assert "compute.healthChecks.list" in known.json()["error"]["message"]
+    unknown = http.get("/dns/v1/projects/p/managedZones")
+    assert unknown.status_code == 501
+    assert "GET /dns/v1/projects/p/managedZones" in unknown.json()["error"]["message"]
+    assert http.get(f"{BASE}/global/nonsense").status_code == 404
+
+
+def test_a_call_without_a_token_is_refused(cloud: Server):
+    answer = httpx.get(f"{cloud.url}{BASE}/global/networks", trust_env=False)
+    assert answer.status_code == 401
+
+
+def test_a_body_that_is_no_json_is_refused(http: httpx.Client):
+    answer = http.post(f"{BASE}/global/networks", content=b"{")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["errors"][0]["reason"] == "parseError"
+
+
+def test_a_bug_is_a_501_and_is_remembered(monkeypatch: pytest.MonkeyPatch):
+    """Pulumi's provider repeats a 500 for twenty minutes."""
+
+    def broken(_call: Call) -> dict[str, object]:
+        raise KeyError("oops")
+
+    monkeypatch.setitem(HANDLERS, "compute.networks.list", broken)
+    cloud = Cloud()
+    path = f"{BASE}/global/networks"
+    reply = cloud.handle(Request("GET", path, headers={"authorization": "Bearer owner"}))
+    assert getattr(reply, "status", None) == 501
+    (failure,) = cloud.failures
+    assert "KeyError" in failure
+    cloud.close()
+
+
+def test_connect_is_refused_and_the_host_remembered(cloud: Server):
+    """As HTTPS_PROXY the server proves that no call left the machine."""
+    with pytest.raises(httpx.ProxyError, match="403"):
+        httpx.get("https://compute.googleapis.com/", proxy=cloud.url)
+    assert cloud.cloud.refused_hosts == ["compute.googleapis.com:443"]
+
+
+def test_a_slow_call_leaves_others_alone(cloud: Server, http: httpx.Client):
+    cloud.do(lambda fake: fake.faults.add("compute.networks.list", delay_seconds=0.5))
+    begun = time.monotonic()
+    took: list[float] = []
+
+    def slow() -> None:
+        httpx.get(
+            f"{cloud.url}{BASE}/global/networks",
+            headers={"Authorization": "Bearer owner"},
+            trust_env=False,
+        )
+        took.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    while cloud.do(lambda fake: len(fake.faults.waiting)):
+        assert time.monotonic() - begun < 10
+    assert http.get(f"{BASE}/global/firewalls").status_code == 200
+    assert not took, "the other call waited"
+    thread.join(10)
+    assert took[0] >= 0.5
+
+
+def test_an_answer_is_lost_but_the_call_is_made(cloud: Server, http: httpx.Client):
+    cloud.do(lambda fake: fake.faults.add("compute.networks.insert", drop=True))
+    with pytest.raises(httpx.TransportError):
+        http.post(f"{BASE}/global/networks", json=NETWORK)
+    assert http.get(f"{BASE}/global/networks/lab").status_code == 200
+    assert http.post(f"{BASE}/global/networks", json=NETWORK).status_code == 409
+
+
+def test_wait_is_answered_when_the_operation_ends(cloud: Server, http: httpx.Client):
+    cloud.do(lambda fake: fake.settings.latency_seconds.update({"*.networks.insert": 0.3}))
+    operation = http.post(f"{BASE}/global/networks", json=NETWORK).json()
+    assert operation["status"] == "RUNNING"
+    done = http.post(f"{BASE}/global/operations/{operation['name']}/wait").json()
+    assert done["status"] == "DONE"
+
+
+def test_the_state_is_there_after_a_restart(tmp_path: Path):
+    headers = {"Authorization": "Bearer owner"}
+    server = Server(Settings(), tmp_path).start()
+    httpx.post(
+        f"{server.url}{BASE}/global/networks", json=NETWORK, headers=headers, trust_env=False
+    )
+    server.stop()
+    again = Server(Settings(), tmp_path).start()
+    answer = httpx.get(f"{again.url}{BASE}/global/networks/lab", headers=headers, trust_env=False)
+    again.stop()
+    assert answer.json()["name"] == "lab"
+    assert again.cloud.failures == []
+
+
+def test_a_stopped_server_gives_its_ports_back(cloud: Server):
+    server = Server(Settings()).start()
+    server.stop()
+    for port in (server.port, server.metadata_port):
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_time_passes_in_order():
+    clock = ManualClock(100)
+    seen: list[tuple[str, float]] = []
+    clock.later(5, lambda: seen.append(("b", clock.now())))
+    clock.later(1, lambda: clock.later(1, lambda: seen.append(("a", clock.now()))))
+    clock.report(lambda: seen.append(("now", clock.now())))
+    clock.advance(10)
+    assert seen == [("now", 100), ("a", 102), ("b", 105)]
+    assert clock.now() == 110
+
+
+def test_a_task_that_fails_is_remembered():
+    cloud = Cloud()
+    cloud.later(1, lambda: print(ZONE[99]))  # noqa: T201 (it never gets so far)
+    assert isinstance(cloud.clock, ManualClock)
+    cloud.clock.advance(1)
+    assert len(cloud.failures) == 1
+    cloud.close()
