@@ -8,7 +8,6 @@ from double.fields import Field
 from double.links import same_link
 from double.resource import PROJECT, Made, Resource
 from double.rest import CloudError
-from double.values import secret
 
 REPLICA = {"location": Field(replace=True)}
 
@@ -126,7 +125,6 @@ class SecretVersion(Resource):
     ) -> dict[str, Any]:
         state = super().state(identity, answer, inputs)
         state["enabled"] = answer["state"] == "ENABLED"
-        state["secretData"] = secret(state.get("secretData"))
         return state | {"version": identity.rsplit("/", 1)[1]}
 
     def update(

@@ -107,7 +107,7 @@ class Instance(ComputeResource):
         if wanted:
             disk["initializeParams"] = parameters = {}
             if wanted.get("image"):
-                parameters["sourceImage"] = resolve(self.rest, project, wanted["image"])
+                parameters["sourceImage"] = wanted["image"]
             if wanted.get("size"):
                 parameters["diskSizeGb"] = str(wanted["size"])
             if wanted.get("type"):
@@ -117,8 +117,12 @@ class Instance(ComputeResource):
         return disk
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
-        path = f"{self.place(inputs)}/{self.collection}"
-        self.act("POST", path, self.body(inputs), "creating")
+        body = self.body(inputs)
+        initial = body["disks"][0].get("initializeParams", {})
+        if "sourceImage" in initial:
+            image = resolve(self.rest, self.project(inputs), initial["sourceImage"])
+            initial["sourceImage"] = image
+        self.act("POST", f"{self.place(inputs)}/{self.collection}", body, "creating")
         identity = self.identity(inputs)
         # The real provider sleeps 5 s here; that teaches nothing, so it is left out.
         self.wait_for_status(identity, "RUNNING")
