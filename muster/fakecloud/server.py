@@ -106,7 +106,8 @@ def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 takes a free one."""
-    bound = socket.socket()
+    # With the protocol named asyncio sets TCP_NODELAY; without it each answer waits 40 ms.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind((host, port))
     bound.listen(2048)
