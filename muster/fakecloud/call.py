@@ -22,6 +22,11 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def json_reply(content: bytes, status: int = 200) -> Reply:
+    """A reply of JSON that is text already."""
+    return Reply(content, status, {"content-type": "application/json; charset=UTF-8"})
+
+
 class Deferred:
     """An answer that comes later; `resolve` may be called before or after `then`, once."""
 

@@ -11,7 +11,16 @@ from urllib.parse import parse_qs
 from muster.fakecloud import checking, identity, operations, permissions, query, routes
 from muster.fakecloud.backends import Backend
 from muster.fakecloud.backends.memory import MemoryBackend
-from muster.fakecloud.call import HANDLERS, PLAIN, PREPARE, Answer, Call, Deferred, Reply
+from muster.fakecloud.call import (
+    HANDLERS,
+    PLAIN,
+    PREPARE,
+    Answer,
+    Call,
+    Deferred,
+    Reply,
+    json_reply,
+)
 from muster.fakecloud.clock import Clock, ManualClock, Task
 from muster.fakecloud.descriptions import Match
 from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
@@ -173,11 +182,7 @@ def reply(body: Answer, status: int = 200) -> Reply:
     """A JSON body as a reply; what is a reply already stays."""
     if isinstance(body, Reply):
         return body
-    return Reply(
-        json.dumps(body, separators=(",", ":")).encode(),
-        status,
-        {"content-type": "application/json; charset=UTF-8"},
-    )
+    return json_reply(json.dumps(body, separators=(",", ":")).encode(), status)
 
 
 def _json(content: bytes) -> Any:

@@ -6,7 +6,7 @@ after https://google.aip.dev/160.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -133,10 +133,11 @@ class _Parser:
         wanted = _glob(value) if "*" in value else None
 
         def equal(item: Resource) -> bool:
-            return any(
-                wanted.fullmatch(_text(found)) is not None if wanted else _text(found) == value
-                for found in _values(item, path)
-            )
+            for found in _values(item, path):
+                text = found if isinstance(found, str) else _text(found)
+                if wanted.fullmatch(text) if wanted else text == value:
+                    return True
+            return False
 
         return equal if operator == "=" else lambda item: not equal(item)
 
@@ -159,19 +160,18 @@ def _has(path: tuple[str, ...], value: str) -> Test:
     return lambda item: any(wanted in _text(found).lower() for found in _values(item, path))
 
 
-def _values(item: Any, path: tuple[str, ...]) -> list[Any]:
+def _values(item: Any, path: tuple[str, ...]) -> Sequence[Any]:
     """What a resource has at a path; lists on the way are searched."""
-    if not path:
-        return (
-            [value for inner in item for value in _values(inner, path)]
-            if isinstance(item, list)
-            else [item]
-        )
-    if isinstance(item, list):
-        return [value for inner in item for value in _values(inner, path)]
-    if isinstance(item, dict) and path[0] in item:
-        return _values(item[path[0]], path[1:])
-    return []
+    for position, name in enumerate(path):
+        if isinstance(item, dict):
+            if name not in item:
+                return ()
+            item = item[name]
+        elif isinstance(item, list):
+            return [value for inner in item for value in _values(inner, path[position:])]
+        else:
+            return ()
+    return item if isinstance(item, list) else (item,)
 
 
 def _text(value: Any) -> str:

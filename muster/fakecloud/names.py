@@ -107,7 +107,7 @@ def levels(cloud: "Cloud", name: str) -> list[str]:
 def attributes(cloud: "Cloud", name: str) -> dict[str, str]:
     """What conditions can ask of a resource; all "" for types that have none."""
     parts = name.split("/")
-    collection = parts[-2] if len(parts) % 2 == 0 else parts[-1]
+    collection = parts[2] if len(parts) == 3 else parts[-2]
     if parts[1] == "_":
         collection = "objects" if len(parts) > 4 else "buckets"
     table = TUNNELS if len(parts) > 2 and parts[2] == "iap_tunnel" else TYPES

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,12 +108,20 @@ def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 takes a free one."""
-    # With the protocol named asyncio sets TCP_NODELAY; without it each answer waits 40 ms.
+    # With the protocol named asyncio sets TCP_NODELAY, without which an answer may take 40 ms.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind((host, port))
     bound.listen(2048)
     return bound
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, but signals are not its business: it would end the process before the cloud has."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 class Server:
@@ -147,7 +157,7 @@ class Server:
 
     @staticmethod
     def _server(app: Starlette, protocol: type[HttpToolsProtocol]) -> uvicorn.Server:
-        return uvicorn.Server(
+        return _Uvicorn(
             uvicorn.Config(
                 app,
                 http=protocol,
@@ -160,8 +170,11 @@ class Server:
         )
 
     def run(self) -> None:
-        """Serve until `stop`, or a signal if this is the main thread."""
+        """Serve until `stop`, or until SIGINT or SIGTERM if this is the main thread."""
         asyncio.set_event_loop(self.loop)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.loop.add_signal_handler(number, self._ask_to_end)
         try:
             self.loop.run_until_complete(self._serve())
         finally:
@@ -173,10 +186,13 @@ class Server:
         serving = [asyncio.create_task(server.serve(sockets=[each])) for server, each in pairs]
         # The sockets are bound: a connection that comes before uvicorn accepts is kept waiting.
         self._started.set()
-        done, _ = await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+        self._ask_to_end()
+        await asyncio.gather(*serving)
+
+    def _ask_to_end(self) -> None:
         for server in self._servers:
             server.should_exit = True
-        await asyncio.gather(*serving, *done)
 
     def start(self) -> "Server":
         """Serve in a thread; requests are accepted when this returns."""
@@ -187,8 +203,7 @@ class Server:
 
     def stop(self) -> None:
         """End the thread."""
-        for server in self._servers:
-            server.should_exit = True
+        self._ask_to_end()
         if self._thread:
             self._thread.join(STOP_SECONDS)
             if self._thread.is_alive():

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 Resource = dict[str, Any]
+Key = tuple[str, str, str]
 EMPTY: Mapping[str, Resource] = MappingProxyType({})
 
 SCHEMA = """
@@ -27,6 +28,10 @@ CREATE TABLE IF NOT EXISTS resources (
 
 REPLACE = "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?)"
 DELETE = "DELETE FROM resources WHERE kind = ? AND scope = ? AND name = ?"
+
+
+def _json(resource: Resource) -> str:
+    return json.dumps(resource, separators=(",", ":"))
 
 
 class Store:
@@ -46,7 +51,8 @@ class Store:
         self._sql.execute("PRAGMA synchronous=OFF")
         self._sql.execute(SCHEMA)
         # Keys in the order of change; a dict, since a set has none.
-        self._changed: dict[tuple[str, str, str], None] = {}
+        self._changed: dict[Key, None] = {}
+        self._texts: dict[Key, str] = {}
         self._kinds: dict[str, dict[str, dict[str, Resource]]] = {}
         for kind, scope, name, body in self._sql.execute("SELECT * FROM resources"):
             self._scope(kind, scope)[name] = json.loads(body)
@@ -62,11 +68,21 @@ class Store:
         """Add or replace."""
         self._scope(kind, scope)[name] = resource
         self._changed[kind, scope, name] = None
+        self._texts.pop((kind, scope, name), None)
 
     def delete(self, kind: str, scope: str, name: str) -> None:
         """Remove; KeyError where it isn't."""
         del self._kinds[kind][scope][name]
         self._changed[kind, scope, name] = None
+        self._texts.pop((kind, scope, name), None)
+
+    def text(self, kind: str, scope: str, name: str) -> str:
+        """A resource as JSON; kept until it changes, since lists are read again and again."""
+        key = kind, scope, name
+        found = self._texts.get(key)
+        if found is None:
+            found = self._texts[key] = _json(self._kinds[kind][scope][name])
+        return found
 
     def flush(self) -> None:
         """Write what has changed since the last time: a call changes some resources repeatedly."""
@@ -78,7 +94,7 @@ class Store:
             if resource is None:
                 self._sql.execute(DELETE, key)
             else:
-                self._sql.execute(REPLACE, (*key, json.dumps(resource, separators=(",", ":"))))
+                self._sql.execute(REPLACE, (*key, _json(resource)))
         self._sql.execute("COMMIT")
         self._changed.clear()
 

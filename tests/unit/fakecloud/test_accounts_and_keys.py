@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from fakecloud_api import CLOUD_PLATFORM, PROJECT, Api
 from google.auth import crypt, jwt
 
-from muster.fakecloud import Cloud
+from muster.fakecloud import Cloud, Settings
+from muster.fakecloud.clock import ManualClock
 from muster.fakecloud.cloud import Request
 
 ACCOUNTS = f"/iam/v1/{PROJECT}/serviceAccounts"
@@ -249,3 +251,18 @@ def test_the_project_of_others_is_not_open(api: Api, verb: str, path: str, body:
     path, _, query = path.partition("?")
     status, answer = api(verb, path, body, **dict([query.split("=")] if query else []))
     assert (status, answer["error"]["status"]) == (403, "PERMISSION_DENIED")
+
+
+def test_accounts_rights_keys_and_tokens_survive_a_restart(tmp_path: Path):
+    first = Cloud(Settings(), tmp_path, ManualClock())
+    api = Api(first)
+    node = api.account("node-account")
+    api.grant(CRM, "roles/viewer", node.member)
+    key = key_of(api, node)
+    first.close()
+    second = Cloud(Settings(), tmp_path, ManualClock())
+    Api(second, node.token).ok("GET", f"{ACCOUNTS}/{node.email}")
+    _, answer = exchange(second, grant_type=GRANT, assertion=signed(key, second))
+    Api(second, answer["access_token"]).ok("GET", f"{ACCOUNTS}/{node.email}")
+    second.close()
+    assert (first.failures, second.failures) == ([], [])

@@ -203,6 +203,23 @@ def test_a_token_opens_the_cloud(on: Machine, cloud: Server):
     assert beyond.status_code == 403
 
 
+def test_a_token_has_the_rights_of_its_account_alone(on: Machine, http: httpx.Client):
+    token = on("2").get("instance/service-accounts/default/token").json()["access_token"]
+    own = {"Authorization": f"Bearer {token}"}
+    path = f"{BASE}/{ZONE}/instances"
+    refused = http.get(path, headers=own)
+    assert refused.status_code == 403
+    assert "compute.instances.list" in refused.json()["error"]["message"]
+    project = "/cloudresourcemanager/v1/projects/demo-project"
+    policy = http.post(f"{project}:getIamPolicy", json={}).json()
+    policy["bindings"].append(
+        {"role": "roles/compute.viewer", "members": [f"serviceAccount:{ACCOUNT}"]}
+    )
+    assert http.post(f"{project}:setIamPolicy", json={"policy": policy}).status_code == 200
+    assert len(http.get(path, headers=own).json()["items"]) == 2
+    assert http.delete(f"{path}/one", headers=own).status_code == 403
+
+
 def test_an_identity_is_signed_and_names_the_machine(on: Machine, cloud: Server):
     machine = on("2")
     url = "instance/service-accounts/default/identity"

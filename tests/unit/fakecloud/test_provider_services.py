@@ -177,6 +177,49 @@ def bucket_members() -> list[Step]:
     return [read, Step("PUT", f"{BUCKET}/iam", body, OLD), found, found, found, found]
 
 
+SUBNET = f"/compute/beta/{PROJECT}/regions/europe-west4/subnetworks/lab"
+NEW_SUBNET = [
+    Step(
+        "POST",
+        f"/compute/beta/{PROJECT}/global/networks",
+        {"name": "lab", "autoCreateSubnetworks": False},
+        NEW,
+    ),
+    Step(
+        "POST",
+        SUBNET.removesuffix("/lab"),
+        {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"},
+        NEW,
+    ),
+]
+
+
+def subnet_members() -> list[Step]:
+    query = {**NEW, "optionsRequestedPolicyVersion": "3"}
+    read = Step("GET", f"{SUBNET}/getIamPolicy", None, query, keep={"etag": "etag"})
+    body = {"policy": {"etag": "$etag", "version": 3, "bindings": []}}
+    return member(
+        read,
+        Step("POST", f"{SUBNET}/setIamPolicy", body, NEW),
+        "roles/compute.networkUser",
+        f"serviceAccount:{EMAIL}",
+    )
+
+
+def tunnel_members() -> list[Step]:
+    """Read in the provider's source, not seen."""
+    tunnel = f"/iap/v1/{PROJECT}/iap_tunnel/zones/europe-west4-a/instances/lab-login-0"
+    body = {"options": {"requestedPolicyVersion": 3}}
+    read = Step("POST", f"{tunnel}:getIamPolicy", body, NEW, keep={"etag": "etag"})
+    body = {"policy": {"etag": "$etag", "version": 3, "bindings": []}}
+    return member(
+        read,
+        Step("POST", f"{tunnel}:setIamPolicy", body, NEW),
+        "roles/iap.tunnelResourceAccessor",
+        "group:ml@example.org",
+    )
+
+
 SEQUENCES: dict[str, list[Step]] = {
     "serviceaccount.Account": [
         NEW_ACCOUNT,
@@ -303,6 +346,8 @@ SEQUENCES: dict[str, list[Step]] = {
     "serviceaccount.IAMMember": [NEW_ACCOUNT, *account_members()],
     "projects.IAMMember": [NEW_ACCOUNT, *project_members()],
     "storage.BucketIAMMember": [NEW_ACCOUNT, NEW_BUCKET, *bucket_members()],
+    "compute.SubnetworkIAMMember": [NEW_ACCOUNT, *NEW_SUBNET, *subnet_members()],
+    "iap.TunnelInstanceIAMMember": tunnel_members(),
     "organizations.get_project": [
         Step(
             "GET",

@@ -1,9 +1,10 @@
 """Uploads, downloads, lists, versions and preconditions of Cloud Storage."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fakecloud_api import Api
 
@@ -205,6 +206,30 @@ def test_an_upload_that_can_not_be_read_is_refused(
     headers = {"content-type": content_type}
     status, _, said = bucket.refused("POST", UPLOAD, body, headers=headers, **query)
     assert (status, message in said) == (400, True), said
+
+
+def test_an_upload_may_come_in_chunks_of_unknown_length(http: httpx.Client):
+    """As the provider sends it: multipart/related by Transfer-Encoding: chunked."""
+    http.post("/storage/v1/b", params={"project": "demo-project"}, json={"name": "lab"})
+
+    def chunks() -> Iterator[bytes]:
+        yield b'--xyz\r\nContent-Type: application/json\r\n\r\n{"contentType": "text/x"}'
+        yield b"\r\n--xyz\r\nContent-Type: text/plain\r\n\r\n"
+        for _ in range(100):
+            yield b"0123456789" * 1000
+        yield b"\r\n--xyz--\r\n"
+
+    answer = http.post(
+        UPLOAD,
+        params={"uploadType": "multipart", "name": "a/b"},
+        headers={"content-type": 'multipart/related; boundary="xyz"'},
+        content=chunks(),
+    )
+    assert "content-length" not in answer.request.headers
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["size"], answer.json()["contentType"]) == ("1000000", "text/x")
+    content = http.get(f"{OBJECTS}/a%2Fb", params={"alt": "media"}).content
+    assert content == b"0123456789" * 100_000
 
 
 def test_metadata_is_merged_and_null_removes(bucket: Api):

@@ -3,7 +3,7 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
 """
 
-from muster.fakecloud.call import Call, Deferred, Resource, handler
+from muster.fakecloud.call import Answer, Call, Deferred, Resource, handler
 from muster.fakecloud.services.compute import resources
 from muster.fakecloud.services.compute.resources import Kind
 
@@ -23,7 +23,7 @@ def get(call: Call) -> Resource:
 @handler(
     "compute.zoneOperations.list", "compute.regionOperations.list", "compute.globalOperations.list"
 )
-def list_(call: Call) -> Resource:
+def list_(call: Call) -> Answer:
     """The operations of a place."""
     return resources.list_(call, OPERATION)
 

@@ -1,0 +1,94 @@
+"""`muster cloud fake` as a process."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from muster.fakecloud.environment import environment
+
+NETWORKS = "/compute/v1/projects/my-project/global/networks"
+
+
+class Process:
+    """A fakecloud that has said that it is there."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "muster", "cloud", "fake", "--project", "my-project"]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        # What doesn't come is ended, and the test with it.
+        self.limit = threading.Timer(60, self.process.kill)
+        self.limit.start()
+        self.variables: dict[str, str] = {}
+        assert self.process.stdout
+        for line in self.process.stdout:
+            words = shlex.split(line, comments=True)
+            if not words:
+                return
+            name, _, value = words[1].partition("=")
+            self.variables[name] = value
+
+    @property
+    def url(self) -> str:
+        return self.variables["STORAGE_EMULATOR_HOST"]
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        self.limit.cancel()
+        assert "Traceback" not in errors, errors
+        return self.process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_and_keeps_its_state(tmp_path: Path, number: int):
+    headers = {"Authorization": "Bearer owner"}
+    first = Process("--port", "0", "--state", str(tmp_path))
+    body = {"name": "lab", "autoCreateSubnetworks": False}
+    made = httpx.post(f"{first.url}{NETWORKS}", json=body, headers=headers, trust_env=False)
+    assert made.status_code == 200, made.text
+    assert Path(first.variables["CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"]).read_text() == "owner\n"
+    assert first.end(number) == 0
+    second = Process("--port", "0", "--state", str(tmp_path))
+    found = httpx.get(f"{second.url}{NETWORKS}/lab", headers=headers, trust_env=False)
+    assert found.json()["name"] == "lab"
+    assert second.end(number) == 0
+
+
+def test_a_port_that_is_taken_is_one_sentence():
+    first = Process("--port", "0")
+    port = first.url.rpartition(":")[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", "cloud", "fake", "--port", port],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert first.end(signal.SIGTERM) == 0
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"fakecloud can't listen on port {port}: Address already in use; try --port\n"
+    )
+
+
+def test_every_endpoint_of_the_provider_ends_with_a_segment():
+    """PROVIDER.md: the value must end with "/segment/"."""
+    found = environment("http://127.0.0.1:1", "p")
+    endpoints = {name: value for name, value in found.items() if name.endswith("_CUSTOM_ENDPOINT")}
+    assert len(endpoints) == 7
+    for value in endpoints.values():
+        assert value.endswith("/"), value
+        assert value.count("/") >= 5, value
