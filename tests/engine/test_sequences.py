@@ -131,7 +131,7 @@ def life(fakecloud: Server) -> Iterator[Life]:
     config = {"pollInterval": "1s", "batching": '{"sendAfter":"0.1s"}', "zone": ZONE}
     rest = Rest({**config, "region": REGION}, environment, transport=recorder)
     yield Life(rest, recorder)
-    rest.client.close()
+    rest.close()
 
 
 NETWORK, SUBNETWORK = "compute/network:Network", "compute/subnetwork:Subnetwork"

@@ -74,6 +74,10 @@ class Rest:
             timeout=seconds(self.config.get("requestTimeout", "120s")), transport=self.transport
         )
 
+    def close(self) -> None:
+        """Close the connections to the cloud."""
+        self.client.close()
+
     @property
     def poll_interval(self) -> float:
         """Seconds between two looks at an operation."""
@@ -296,6 +300,7 @@ def batch_delay(setting: str | None) -> float:
 
 def account_token(credentials: str) -> str:
     """Get a token for a service account's key, given as JSON or as the file with it."""
+    import requests
     from google.auth.transport.requests import Request
     from google.oauth2.service_account import Credentials
 
@@ -303,5 +308,6 @@ def account_token(credentials: str) -> str:
     account = Credentials.from_service_account_info(
         json.loads(text), scopes=["https://www.googleapis.com/auth/cloud-platform"]
     )
-    account.refresh(Request())
+    with requests.Session() as session:
+        account.refresh(Request(session))
     return str(account.token)
