@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from enginekit.stack import Stack
 from muster.fakecloud import Settings
 from muster.fakecloud.server import Server
 
-PROGRAM = Path(__file__).with_name("program")
+PROGRAMS = Path(__file__).with_name("programs")
 SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}
 """Of the stacks: the provider's own 10 s and 3 s only make tests slow."""
 
@@ -78,10 +78,26 @@ def environment(
 
 
 @pytest.fixture
-def stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Stack:
-    """A stack of a copy of the program of this folder, so that a test may rewrite it."""
-    program = tmp_path / "program"
-    shutil.copytree(PROGRAM, program, ignore=shutil.ignore_patterns("__pycache__"))
-    made = Stack(pulumi, program, "test", environment, tmp_path / "events")
-    made.create(SETTINGS)
-    return made
+def new_stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Callable[[str], Stack]:
+    """Make a stack of a copy of one of the programs, so that a test may rewrite it."""
+
+    def make(name: str) -> Stack:
+        program = tmp_path / "program"
+        shutil.copytree(PROGRAMS / name, program, ignore=shutil.ignore_patterns("__pycache__"))
+        made = Stack(pulumi, program, "test", environment, tmp_path / "events")
+        made.create(SETTINGS)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def stack(new_stack: Callable[[str], Stack]) -> Stack:
+    """The small program's."""
+    return new_stack("small")
+
+
+@pytest.fixture
+def everything(new_stack: Callable[[str], Stack]) -> Stack:
+    """That of one resource of each type."""
+    return new_stack("everything")

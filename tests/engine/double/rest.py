@@ -99,7 +99,12 @@ class Rest:
     @property
     def region(self) -> str:
         """The region where a resource names none."""
-        return self._needed(self.setting("region", "GOOGLE_REGION", "CLOUDSDK_COMPUTE_REGION"))
+        return self._needed(self.optional_region)
+
+    @property
+    def optional_region(self) -> str | None:
+        """The same, None where there is none."""
+        return self.setting("region", "GOOGLE_REGION", "CLOUDSDK_COMPUTE_REGION")
 
     @property
     def zone(self) -> str:

@@ -109,12 +109,11 @@ class Stack:
         self.command("stack", "init", self.name)
         self.configure(config or {})
 
-    def configure(self, config: Mapping[str, str]) -> None:
-        """Set some keys; one that begins with `secret ` is a secret."""
+    def configure(self, config: Mapping[str, str], *, secret: bool = False) -> None:
+        """Set some keys."""
+        kind = "--secret" if secret else "--plaintext"
         for key, value in config.items():
-            hidden = ["--secret"] if key.startswith("secret ") else ["--plaintext"]
-            name = key.removeprefix("secret ")
-            self.command("config", "set", *hidden, "--stack", self.name, name, "--", value)
+            self.command("config", "set", kind, "--stack", self.name, key, "--", value)
 
     def preview(self, *options: str, fails: bool = False) -> Run:
         """Run `pulumi preview`."""

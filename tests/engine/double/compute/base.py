@@ -32,11 +32,15 @@ class ComputeResource(Resource):
     def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         body = super().body(inputs)
         # The provider writes regions and zones of a body in this form.
-        if "region" in self.fields:
+        if self.sends("region"):
             body["region"] = f"projects/{self.project(inputs)}/global/regions/{self.region(inputs)}"
-        if "zone" in self.fields:
+        if self.sends("zone"):
             body["zone"] = f"projects/{self.project(inputs)}/global/zones/{self.zone(inputs)}"
         return body
+
+    def sends(self, place: str) -> bool:
+        """Say whether the body has a region or zone, besides the path."""
+        return place in self.fields and not self.fields[place].local
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
         self.act("POST", f"{self.place(inputs)}/{self.collection}", self.body(inputs), "Creating")

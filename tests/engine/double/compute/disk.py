@@ -267,9 +267,11 @@ class AttachedDisk(ComputeResource):
     }
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
-        project, zone = self.project(inputs), self.zone(inputs)
-        instance = zonal_link(project, zone, "instances", inputs["instance"])
-        disk = zonal_link(project, zone, "disks", inputs["disk"])
+        instance = relative(inputs["instance"])
+        if "/" not in instance:
+            instance = f"{self.place(inputs)}/instances/{instance}"
+        # The disk is in the zone of the instance.
+        disk = f"{instance.split('/instances/')[0]}/disks/{last(inputs['disk'])}"
         body = {"source": disk, "mode": inputs.get("mode", "READ_WRITE")}
         if inputs.get("deviceName"):
             body["deviceName"] = inputs["deviceName"]

@@ -78,7 +78,7 @@ class Instance(ComputeResource):
     def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         body = super().body(inputs)
         project, zone = self.project(inputs), self.zone(inputs)
-        rest_of(body, inputs, project, region_of(zone))
+        rest_of(body, inputs, project, lambda: region_of(zone))
         del body["zone"]
         body["machineType"] = zonal_link(project, zone, "machineTypes", body["machineType"])
         for accelerator in body.get("guestAccelerators", []):

@@ -1,10 +1,10 @@
 """What an instance and an instance template say in the same words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from double.fields import Field
-from double.links import global_link, last, regional_link, same_link, same_name, same_set
+from double.links import global_link, last, regional_link, relative, same_link, same_name, same_set
 
 STARTUP = "startup-script"
 
@@ -136,8 +136,18 @@ def common_fields(*, replace: bool) -> dict[str, Field]:
     }
 
 
-def rest_of(body: dict[str, Any], inputs: Mapping[str, Any], project: str, region: str) -> None:
-    """Rewrite the parts of a body whose form in the REST interface differs."""
+def rest_of(
+    body: dict[str, Any], inputs: Mapping[str, Any], project: str, region: Callable[[], str]
+) -> None:
+    """Rewrite the parts of a body whose form in the REST interface differs.
+
+    Args:
+        body: what is to be sent; it is changed.
+        inputs: the program's.
+        project: for links that name none.
+        region: the same, asked only where a subnetwork is given by its bare name.
+
+    """
     metadata = dict(inputs.get("metadata") or {})
     if inputs.get("metadataStartupScript"):
         metadata[STARTUP] = inputs["metadataStartupScript"]
@@ -153,9 +163,10 @@ def rest_of(body: dict[str, Any], inputs: Mapping[str, Any], project: str, regio
         if "network" in interface:
             interface["network"] = global_link(project, "networks", interface["network"])
         if "subnetwork" in interface:
-            interface["subnetwork"] = regional_link(
-                project, region, "subnetworks", interface["subnetwork"]
-            )
+            link = relative(interface["subnetwork"])
+            if "/" not in link:
+                link = regional_link(project, region(), "subnetworks", link)
+            interface["subnetwork"] = link
     # The provider sends this null.
     body.setdefault("scheduling", {"automaticRestart": True}).update(nodeAffinities=[None])
 

@@ -66,11 +66,6 @@ class RouterNat(ComputeResource):
         "udpIdleTimeoutSec": Field(default=30),
     }
 
-    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        body = super().body(inputs)
-        del body["region"]
-        return body
-
     def router(self, inputs: Mapping[str, Any]) -> str:
         """Return the path of the router."""
         return f"{self.place(inputs)}/routers/{last(inputs['router'])}"

@@ -63,8 +63,7 @@ class InstanceTemplate(ComputeResource):
         outer = {key: body.pop(key) for key in ("name", "description") if key in body}
         outer.setdefault("description", "")
         inner = body.pop("properties", {})
-        body.pop("region")
-        rest_of(body, inputs, self.project(inputs), self.region(inputs))
+        rest_of(body, inputs, self.project(inputs), lambda: self.region(inputs))
         for index, disk in enumerate(body["disks"]):
             disk.setdefault("boot", index == 0)
             disk.setdefault("type", "PERSISTENT")
@@ -124,7 +123,7 @@ class InstanceTemplate(ComputeResource):
             "metadataFingerprint": properties["metadataFingerprint"],
             "tagsFingerprint": properties["tagsFingerprint"],
             "numericId": number_,
-            "region": self.region(inputs),
+            "region": inputs.get("region") or self.rest.optional_region,
             "selfLink": link,
             "selfLinkUnique": f"{link}?uniqueId={number_}" if link else None,
         }
