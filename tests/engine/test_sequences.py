@@ -280,6 +280,39 @@ def test_a_disk_of_an_image_family_holds_the_concrete_image(life: Life):
     assert life.replaces(DISK, image="debian-cloud/debian-13") == ["image"]
 
 
+@pytest.mark.parametrize(("name", "replaced"), [("slurm-1", []), ("img-1", ["image"])])
+def test_a_family_that_is_not_in_its_images_name_replaces_the_disk_at_every_up(
+    life: Life, name: str, replaced: list[str]
+):
+    life.create(DISK, {"name": "builder", "zone": ZONE, "size": 20})
+    source = f"projects/{OWNER}/{Z}/disks/builder"
+    life.create(IMAGE, {"name": name, "family": "slurm", "sourceDisk": source})
+    disk = MAPPINGS[DISK](life.rest)
+    family = f"projects/{OWNER}/global/images/family/slurm"
+    inputs = {"name": "boot", "zone": ZONE, "image": family}
+    made = disk.create(inputs)
+    state = disk.state(made.id, made.answer, inputs)
+    assert [change.path for change in life.differs(disk, inputs, state, inputs)] == replaced
+    by_link = {**inputs, "image": f"projects/{OWNER}/global/images/{name}"}
+    assert life.differs(disk, by_link, state, inputs) == []
+
+
+def test_a_policy_that_others_write_too_is_read_again(life: Life):
+    mapping = MAPPINGS["projects/iAMMember:IAMMember"](life.rest)
+    member = {"project": OWNER, "role": "roles/viewer", "member": "user:ada@example.org"}
+    mapping.create(member)
+    honest, mine = mapping.get_policy, iter(["outdated"])
+
+    def stale(path: str) -> dict[str, Any]:
+        policy = honest(path)
+        return {**policy, "etag": "b2xk"} if next(mine, None) else policy
+
+    mapping.get_policy = stale
+    mapping.create({**member, "member": "user:bob@example.org"})
+    assert life.recorder.calls.count(f"POST projects/{OWNER}:setIamPolicy") == 3
+    assert mapping.read("", member) is not None
+
+
 def test_a_template_is_named_by_its_prefix_and_read_by_its_number(life: Life):
     life.create(NETWORK, NET)
     life.create(SUBNETWORK, SUBNET)

@@ -27,13 +27,16 @@ MEMBER = {
 READS = 3
 """Times the provider looks whether a change of a policy shows (a second apart; not here)."""
 
+TRIES = 10
+"""Times a policy is read and written when others write it too."""
+
 Policy = dict[str, Any]
 
 
 class Member(Resource):
     """One member of one role."""
 
-    named_by = None
+    named_by: ClassVar[str | None] = None
     target: ClassVar[Mapping[str, Field]]
     """The inputs that say whose policy it is."""
 
@@ -94,19 +97,18 @@ class Member(Resource):
     def write(self, path: str, changes: list[Callable[[Policy], Policy]]) -> None:
         """Read, apply, write, and look whether it shows; once more when another came between."""
         with self.rest.lock(f"policy {path}"):
-            while True:
+            for left in reversed(range(TRIES)):
                 policy = self.get_policy(path)
                 for change in changes:
                     policy = change(policy)
                 try:
                     self.set_policy(path, {**policy, "version": VERSION})
+                    break
                 except HttpError as error:
                     # Somebody else wrote meanwhile: the etag no longer fits.
-                    if error.status not in (409, 412):
+                    if error.status not in (409, 412) or not left:
                         raise
-                    self.rest.pause(0.5)
-                    continue
-                break
+                self.rest.pause(0.5)
             for _ in range(READS):
                 self.get_policy(path)
 

@@ -173,10 +173,7 @@ class Rest:
         """
         base = httpx.URL(self.base(product))
         url = base.join(path) if path.startswith("/") else httpx.URL(f"{base}{path}")
-        request = {
-            "params": {"alt": "json", **(query or {})},
-            "headers": {"Authorization": f"Bearer {self.token()}", **(headers or {})},
-        }
+        headers = {"Authorization": f"Bearer {self.token()}", **(headers or {})}
         start, tries = time.monotonic(), 0
         while True:
             answer: httpx.Response | None = None
@@ -184,9 +181,11 @@ class Rest:
                 answer = self.client.request(
                     method,
                     url,
-                    **request,
-                    **({"json": body} if body is not None else {}),
-                    **({"content": iter([content])} if content is not None else {}),
+                    params={"alt": "json", **(query or {})},
+                    headers=headers,
+                    json=body,
+                    # An iterator is sent in chunks, without a Content-Length.
+                    content=None if content is None else iter([content]),
                 )
                 problem: CloudError = error_of(answer)
             except httpx.TransportError as error:

@@ -102,7 +102,7 @@ class Subnetwork(ComputeResource):
 def grows(old: Any, new: Any) -> bool:
     """Say whether a range of addresses holds the old one; False for what isn't known yet."""
     try:
-        return ipaddress.ip_network(old).subnet_of(ipaddress.ip_network(new))
+        return ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(new))
     except (ValueError, TypeError):
         return False
 
