@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from double.rest import Rest
 from enginekit import cli
 from enginekit.home import (
     Provider,
@@ -15,6 +16,7 @@ from enginekit.home import (
     engine_environment,
     make_home,
 )
+from enginekit.life import OWNER, Life, Recorder
 from enginekit.stack import Stack
 
 from muster.fakecloud import Settings
@@ -101,3 +103,19 @@ def stack(new_stack: Callable[[str], Stack]) -> Stack:
 def everything(new_stack: Callable[[str], Stack]) -> Stack:
     """That of one resource of each type."""
     return new_stack("everything")
+
+
+@pytest.fixture
+def life(fakecloud: Server) -> Iterator[Life]:
+    """Resources made through the double alone, against a cloud of the test's own."""
+    environment = cloud_environment(fakecloud.url, OWNER)
+    bases = [value for name, value in environment.items() if name.endswith("_ENDPOINT")]
+    recorder = Recorder([*bases, fakecloud.url])
+    config = {"zone": "europe-west4-a", "region": "europe-west4"}
+    rest = Rest(
+        {**config, "pollInterval": "1s", "batching": '{"sendAfter":"0.1s"}'},
+        environment,
+        transport=recorder,
+    )
+    yield Life(rest, recorder)
+    rest.close()

@@ -23,6 +23,11 @@ def program(folder: Path, name: str, script: str) -> Path:
     return file
 
 
+def ensure(folder: Path) -> cli.Pulumi:
+    """Look for the CLI, with only what lies in `folder/bin`."""
+    return cli.ensure(str(folder / "bin"), folder / "cache", lambda _: None)
+
+
 def fake_go(folder: Path, module: Path, *, then: str = "") -> None:
     """A `go` that counts its builds and makes a `pulumi` in an eye's blink."""
     (module / "python/cmd").mkdir(parents=True, exist_ok=True)
@@ -41,7 +46,7 @@ esac""",
 def test_an_installed_cli_of_the_sdks_minor_version_is_used(tmp_path):
     minor = cli.minor(cli.VERSION)
     there = program(tmp_path / "bin", "pulumi", f"echo v{minor}.99")
-    found = cli.ensure(str(tmp_path / "bin"), tmp_path / "cache")
+    found = ensure(tmp_path)
     assert found == cli.Pulumi(there, "installed")
     assert not (tmp_path / "cache").exists()
 
@@ -50,7 +55,7 @@ def test_an_installed_cli_of_the_sdks_minor_version_is_used(tmp_path):
 def test_another_one_is_left_alone_and_ours_is_built(tmp_path, script):
     program(tmp_path / "bin", "pulumi", script)
     fake_go(tmp_path / "bin", tmp_path / "sdk")
-    found = cli.ensure(str(tmp_path / "bin"), tmp_path / "cache")
+    found = ensure(tmp_path)
     assert found.origin == "built"
     assert sorted(path.name for path in found.path.parent.iterdir()) == [
         "pulumi",
@@ -64,12 +69,7 @@ def test_another_one_is_left_alone_and_ours_is_built(tmp_path, script):
 def test_two_that_want_it_at_once_build_it_once(tmp_path):
     fake_go(tmp_path / "bin", tmp_path / "sdk", then="sleep 0.3;")
     found = []
-    threads = [
-        threading.Thread(
-            target=lambda: found.append(cli.ensure(str(tmp_path / "bin"), tmp_path / "cache"))
-        )
-        for _ in range(2)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(ensure(tmp_path))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -81,16 +81,24 @@ def test_two_that_want_it_at_once_build_it_once(tmp_path):
 def test_a_failed_build_leaves_nothing_and_says_why(tmp_path):
     fake_go(tmp_path / "bin", tmp_path / "sdk", then="echo no space left >&2; exit 1;")
     with pytest.raises(cli.NoPulumiError, match=r"go build .*\n.*no space left"):
-        cli.ensure(str(tmp_path / "bin"), tmp_path / "cache")
+        ensure(tmp_path)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [f"pulumi-{cli.VERSION}.lock"]
+
+
+def test_what_a_killed_build_left_is_swept(tmp_path):
+    fake_go(tmp_path / "bin", tmp_path / "sdk")
+    left = tmp_path / "cache" / f"pulumi-{cli.VERSION}.abc"
+    left.mkdir(parents=True)
+    ensure(tmp_path)
+    assert not left.exists()
 
 
 def test_the_helpers_are_this_checkouts(tmp_path):
     fake_go(tmp_path / "bin", tmp_path / "sdk")
-    helper = cli.ensure(str(tmp_path / "bin"), tmp_path / "cache").path.parent
+    helper = ensure(tmp_path).path.parent
     host = helper / "pulumi-language-python"
     host.write_text("of an older checkout")
-    cli.ensure(str(tmp_path / "bin"), tmp_path / "cache")
+    ensure(tmp_path)
     assert host.read_bytes() == cli.HELPERS["pulumi-language-python"].read_bytes()
 
 

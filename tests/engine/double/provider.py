@@ -44,9 +44,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def GetPluginInfo(self, request, context):  # noqa: N802
         return plugin_pb2.PluginInfo(version=self.version)
 
-    def Attach(self, request, context):  # noqa: N802
-        return empty_pb2.Empty()
-
     def Cancel(self, request, context):  # noqa: N802
         self.cancelled.set()
         return empty_pb2.Empty()

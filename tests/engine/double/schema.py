@@ -84,12 +84,6 @@ def from_json(kept: Mapping[str, Any]) -> dict[str, Property]:
     }
 
 
-@functools.cache
-def outputs(kind: str) -> frozenset[str]:
-    """Return the names of a type's outputs, inputs among them."""
-    return frozenset(_types.resource_types(class_of(kind)))
-
-
 def class_of(kind: str, suffix: str = "") -> type:
     """Return the class of a type, or the one of its arguments."""
     match = re.fullmatch(r"(\w+)/\w+:(\w+)", kind)

@@ -4,7 +4,6 @@ The engine's values are protobuf Structs: numbers are floats, a secret is an obj
 signature, what a preview doesn't know yet is a certain string. Sources: pulumi/runtime/rpc.py.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf import json_format, struct_pb2
@@ -74,9 +73,3 @@ def has_unknown(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(has_unknown, value.values()))
     return any(map(has_unknown, value)) if isinstance(value, list) else value == UNKNOWN
-
-
-def without(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return the object without some keys."""
-    dropped = set(keys)
-    return {key: item for key, item in value.items() if key not in dropped}

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -50,12 +50,20 @@ class Pulumi:
     """`installed` or `built`."""
 
 
-def ensure(search: str | None = None, cache: Path = CACHE) -> Pulumi:
+def show(line: str) -> None:
+    """Print progress where pytest and make show it at once."""
+    print(line, file=sys.__stderr__, flush=True)
+
+
+def ensure(
+    search: str | None = None, cache: Path = CACHE, say: Callable[[str], None] = show
+) -> Pulumi:
     """Return a CLI whose major and minor version are the SDK's, building it if need be.
 
     Args:
         search: where to look for `pulumi` and `go`, as PATH; None: this process's PATH.
         cache: built ones are kept in `<cache>/pulumi-<version>/`.
+        say: gets lines that tell how a build goes on.
 
     Raises:
         NoPulumiError: none is installed and Go is missing or could not build it.
@@ -76,7 +84,7 @@ def ensure(search: str | None = None, cache: Path = CACHE) -> Pulumi:
         with (cache / f"pulumi-{VERSION}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "pulumi").exists():
-                build(go, folder)
+                build(go, folder, say)
     install_helpers(folder)
     return Pulumi(folder / "pulumi", "built")
 
@@ -106,23 +114,25 @@ def find_installed(search: str | None) -> Path | None:
     return Path(found).resolve() if minor(done.stdout) == minor(VERSION) else None
 
 
-def build(go: str, folder: Path) -> None:
+def build(go: str, folder: Path, say: Callable[[str], None]) -> None:
     """Build the CLI and put it with its helpers into `folder`, which appears when it is whole.
 
     Raises:
         NoPulumiError: Go failed; the message holds the end of what it said.
 
     """
+    for left in folder.parent.glob(f"{folder.name}.*/"):  # by a build that was killed
+        shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as name:
         made = Path(name) / "whole"
         made.mkdir()
-        show(f"building pulumi {VERSION} with Go, once for this machine (about 3 minutes)")
+        say(f"building pulumi {VERSION} with Go, once for this machine (about 3 minutes)")
         version = f"-X {SDK}/go/common/version.Version={VERSION}"
         run_go(
             [go, "build", "-trimpath", "-ldflags", f"-s -w {version}", "-o", str(made), TOOL],
-            waiting=True,
+            say,
         )
-        listed = run_go([go, "list", "-m", "-json", SDK])
+        listed = run_go([go, "list", "-m", "-json", SDK], say)
         runner = Path(json.loads(listed)["Dir"]) / "python/cmd/pulumi-language-python-exec"
         shutil.copyfile(runner, made / runner.name)
         (made / runner.name).chmod(0o755)
@@ -130,7 +140,7 @@ def build(go: str, folder: Path) -> None:
         made.rename(folder)
 
 
-def run_go(command: list[str], *, waiting: bool = False) -> str:
+def run_go(command: list[str], say: Callable[[str], None]) -> str:
     """Run Go at low priority in the module's folder and return what it printed.
 
     Raises:
@@ -143,10 +153,10 @@ def run_go(command: list[str], *, waiting: bool = False) -> str:
         subprocess.Popen(
             ["nice", *command],
             cwd=MODULE,
-            stdout=output if waiting else subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=output,
             text=True,
-            env=os.environ | {"GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"},
+            env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"},
         ) as process,
     ):
         try:
@@ -158,23 +168,18 @@ def run_go(command: list[str], *, waiting: bool = False) -> str:
                     elapsed = time.monotonic() - start
                     if elapsed > BUILD_TIMEOUT:
                         raise NoPulumiError(f"go took longer than {BUILD_TIMEOUT} s") from None
-                    show(f"  still building after {elapsed:.0f} s")
+                    say(f"  still building after {elapsed:.0f} s")
         finally:
             process.kill()
         if process.returncode != 0:
             output.seek(0)
             raise NoPulumiError(f"{' '.join(command[:3])} failed:\n" + tail(output))
-    return printed or ""
+    return printed
 
 
 def tail(lines: Iterable[str], count: int = 15) -> str:
     """Return the last lines of a log."""
     return "".join(list(lines)[-count:])
-
-
-def show(line: str) -> None:
-    """Print progress where pytest and make show it at once."""
-    print(line, file=sys.__stderr__, flush=True)
 
 
 def install_helpers(folder: Path) -> None:

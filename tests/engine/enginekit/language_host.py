@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent import futures
 from importlib import metadata
 from pathlib import Path
@@ -50,28 +49,12 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
         # Empty is allowed: the engine then asks for a provider when a resource needs it.
         return language_pb2.GetRequiredPackagesResponse()
 
-    def GetRequiredPlugins(self, request, context):  # noqa: N802
-        return language_pb2.GetRequiredPluginsResponse()
-
     def GetProgramDependencies(self, request, context):  # noqa: N802
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[
                 language_pb2.DependencyInfo(name=name, version=metadata.version(name))
                 for name in ("pulumi", "pulumi-gcp")
             ]
-        )
-
-    def RuntimeOptionsPrompts(self, request, context):  # noqa: N802
-        return language_pb2.RuntimeOptionsResponse()
-
-    def About(self, request, context):  # noqa: N802
-        return language_pb2.AboutResponse(
-            executable=sys.executable, version=".".join(map(str, sys.version_info[:3]))
-        )
-
-    def InstallDependencies(self, request, context) -> Iterator:  # noqa: N802
-        yield language_pb2.InstallDependenciesResponse(
-            stdout=b"nothing to install: the environment is made before, by make setup\n"
         )
 
     def Cancel(self, request, context):  # noqa: N802
