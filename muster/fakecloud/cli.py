@@ -10,7 +10,7 @@ import typer
 from muster.fakecloud.cloud import Settings
 from muster.fakecloud.environment import environment
 from muster.fakecloud.identity import OWNER_TOKEN
-from muster.fakecloud.server import Server
+from muster.fakecloud.server import PortError, Server
 
 app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
 
@@ -40,8 +40,8 @@ def fake(
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         server = Server(Settings(project=project), state, port=port, metadata_port=metadata_port)
-    except OSError as error:
-        typer.echo(f"fakecloud can't listen on port {port}: {error.strerror}; try --port", err=True)
+    except PortError as error:
+        typer.echo(f"fakecloud {error}; give another with --port or --metadata-port", err=True)
         raise typer.Exit(1) from error
     token_file = None
     if state:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,10 @@ class Cloud:
         """Operation -> the calls that wait for its end."""
         self.watchers: dict[str, list[Callable[[], None]]] = {}
         """Link of an instance -> what to call once when its metadata changes."""
+        self.preempted: set[str] = set()
+        """Links of the instances that are being preempted."""
+        self.bulk_calls: deque[float] = deque(maxlen=20)
+        """When the last bulk creations were asked for."""
         self.failures: list[str] = []
         self.refused_hosts: list[str] = []
         for prepare in PREPARE:

@@ -155,12 +155,6 @@ class Description:
                 return Match(route.method, parameters, route.media)
         return None
 
-    def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Follow a $ref."""
-        reference = schema.get("$ref")
-        found: dict[str, Any] = self.schemas[reference] if reference else schema
-        return found
-
 
 def _methods(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from resource.get("methods", {}).values()

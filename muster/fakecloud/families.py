@@ -6,13 +6,14 @@ if TYPE_CHECKING:
     from muster.fakecloud.cloud import Cloud
 
 
+READY = "READY"
+
+
 def newest(cloud: "Cloud", project: str, family: str) -> dict[str, Any] | None:
-    """The newest image of a family that is ready and not deprecated."""
+    """The newest image of a family that is ready."""
     members = [
         image
         for image in cloud.store.within("compute.images", f"{project}/global").values()
-        if image.get("family") == family
-        and "deprecated" not in image
-        and image["status"] == "READY"
+        if image.get("family") == family and image["status"] == READY
     ]
     return max(members, key=lambda image: str(image["creationTimestamp"]), default=None)

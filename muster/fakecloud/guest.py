@@ -57,7 +57,7 @@ def tree(cloud: Cloud, target: Reference, instance: Resource) -> dict[str, Any]:
             "network-interfaces": [
                 _interface(cloud, interface, number) for interface in instance["networkInterfaces"]
             ],
-            "preempted": "FALSE",
+            "preempted": _upper(target.link in cloud.preempted),
             "scheduling": {
                 "automatic-restart": _upper(instance["scheduling"]["automaticRestart"]),
                 "on-host-maintenance": instance["scheduling"]["onHostMaintenance"],

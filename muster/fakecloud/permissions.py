@@ -55,7 +55,8 @@ class Need:
 
 def _look(value: Any, path: str) -> Any:
     for name in path.split("."):
-        if not isinstance(value, Mapping):
+        # All are plain; a test for Mapping would cost more than the rest.
+        if not isinstance(value, dict):
             return None
         value = value.get(name)
     return value

@@ -106,12 +106,20 @@ def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
     return Protocol
 
 
+class PortError(Exception):
+    """A port that can't be had; the message says which and why."""
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound; port 0 takes a free one."""
     # With the protocol named asyncio sets TCP_NODELAY, without which an answer may take 40 ms.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind((host, port))
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise PortError(f"can't listen on {host}:{port}: {error.strerror}") from error
     bound.listen(2048)
     return bound
 
@@ -142,9 +150,14 @@ class Server:
         metadata_host: str = "127.0.0.1",
         metadata_port: int = 0,
     ) -> None:
+        self._sockets = [listen(host, port)]
+        try:
+            self._sockets.append(listen(metadata_host, metadata_port))
+        except PortError:
+            self._sockets[0].close()
+            raise
         self.loop = asyncio.new_event_loop()
         self.cloud = Cloud(settings, folder, LoopClock(self.loop), backend)
-        self._sockets = [listen(host, port), listen(metadata_host, metadata_port)]
         self.port, self.metadata_port = (each.getsockname()[1] for each in self._sockets)
         self.url = f"http://{host}:{self.port}"
         self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
@@ -198,7 +211,8 @@ class Server:
         """Serve in a thread; requests are accepted when this returns."""
         self._thread = threading.Thread(target=self.run, name="fakecloud", daemon=True)
         self._thread.start()
-        self._started.wait(STOP_SECONDS)
+        if not self._started.wait(STOP_SECONDS):
+            raise TimeoutError("fakecloud's thread doesn't begin to serve")
         return self
 
     def stop(self) -> None:

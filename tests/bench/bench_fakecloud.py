@@ -93,6 +93,8 @@ def calls(send: Send, prefix: str, instances: int) -> Iterator[str]:
     yield measured("list, 500, the first", lambda: send("GET", page, None), 1)
     yield measured("list, 500, again", lambda: send("GET", page, None), TIMES // 4)
     yield measured("list, 500, filter, fields", lambda: send("GET", mine, None), TIMES // 10)
+    everywhere = "aggregated/instances?maxResults=500&filter=labels.muster-cluster%3Dbench"
+    yield measured("aggregated, 500, filter", lambda: send("GET", everywhere, None), TIMES // 10)
     deleted = iter(range(10**6))
     last = f"{ZONE}/instances/{prefix}-"
     yield measured("delete", lambda: send("DELETE", f"{last}{next(deleted)}", None), TIMES)

@@ -134,6 +134,19 @@ def test_a_name_that_is_taken_makes_none(lab: Caller):
     assert names(lab) == ["b"]
 
 
+def test_a_subnet_that_is_full_makes_none(fake: Cloud, lab: Caller):
+    small = {"name": "small", "network": "global/networks/lab", "ipCidrRange": "10.1.0.0/29"}
+    lab.post(f"{REGION}/subnetworks", small)
+    body = pattern(5)
+    body["instanceProperties"]["networkInterfaces"] = [
+        {"subnetwork": f"{REGION}/subnetworks/small"}
+    ]
+    assert "exhausted" in lab.refused("POST", BULK, body)[2]
+    assert names(lab) == []
+    assert "items" not in lab.get(f"{ZONE}/disks")
+    assert "items" not in lab.get(f"{ZONE}/operations")
+
+
 def test_more_than_ten_at_once_are_too_many(fake: Cloud, lab: Caller):
     assert isinstance(fake.clock, ManualClock)
     fake.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
@@ -142,6 +155,15 @@ def test_more_than_ten_at_once_are_too_many(fake: Cloud, lab: Caller):
     assert lab.refused("POST", BULK, bulk("n10"))[:2] == (403, "rateLimitExceeded")
     fake.clock.advance(60)
     lab.post(BULK, bulk("n10"))
+
+
+def test_more_than_twenty_in_a_second_are_too_many(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    for number in range(20):
+        lab.post(BULK, bulk(f"n{number}"))
+    assert lab.refused("POST", BULK, bulk("n20"))[:2] == (403, "rateLimitExceeded")
+    fake.clock.advance(1)
+    lab.post(BULK, bulk("n20"))
 
 
 def test_it_fails_as_a_whole_when_a_test_asks(fake: Cloud, lab: Caller):

@@ -80,7 +80,8 @@ def test_a_port_that_is_taken_is_one_sentence():
     assert first.end(signal.SIGTERM) == 0
     assert done.returncode == 1
     assert done.stderr == (
-        f"fakecloud can't listen on port {port}: Address already in use; try --port\n"
+        f"fakecloud can't listen on 127.0.0.1:{port}: Address already in use; give another with "
+        "--port or --metadata-port\n"
     )
 
 

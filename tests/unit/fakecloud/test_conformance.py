@@ -11,6 +11,7 @@ from fakecloud_calls import ZONE, instance
 from google.oauth2.credentials import Credentials
 from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
+from googleapiclient.http import BatchHttpRequest
 
 from muster.fakecloud.server import Server
 
@@ -20,8 +21,12 @@ PROJECT = {"project": "demo-project"}
 
 
 @pytest.fixture(params=["v1", "beta"])
-def compute(cloud: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
-    version = request.param
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def compute(cloud: Server, version: str) -> Iterator[Any]:
     http = google_auth_httplib2.AuthorizedHttp(Credentials("owner"), httplib2.Http(timeout=20))
     service = build(
         "compute",
@@ -122,6 +127,25 @@ def test_many_at_once(compute: Any):
     operation = compute.instances().bulkInsert(body=body, **HERE).execute()
     done(compute.zoneOperations(), operation, **HERE)
     assert len(compute.instances().list(**HERE).execute()["items"]) == 20
+
+
+def test_a_batch_is_answered_call_by_call(compute: Any, cloud: Server, version: str):
+    for name in ("a", "b"):
+        compute.instances().insert(body=instance(name), **HERE).execute()
+    answers: dict[str, Any] = {}
+
+    def answered(name: str, answer: Any, error: HttpError | None) -> None:
+        answers[name] = error.status_code if error else answer["operationType"]
+
+    batch = BatchHttpRequest(answered, batch_uri=f"{cloud.url}/batch/compute/{version}")
+    for name in ("a", "none", "b"):
+        batch.add(compute.instances().delete(instance=name, **HERE), request_id=name)
+    made = compute.instances().insert(body=instance("c"), **HERE)
+    batch.add(made, request_id="c")
+    batch.execute()
+    assert answers == {"a": "delete", "none": 404, "b": "delete", "c": "insert"}
+    left = compute.instances().list(fields="items/name", **HERE).execute()
+    assert left == {"items": [{"name": "c"}]}
 
 
 def test_an_image_is_built_and_used(compute: Any):

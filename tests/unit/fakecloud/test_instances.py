@@ -86,6 +86,15 @@ def without(*path: Any) -> dict[str, Any]:
         (without("disks"), "Boot disk must be specified"),
         (without("disks", 0, "initializeParams", "sourceImage"), "Boot disk must have a source"),
         (without("networkInterfaces"), "At least one network interface"),
+        (
+            instance(
+                "one",
+                networkInterfaces=[
+                    {"subnetwork": f"{REGION}/subnetworks/lab", "network": "global/networks/none"}
+                ],
+            ),
+            "network resource cannot be found",
+        ),
         (without("name"), "'resource.name' not specified"),
         (instance("one", networkInterfaces=[{"network": "global/networks/lab"}]), "custom subnet"),
         (instance("one", networkInterfaces=[{"subnetwork": "nowhere"}]), "cannot be found"),
@@ -259,6 +268,22 @@ def test_a_spot_instance_is_preempted(lab: Caller, action, expected):
     assert (found.get("status") if status == 200 else None) == expected
 
 
+def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    fake.settings.latency_seconds = {
+        "compute.instances.insert": 60,
+        "compute.instances.delete": 90,
+    }
+    made = lab.post(f"{ZONE}/instances", instance("one"))
+    deleted = lab.delete(ONE)
+    fake.clock.advance(60)
+    assert lab.get(f"{ZONE}/operations/{made['name']}")["status"] == "DONE"
+    assert lab.get(ONE)["status"] == "STOPPING"
+    fake.clock.advance(30)
+    assert lab.refused("GET", ONE)[0] == 404
+    assert lab.get(f"{ZONE}/operations/{deleted['name']}")["status"] == "DONE"
+
+
 def test_maintenance_doesnt_touch_others(one: Caller):
     one.post(f"{ONE}/simulateMaintenanceEvent")
     assert one.get(ONE)["status"] == "RUNNING"
@@ -390,6 +415,19 @@ def test_a_template_that_cant_be_is_refused(lab: Caller, properties):
     assert lab.refused("POST", "global/instanceTemplates", template(**properties))[0] == 400
 
 
+def test_the_newest_come_first_if_asked(fake: Cloud, lab: Caller):
+    assert isinstance(fake.clock, ManualClock)
+    for name in ("b", "c", "a"):
+        lab.post(f"{ZONE}/instances", instance(name))
+        fake.clock.advance(0.001)
+    query = {"orderBy": "creationTimestamp desc", "maxResults": 2}
+    first = lab.get(f"{ZONE}/instances", **query)
+    assert [each["name"] for each in first["items"]] == ["a", "c"]
+    rest = lab.get(f"{ZONE}/instances", **query, pageToken=first["nextPageToken"])
+    assert [each["name"] for each in rest["items"]] == ["b"]
+    assert lab.refused("GET", f"{ZONE}/instances", orderBy="status")[0] == 400
+
+
 def test_all_zones_are_listed_together(lab: Caller):
     lab.post(f"{ZONE}/instances", instance("one", labels={"c": "lab"}))
     other = "zones/europe-west4-b"
@@ -401,6 +439,8 @@ def test_all_zones_are_listed_together(lab: Caller):
     assert found["zones/us-east1-b"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
     mine = lab.get("aggregated/instances", filter="labels.c=lab")["items"]
     assert "instances" not in mine[other]
+    whole = lab.get("aggregated/instances", fields="items,kind")
+    assert whole["items"] == found
     first = lab.get("aggregated/instances", maxResults=1)
     second = lab.get("aggregated/instances", maxResults=1, pageToken=first["nextPageToken"])
     assert list(second["items"]) == [other]

@@ -234,6 +234,30 @@ def test_an_identity_is_signed_and_names_the_machine(on: Machine, cloud: Server)
     assert "google" not in jwt.decode(machine.get(url, params={"audience": "a"}).text, verify=False)
 
 
+def test_a_machine_hears_that_it_is_preempted(
+    on: Machine, cloud: Server, machines: httpx.Client, monkeypatch: pytest.MonkeyPatch
+):
+    """While its shutdown lasts, as a backend with real machines has it."""
+    ending: list[Callable[[str], None]] = []
+
+    def slow_stop(_instance: Any, done: Callable[[str], None]) -> None:
+        ending.append(done)
+
+    monkeypatch.setattr(cloud.cloud.backend, "stop", slow_stop)
+    nic = {"subnetwork": f"{REGION}/subnetworks/lab", "networkIP": "127.0.0.4"}
+    body = instance("spot", networkInterfaces=[nic], scheduling={"provisioningModel": "SPOT"})
+    machines.post(f"{BASE}/{ZONE}/instances", json=body)
+    machine = on("4")
+    assert machine.get("instance/preempted").text == "FALSE"
+    machines.post(f"{BASE}/{ZONE}/instances/spot/simulateMaintenanceEvent")
+    assert machine.get("instance/preempted").text == "TRUE"
+    cloud.do(lambda _: ending[0](""))
+    found = machines.get(f"{BASE}/{ZONE}/instances/spot").json()
+    assert found["status"] == "TERMINATED"
+    machines.post(f"{BASE}/{ZONE}/instances/spot/start")
+    assert machine.get("instance/preempted").text == "FALSE"
+
+
 def test_a_stopped_machine_is_unknown(on: Machine, machines: httpx.Client):
     machines.post(f"{BASE}/{ZONE}/instances/two/stop")
     assert on("3").get("instance/name").status_code == 404

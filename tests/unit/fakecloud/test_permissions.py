@@ -325,6 +325,23 @@ def test_objects_are_read_by_prefix(api: Api, controller: Api):
     assert controller.refused("GET", "/storage/v1/b/lab/o")[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("basic", "reads", "writes"), [("viewer", True, False), ("editor", True, True)]
+)
+def test_basic_roles_reach_objects_through_the_buckets_first_policy(
+    api: Api, controller: Api, basic: str, reads: bool, writes: bool
+):
+    api.ok("POST", "/storage/v1/b", {"name": "lab"}, project="demo-project")
+    upload = "/upload/storage/v1/b/lab/o"
+    api.ok("POST", upload, b"one", uploadType="media", name="a")
+    api.grant(CRM, f"roles/{basic}", controller.member)
+    read, _ = controller("GET", "/storage/v1/b/lab/o/a", alt="media")
+    write, _ = controller("POST", upload, b"two", uploadType="media", name="b")
+    assert (read == 200, write == 200) == (reads, writes)
+    api.ok("PUT", "/storage/v1/b/lab/iam", {"bindings": []})
+    assert controller("GET", "/storage/v1/b/lab/o/a", alt="media")[0] == 403
+
+
 def test_who_may_create_objects_may_not_replace_them(api: Api, controller: Api):
     api.ok("POST", "/storage/v1/b", {"name": "lab"}, project="demo-project")
     api.grant("/storage/v1/b/lab", "roles/storage.objectCreator", controller.member)

@@ -9,7 +9,7 @@ from muster.fakecloud.operations import LINK
 from muster.fakecloud.services.compute import labels, resources
 from muster.fakecloud.services.compute.networks import SUBNETWORK
 from muster.fakecloud.services.compute.quotas import exceeded
-from muster.fakecloud.services.compute.resources import Kind, Reference
+from muster.fakecloud.services.compute.resources import Kind
 
 ADDRESS = Kind("addresses", "address", "region")
 # TEST-NET-3: addresses for examples, which nobody has. https://www.rfc-editor.org/rfc/rfc5737
@@ -100,9 +100,3 @@ def choose(cloud: Cloud, where: str, network: IPv4Network, wanted: str | None) -
             "already reserved."
         )
     return wanted
-
-
-def named(call: Call, text: str) -> tuple[Reference, Resource]:
-    """The address that a field points at, by link or name."""
-    region = "/".join(text.split("/")[-4:]) if "regions/" in text else text
-    return resources.referenced(call, region, ADDRESS, "resource.address")

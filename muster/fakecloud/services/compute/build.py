@@ -205,8 +205,15 @@ def _subnet(call: Call, given: Mapping[str, Any], field: str) -> tuple[Reference
     if subnet.location != f"regions/{region}":
         raise invalid(
             f"Invalid value for field '{field}.subnetwork': '{text}'. Cross region referencing is "
-            f"not allowed for this resource."
+            "not allowed for this resource."
         )
+    if "network" in given:
+        network, _ = resources.referenced(call, given["network"], NETWORK, f"{field}.network")
+        if network.link != subnetwork["network"]:
+            raise invalid(
+                f"Invalid value for field '{field}': '{text}'. The subnetwork is not in the "
+                f"network '{given['network']}'."
+            )
     return subnet, subnetwork
 
 
@@ -219,7 +226,8 @@ def _internal_address(
         return addresses.choose(cloud, subnet.link, network, None)
     if "/" in wanted:
         # The link of a reserved address.
-        wanted = str(addresses.named(call, wanted)[1]["address"])
+        field = "resource.networkInterfaces.networkIP"
+        wanted = str(resources.referenced(call, wanted, addresses.ADDRESS, field)[1]["address"])
     user = cloud.usage.addresses.get(subnet.link, {}).get(wanted)
     if user is not None:
         raise invalid(

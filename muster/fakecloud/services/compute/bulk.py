@@ -14,7 +14,7 @@ from functools import partial
 from muster.fakecloud import operations
 from muster.fakecloud.call import Call, Resource, handler
 from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import already_exists, invalid, rate_limit
+from muster.fakecloud.errors import ApiError, already_exists, invalid, rate_limit
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.operations import Finish, work
 from muster.fakecloud.places import REGIONS
@@ -72,8 +72,7 @@ def _any_allowed(locations: Resource) -> bool:
 
 def _begin(call: Call, zone: str, place: str) -> Resource:
     cloud = call.cloud
-    if _running(cloud) >= AT_ONCE:
-        raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
+    _limit_rate(cloud)
     body = resources.body(call)
     properties = _properties(call, body)
     names = _names(call, body, zone)
@@ -83,21 +82,14 @@ def _begin(call: Call, zone: str, place: str) -> Resource:
         if target.find(cloud) is not None:
             raise already_exists(target.path)
     group = str(uuid.uuid4())
-    children = []
-    for name in names:
-        built = build.build(call, {**properties, "name": name})
-        problem = quotas.shortage(cloud, built.instance)
-        build.store(call, built)
-        child = operations.open_(
-            call,
-            "insert",
-            f"zones/{zone}",
-            built.target.path,
-            built.instance["id"],
-            group=group,
-        )
-        arguments = lifecycle.arguments_of(built, problem)
-        children.append({**arguments, "child": child["name"]})
+    children: list[Resource] = []
+    try:
+        for name in names:
+            children.append(_child(call, {**properties, "name": name}, zone, group))
+    except ApiError:
+        # A body that can't be fails with the first; a subnet may be full only after some.
+        _take_back(cloud, {"children": children})
+        raise
     status = {"targetVmCount": len(names), "status": "CREATING"}
     project = f"projects/{call.project}"
     return operations.begin(
@@ -113,11 +105,27 @@ def _begin(call: Call, zone: str, place: str) -> Resource:
     )
 
 
-def _running(cloud: Cloud) -> int:
-    """Bulk operations that haven't ended."""
-    return sum(
-        pending["work"] == "bulk_insert" for _, _, pending in cloud.store.all(operations.PENDING)
+def _child(call: Call, body: Resource, zone: str, group: str) -> Resource:
+    """Store one instance and its operation; the arguments of its work."""
+    built = build.build(call, body)
+    problem = quotas.shortage(call.cloud, built.instance)
+    build.store(call, built)
+    operation = operations.open_(
+        call, "insert", f"zones/{zone}", built.target.path, built.instance["id"], group=group
     )
+    return {**lifecycle.arguments_of(built, problem), "child": operation["name"]}
+
+
+def _limit_rate(cloud: Cloud) -> None:
+    """403 for more than 20 calls in a second, or more than 10 operations that haven't ended."""
+    now = cloud.clock.now()
+    calls = cloud.bulk_calls
+    if len(calls) == calls.maxlen and now - calls[0] < 1:
+        raise rate_limit("Rate Limit Exceeded: more than 20 bulk creations per second")
+    pending = cloud.store.all(operations.PENDING)
+    if sum(each["work"] == "bulk_insert" for _, _, each in pending) >= AT_ONCE:
+        raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
+    calls.append(now)
 
 
 def _properties(call: Call, body: Resource) -> Resource:

@@ -3,13 +3,11 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/images
 """
 
-from typing import Any
-
 from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
 from muster.fakecloud.errors import ApiError, invalid, not_found
-from muster.fakecloud.families import newest
+from muster.fakecloud.families import READY, newest
 from muster.fakecloud.faults import OperationError
 from muster.fakecloud.operations import Finish, begin, new_id, work
 from muster.fakecloud.services.compute import labels, resources
@@ -44,7 +42,7 @@ def publish(cloud: Cloud) -> None:
                 "family": family,
                 "creationTimestamp": timestamp(cloud.clock.now()),
                 "selfLink": target.link,
-                "status": "READY",
+                "status": READY,
                 "sourceType": "RAW",
                 "diskSizeGb": size,
                 "archiveSizeBytes": "1000000000",
@@ -52,11 +50,6 @@ def publish(cloud: Cloud) -> None:
                 "guestOsFeatures": [{"type": "UEFI_COMPATIBLE"}, {"type": "GVNIC"}],
             }
             resources.put(cloud, target, labels.labelled(image))
-
-
-def _ready(image: Resource) -> bool:
-    found: Any = image["status"]
-    return bool(found == "READY")
 
 
 def concrete(call: Call, text: str, field: str) -> Resource:
@@ -75,7 +68,7 @@ def concrete(call: Call, text: str, field: str) -> Resource:
         return image
     link = text if "/" in text else f"global/images/{text}"
     target, image = resources.referenced(call, link, IMAGE, field)
-    if not _ready(image):
+    if image["status"] != READY:
         raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
     return image
 
@@ -143,7 +136,7 @@ def _make(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
             return
         present = target.find(cloud)
         if present is not None:
-            resources.put(cloud, target, {**present, "status": "READY"})
+            resources.put(cloud, target, {**present, "status": READY})
         finish(None)
 
     source = image.get("sourceDisk")

@@ -26,9 +26,7 @@ def fingerprint(value: Any) -> str:
 def check(given: str | None, present: str, what: str) -> None:
     """412 where a writer's fingerprint is not the present one."""
     if given != present:
-        raise precondition(
-            f"{what} fingerprint either invalid or resource {what.lower()} have changed"
-        )
+        raise precondition(f"{what} fingerprint either invalid or the {what.lower()} changed")
 
 
 def labelled(resource: Resource) -> Resource:

@@ -74,9 +74,12 @@ def _insert(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
-    """Let the backend start the machine; RUNNING when it has."""
+    """Let the backend start the machine; RUNNING when it has.
+
+    Not one that is being stopped or deleted: that call came later and wins.
+    """
     instance = target.find(cloud)
-    if instance is None:
+    if instance is None or instance["status"] == "STOPPING":
         finish(None)
         return
     set_status(cloud, target, "STAGING")
@@ -160,6 +163,7 @@ def erase(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
         return
 
     def gone(_problem: str) -> None:
+        cloud.preempted.discard(target.link)
         remove(cloud, target)
         done()
 
@@ -219,6 +223,7 @@ def power_off(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None
         return
 
     def off(_problem: str) -> None:
+        cloud.preempted.discard(target.link)
         stopped(cloud, target)
         done()
 
@@ -280,12 +285,17 @@ def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """Preempt an instance or end its time: it is stopped, or deleted if it was made so."""
+    """Preempt an instance or end its time: it is stopped, or deleted if it was made so.
+
+    The machine can read at its metadata server that it is preempted, until it is off.
+    """
     instance = target.find(cloud)
     if instance is None:
         done()
         return
     set_status(cloud, target, "STOPPING")
+    cloud.preempted.add(target.link)
+    cloud.notify(target.link)
     if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
         erase(cloud, target, done)
     else:

@@ -29,7 +29,7 @@ def list_(call: Call) -> Answer:
 
 
 @handler("compute.globalOperations.aggregatedList")
-def aggregated_list(call: Call) -> Resource:
+def aggregated_list(call: Call) -> Answer:
     """The operations of all places."""
     return resources.aggregated_list(call, OPERATION)
 

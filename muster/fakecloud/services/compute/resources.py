@@ -284,7 +284,7 @@ def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
     """
     store = call.cloud.store
     found = store.within(kind.store, scope)
-    names, token = query.page(query.matching(found, call.query), call.query)
+    names, token = _ordered(call, found)
     answer: Resource = {
         "kind": f"compute#{kind.singular}List",
         "id": f"projects/{call.project}/{place}",
@@ -300,39 +300,66 @@ def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
     return json_reply(f'{json.dumps(answer)[:-1]},"items":[{items}]}}'.encode())
 
 
-def aggregated_list(call: Call, kind: Kind) -> Resource:
+def _ordered(call: Call, found: Mapping[str, Resource]) -> tuple[list[str], str]:
+    """One page of what passes the filter, in the order that is asked for."""
+    names = query.matching(found, call.query)
+    order = call.query.get("orderBy", "name")
+    if order == "name":
+        return query.page(names, call.query)
+    if order == "creationTimestamp desc":
+        return query.newest_first(found, names, call.query)
+    raise invalid(
+        f"Invalid value for field 'orderBy': '{order}'. It can be name or 'creationTimestamp desc'."
+    )
+
+
+def aggregated_list(call: Call, kind: Kind) -> Answer:
     """Answer one page of a project's resources in all places, grouped by place."""
+    store = call.cloud.store
     prefix = f"{call.project}/"
-    found: dict[str, Resource] = {}
-    for scope, resources in call.cloud.store.scopes(kind.store, prefix).items():
-        place = scope.removeprefix(prefix)
-        for name in query.matching(resources, call.query):
-            found[f"{place} {name}"] = resources[name]
+    found = {
+        f"{scope.removeprefix(prefix)} {name}": resources[name]
+        for scope, resources in store.scopes(kind.store, prefix).items()
+        for name in query.matching(resources, call.query)
+    }
     keys, token = query.page(found, call.query)
-    items: dict[str, Any] = {}
+    places: dict[str, list[str]] = {}
     for key in keys:
-        place = key.partition(" ")[0]
-        items.setdefault(place, {kind.collection: []})[kind.collection].append(found[key])
-    for place in _places() if not call.query.get("pageToken") else ():
-        items.setdefault(
-            place,
-            {
-                "warning": {
-                    "code": "NO_RESULTS_ON_PAGE",
-                    "message": f"There are no results for scope '{place}' on this page.",
-                    "data": [{"key": "scope", "value": place}],
-                }
-            },
-        )
+        place, _, name = key.partition(" ")
+        places.setdefault(place, []).append(name)
+    empty = (
+        [] if call.query.get("pageToken") else [each for each in _places() if each not in places]
+    )
     answer: Resource = {
         "kind": f"compute#{kind.singular}AggregatedList",
         "id": f"projects/{call.project}/aggregated/{kind.collection}",
         "selfLink": f"{LINK}projects/{call.project}/aggregated/{kind.collection}",
-        "items": items,
     }
     if token:
         answer["nextPageToken"] = token
-    return answer
+    nothing = {place: {"warning": _no_results(place)} for place in empty}
+    if "fields" in call.query:
+        items = {
+            place: {kind.collection: [found[f"{place} {name}"] for name in names]}
+            for place, names in places.items()
+        }
+        return {**answer, "items": {**items, **nothing}}
+    texts = [
+        f'"{place}":{{"{kind.collection}":['
+        + ",".join([store.text(kind.store, prefix + place, name) for name in names])
+        + "]}"
+        for place, names in places.items()
+    ]
+    texts += [f'"{place}":{json.dumps(each)}' for place, each in nothing.items()]
+    return json_reply(f'{json.dumps(answer)[:-1]},"items":{{{",".join(texts)}}}}}'.encode())
+
+
+def _no_results(place: str) -> Resource:
+    return {
+        "code": "NO_RESULTS_ON_PAGE",
+        "message": f"There are no results for scope '{place}' on this page.",
+        "data": [{"key": "scope", "value": place}],
+    }
 
 
 def _places() -> list[str]:

@@ -197,6 +197,7 @@ def _merged(present: Any, given: Any) -> Any:
             merged.pop(key, None)
         else:
             merged[key] = _merged(merged.get(key), value)
+    # Without labels there is no `labels`.
     return {key: value for key, value in merged.items() if key != "labels" or value}
 
 

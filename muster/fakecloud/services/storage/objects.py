@@ -204,12 +204,11 @@ def patch(call: Call) -> Resource:
     check_generation(call, stored)
     buckets.refuse_acls(call)
     changed = dict(stored)
-    for field, value in (call.body or {}).items():
-        if field not in SETTABLE:
-            continue
-        if field == "metadata" and isinstance(value, dict):
-            merged = {**stored.get("metadata", {}), **value}
-            value = {key: each for key, each in merged.items() if each is not None}  # noqa: PLW2901
+    given = {key: value for key, value in (call.body or {}).items() if key in SETTABLE}
+    if given.get("metadata"):
+        merged = {**stored.get("metadata", {}), **given["metadata"]}
+        given["metadata"] = {key: value for key, value in merged.items() if value is not None}
+    for field, value in given.items():
         if value is None or value == {}:
             changed.pop(field, None)
         else:

@@ -176,6 +176,11 @@ def _append(call: Call, session: Session) -> int | None:
         if int(last) - start + 1 != len(call.content):
             raise invalid(f"Content-Range {header} with {len(call.content)} bytes.")
         if start > received:
-            raise ApiError(503, "backendError", f"Bytes {received} to {start - 1} are missing.")
+            raise ApiError(
+                503,
+                "backendError",
+                "Invalid request.  According to the Content-Range header, the upload offset is "
+                f"{start} byte(s), which exceeds already uploaded size of {received} byte(s).",
+            )
         session.content[start:] = call.content
     return None if whole == "*" else int(whole)
