@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from double import mappings
 from double.resource import MAPPINGS
+from double.rest import CloudError
 from enginekit.life import OWNER, Life
 
 assert mappings
@@ -285,3 +286,66 @@ def test_disks_come_and_go_at_an_instance(life: Life):
         f"POST {vm}/detachDisk?deviceName=data",
         f"DELETE {disk}",
     ]
+
+
+def test_a_stopped_instance_is_started_only_if_the_program_wants_it_to_run(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    life.create(INSTANCE, MACHINE)
+    vm = f"projects/{OWNER}/{Z}/instances/vm"
+    life.rest.call("POST", "compute", f"{vm}/stop")
+    mapping, identity, inputs, _ = life.made[INSTANCE]
+
+    def differences(inputs: dict[str, Any]) -> list[str]:
+        answer = mapping.read(identity, {})
+        assert answer is not None
+        state = mapping.state(identity, answer, inputs)
+        assert state["currentStatus"] == "TERMINATED"
+        return [change.path for change in life.differs(mapping, inputs, state, inputs)]
+
+    assert differences(inputs) == []
+    wanted = {**inputs, "desiredStatus": "RUNNING"}
+    assert differences(wanted) == ["desiredStatus"]
+    _, calls = life.watch(lambda: mapping.update(identity, {}, wanted, {"desiredStatus"}))
+    assert f"POST {Z}/instances/vm/start" in calls
+    assert life.rest.call("GET", "compute", vm)["status"] == "RUNNING"
+
+
+def test_a_change_that_needs_a_stop_is_refused_unless_it_is_allowed(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    life.create(INSTANCE, {**MACHINE, "allowStoppingForUpdate": False})
+    with pytest.raises(CloudError, match="Changing the machine_type on a started instance"):
+        life.change(INSTANCE, machineType="n1-standard-4")
+    vm = life.rest.call("GET", "compute", f"projects/{OWNER}/{Z}/instances/vm")
+    assert vm["machineType"].endswith("/n1-standard-2")
+
+
+def test_a_protected_instance_is_not_deleted(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    life.create(INSTANCE, {**MACHINE, "deletionProtection": True})
+    with pytest.raises(CloudError, match="Deletion Protection is enabled"):
+        life.delete(INSTANCE)
+
+
+def test_machines_are_placed_by_a_policy(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    policy = {
+        "name": "near",
+        "region": REGION,
+        "groupPlacementPolicy": {"collocation": "COLLOCATED"},
+    }
+    life.create(POLICY, policy)
+    link = life.state(POLICY)["selfLink"]
+    template = {
+        "name": "near",
+        "machineType": "c2-standard-4",
+        "disks": [{"sourceImage": "debian-cloud/debian-12", "boot": True}],
+        "networkInterfaces": [{"subnetwork": "sub", "nicType": "GVNIC"}],
+        "resourcePolicies": link,
+        "scheduling": {"onHostMaintenance": "TERMINATE", "automaticRestart": False},
+    }
+    life.create(TEMPLATE, template)
+    assert life.state(TEMPLATE)["resourcePolicies"] == link

@@ -108,7 +108,13 @@ def common_fields(*, replace: bool) -> dict[str, Field]:
             many=True, replace=True, fields=interface_fields(replace=replace)
         ),
         "project": Field(local=True, replace=True, computed=True),
-        "resourcePolicies": Field(same=same_name, replace=replace),
+        # One policy here, a list of one there.
+        "resourcePolicies": Field(
+            same=same_name,
+            replace=replace,
+            send=lambda given: [given],
+            receive=lambda answer: answer[0] if answer else None,
+        ),
         "scheduling": Field(
             computed=True, replace=replace, fields=scheduling_fields(replace=replace)
         ),
