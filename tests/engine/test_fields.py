@@ -5,7 +5,15 @@ from double.compute.disk import Disk
 from double.compute.images import same_image
 from double.compute.instance import Instance
 from double.compute.network import Firewall, Network, grows
-from double.fields import changes, inputs_after_read, overlaid, planned, to_body, to_state
+from double.fields import (
+    changes,
+    inputs_after_read,
+    is_ignored,
+    overlaid,
+    planned,
+    to_body,
+    to_state,
+)
 from double.values import UNKNOWN
 
 LINK = "https://www.googleapis.com/compute/v1/projects"
@@ -83,6 +91,21 @@ def test_a_disk_attached_by_somebody_else_is_a_change_of_the_instance():
 def test_a_family_is_its_image_only_if_the_image_name_holds_it(new, old, same):
     link = f"{LINK}/{old}" if old and "/" in old else old
     assert same_image(new, link) is same
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "ignored"),
+    [
+        ("bootDisk.initializeParams.image", "bootDisk", True),
+        ("bootDisk.initializeParams.image", "bootDisk.initializeParams.image", True),
+        ("bootDisk.autoDelete", "bootDisk.initializeParams.image", False),
+        ("metadataStartupScript", "metadata", False),
+        ("networkInterfaces[1].networkIp", "networkInterfaces[*].networkIp", True),
+        ("networkInterfaces[1].networkIp", "networkInterfaces[0]", False),
+    ],
+)
+def test_changes_that_the_program_ignores(path, pattern, ignored):
+    assert is_ignored(path, ["other", pattern]) is ignored
 
 
 def test_a_range_can_grow_only():

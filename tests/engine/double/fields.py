@@ -6,7 +6,8 @@ package holds. They follow the provider's reference (https://www.pulumi.com/regi
 and what was seen of the provider itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,6 +198,18 @@ def changes(
                 yield Change(where, field.replace, added=old is None)
         else:
             yield from nested(field, new, old, olds.get(name), where)
+
+
+def is_ignored(path: str, patterns: Iterable[str]) -> bool:
+    """Say whether a change is of what `ignore_changes` names, or of something in it.
+
+    The patterns are the engine's: `bootDisk.initializeParams`, `networkInterfaces[*].networkIp`.
+    """
+    for pattern in patterns:
+        expression = re.escape(pattern).replace(r"\[\*\]", r"\[\d+\]")
+        if re.match(rf"{expression}($|[.\[])", path):
+            return True
+    return False
 
 
 def nested(field: Field, new: Any, old: Any, earlier: Any, where: str) -> Iterator[Change]:

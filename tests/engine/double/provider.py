@@ -104,8 +104,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             found = mapping.refine(found, state, news)
         except CloudError as failure:
             context.abort(grpc.StatusCode.UNKNOWN, f"diffing {request.urn}: {failure}")
-        ignored = set(request.ignoreChanges)
-        found = [change for change in found if change.name not in ignored]
+        patterns = list(request.ignoreChanges)
+        found = [change for change in found if not fields.is_ignored(change.path, patterns)]
         replaces = [change.path for change in found if change.replace]
         name = mapping.named_by
         explicit = bool(name) and name in news and name not in raw.get(DEFAULTS, [])
@@ -166,7 +166,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             shown = {**old, **fields.overlaid(plan, old)}
             return provider_pb2.UpdateResponse(properties=to_struct(with_secrets_of(raw, shown)))
         before = plain(from_struct(request.old_inputs))
-        changed = {change.name for change in fields.changes(mapping.fields, inputs, old, before)}
+        patterns = list(request.ignoreChanges)
+        changed = {
+            change.name
+            for change in fields.changes(mapping.fields, inputs, old, before)
+            if not fields.is_ignored(change.path, patterns)
+        }
         try:
             answer = mapping.update(request.id, old, inputs, changed)
             state = mapping.state(request.id, answer, inputs)
