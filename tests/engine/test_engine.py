@@ -103,6 +103,19 @@ def test_a_replacement_is_shown_before_and_keeps_the_disk(stack: Stack, outside:
     assert stack.up().changes == []
 
 
+def test_what_stands_on_a_replaced_network_is_replaced_with_it(stack: Stack, outside: httpx.Client):
+    stack.up()
+    disk = outside.get(f"{ZONE}/disks/t-state").json()["id"]
+    stack.configure({"mtu": "1460"})
+    assert stack.preview().named("replace") == ["machine", "network", "subnetwork"]
+    stack.up()
+    network = outside.get(f"{PROJECT}/global/networks/t-net").json()
+    assert network["mtu"] == 1460
+    assert machine_of(outside)["networkInterfaces"][0]["network"] == network["selfLink"]
+    assert outside.get(f"{ZONE}/disks/t-state").json()["id"] == disk
+    assert stack.up().changes == []
+
+
 def test_a_new_digest_makes_the_dynamic_resource_anew(stack: Stack):
     stack.up()
     stack.configure({"digest": "two"})
@@ -234,7 +247,9 @@ def test_the_double_says_what_it_does_not_map(stack: Stack, provider: Provider):
     if provider.real:
         pytest.skip("of the test double")
     program = stack.program / "__main__.py"
-    program.write_text(program.read_text().replace("mtu=8896", "network_profile='x'"))
+    program.write_text(
+        program.read_text().replace("auto_create_subnetworks=False", "network_profile='x'")
+    )
     assert "maps no input networkProfile" in stack.preview(fails=True).output
 
 

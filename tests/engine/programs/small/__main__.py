@@ -13,7 +13,10 @@ prefix = config.get("prefix") or "t"
 region = zone.rsplit("-", 1)[0]
 
 network = gcp.compute.Network(
-    "network", name=f"{prefix}-net", auto_create_subnetworks=False, mtu=8896
+    "network",
+    name=f"{prefix}-net",
+    auto_create_subnetworks=False,
+    mtu=config.get_int("mtu") or 8896,
 )
 subnetwork = gcp.compute.Subnetwork(
     "subnetwork",
