@@ -92,7 +92,7 @@ demo-down: setup ## Remove the demo: containers, network, files
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit molecule cluster cloud
+LAYERS := lint unit engine molecule cluster cloud
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -132,6 +132,10 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
 	@pytest tests/cloud
+
+.PHONY: engine
+engine: setup ## Pulumi's engine on a small program (PROVIDER=real|double)
+	@pytest tests/engine -n 2
 
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast

@@ -1,0 +1,121 @@
+"""The real Pulumi engine, a provider, and a cloud for them."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from double.rest import Rest
+from enginekit import cli
+from enginekit.home import (
+    Provider,
+    ProviderError,
+    choose_provider,
+    cloud_environment,
+    engine_environment,
+    make_home,
+)
+from enginekit.life import OWNER, Life, Recorder
+from enginekit.stack import Stack
+
+from muster.fakecloud import Settings
+from muster.fakecloud.server import Server
+
+PROGRAMS = Path(__file__).with_name("programs")
+SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}
+"""Of the stacks: the provider's own 10 s and 3 s only make tests slow."""
+
+ALWAYS_ASKED = {"openidconnect.googleapis.com:443"}
+"""Google's provider asks there who it is, whatever it is told; that it fails does no harm."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    try:
+        provider = choose_provider()
+    except ProviderError:
+        return  # each test has said it
+    ran = any(terminalreporter.getreports(word) for word in ("passed", "failed"))
+    if not (provider.real and ran):
+        terminalreporter.write_line("real provider: not run")
+
+
+@pytest.fixture(scope="session")
+def pulumi() -> Path:
+    """The CLI; without one the tests are left out, but in CI they must run."""
+    try:
+        return cli.ensure().path
+    except cli.NoPulumiError as error:
+        sentence = f"the engine tests need the Pulumi CLI: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+
+
+@pytest.fixture(scope="session")
+def provider() -> Provider:
+    """The real provider, or the test double."""
+    return choose_provider()
+
+
+@pytest.fixture
+def fakecloud() -> Iterator[Server]:
+    """A cloud of one test's own."""
+    server = Server(Settings()).start()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+    assert set(server.cloud.refused_hosts) <= ALWAYS_ASKED
+
+
+@pytest.fixture
+def environment(
+    tmp_path: Path, pulumi: Path, provider: Provider, fakecloud: Server
+) -> dict[str, str]:
+    """All that a command of Pulumi gets."""
+    make_home(tmp_path / "home", provider)
+    return engine_environment(pulumi, tmp_path) | cloud_environment(
+        fakecloud.url, fakecloud.cloud.settings.project
+    )
+
+
+@pytest.fixture
+def new_stack(tmp_path: Path, pulumi: Path, environment: dict[str, str]) -> Callable[[str], Stack]:
+    """Make a stack of a copy of one of the programs, so that a test may rewrite it."""
+
+    def make(name: str) -> Stack:
+        program = tmp_path / "program"
+        shutil.copytree(PROGRAMS / name, program, ignore=shutil.ignore_patterns("__pycache__"))
+        made = Stack(pulumi, program, "test", environment, tmp_path / "events")
+        made.create(SETTINGS)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def stack(new_stack: Callable[[str], Stack]) -> Stack:
+    """The small program's."""
+    return new_stack("small")
+
+
+@pytest.fixture
+def everything(new_stack: Callable[[str], Stack]) -> Stack:
+    """That of one resource of each type."""
+    return new_stack("everything")
+
+
+@pytest.fixture
+def life(fakecloud: Server) -> Iterator[Life]:
+    """Resources made through the double alone, against a cloud of the test's own."""
+    environment = cloud_environment(fakecloud.url, OWNER)
+    bases = [value for name, value in environment.items() if name.endswith("_ENDPOINT")]
+    recorder = Recorder([*bases, fakecloud.url])
+    config = {"zone": "europe-west4-a", "region": "europe-west4"}
+    rest = Rest(
+        {**config, "pollInterval": "1s", "batching": '{"sendAfter":"0.1s"}'},
+        environment,
+        transport=recorder,
+    )
+    yield Life(rest, recorder)
+    rest.close()

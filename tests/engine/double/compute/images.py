@@ -1,0 +1,61 @@
+"""References to images: what a program writes, what is sent, and when two mean the same."""
+
+from typing import Any
+
+from double.links import last, relative
+from double.rest import CloudError, Rest
+
+
+def resolve(rest: Rest, project: str, image: str) -> str:
+    """Return the path that is sent for an image, looking a short form up in the cloud.
+
+    Links and `projects/...` are sent as they are; `debian-cloud/debian-12` and `debian-12` are
+    looked for as an image first, then as a family.
+
+    Raises:
+        CloudError: there is no such image and no such family.
+
+    """
+    if "projects/" in image:
+        return relative(image)
+    words = image.split("/")
+    if words[0] == "global":
+        return f"projects/{project}/{image}"
+    if "family" not in words[:-1]:
+        owner = words[0] if len(words) == 2 else project
+        path = f"projects/{owner}/global/images/{words[-1]}"
+        if rest.exists("GET", "compute", path) is not None:
+            return path
+    else:
+        owner = words[0] if words[0] != "family" else project
+    path = f"projects/{owner}/global/images/family/{words[-1]}"
+    if rest.exists("GET", "compute", path) is not None:
+        return path
+    raise CloudError(f"Could not find image or family {image}")
+
+
+def same_image(new: Any, old: Any) -> bool:
+    """Say whether an image of the program is the concrete one that a disk was made from.
+
+    The provider looks at names alone: a family is taken for its image if the image's name holds
+    the family's. So an image `img-123` of family `slurm` is never "the same", and the disk is
+    replaced at every `up`.
+    """
+    if not isinstance(new, str) or not isinstance(old, str) or not old:
+        return bool(new == old)
+    if relative(new) == relative(old) or last(new) == last(old):
+        return same_project(new, old)
+    return same_project(new, old) and last(new).lower() in last(old).lower()
+
+
+def same_project(new: str, old: str) -> bool:
+    """Say whether the two could be of one project: a reference may name none."""
+    words = relative(new).split("/")
+    if words[0] == "projects":
+        owner = words[1]
+    elif len(words) >= 2 and words[0] not in ("family", "global"):
+        owner = words[0]
+    else:
+        return True
+    there = relative(old).split("/")
+    return there[0] != "projects" or there[1] == owner

@@ -1,0 +1,135 @@
+"""Instance templates: never changed, only replaced."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from double.compute.base import FULL, ComputeResource
+from double.compute.images import resolve
+from double.compute.machine import common_fields, flat, rest_of
+from double.fields import Change, Field
+from double.links import number, same_link, same_name, same_number
+from double.resource import Made
+from double.values import has_unknown
+
+DISK = {
+    "autoDelete": Field(default=True, replace=True),
+    "boot": Field(computed=True, replace=True),
+    "deviceName": Field(computed=True, replace=True),
+    "diskName": Field(api="initializeParams.diskName", replace=True),
+    "diskSizeGb": Field(
+        api="initializeParams.diskSizeGb",
+        computed=True,
+        replace=True,
+        send=str,
+        receive=number,
+        same=same_number,
+    ),
+    "diskType": Field(api="initializeParams.diskType", computed=True, replace=True, same=same_name),
+    "labels": Field(api="initializeParams.labels", replace=True),
+    "mode": Field(computed=True, replace=True),
+    "source": Field(replace=True, same=same_link),
+    "sourceImage": Field(
+        api="initializeParams.sourceImage", computed=True, replace=True, same=same_link
+    ),
+    "type": Field(computed=True, replace=True),
+}
+
+
+class InstanceTemplate(ComputeResource):
+    kind = "compute/instanceTemplate:InstanceTemplate"
+    collection = "instanceTemplates"
+    fields = {
+        **common_fields(replace=True),
+        "description": Field(replace=True),
+        "disks": Field(many=True, replace=True, fields=DISK),
+        "instanceDescription": Field(api="properties.description", replace=True),
+        "namePrefix": Field(local=True, replace=True),
+        "region": Field(local=True, replace=True, computed=True),
+    }
+    outputs = {
+        "creationTimestamp": "creationTimestamp",
+        "metadataFingerprint": "properties.metadata.fingerprint",
+        "name": "name",
+        "numericId": "id",
+        "selfLink": "selfLink",
+        "selfLinkUnique": "selfLink",
+        "tagsFingerprint": "properties.tags.fingerprint",
+    }
+
+    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        body = super().body(inputs)
+        outer = {key: body.pop(key) for key in ("name", "description") if key in body}
+        outer.setdefault("description", "")
+        inner = body.pop("properties", {})
+        rest_of(body, inputs, self.project(inputs), lambda: self.region(inputs))
+        for index, disk in enumerate(body["disks"]):
+            disk.setdefault("boot", index == 0)
+            disk.setdefault("type", "PERSISTENT")
+            disk.setdefault("mode", "READ_WRITE")
+        return {**outer, "properties": {**body, **inner}}
+
+    def create(self, inputs: Mapping[str, Any]) -> Made:
+        name = inputs.get("name") or f"{inputs['namePrefix']}{unique_suffix()}"
+        disks = [
+            {**disk, "sourceImage": self.image(inputs, disk["sourceImage"])}
+            if disk.get("sourceImage")
+            else disk
+            for disk in inputs["disks"]
+        ]
+        body = self.body({**inputs, "name": name, "disks": disks})
+        path = f"{self.place(inputs)}/{self.collection}"
+        operation = self.act("POST", path, body, "Creating")
+        answer = self.rest.call("GET", self.product, f"{path}/{operation['targetId']}", query=FULL)
+        return Made(f"{path}/{answer['name']}", answer)
+
+    def image(self, inputs: Mapping[str, Any], given: str) -> str:
+        """Return the path that is sent for an image."""
+        return resolve(self.rest, self.project(inputs), given)
+
+    def read(self, identity: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        return self.rest.exists("GET", self.product, identity, query=FULL)
+
+    def refine(
+        self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> list[Change]:
+        """An image may be written in another way than what was sent: look it up."""
+        return [change for change in changes if not self.same_source(change, state, inputs)]
+
+    def same_source(
+        self, change: Change, state: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> bool:
+        """Say whether a change is of an image's notation only."""
+        if not change.path.endswith(".sourceImage") or change.deleted:
+            return False
+        index = int(change.path.split("[")[1].split("]")[0])
+        new = inputs["disks"][index]["sourceImage"]
+        old = state["disks"][index].get("sourceImage")
+        if has_unknown(new) or old is None:
+            return False
+        return same_link(self.image(inputs, new), old)
+
+    def state(
+        self, identity: str, answer: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        properties = flat(answer["properties"], inputs)
+        outer = {key: answer.get(key) for key in ("name", "description")}
+        inner = {"properties": {"description": properties.get("description")}}
+        state = super().state(identity, {**properties, **outer, **inner}, inputs)
+        link, number_ = answer.get("selfLink"), answer.get("id")
+        return state | {
+            "creationTimestamp": answer.get("creationTimestamp"),
+            "metadataFingerprint": properties["metadataFingerprint"],
+            "tagsFingerprint": properties["tagsFingerprint"],
+            "numericId": number_,
+            "region": inputs.get("region") or self.rest.optional_region,
+            "selfLink": link,
+            "selfLinkUnique": f"{link}?uniqueId={number_}" if link else None,
+        }
+
+
+def unique_suffix() -> str:
+    """Return the 26 digits that make a prefix a name: the time first, so that names sort."""
+    moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
+    return f"{moment}{secrets.randbelow(10**12):012d}"

@@ -1,0 +1,150 @@
+"""What every mapping is: a class per resource type, found by the type's name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from double.fields import Change, Field, Fields, to_body, to_state
+from double.links import last
+from double.rest import CloudError, Rest
+from double.values import UNKNOWN
+
+PROVISIONED = "goog-pulumi-provisioned"
+"""Label that the provider puts on whatever can be labelled."""
+
+MAPPINGS: dict[str, type["Resource"]] = {}
+"""`compute/network:Network` -> its mapping."""
+
+PROJECT = Field(local=True, replace=True, computed=True)
+REGION = Field(
+    receive=last, same=lambda new, old: last(new) == last(old), replace=True, computed=True
+)
+ZONE = REGION
+LABELS = Field()
+"""The input `labels`; what is sent and shown for it is below."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A resource that was made: its id in the state, and what the cloud answered."""
+
+    id: str
+    answer: dict[str, Any]
+
+
+class Resource:
+    """Turns one resource type into REST calls.
+
+    The methods get inputs as plain values: nothing unknown, no secret's wrapper.
+    """
+
+    kind: ClassVar[str]
+    product: ClassVar[str] = "compute"
+    fields: ClassVar[Fields]
+
+    outputs: ClassVar[Mapping[str, str]] = {}
+    """Outputs that are no inputs -> their dotted names in the REST answer."""
+
+    named_by: ClassVar[str | None] = "name"
+    """The input that is made up where the program gives none."""
+
+    def __init__(self, rest: Rest) -> None:
+        self.rest = rest
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in cls.__dict__:
+            MAPPINGS[cls.kind] = cls
+
+    @property
+    def title(self) -> str:
+        """The type's name in messages."""
+        return self.kind.rsplit(":", 1)[1]
+
+    # What each mapping says for itself.
+
+    def create(self, inputs: Mapping[str, Any]) -> Made:
+        """Make the resource."""
+        raise NotImplementedError
+
+    def read(self, identity: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what the cloud says of the resource, None if it is gone."""
+        raise NotImplementedError
+
+    def update(
+        self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]
+    ) -> dict[str, Any]:
+        """Change the resource, and return what the cloud then says of it."""
+        raise CloudError(
+            f"{self.title}: the test double knows no change of {', '.join(sorted(changed))}"
+        )
+
+    def delete(self, identity: str, state: Mapping[str, Any]) -> None:
+        """Delete the resource; that it is gone already is no error."""
+        raise NotImplementedError
+
+    def refine(
+        self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> list[Change]:
+        """Return the changes as this type understands them; it may ask the cloud."""
+        return changes
+
+    # What all have in common.
+
+    def project(self, inputs: Mapping[str, Any]) -> str:
+        """Return the project the resource is in."""
+        return last(inputs.get("project")) or self.rest.project
+
+    def region(self, inputs: Mapping[str, Any]) -> str:
+        """Return the region the resource is in."""
+        return last(inputs.get("region")) or self.rest.region
+
+    def zone(self, inputs: Mapping[str, Any]) -> str:
+        """Return the zone the resource is in."""
+        return last(inputs.get("zone")) or self.rest.zone
+
+    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the REST object to send."""
+        body = to_body(self.fields, inputs)
+        if "labels" in self.fields:
+            body["labels"] = effective_labels(inputs)
+        return body
+
+    def state(
+        self, identity: str, answer: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return all outputs for what the cloud says and the program gave."""
+        state = to_state(self.fields, answer, inputs)
+        for name, path in self.outputs.items():
+            value: Any = answer
+            for part in path.split("."):
+                value = value.get(part) if isinstance(value, Mapping) else None
+            state[name] = value
+        if "project" in self.fields:
+            state["project"] = self.project(inputs)
+        if "labels" in self.fields:
+            state.update(labels_state(inputs, answer.get("labels") or {}))
+        return state
+
+    def planned(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs beside the inputs that a preview shows: old ones, or unknown."""
+        plan = {name: state.get(name, UNKNOWN) for name in self.outputs}
+        if "labels" in self.fields:
+            effective = effective_labels(inputs)
+            plan |= {"effectiveLabels": effective, "pulumiLabels": effective}
+        return plan
+
+
+def effective_labels(inputs: Mapping[str, Any]) -> Any:
+    """Return the labels that a resource gets."""
+    labels = inputs.get("labels") or {}
+    return {**labels, PROVISIONED: "true"} if isinstance(labels, Mapping) else UNKNOWN
+
+
+def labels_state(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the three label outputs: the program's own, the provider's too, and all there are."""
+    given = inputs.get("labels") or {}
+    return {
+        "labels": {name: labels[name] for name in given if name in labels},
+        "pulumiLabels": {name: labels[name] for name in [*given, PROVISIONED] if name in labels},
+        "effectiveLabels": dict(labels),
+    }

@@ -1,0 +1,75 @@
+"""Values as the engine sends them, and as Python has them.
+
+The engine's values are protobuf Structs: numbers are floats, a secret is an object with a
+signature, what a preview doesn't know yet is a certain string. Sources: pulumi/runtime/rpc.py.
+"""
+
+from typing import Any
+
+from google.protobuf import json_format, struct_pb2
+from pulumi.runtime import rpc
+
+UNKNOWN = rpc.UNKNOWN
+DEFAULTS = "__defaults"
+"""Input with the names of the inputs that the provider filled in."""
+
+SIGNATURE = rpc._special_sig_key
+SECRET = rpc._special_secret_sig
+ASSET = rpc._special_asset_sig
+
+
+def from_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """Return a Struct as dictionaries; whole numbers become ints."""
+    return whole_numbers(json_format.MessageToDict(struct))
+
+
+def to_struct(value: dict[str, Any]) -> struct_pb2.Struct:
+    """Return dictionaries as a Struct; what is None is left out."""
+    struct = struct_pb2.Struct()
+    struct.update({key: item for key, item in value.items() if item is not None})
+    return struct
+
+
+def whole_numbers(value: Any) -> Any:
+    """Turn 8896.0 into 8896, everywhere."""
+    if isinstance(value, dict):
+        return {key: whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def plain(value: Any) -> Any:
+    """Return the value without the wrappers of secrets and without DEFAULTS."""
+    if isinstance(value, dict):
+        if value.get(SIGNATURE) == SECRET:
+            return plain(value.get("value"))
+        return {key: plain(item) for key, item in value.items() if key != DEFAULTS}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def secret(value: Any) -> dict[str, Any]:
+    """Mark a value as a secret."""
+    return {SIGNATURE: SECRET, "value": value}
+
+
+def is_secret(value: Any) -> bool:
+    """Say whether the value, or anything in it, is marked as a secret."""
+    if isinstance(value, dict):
+        return value.get(SIGNATURE) == SECRET or any(map(is_secret, value.values()))
+    return isinstance(value, list) and any(map(is_secret, value))
+
+
+def with_secrets_of(inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the outputs, marked as secret where the input of the same name is or holds one."""
+    return {
+        key: secret(value) if is_secret(inputs.get(key)) and not is_secret(value) else value
+        for key, value in outputs.items()
+    }
+
+
+def has_unknown(value: Any) -> bool:
+    """Say whether anything in the value is not known yet."""
+    if isinstance(value, dict):
+        return any(map(has_unknown, value.values()))
+    return any(map(has_unknown, value)) if isinstance(value, list) else value == UNKNOWN

@@ -1,0 +1,356 @@
+"""A Pulumi stack that a test drives: each command is the CLI's own, and its events are read back.
+
+What is counted comes from the engine's event log, not from what it prints for people.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 180
+"""Seconds for one command; a test that needs more says so."""
+
+UNCHANGED = {"same", "read", "refresh"}
+
+
+class StackError(AssertionError):
+    """A command ended otherwise than the test expected; holds all it printed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the engine did, or would do, to one resource."""
+
+    op: str
+    """create, update, delete, same, replace, create-replacement, delete-replaced, refresh ..."""
+
+    urn: str
+    failed: bool = False
+    replaces: tuple[str, ...] = ()
+    """Inputs whose change made a new resource."""
+
+    differs: tuple[str, ...] = ()
+    """Inputs that changed."""
+
+    @property
+    def name(self) -> str:
+        """The resource's name in the program."""
+        return name_of(self.urn)
+
+    @property
+    def kind(self) -> str:
+        """The resource's type, without its parents'."""
+        return self.urn.split("::")[2].split("$")[-1]
+
+    @property
+    def of_program(self) -> bool:
+        """Whether it is a resource of the program: the stack and providers are the engine's."""
+        return not self.kind.startswith("pulumi:")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command that has ended."""
+
+    code: int
+    output: str
+    steps: tuple[Step, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Steps by what they did to the program's resources."""
+        return Counter(step.op for step in self.steps if step.of_program)
+
+    def named(self, *ops: str) -> list[str]:
+        """Names of the resources to which one of these was done, sorted."""
+        return sorted(step.name for step in self.steps if step.op in ops and step.of_program)
+
+    @property
+    def changes(self) -> list[str]:
+        """`op name` of all but what stayed: empty when nothing changed."""
+        return sorted(
+            f"{step.op} {step.name}"
+            for step in self.steps
+            if step.op not in UNCHANGED and step.of_program
+        )
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the resources that could not be made, changed or removed."""
+        return sorted(step.name for step in self.steps if step.failed)
+
+
+@dataclass
+class Stack:
+    """A stack of a program, in a backend of its own.
+
+    `events` is the folder for event logs; `environment` holds all that a command gets.
+    """
+
+    pulumi: Path
+    program: Path
+    name: str
+    environment: dict[str, str]
+    events: Path
+    runs: int = field(default=0, init=False)
+
+    def create(self, config: Mapping[str, str] | None = None) -> None:
+        """Make the stack and set its configuration; a plain `pulumi stack init` and `config`."""
+        self.events.mkdir(parents=True, exist_ok=True)
+        self.command("stack", "init", self.name)
+        self.configure(config or {})
+
+    def configure(self, config: Mapping[str, str], *, secret: bool = False) -> None:
+        """Set some keys."""
+        kind = "--secret" if secret else "--plaintext"
+        for key, value in config.items():
+            self.command("config", "set", kind, "--stack", self.name, key, "--", value)
+
+    def preview(self, *options: str, fails: bool = False) -> Run:
+        """Run `pulumi preview`."""
+        return self.engine("preview", *options, fails=fails)
+
+    def up(self, *options: str, fails: bool = False) -> Run:
+        """Run `pulumi up`, without a preview before."""
+        return self.engine("up", "--yes", "--skip-preview", *options, fails=fails)
+
+    def refresh(self, *options: str, fails: bool = False) -> Run:
+        """Run `pulumi refresh`."""
+        return self.engine("refresh", "--yes", "--skip-preview", *options, fails=fails)
+
+    def destroy(self, *options: str, fails: bool = False) -> Run:
+        """Run `pulumi destroy`."""
+        return self.engine("destroy", "--yes", "--skip-preview", *options, fails=fails)
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the stack's outputs; secrets as `[secret]`."""
+        return dict(json.loads(self.command("stack", "output", "--json", "--stack", self.name)))
+
+    def export(self) -> dict[str, Any]:
+        """Return the stack's state."""
+        return dict(json.loads(self.command("stack", "export", "--stack", self.name)))
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """Return the state's resources by their names in the program."""
+        listed = self.export()["deployment"].get("resources", [])
+        return {name_of(item["urn"]): item for item in listed}
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Return operations that a killed engine left in the state."""
+        return list(self.export()["deployment"].get("pending_operations") or [])
+
+    def recover(self, made: Mapping[str, str] | None = None) -> None:
+        """Free a stack whose engine was killed: its lock goes, and what was pending is settled.
+
+        The engine can't know whether the cloud made what was under way.
+
+        Args:
+            made: name in the program -> id, of what it did make: the state takes it over.
+
+        """
+        self.command("cancel", "--yes", "--stack", self.name)
+        pending = {item["resource"]["urn"]: item["resource"] for item in self.pending()}
+        self.refresh("--clear-pending-creates")
+        if made:
+            self.take_over(
+                [item for item in pending.values() if name_of(item["urn"]) in made], made
+            )
+
+    def take_over(self, resources: list[dict[str, Any]], ids: Mapping[str, str]) -> None:
+        """Put resources that the cloud has into the state, by `pulumi import`."""
+        parents = {item["parent"] for item in resources}
+        wanted = {
+            "nameTable": {f"parent{index}": urn for index, urn in enumerate(sorted(parents))},
+            "resources": [
+                {
+                    "type": item["type"],
+                    "name": name_of(item["urn"]),
+                    "id": ids[name_of(item["urn"])],
+                    "parent": f"parent{sorted(parents).index(item['parent'])}",
+                }
+                for item in resources
+            ],
+        }
+        file = self.events / "import.json"
+        file.write_text(json.dumps(wanted))
+        options = ("--yes", "--skip-preview", "--generate-code=false", "--protect=false")
+        self.engine("import", *options, "--file", str(file))
+
+    def command(self, *words: str) -> str:
+        """Run any command that isn't the engine's, and return what it printed."""
+        done = subprocess.run(
+            [str(self.pulumi), "--non-interactive", "-C", str(self.program), *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise StackError(f"pulumi {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def engine(self, *words: str, fails: bool = False, timeout: float = TIMEOUT) -> Run:
+        """Run a command of the engine to its end, which is failure if `fails`.
+
+        Raises:
+            StackError: it ended the other way.
+
+        """
+        with self.running(*words) as process:
+            process.wait(timeout)
+        run = process.result()
+        if (run.code != 0) != fails:
+            raise StackError(f"pulumi {' '.join(words)} ended with {run.code}:\n{run.output}")
+        return run
+
+    @contextmanager
+    def running(self, *words: str) -> Iterator["Process"]:
+        """Run a command of the engine while the test does something else.
+
+        At the end nothing of it is left: engine, plugins and program are one session.
+        """
+        self.runs += 1
+        log = self.events / f"{self.runs:02d}-{words[0]}.json"
+        with log.with_suffix(".txt").open("w") as printed:
+            child = subprocess.Popen(
+                [
+                    str(self.pulumi),
+                    "--non-interactive",
+                    *("-C", str(self.program)),
+                    *words,
+                    *("--stack", self.name),
+                    *("--event-log", str(log)),
+                ],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            process = Process(child, log)
+            try:
+                yield process
+            finally:
+                process.end()
+
+
+@dataclass
+class Process:
+    """A command of the engine that runs."""
+
+    child: subprocess.Popen[bytes]
+    log: Path
+    started: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+    def wait(self, timeout: float = TIMEOUT) -> None:
+        """Wait for its end.
+
+        Raises:
+            StackError: it takes longer.
+
+        """
+        try:
+            self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise StackError(f"no end after {timeout} s:\n{self.printed()}") from None
+        self.seconds = time.monotonic() - self.started
+
+    def wait_for(self, seen: Callable[[], bool], timeout: float = 60) -> None:
+        """Wait until something is so, while the command runs.
+
+        Raises:
+            StackError: it isn't in time, or the command ended before.
+
+        """
+        until = time.monotonic() + timeout
+        while not seen():
+            if self.child.poll() is not None:
+                raise StackError(f"the command ended too early:\n{self.printed()}")
+            if time.monotonic() > until:
+                raise StackError(f"not so after {timeout} s:\n{self.printed()}")
+            time.sleep(0.05)
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does: the engine ends what it has begun."""
+        self.child.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill the engine alone, as the kernel does when memory is short."""
+        self.child.kill()
+        self.child.wait()
+
+    def end(self) -> None:
+        """Kill what is left of the session."""
+        for member in self.session():
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        self.child.wait()
+
+    def session(self) -> list[int]:
+        """Return the processes of the engine's session that are alive, the engine among them."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended meanwhile
+            if int(fields[3]) == self.child.pid and fields[0] != "Z":
+                found.append(int(entry.name))
+        return found
+
+    def printed(self) -> str:
+        """Return what it has printed so far."""
+        return self.log.with_suffix(".txt").read_text()
+
+    def result(self) -> Run:
+        """Return what it did."""
+        return Run(self.child.returncode, self.printed(), tuple(read_steps(self.log)), self.seconds)
+
+
+def name_of(urn: str) -> str:
+    """Return a resource's name in the program."""
+    return urn.rsplit("::", 1)[1]
+
+
+def read_steps(log: Path) -> Iterator[Step]:
+    """Yield the steps of an event log: in a preview those planned, else those done or failed."""
+    if not log.exists():
+        return
+    planned: list[Step] = []
+    done: list[Step] = []
+    preview = True
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if "resourcePreEvent" in event:
+            about = event["resourcePreEvent"]
+            preview = preview and bool(about.get("planning"))
+            planned.append(step_of(about["metadata"]))
+        elif "resOutputsEvent" in event:
+            done.append(step_of(event["resOutputsEvent"]["metadata"]))
+        elif "resOpFailedEvent" in event:
+            done.append(step_of(event["resOpFailedEvent"]["metadata"], failed=True))
+    yield from planned if preview else done
+
+
+def step_of(about: Mapping[str, Any], *, failed: bool = False) -> Step:
+    """Return an event's step."""
+    return Step(
+        about["op"],
+        about["urn"],
+        failed,
+        tuple(about.get("keys") or ()),
+        tuple(about.get("diffs") or ()),
+    )
