@@ -45,7 +45,11 @@ def check(
     counts = {
         "hosts": definition.hosts.groups["all"],
         "partitions": definition.cluster.partitions,
-        "people": definition.cluster.users.people,
+        "people": [
+            name
+            for name, person in definition.cluster.users.people.items()
+            if person.state == "present"
+        ],
     }
     said = ", ".join(f"{name}: {len(things)}" for name, things in counts.items())
     typer.echo(f"{inventory}: no errors ({said})")

@@ -47,8 +47,8 @@ def fake(
 ) -> None:
     """Serve Google Cloud's APIs on this machine; instances are records, or containers.
 
-    Prints the variables that point Pulumi, gcloud and Google's Python clients at it, to be pasted
-    into another shell, and serves until it is interrupted.
+    Prints the variables that point Pulumi, gcloud and Google's Python clients at it, ready to be
+    pasted into another shell, and serves until it is interrupted.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if machines and state:

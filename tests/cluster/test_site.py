@@ -132,6 +132,13 @@ def test_wrong_definition_touches_nothing(lab: Lab, options: list[str]) -> None:
     assert "TASK [base" not in run.output
 
 
+def test_host_with_another_system_is_refused_first_of_all(lab: Lab) -> None:
+    run = lab.play("--limit", "lab-cpu-01", "--extra-vars", "base_os=debian-13")
+    assert run.code != 0
+    assert "lab-cpu-01 runs debian-12, the definition says debian-13; set os" in run.output
+    assert run.changed == {}
+
+
 def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     key = "/etc/munge/munge.key"
     lab.on("lab-cpu-02", f"head -c 128 /dev/urandom >{key}; systemctl restart munge")

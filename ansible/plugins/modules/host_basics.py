@@ -13,7 +13,7 @@ DOCUMENTATION = r"""
 module: host_basics
 short_description: Free space, host name and /etc/hosts in one run
 description:
-  - Refuses a host whose file systems are nearly full, before anything is written there.
+  - Refuses a host whose file systems are nearly full, before any of its files is touched.
   - Sets the host name, of the running kernel and in /etc/hostname.
   - Keeps a block in /etc/hosts with the hosts of the cluster. Lines that others wrote stay, but for
     names of the cluster that they map to another address. The worst is the own name on a loopback

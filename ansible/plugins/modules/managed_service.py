@@ -82,6 +82,9 @@ RECORDS = "/run/muster"
 TOLD = "/var/lib/muster"
 """What other hosts were told outlives a boot of this one."""
 
+LOOKS = 6
+"""How often a unit must have been seen up; six take 0.6 s on an idle host."""
+
 
 def sha256(path):
     """Return the SHA-256 of the file at `path`, empty if there is none."""
@@ -130,6 +133,8 @@ class Unit:
 
     def fail(self, message):
         """End the task with what the daemon itself said last."""
+        # On a busy host journald may still have to read what the daemon wrote before it died.
+        self.module.run_command(["journalctl", "--sync"])
         _, log, _ = self.module.run_command(
             ["journalctl", "--unit", self.name, "--lines=15", "--no-pager", "--output=cat"]
         )
@@ -273,8 +278,9 @@ class Unit:
         """Return when the unit is up and listens; fail at `deadline` (monotonic seconds)."""
         port = self.module.params["port"]
         # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass,
-        # and so would one that systemd starts again each time.
-        up_since, restarts = None, None
+        # and so would one that systemd starts again each time. So it is looked at several times,
+        # which takes longer on a busy host, where dying does too.
+        up_since, looks, restarts = None, 0, None
         while time.monotonic() < deadline:
             state = self.show()
             restarts = restarts or state.get("NRestarts")
@@ -283,7 +289,8 @@ class Unit:
                 self.fail("it ended right after its start")
             up = state.get("ActiveState") == "active" and (port is None or self.listens(port))
             up_since = (up_since or time.monotonic()) if up else None
-            if up_since is not None and time.monotonic() - up_since >= 0.5:
+            looks = looks + 1 if up else 0
+            if up_since is not None and time.monotonic() - up_since >= 0.5 and looks >= LOOKS:
                 return
             time.sleep(0.1)
         seconds = self.module.params["timeout_seconds"]
