@@ -133,7 +133,7 @@ class Instance:
         definition = document["cluster"]
         definition["os"] = image.RELEASES[release]
         key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()
-        for person in definition["users"]["people"].values():
+        for person in definition.get("users", {}).get("people", {}).values():
             person["ssh_keys"] = [key]
         yaml.dump(document, path)
 

@@ -28,3 +28,10 @@ def test_copy_of_a_killed_run_is_made_anew(tmp_path: Path) -> None:
     instance.create(TEMPLATE, "bookworm")
     assert instance.exists
     assert load(instance.folder).hosts.groups["login"] == ["lab-access"]
+
+
+def test_copy_of_a_cluster_without_people_can_be_made(tmp_path: Path) -> None:
+    bench = TEMPLATE.parents[1] / "tests" / "bench" / "inventories" / "core"
+    instance = Instance(tmp_path / "muster-copy")
+    instance.create(bench, "bookworm")
+    assert not load(instance.folder).cluster.users.people
