@@ -15,7 +15,8 @@ COMMAND = (
 
 def said(msg: str, stderr: str = "") -> str:
     """The role's sentence for what the apt module returned."""
-    block = yaml.safe_load(INSTALL.read_text(encoding="utf-8"))[0]
+    tasks = yaml.safe_load(INSTALL.read_text(encoding="utf-8"))
+    block = next(task for task in tasks if "rescue" in task)
     variables = block["rescue"][0]["vars"]
     environment = Environment(autoescape=False)  # noqa: S701 (no HTML)
     environment.tests["search"] = search
