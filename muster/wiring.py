@@ -60,6 +60,15 @@ def people(definition: Definition) -> list[dict[str, Any]]:
     ]
 
 
+def no_login(definition: Definition) -> list[str]:
+    """Return the people who may log in to login hosts only."""
+    return [
+        name
+        for name, person in definition.cluster.users.people.items()
+        if person.state == "present" and not person.admin
+    ]
+
+
 def groups(definition: Definition) -> list[dict[str, Any]]:
     """Return the groups as the role `users` takes them."""
     return [

@@ -67,6 +67,8 @@ class HostsTree:
     own_hosts: dict[str, list[str]] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
     vars: dict[str, dict[str, Any]] = field(default_factory=dict)
+    group_vars: dict[KeyPath, dict[str, Any]] = field(default_factory=dict)
+    """Variables of groups by the keys in the file that lead to them."""
     places: dict[KeyPath, KeyPath] = field(default_factory=dict)
     """(group,) and (group, host) to the keys in the file; (all, host): where it is first named."""
     faults: list[Fault] = field(default_factory=list)
@@ -131,6 +133,9 @@ class _Reader:
         for key in content:
             if key not in GROUP_KEYS:
                 self._fault("hosts-unknown-key", (*path, key), key)
+        given = content.get("vars")
+        if isinstance(given, dict):
+            self.tree.group_vars[(*path, "vars")] = given
         self._hosts(name, content.get("hosts"), (*path, "hosts"))
         children = content.get("children")
         if children is not None and not isinstance(children, dict):

@@ -39,6 +39,13 @@ class Person(Model):
             description="Account of jobs that name none; null: the first account that lists them."
         ),
     ] = None
+    admin: Annotated[
+        bool,
+        Field(
+            description="May log in by ssh to every host, not only to login hosts. Rights of root "
+            "are given elsewhere."
+        ),
+    ] = False
     state: Annotated[
         Literal["present", "absent"],
         Field(description="absent: the login is removed everywhere; home and number are kept."),

@@ -94,8 +94,9 @@ def _refuse_others(fleet: Fleet) -> None:
     ).splitlines()
     for folder in sorted(set(folders) - {str(fleet.folder.resolve())}):
         raise MachineError(
-            f"there are containers of {fleet.network} that belong to {folder}; remove them first: "
-            f"make demo-down"
+            f"there are containers of {fleet.network} that belong to {folder or 'another clone'}; "
+            f"remove them first: make demo-down, or podman rm --force $(podman ps --all --quiet "
+            f"--filter label={LABEL}={fleet.network})"
         )
 
 

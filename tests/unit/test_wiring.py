@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,18 @@ def test_people_keep_their_state(definition: Any) -> None:
     assert people["bob"]["shell"] == "/bin/zsh"
     assert people["eve"]["state"] == "absent"
     assert wiring.groups(definition) == [{"name": "ml-users", "gid": 20000}]
+
+
+def test_people_log_in_to_login_hosts_only_unless_they_are_administrators(
+    definition: Any,
+) -> None:
+    people = definition.cluster.users.people
+    present = [name for name, person in people.items() if person.state == "present"]
+    assert wiring.no_login(definition) == present
+    admin = people["bob"].model_copy(update={"admin": True})
+    users = definition.cluster.users.model_copy(update={"people": {**people, "bob": admin}})
+    changed = definition.cluster.model_copy(update={"users": users})
+    assert "bob" not in wiring.no_login(replace(definition, cluster=changed))
 
 
 def test_mail_goes_to_own_addresses_where_there_are_some(definition: Any) -> None:

@@ -89,8 +89,8 @@ class Cluster:
                 )
         return reasons
 
-    def nodes(self):
-        """Return node states, once all have registered or the bound is over."""
+    def nodes(self, avoided):
+        """Return node states, once all but those `avoided` have registered or the bound is over."""
         start = time.monotonic()
         while True:
             code, out, err = self.module.run_command(
@@ -102,12 +102,16 @@ class Cluster:
                 )
             keys = ("name", "partition", "state", "user", "reason")
             nodes = [dict(zip(keys, line.split("|", 4), strict=True)) for line in out.splitlines()]
-            if time.monotonic() - start >= max((self.patience(node) for node in nodes), default=0):
+            if time.monotonic() - start >= max(
+                (self.patience(node) for node in nodes if node["name"] not in avoided), default=0
+            ):
                 return nodes
             time.sleep(0.5)
 
     def patience(self, node):
         """Return for how many seconds `node` is given time to come up by itself."""
+        if node["state"].startswith("drain"):
+            return 0  # somebody, or slurmctld, wants it so
         if node["state"].startswith("down"):
             return self.parameters["settle_seconds"]
         if node["state"].startswith("unk") or node["state"].endswith("*"):
@@ -179,8 +183,9 @@ def main():
     cluster = Cluster(module)
     # Credentials first: they age while nodes are waited for.
     undecoded = cluster.undecoded()
-    nodes = cluster.nodes()
-    jobs = cluster.jobs(nodes, {*undecoded, *module.params["avoid"]})
+    avoided = {*undecoded, *module.params["avoid"]}
+    nodes = cluster.nodes(avoided)
+    jobs = cluster.jobs(nodes, avoided)
     module.exit_json(changed=False, report={"undecoded": undecoded, "nodes": nodes, "jobs": jobs})
 
 

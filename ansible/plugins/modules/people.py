@@ -57,6 +57,11 @@ options:
     description: Folder of the homes.
     type: path
     default: /home
+  no_login:
+    description: Logins that sshd is about to refuse; nobody among them may be running this.
+    type: list
+    elements: str
+    default: []
   create_homes:
     description: Whether a missing home is made from /etc/skel, open to its owner only.
     type: bool
@@ -448,6 +453,17 @@ def make_home(person):
     os.rename(temporary, person.home)
 
 
+def locked_out(no_login, environment):
+    """Say so if who runs this, through sudo or doas, could not log in again."""
+    login = environment.get("SUDO_USER") or environment.get("DOAS_USER")
+    if login not in no_login:
+        return []
+    return [
+        f"{login} runs this and could not log in here any more; give {login} `admin: true` in "
+        "users.people, or use a login that is not among the people"
+    ]
+
+
 def main():
     """Run the module."""
     name_and = {"name": {"type": "str", "required": True}}
@@ -488,6 +504,7 @@ def main():
             },
             "home_root": {"type": "path", "default": "/home"},
             "create_homes": {"type": "bool", "default": False},
+            "no_login": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -508,6 +525,7 @@ def main():
     keys_dir = module.params["keys_dir"]
     found = found_here(people, keys_dir)
     problems = conflicts(groups, people, found, create_homes)
+    problems += locked_out(module.params["no_login"], os.environ)
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 

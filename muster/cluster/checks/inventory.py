@@ -36,6 +36,9 @@ def _at(sources: Sources, file: str, name: str, message: str, remedy: str) -> Fi
     return Finding((name,), message, remedy, file, sources.others[file].line((name,)))
 
 
+_ELSEWHERE = "set it in host_vars or group_vars/<group>, or use the key of `cluster` for it"
+
+
 @source_check("role-variable")
 def role_variable(sources: Sources) -> Iterator[Finding]:
     """A role's variable in group_vars/all that Muster sets itself: the playbook's would win."""
@@ -46,7 +49,17 @@ def role_variable(sources: Sources) -> Iterator[Finding]:
                 file,
                 name,
                 "Muster sets it from the definition, so it is without effect here",
-                "set it in host_vars or group_vars/<group>, or use the key of `cluster` for it",
+                _ELSEWHERE,
+            )
+    # Ansible takes those of a group in hosts.yml for weaker than any file of group_vars/all.
+    for path, variables in sources.tree.group_vars.items():
+        for name in sources.wired & variables.keys():
+            yield Finding(
+                (path[-2], "vars", name),
+                "Muster sets it from the definition, so it is without effect here",
+                _ELSEWHERE,
+                "hosts",
+                sources.hosts.line((*path, name)),
             )
 
 

@@ -1,9 +1,11 @@
 """Checks of files in group_vars and host_vars: that their group, host and variables exist."""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from muster.cluster.checks.registry import Finding, source_check, suggestion
 from muster.cluster.sources import SECRETS_FILE, Sources, overridden
+from muster.cluster.yamlfile import KeyPath
 
 # Groups that Ansible makes.
 _ALWAYS = ("all", "ungrouped")
@@ -14,6 +16,9 @@ def _of_nothing(sources: Sources, folder: str, known: set[str]) -> Iterator[tupl
     said: set[str] = set()
     for file in sources.overrides:
         name = overridden(file)
+        # Without an ending it may be a note (README), which Ansible doesn't read either.
+        if not PurePath(file).suffix and len(PurePath(file).parts) == 2:
+            continue
         if file.startswith(f"{folder}/") and name not in known | said:
             said.add(name)
             yield name, file
@@ -50,15 +55,19 @@ def variables_of_no_host(sources: Sources) -> Iterator[Finding]:
 def role_variable_unknown(sources: Sources) -> Iterator[Finding]:
     """A variable that begins like those of a role, and that the role does not take."""
     for file, document in {**sources.others, **sources.overrides}.items():
-        if file == SECRETS_FILE or not isinstance(document.data, dict):
-            continue
-        for name in document.data:
-            role = next((r for r in sources.role_variables if name.startswith(f"{r}_")), None)
-            if role and name not in sources.role_variables[role]:
-                yield Finding(
-                    (name,),
-                    f'the role {role} has no variable "{name}"',
-                    suggestion(name, sources.role_variables[role], f"see roles/{role}/README.md"),
-                    file,
-                    document.line((name,)),
-                )
+        if file != SECRETS_FILE and isinstance(document.data, dict):
+            for name in document.data:
+                yield from _unknown(sources, name, file, (name,), document.line((name,)))
+    for path, variables in sources.tree.group_vars.items():
+        for name in variables:
+            line = sources.hosts.line((*path, name))
+            yield from _unknown(sources, name, "hosts", (path[-2], "vars", name), line)
+
+
+def _unknown(
+    sources: Sources, name: str, file: str, path: KeyPath, line: int | None
+) -> Iterator[Finding]:
+    role = next((r for r in sources.role_variables if name.startswith(f"{r}_")), None)
+    if role and name not in sources.role_variables[role]:
+        remedy = suggestion(name, sources.role_variables[role], f"see roles/{role}/README.md")
+        yield Finding(path, f'the role {role} has no variable "{name}"', remedy, file, line)

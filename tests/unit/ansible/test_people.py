@@ -5,6 +5,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 PATH = Path(__file__).parents[3] / "ansible/plugins/modules/people.py"
 SPEC = importlib.util.spec_from_file_location("people", PATH)
 assert SPEC is not None and SPEC.loader is not None
@@ -196,3 +198,12 @@ def test_a_missing_shell_is_said() -> None:
     assert people.warnings([ADA], SETTLED, {"/bin/zsh"})[0].startswith(
         "the shell /bin/zsh is not installed here"
     )
+
+
+@pytest.mark.parametrize("variable", ["SUDO_USER", "DOAS_USER"])
+def test_nobody_locks_himself_out(variable: str) -> None:
+    said = people.locked_out(["ada", "bob"], {variable: "ada"})
+    assert len(said) == 1
+    assert "give ada `admin: true`" in said[0]
+    assert people.locked_out(["bob"], {variable: "ada"}) == []
+    assert people.locked_out(["ada"], {}) == []
