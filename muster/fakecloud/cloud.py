@@ -124,6 +124,7 @@ class Cloud:
         try:
             task()
         except Exception as error:
+            # A bug in one task must not end the loop that serves all others.
             log.exception("a task failed")
             self.failures.append(repr(error))
         finally:

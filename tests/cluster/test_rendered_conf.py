@@ -83,7 +83,7 @@ start() {
 # The first start finds no state, which it calls an error.
 start >/dev/null
 kill $!
-wait $! || true
+wait $! || true # its code is that of a daemon that was killed
 start
 scontrol --oneliner show nodes
 kill $!

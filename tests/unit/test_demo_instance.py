@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from muster.cluster import load
+from muster.demo.cli import NETWORK
 from muster.demo.instance import Instance
 
 TEMPLATE = Path(__file__).parents[2] / "inventories" / "demo"
@@ -35,3 +36,9 @@ def test_copy_of_a_cluster_without_people_can_be_made(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "muster-copy")
     instance.create(bench, "bookworm")
     assert not load(instance.folder).cluster.users.people
+
+
+def test_demo_down_knows_the_network_of_the_template(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "muster-copy")
+    instance.create(TEMPLATE, "bookworm")
+    assert instance.fleet().network == NETWORK

@@ -117,7 +117,7 @@ class PodmanBackend:
             machine.detach(disk_id, self.folder)
             machine.file_of(disk_id, self.folder).unlink(missing_ok=True)
 
-        self._do(remove, self._complain)
+        self._do(remove, _noted)
 
     def console(self, instance: Resource) -> bytes:
         """What systemd and the startup-script wrote to the terminal."""
@@ -135,15 +135,13 @@ class PodmanBackend:
             problem = ""
             try:
                 work()
-            except (MachineError, OSError) as error:
-                problem = str(error)
+            except Exception as error:
+                # Whatever it is: an operation that nobody ends would be waited for for ever.
+                log.exception("a machine's work failed")
+                problem = str(error) or repr(error)
             self.cloud.report(lambda: done(problem))
 
         self._workers.submit(task)
-
-    def _complain(self, problem: str) -> None:
-        if problem:
-            log.error("%s", problem)
 
     def _boot(self, made_of: Machine, disk: Resource, instance: Resource) -> None:
         if not exists("container", made_of.container):
@@ -188,7 +186,7 @@ class PodmanBackend:
             if exists("image", name):
                 podman("rmi", "--force", name)
 
-        self._do(remove, self._complain)
+        self._do(remove, _noted)
 
     def _clear(self) -> None:
         label = f"label={LABEL}={self.name}"
@@ -270,6 +268,10 @@ class PodmanBackend:
 
     def _disk_name(self, disk_id: str) -> str:
         return f"localhost/{self.name}/disk-{disk_id}:latest"
+
+
+def _noted(_problem: str) -> None:
+    """The end of work that no operation waits for: what went wrong is in the log."""
 
 
 @contextmanager
