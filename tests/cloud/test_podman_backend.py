@@ -189,3 +189,17 @@ def test_deleted_machine_leaves_no_container(compute: Compute) -> None:
     number = compute.get(f"{ZONE}/instances/two")["id"]
     compute.do("DELETE", f"{ZONE}/instances/two")
     assert f"{NAME}-{number}" not in podman("ps", "--all", "--format", "{{.Names}}")
+
+
+def test_work_that_fails_unexpectedly_ends_its_operation(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("muster.fakecloud.backends.machine.create", broken)
+    asked = compute.http.post(f"{ZONE}/instances", json=instance("six", DEBIAN)).json()
+    path = asked["selfLink"].partition(f"/{PROJECT}/")[2]
+    until(lambda: compute.get(path)["status"] == "DONE", "the operation has ended", 30)
+    assert "a bug" in compute.get(path)["error"]["errors"][0]["message"]
+    assert compute.http.get(f"{ZONE}/instances/six").status_code == 404
