@@ -1,0 +1,1 @@
+"""What Muster itself does with Google Cloud, on a laptop and on the cluster's VMs."""
