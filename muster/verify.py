@@ -58,7 +58,8 @@ def problems(
     """Return a sentence for each thing that is wrong.
 
     `hosts` holds each host's report, `cluster` the controller's (None if it was not run; with
-    `unanswered` it is a host's that has only asked for an answer), `peers` the hosts that should be alike by node set, `absent` the hosts that this run lost.
+    `unanswered` it is a host's that has only asked for an answer), `peers` the hosts that should be
+    alike by node set, `absent` the hosts that this run lost.
     """
     found = [
         f"{host}: not configured in this run (unreachable, or failed above); mend it and run again"
@@ -209,16 +210,17 @@ def _credentials(
     for host, report in hosts.items():
         if "error" in report["credential"]:
             yield f"{host}: makes no munge credential: {report['credential']['error']}"
+    alone = "unanswered" in cluster
     for host, reason in cluster["undecoded"].items():
-        by = "it can't decode its own" if "unanswered" in cluster else "the controller can't decode its"
-        yield f"{host}: {by} munge credential: {reason}; its munge key or its clock differs"
+        whose = "it can't decode its own" if alone else "the controller can't decode its"
+        yield f"{host}: {whose} munge credential: {reason}; its munge key or its clock differs"
 
 
 def _answer(hosts: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]) -> Iterator[str]:
     if cluster["unanswered"]:
         yield (
-            f"{fold(hosts)}: slurmctld gives no answer ({cluster['unanswered']}); is it up, and has "
-            "this host its munge key? journalctl -u slurmctld on the controller says more"
+            f"{fold(hosts)}: slurmctld gives no answer ({cluster['unanswered']}); is it up, and "
+            "has this host its munge key? journalctl -u slurmctld on the controller says more"
         )
 
 
