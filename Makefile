@@ -90,6 +90,12 @@ demo-shell: setup ## Log in to the demo's access node as ada
 demo-down: setup ## Remove the demo: containers, network, files
 	@muster demo down
 
+##-- the cloud on this machine ------------------------------------------------------------------
+
+.PHONY: cloud-demo
+cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: without an account
+	@PYTHONPATH=tests/engine muster cloud demo
+
 ##-- proof --------------------------------------------------------------------------------------
 
 LAYERS := lint unit engine molecule cluster cloud

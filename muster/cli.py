@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 # would take seconds, and `muster check` is run before each play.
 COMMANDS = {
     "check": "muster.cluster.command:check",
-    "cloud": "muster.fakecloud.cli:app",
+    "cloud": "muster.cloud.cli:app",
     "demo": "muster.demo.cli:app",
     "render": "muster.render:render",
     "schema": "muster.cluster.command:schema",
