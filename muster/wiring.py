@@ -126,3 +126,24 @@ def shared_paths(definition: Definition) -> list[str]:
     """Return the mount points that a node must have before slurmd takes jobs."""
     storage = definition.cluster.storage
     return [storage.home.path, storage.apps.path, storage.data.path]
+
+
+def state_folders(definition: Definition) -> list[dict[str, Any]]:
+    """Return what lies on the state disk of a controller in the cloud, as `state_disk` takes it.
+
+    Nothing on machines of one's own, whose disks nobody takes away.
+    """
+    if definition.cluster.cloud is None:
+        return []
+    served = [folder for _, folder in definition.cluster.storage if folder.kind != "existing"]
+    return [
+        *({"path": folder.path, "units": ["nfs-server"]} for folder in served),
+        {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]},
+        # StateSaveLocation, as the role slurmctld has it.
+        {
+            "path": "/var/lib/slurm/slurmctld",
+            "owner": "slurm",
+            "group": "slurm",
+            "units": ["slurmctld"],
+        },
+    ]

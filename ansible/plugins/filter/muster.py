@@ -61,6 +61,7 @@ class FilterModule:
             "muster_accounts": of_definition(wiring.accounts),
             "muster_account_users": of_definition(wiring.account_users),
             "muster_shared_paths": of_definition(wiring.shared_paths),
+            "muster_state_folders": of_definition(wiring.state_folders),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,
