@@ -147,3 +147,35 @@ def state_folders(definition: Definition) -> list[dict[str, Any]]:
             "units": ["slurmctld"],
         },
     ]
+
+
+# One number for all: the first mount of a server settles it for the later ones (nfs(5)).
+NFS_CONNECTIONS = 4
+
+# `hard`: a job waits for a server that is away, where `soft` would give it a wrong end of file.
+_NFS_ALWAYS = f"hard,vers=4.2,proto=tcp,nconnect={NFS_CONNECTIONS},noatime,nosuid,nodev"
+_NFS_OPTIONS = {
+    "home": f"rw,{_NFS_ALWAYS}",
+    # A published tree: what was looked up once, a minute long needs no word of the server. Python
+    # opens thousands of files per start.
+    "apps": f"ro,{_NFS_ALWAYS},actimeo=60,nocto",
+    "data": f"rw,{_NFS_ALWAYS}",
+}
+
+
+def mounts(definition: Definition, *, builds_software: bool = False) -> list[dict[str, str]]:
+    """Return what a host mounts that is not the storage host: as mount(8) takes it.
+
+    `builds_software`: of the one host that writes to the module tree; the others read it.
+    """
+    served = definition.cluster.storage.served()
+    options = _NFS_OPTIONS | ({"apps": f"rw,{_NFS_ALWAYS}"} if builds_software else {})
+    return [
+        {
+            "source": f"{definition.hosts.groups['storage'][0]}:{folder.path}",
+            "path": folder.path,
+            "type": "nfs4",
+            "options": options[key],
+        }
+        for key, folder in served.items()
+    ]

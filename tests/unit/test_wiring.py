@@ -158,6 +158,36 @@ def test_slurmd_waits_for_all_shared_folders(definition: Any) -> None:
     assert wiring.shared_paths(definition) == ["/home", "/sw", "/data"]
 
 
+def served() -> Any:
+    """A definition whose home and modules are served by a host of their own."""
+    cluster = deepcopy(CLUSTER)
+    for key in ("home", "apps"):
+        cluster["storage"][key]["kind"] = "nfs"
+    return wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
+
+
+def test_what_exists_already_is_not_mounted(definition: Any) -> None:
+    assert wiring.mounts(definition) == []
+
+
+def test_served_folders_are_mounted_from_the_storage_host() -> None:
+    home, apps = wiring.mounts(served())
+    assert home == {
+        "source": "disks:/home",
+        "path": "/home",
+        "type": "nfs4",
+        "options": "rw,hard,vers=4.2,proto=tcp,nconnect=4,noatime,nosuid,nodev",
+    }
+    assert (apps["source"], apps["path"]) == ("disks:/sw", "/sw")
+    assert apps["options"].startswith("ro,hard,")
+
+
+def test_who_builds_software_writes_and_sees_at_once_what_was_written() -> None:
+    apps = wiring.mounts(served(), builds_software=True)[1]
+    assert apps["options"].startswith("rw,hard,")
+    assert "nocto" not in apps["options"]
+
+
 def options_of(role: str) -> dict[str, Any]:
     path = ROOT / "roles" / role / "meta/argument_specs.yml"
     spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
