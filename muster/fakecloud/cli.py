@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from muster.containers.podman import MachineError, check_machine
-from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
 from muster.fakecloud.cloud import Settings
 from muster.fakecloud.environment import environment
 from muster.fakecloud.identity import OWNER_TOKEN
+from muster.fakecloud.machines import with_machines
 from muster.fakecloud.server import PortError, Server
-from muster.fakecloud.services.compute.lifecycle import powered_off
 
 app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
 
@@ -81,11 +80,5 @@ def _with_machines(stack: ExitStack, project: str, port: int) -> Server:
     """A server whose instances are containers; `stack` ends what they need."""
     check_machine()
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-cloud-")))
-    stack.enter_context(metadata_address())
-    return Server(
-        Settings(project=project),
-        backend=lambda cloud: PodmanBackend(cloud, "muster-cloud", folder, powered_off),
-        port=port,
-        metadata_host=METADATA_ADDRESS,
-        metadata_port=80,
-    )
+    settings = Settings(project=project)
+    return stack.enter_context(with_machines("muster-cloud", folder, settings, port=port))

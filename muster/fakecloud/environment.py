@@ -28,13 +28,17 @@ GCLOUD = {
 }
 
 
+def endpoints(url: str) -> dict[str, str]:
+    """Variables that say where each API is, as Pulumi's GCP provider and Muster read them."""
+    return {f"GOOGLE_{name}_CUSTOM_ENDPOINT": f"{url}/{path}" for name, path in PULUMI.items()}
+
+
 def environment(url: str, project: str, token_file: Path | None = None) -> dict[str, str]:
     """Variables for Pulumi, gcloud and Google's Python clients; `url` is fakecloud's.
 
     `token_file` is where the owner's token lies for gcloud, which reads it from a file only.
     """
-    found = {f"GOOGLE_{name}_CUSTOM_ENDPOINT": f"{url}/{path}" for name, path in PULUMI.items()}
-    found |= {
+    found = endpoints(url) | {
         f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": f"{url}/{path}" for name, path in GCLOUD.items()
     }
     found |= {

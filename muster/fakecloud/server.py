@@ -135,32 +135,47 @@ class _Uvicorn(uvicorn.Server):
 class Server:
     """A cloud, its APIs and its metadata server on one event loop.
 
-    `url` is the address of the APIs, `metadata_url` that of the metadata server. `run` serves until
-    `stop`; `start` does so in a thread. From other threads use `do`.
+    `url` is the address of the APIs, `metadata_url` that of the metadata server, `machines_url`
+    where machines find the APIs. `run` serves until `stop`; `start` does so in a thread. From other
+    threads use `do`.
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
         folder: Path | None = None,
-        backend: Callable[[Cloud], Backend] | None = None,
+        backend: Callable[[Cloud, str], Backend] | None = None,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         metadata_host: str = "127.0.0.1",
         metadata_port: int = 0,
     ) -> None:
-        self._sockets = [listen(host, port)]
+        """Take the ports; `backend` is made with the cloud and `machines_url`.
+
+        Raises:
+            PortError: a port can't be had.
+
+        """
+        apis = [listen(host, port)]
+        self.port = apis[0].getsockname()[1]
+        self._sockets = [apis, []]
         try:
-            self._sockets.append(listen(metadata_host, metadata_port))
+            if metadata_host != host:
+                # Machines have addresses of their own, to which 127.0.0.1 is themselves.
+                apis.append(listen(metadata_host, self.port))
+            self._sockets[1].append(listen(metadata_host, metadata_port))
         except PortError:
-            self._sockets[0].close()
+            for each in apis:
+                each.close()
             raise
-        self.loop = asyncio.new_event_loop()
-        self.cloud = Cloud(settings, folder, LoopClock(self.loop), backend)
-        self.port, self.metadata_port = (each.getsockname()[1] for each in self._sockets)
+        self.metadata_port = self._sockets[1][0].getsockname()[1]
         self.url = f"http://{host}:{self.port}"
+        self.machines_url = f"http://{metadata_host}:{self.port}"
         self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
+        self.loop = asyncio.new_event_loop()
+        make = (lambda cloud: backend(cloud, self.machines_url)) if backend else None
+        self.cloud = Cloud(settings, folder, LoopClock(self.loop), make)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._servers = [
@@ -197,7 +212,7 @@ class Server:
 
     async def _serve(self) -> None:
         pairs = zip(self._servers, self._sockets, strict=True)
-        serving = [asyncio.create_task(server.serve(sockets=[each])) for server, each in pairs]
+        serving = [asyncio.create_task(server.serve(sockets=each)) for server, each in pairs]
         # The sockets are bound: a connection that comes before uvicorn accepts is kept waiting.
         self._started.set()
         await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)

@@ -10,15 +10,14 @@ import pytest
 
 from muster.containers.podman import podman
 from muster.fakecloud.backends.machine import LABEL
-from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
 from muster.fakecloud.cloud import Settings
-from muster.fakecloud.server import Server
-from muster.fakecloud.services.compute.lifecycle import powered_off
+from muster.fakecloud.machines import with_machines
 
 NAME = f"muster-cloud-{os.getpid()}"
 PROJECT = Settings().project
 ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 
 REPORT = """#!/bin/sh
@@ -74,6 +73,22 @@ class Compute:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def post(self, path: str, body: dict) -> dict:
+        answer = self.http.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def account(self, name: str, role: str) -> str:
+        """A service account with a role in the project."""
+        root = str(self.http.base_url).partition("/compute/")[0]
+        accounts = f"{root}/iam/v1/projects/{PROJECT}/serviceAccounts"
+        email = str(self.post(accounts, {"accountId": name})["email"])
+        project = f"{root}/cloudresourcemanager/v1/projects/{PROJECT}"
+        policy = self.post(f"{project}:getIamPolicy", {})
+        policy["bindings"].append({"role": role, "members": [f"serviceAccount:{email}"]})
+        self.post(f"{project}:setIamPolicy", {"policy": policy})
+        return email
+
     def attribute(self, name: str, path: str) -> str:
         found = self.http.get(
             f"{ZONE}/instances/{name}/getGuestAttributes", params={"queryPath": path}
@@ -100,13 +115,8 @@ def instance(name: str, image: str, **more: object) -> dict:
 @pytest.fixture(scope="module")
 def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compute]:
     folder = tmp_path_factory.mktemp("cloud")
-    with metadata_address():
-        server = Server(
-            Settings(),
-            backend=lambda cloud: PodmanBackend(cloud, NAME, folder, powered_off),
-            metadata_host=METADATA_ADDRESS,
-            metadata_port=80,
-        ).start()
+    with with_machines(NAME, folder) as server:
+        server.start()
         try:
             network = {"name": "lab", "autoCreateSubnetworks": False}
             compute = Compute(server.url)
@@ -141,6 +151,30 @@ def test_machines_find_each_other_by_name(compute: Compute) -> None:
     address = compute.get(f"{ZONE}/instances/two")["networkInterfaces"][0]["networkIP"]
     assert address in in_machine(compute, "one", "getent", "hosts", "two")
     assert in_machine(compute, "two", "hostname") == "two"
+
+
+ASK = """
+import json, os, urllib.request as u
+def get(url, headers):
+    with u.urlopen(u.Request(url, headers=headers)) as answer:
+        return json.load(answer)
+base = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/"
+token = get(base + "token", {"Metadata-Flavor": "Google"})["access_token"]
+compute = os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"]
+found = get(compute + "projects/PROJECT/zones/europe-west4-a/instances",
+    {"Authorization": "Bearer " + token})
+print(*sorted(item["name"] for item in found["items"]))
+"""
+
+
+def test_services_of_a_machine_reach_the_apis_as_its_account(compute: Compute) -> None:
+    account = compute.account("lister", "roles/compute.viewer")
+    body = instance("asking", DEBIAN, serviceAccounts=[{"email": account, "scopes": [SCOPE]}])
+    compute.do("POST", f"{ZONE}/instances", body)
+    until(lambda: compute.attribute("asking", "test/boots"), "asking has booted")
+    service = ["systemd-run", "--quiet", "--pipe", "python3", "-c", ASK.replace("PROJECT", PROJECT)]
+    assert in_machine(compute, "asking", *service).split() == ["asking", "one", "two"]
+    compute.do("DELETE", f"{ZONE}/instances/asking")
 
 
 def in_machine(compute: Compute, name: str, *command: str) -> str:

@@ -1,6 +1,7 @@
 """One machine of the podman backend: what it is made of, and the commands that make it."""
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +90,10 @@ def create(machine: Machine, log: Path, hosts: Path) -> None:
     podman("cp", str(hosts), f"{machine.container}:/etc/hosts")
 
 
-def boot(machine: Machine, folder: Path) -> None:
+def boot(machine: Machine, folder: Path, endpoints: Mapping[str, str]) -> None:
     """Start the container, whose disks are in `folder`.
+
+    `endpoints` are variables of its systemd, and so of all services: where Google's APIs are.
 
     Raises:
         MachineError: podman or losetup failed.
@@ -102,10 +105,14 @@ def boot(machine: Machine, folder: Path) -> None:
         numbers = run(["stat", "--format=%t %T", device]).stdout.split()
         major, minor = (int(number, 16) for number in numbers)
         rows.append(f"{disk.device_name} {device} {major} {minor}\n")
-    with tempfile.NamedTemporaryFile("w", dir=folder) as file:
-        file.writelines(rows)
-        file.flush()
-        podman("cp", file.name, f"{machine.container}:/etc/fakecloud-disks")
+    variables = " ".join(f'"{name}={value}"' for name, value in endpoints.items())
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        etc = Path(made)
+        (etc / "fakecloud-disks").write_text("".join(rows), encoding="utf-8")
+        manager = etc / "systemd/system.conf.d/50-fakecloud.conf"
+        manager.parent.mkdir(parents=True)
+        manager.write_text(f"[Manager]\nDefaultEnvironment={variables}\n", encoding="utf-8")
+        podman("cp", f"{made}/.", f"{machine.container}:/etc/")
     podman("start", machine.container)
 
 

@@ -20,6 +20,7 @@ from muster.containers.podman import MachineError, exists, podman, run
 from muster.fakecloud.backends import Done, machine
 from muster.fakecloud.backends.machine import LABEL, DataDisk, Machine
 from muster.fakecloud.call import Resource
+from muster.fakecloud.environment import endpoints
 from muster.fakecloud.usage import last
 
 if TYPE_CHECKING:
@@ -46,21 +47,24 @@ class PodmanBackend:
     def __init__(
         self,
         cloud: "Cloud",
+        url: str,
         name: str,
         folder: Path,
         powered_off: Stopped,
+        *,
         shares: Mapping[Path, str] | None = None,
     ) -> None:
         """Remove what an earlier fakecloud of this name left behind.
 
-        `folder` holds disks and consoles; `shares` are folders that all machines see, with their
-        mount points.
+        `url` is where machines find the APIs; `folder` holds disks and consoles; `shares` are
+        folders that all machines see, with their mount points.
 
         Raises:
             MachineError: this machine has no podman, or it failed.
 
         """
         self.cloud = cloud
+        self.endpoints = endpoints(url)
         self.name = name
         self.folder = folder
         self.powered_off = powered_off
@@ -147,7 +151,7 @@ class PodmanBackend:
         if not exists("container", made_of.container):
             complete = replace(made_of, image=self._source(disk))
             machine.create(complete, self._log(made_of.container), self.folder / "hosts")
-        machine.boot(made_of, self.folder)
+        machine.boot(made_of, self.folder, self.endpoints)
         threading.Thread(
             target=self._watch, args=(made_of.container, instance), daemon=True
         ).start()

@@ -1,0 +1,146 @@
+"""Names of a cluster's resources in Google Cloud; pure.
+
+All begin with the cluster's name and a hyphen, which rights are bound to, or are the cluster's
+name. Google's limits: 63 small letters, digits and hyphens (most resources, buckets), 30 for
+service accounts, 64 letters, digits, underscores and dots for custom roles. A cluster's name has
+at most 19 characters and a node set's 30, so that `<cluster>-<set>-<n>` and
+`<cluster>-controller` fit.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+CLUSTER_LABEL = "muster-cluster"
+ROLE_LABEL = "muster-role"
+NODE_SET_LABEL = "muster-node-set"
+
+CONTROLLER, LOGIN, NODE, BUILDER, STATE, IMAGE = (
+    "controller",
+    "login",
+    "node",
+    "builder",
+    "state",
+    "image",
+)
+"""Values of the label `muster-role`."""
+
+STATE_DEVICE = "state"
+"""Device name of the state disk: /dev/disk/by-id/google-state on the controller."""
+
+# The provider appends 26 digits to a prefix of at most 37 characters.
+# https://registry.terraform.io/providers/hashicorp/google/latest/docs/resources/compute_instance_template
+_TEMPLATE_PREFIX = 37
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one cluster in one project."""
+
+    cluster: str
+    project: str
+
+    @property
+    def prefix(self) -> str:
+        """What names of resources begin with that rights are bound to."""
+        return f"{self.cluster}-"
+
+    @property
+    def network(self) -> str:
+        """The network, its subnet, router and NAT, each a kind of its own."""
+        return self.cluster
+
+    def firewall(self, purpose: str) -> str:
+        """A firewall rule."""
+        return f"{self.cluster}-{purpose}"
+
+    @property
+    def controller(self) -> str:
+        """The controller's VM; its service account and address have the same name."""
+        return f"{self.cluster}-controller"
+
+    @property
+    def state_disk(self) -> str:
+        """The disk that outlives the controller's VM."""
+        return f"{self.cluster}-state"
+
+    @property
+    def snapshots(self) -> str:
+        """The schedule of the state disk's snapshots."""
+        return f"{self.cluster}-snapshots"
+
+    def login(self, number: int) -> str:
+        """A login VM, from 0."""
+        return f"{self.cluster}-login-{number}"
+
+    def account(self, role: str) -> str:
+        """Account id of the service account of a role."""
+        return f"{self.cluster}-{role}"
+
+    def custom_role(self, purpose: str, suffix: str) -> str:
+        """Id of a custom role. A deleted one's id stays taken for 37 days, hence the suffix.
+
+        https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role
+        """
+        return f"{self.cluster.replace('-', '_')}_{purpose}_{suffix}"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket, whose name all of Google Cloud shares: a project's id is unique there."""
+        # `example.com:project`, as older organizations have.
+        return f"{self.project.replace(':', '-').replace('.', '-')}-{self.cluster}-muster"
+
+    @property
+    def munge_key(self) -> str:
+        """The secret with the munge key."""
+        return f"{self.cluster}-munge-key"
+
+    @property
+    def slurmdbd_password(self) -> str:
+        """The secret with the database's password."""
+        return f"{self.cluster}-slurmdbd-password"
+
+    def builder(self, digest: str) -> str:
+        """The VM that builds the image of a digest."""
+        return f"{self.cluster}-builder-{digest[:8]}"
+
+    def image(self, digest: str, distinction: str) -> str:
+        """An image; it begins with its family.
+
+        Else Google's provider takes it for another one at each `pulumi up`, where a disk is made
+        from the family. `distinction`: a name that was used before must not come again.
+        """
+        return f"{self.image_family}-{digest[:12]}-{distinction}"
+
+    @property
+    def image_family(self) -> str:
+        """The family of the cluster's images."""
+        return self.cluster
+
+    def template_prefix(self, node_set: str) -> str:
+        """What the names of a node set's templates begin with, shortened where it must be."""
+        whole = f"{self.cluster}-{node_set}-"
+        if len(whole) <= _TEMPLATE_PREFIX:
+            return whole
+        digest = hashlib.sha256(node_set.encode()).hexdigest()[:6]
+        room = _TEMPLATE_PREFIX - len(f"{self.cluster}--{digest}-")
+        return f"{self.cluster}-{node_set[:room].rstrip('-')}-{digest}-"
+
+    def placement(self, node_set: str) -> str:
+        """A node set's placement policy."""
+        return f"{self.cluster}-{node_set}"
+
+    def node_prefix(self, node_set: str) -> str:
+        """What the names of a node set's VMs begin with; a number from 0 follows."""
+        return f"{self.cluster}-{node_set}-"
+
+    def labels(self, role: str, **more: str) -> dict[str, str]:
+        """The labels of a VM, disk or image: by them it is found, swept and billed."""
+        return {CLUSTER_LABEL: self.cluster, ROLE_LABEL: role, **more}
+
+
+def of_cluster(cluster: str) -> str:
+    """The filter of a list that finds what has a cluster's label.
+
+    https://cloud.google.com/compute/docs/reference/rest/v1/instances/list#body.QUERY_PARAMETERS.filter
+    """
+    return f"labels.{CLUSTER_LABEL}={cluster}"

@@ -1,0 +1,40 @@
+"""A fakecloud whose instances are containers, on this machine's own metadata address."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
+from muster.fakecloud.cloud import Settings
+from muster.fakecloud.server import Server
+from muster.fakecloud.services.compute.lifecycle import powered_off
+
+
+@contextmanager
+def with_machines(
+    name: str,
+    folder: Path,
+    settings: Settings | None = None,
+    *,
+    port: int = 0,
+    shares: Mapping[Path, str] | None = None,
+) -> Iterator[Server]:
+    """A server that doesn't serve yet; it has the metadata server's address while the block lasts.
+
+    `name`, `folder`, `shares`: as of PodmanBackend.
+
+    Raises:
+        MachineError: this machine can't have such machines.
+        PortError: a port is taken.
+
+    """
+    with metadata_address():
+        yield Server(
+            settings,
+            backend=lambda cloud, url: PodmanBackend(
+                cloud, url, name, folder, powered_off, shares=shares
+            ),
+            port=port,
+            metadata_host=METADATA_ADDRESS,
+            metadata_port=80,
+        )
