@@ -54,9 +54,6 @@ def _delete(fleet: Fleet, vm: Vm, asked: dict[str, dict[str, Any]]) -> None:
     try:
         if vm.path in asked and not fleet.ended(asked[vm.path]):
             return
-        if vm.status == "STOPPING" and vm.path not in asked:
-            # Somebody else has asked; if that fails it runs again.
-            return
         log.info("%s: delete %s in %s", vm.name, vm.status, vm.zone)
         operation = fleet.delete(vm)
         if operation:
