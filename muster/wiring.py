@@ -179,3 +179,29 @@ def mounts(definition: Definition, *, builds_software: bool = False) -> list[dic
         }
         for key, folder in served.items()
     ]
+
+
+def node_passwd(definition: Definition) -> list[str]:
+    """Return the lines of a passwd file with the people whom nodes in the cloud know."""
+    home = definition.cluster.storage.home.path
+    return [
+        f"{name}:x:{person.uid}:{person.uid}::{home}/{name}:{person.shell}"
+        for name, person in _present(definition).items()
+    ]
+
+
+def node_group(definition: Definition) -> list[str]:
+    """Return the lines of a group file: people's own groups, then the others with their members."""
+    present = _present(definition)
+    own = [f"{name}:x:{person.uid}:" for name, person in present.items()]
+    others = [
+        f"{name}:x:{group.gid}:"
+        + ",".join(login for login, person in present.items() if name in person.groups)
+        for name, group in definition.cluster.users.groups.items()
+    ]
+    return own + others
+
+
+def node_people_dir(definition: Definition) -> str:
+    """Return the shared folder with both files; metadata attribute `muster-people` of nodes."""
+    return f"{definition.cluster.storage.apps.path}/.muster/extrausers"
