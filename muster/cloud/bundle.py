@@ -30,7 +30,7 @@ _CODE = {
 _VARIABLES = re.compile(r"(group_vars|host_vars)/.+?(\.(yml|yaml|json)|/[^.]+)")
 
 _SECRET_NAME = re.compile(
-    r"\..*|secrets(\..*)?|.*\.(key|pem|p12)|id_(rsa|ecdsa|ed25519)|__pycache__"
+    r"\..*|secrets(\.(yml|yaml|json))?|.*\.(key|pem|p12)|id_(rsa|ecdsa|ed25519)|__pycache__"
 )
 """Names of files and folders that are left out wherever they are."""
 
