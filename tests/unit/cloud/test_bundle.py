@@ -173,7 +173,38 @@ class TestMachineBundle:
         }
         left = there - contents(machine(checkout)).keys()
         laptop = ("muster/clouddemo/", "muster/containers/", "muster/demo/", "muster/fakecloud/")
-        assert {name for name in left if not name.startswith(laptop)} == set()
+        rest = {name for name in left if not name.startswith(laptop)}
+        assert rest == {"muster/cloud/cli.py"}
+
+    def test_its_modules_import_each_other_alone(self, checkout: Path, tmp_path: Path) -> None:
+        """Of the package: whether a VM has what they import from others, tests/cloud shows."""
+        files = contents(machine(checkout))
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+        modules = [
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for name in files
+            if name.startswith("muster/") and name.endswith(".py") and "__main__" not in name
+        ]
+        # Without what finds the checkout that is installed.
+        alone = (
+            "import sys; sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]"
+        )
+        for work in (f"import {', '.join(modules)}", "from muster.cli import app; app()"):
+            program = f"{alone}\n{work}"
+            done = subprocess.run(
+                [sys.executable, "-c", program, "--help"],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        assert "check" in done.stdout
+        assert "demo" not in done.stdout
 
     def test_people_are_in_it(self, checkout: Path) -> None:
         before = machine(checkout)
