@@ -14,8 +14,8 @@ from muster.cluster.definition import Definition
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
 
-_NOT_ON_VMS = {"clouddemo", "containers", "demo", "fakecloud"}
-"""Parts of the package `muster` for which a VM has no use, and no dependencies."""
+_NOT_ON_VMS = re.compile(r"(clouddemo|containers|demo|fakecloud)/.*|cloud/cli\.py")
+"""Of the package `muster`: what VMs have no use for, nor what it imports."""
 
 # Per folder of the checkout: which of its files, by their path below it.
 _CODE = {
@@ -30,7 +30,7 @@ _CODE = {
 _VARIABLES = re.compile(r"(group_vars|host_vars)/.+?(\.(yml|yaml|json)|/[^.]+)")
 
 _SECRET_NAME = re.compile(
-    r"\..*|secrets(\..*)?|.*\.(key|pem|p12)|id_(rsa|ecdsa|ed25519)|__pycache__"
+    r"\..*|secrets(\.(yml|yaml|json))?|.*\.(key|pem|p12)|id_(rsa|ecdsa|ed25519)|__pycache__"
 )
 """Names of files and folders that are left out wherever they are."""
 
@@ -59,7 +59,8 @@ def machine_bundle(root: Path, inventory: Path) -> bytes:
     for folder, wanted in _CODE.items():
         for path in _below(root / folder, root):
             name = path.relative_to(root / folder).as_posix()
-            if wanted.fullmatch(name) and not _unused(folder, name):
+            unused = folder == "muster" and _NOT_ON_VMS.fullmatch(name)
+            if wanted.fullmatch(name) and not unused:
                 files[f"{folder}/{name}"] = _content(root, path)
     for folder in ("group_vars", "host_vars"):
         for path in _below(inventory / folder, inventory):
@@ -87,10 +88,6 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
     for path, content in files.items():
         _refuse_secrets(path, content)
     return pack(files)
-
-
-def _unused(folder: str, name: str) -> bool:
-    return folder == "muster" and name.split("/", 1)[0] in _NOT_ON_VMS
 
 
 def _below(folder: Path, top: Path) -> Iterator[Path]:
