@@ -41,8 +41,10 @@ class Places:
 class Configurer:
     """The program: waits for what is wanted, brings it about, reports."""
 
-    def __init__(self, cloud, *, watch, reporter, keys, playbook, name, places=None):
-        """`name`: of this VM, in Google Cloud and in the inventory."""
+    def __init__(
+        self, cloud, *, watch, reporter, keys, playbook, name, places=None, tell=broadcast
+    ):
+        """`name`: of this VM, in the inventory too; `tell`: says a sentence to all who are in."""
         self._cloud = cloud
         self._watch = watch
         self._reporter = reporter
@@ -50,7 +52,10 @@ class Configurer:
         self._playbook = playbook
         self._name = name
         self._places = places or Places()
+        self._tell = tell
         self.patience_s = PATIENCE_S
+        self.first_wait_s = FIRST_WAIT_S
+        self.slurmctld_port = SLURMCTLD_PORT
         self.pauses_s = PAUSES_S
 
     def bring(self, wanted):
@@ -77,9 +82,7 @@ class Configurer:
         """Say so; unless it was the last try (`pause` is None) wait before the next one."""
         if pause is None:
             self._reporter.failed(wanted.digest, error.step, str(error))
-            broadcast(
-                f"Muster: {self._name} could not be set up ({error.step}); see the next login"
-            )
+            self._tell(f"Muster: {self._name} could not be set up; the next login says why.")
         else:
             again = f"{error}; tried again in {pause} s"
             self._reporter.running(wanted.digest, error.step, again)
@@ -111,7 +114,7 @@ class Configurer:
         self._note(wanted)
         self._tell_host_keys()
         self._reporter.done(wanted.digest)
-        broadcast(f"Muster: {self._name} is set up; SLURM's commands and the folders are there.")
+        self._tell(f"Muster: {self._name} is set up; SLURM's commands and the folders are there.")
 
     def _fetch(self, wanted):
         archive = self._cloud.download(wanted.bucket, wanted.object)
@@ -123,11 +126,11 @@ class Configurer:
 
     def _reach(self, address):
         try:
-            socket.create_connection((address, SLURMCTLD_PORT), CONNECT_S).close()
+            socket.create_connection((address, self.slurmctld_port), CONNECT_S).close()
         except OSError as error:
             raise TroubleError(
-                f"slurmctld at {address}:{SLURMCTLD_PORT} does not answer ({error}); the report "
-                "of the controller says how far it is"
+                f"slurmctld at {address}:{self.slurmctld_port} does not answer ({error}); the "
+                "report of the controller says how far it is"
             ) from error
 
     def _persist(self, wanted, step, work):
@@ -140,7 +143,7 @@ class Configurer:
         """
         self._reporter.running(wanted.digest, step)
         begin = time.monotonic()
-        wait = FIRST_WAIT_S
+        wait = self.first_wait_s
         while True:
             try:
                 return work()

@@ -39,6 +39,7 @@ class Reporter:
         self._cloud = cloud
         self._notice = Path(notice)
         self.say = say
+        self.pause_s = MIN_PAUSE_S
         self._newest = None
         self._sent = None
         self._changed = threading.Condition()
@@ -91,7 +92,7 @@ class Reporter:
             with self._changed:
                 self._changed.wait_for(lambda: self._sent != self._newest)
                 report = self._newest
-            pause = MIN_PAUSE_S
+            pause = self.pause_s
             try:
                 self._cloud.tell(ATTRIBUTE, json.dumps(asdict(report)))
             except TroubleError as error:
