@@ -72,6 +72,7 @@ def booted(host):
     host.check_output("ip address add 169.254.169.254/32 dev lo")
     host.check_output("cp /etc/hosts /root/hosts; systemctl daemon-reload")
     host.check_output("systemd-run --unit=metadata python3 /root/metadata.py")
+    host.check_output("systemctl start apt-daily.timer")
     host.check_output("systemctl start --no-block muster-node.target")
     yield
     units = "muster-node.target muster-key.service muster-mounts.service slurmd munge metadata"
