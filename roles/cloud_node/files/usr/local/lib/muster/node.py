@@ -127,7 +127,7 @@ class Node:
         lines = "".join(f"{address} {name}\n" for name, address in sorted(hosts.items()))
         if before and not before.endswith("\n"):
             before += "\n"
-        # In place: a container's /etc/hosts can't be replaced by another file.
+        # In place: it may be mounted from elsewhere, and then no other file can take its name.
         with open(place, "w", encoding="utf-8") as file:
             file.write(f"{before}{BEGIN}{lines}{END}{after}")
 
