@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
+from ansible.template import trust_as_template
 
 from muster.access import ssh, stack
 from muster.cluster import DefinitionError, load
@@ -17,6 +18,7 @@ description:
   - Asks C(pulumi) for the outputs of the stack with the cluster's name, and gives the five groups of
     Muster, with hosts that ssh reaches through Identity-Aware Proxy.
   - Nodes are no hosts of it, because no play is run on them.
+  - C(secrets) are asked from Secret Manager when a task uses them.
 extends_documentation_fragment: [inventory_cache]
 options:
   plugin:
@@ -32,6 +34,20 @@ plugin: pulumi_stack
 """
 
 FILE = "pulumi_stack.yml"
+
+
+# What roles take from `secrets`, and how the stack's secret is called behind the cluster's name.
+SECRETS = {"munge_key": "munge-key", "slurmdbd_password": "slurmdbd-password"}
+
+
+def secrets_of(made):
+    """Return `secrets` as templates: a value is asked for when a task uses it, and not listed."""
+    return {
+        name: trust_as_template(
+            f"{{{{ lookup('cloud_secret', '{made.cluster}-{ending}', project='{made.project}') }}}}"
+        )
+        for name, ending in SECRETS.items()
+    }
 
 
 class InventoryModule(BaseInventoryPlugin, Cacheable):
@@ -80,6 +96,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
         for host in made.hosts:
             if host in groups["all"]:
                 self._reach(host, made)
+        self.inventory.set_variable("all", "secrets", secrets_of(made))
 
     def _reach(self, host, made):
         """Say how to reach a host, and its address in the cluster where that is fixed."""

@@ -87,6 +87,36 @@ def test_pulumi_is_asked_for_the_stack_of_the_cluster_s_name_and_once(
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
 
 
+def test_secrets_are_asked_from_secret_manager_only_when_they_are_used(
+    inventory: Path, pulumi: Pulumi, tmp_path: Path
+) -> None:
+    env = pulumi(UP)
+    gcloud = tmp_path / "bin/gcloud"
+    gcloud.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/gcloud-asked\necho key-of-the-cluster\n')
+    gcloud.chmod(0o755)
+    assert "key-of-the-cluster" not in json.dumps(listed(inventory, env))
+    assert not (tmp_path / "gcloud-asked").exists()
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible")), "--inventory", str(inventory)),
+            *("--module-name", "debug", "--args", "var=secrets.munge_key", "slurm10-login-0"),
+        ],
+        cwd=ROOT,
+        env={**env, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "key-of-the-cluster" in done.stdout, done.stdout + done.stderr
+    asked = set((tmp_path / "gcloud-asked").read_text().splitlines())
+    assert asked == {
+        "secrets versions access latest --secret=slurm10-munge-key --project=my-project --quiet"
+    }
+    kept = "".join(file.read_text() for file in (tmp_path / ".cache").rglob("*") if file.is_file())
+    assert "key-of-the-cluster" not in kept
+
+
 def test_a_login_node_that_is_not_up_yet_is_no_host(inventory: Path, pulumi: Pulumi) -> None:
     file = inventory / "group_vars/all/cluster.yml"
     file.write_text(file.read_text().replace("count: 1", "count: 2"))

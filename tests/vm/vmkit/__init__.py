@@ -1,1 +1,0 @@
-"""Virtual machines with a kernel of their own: what containers can't show."""
