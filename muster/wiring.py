@@ -70,6 +70,21 @@ def no_login(definition: Definition) -> list[str]:
     ]
 
 
+def sudo(definition: Definition) -> list[str]:
+    """Return the people who become root with sudo: in the cloud the administrators.
+
+    VMs have no key of root and no console password, so nobody else could. Whoever runs machines
+    has a way to be root on them already.
+    """
+    if definition.cluster.cloud is None:
+        return []
+    return [
+        name
+        for name, person in definition.cluster.users.people.items()
+        if person.state == "present" and person.admin
+    ]
+
+
 def groups(definition: Definition) -> list[dict[str, Any]]:
     """Return the groups as the role `users` takes them."""
     return [

@@ -234,7 +234,8 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
         assert result.error_messages == []
 
 
-def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
+def in_the_cloud() -> Any:
+    """A definition in the cloud, whose controller serves all folders."""
     cluster = deepcopy(CLUSTER)
     cluster["nodes"] = {"cpu": {"machine_type": "n1-standard-2", "max_nodes": 10}}
     cluster["partitions"] = {"main": {"nodes": ["cpu"], "default": True}}
@@ -245,14 +246,27 @@ def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
     }
     for key in ("home", "apps", "data"):
         cluster["storage"][key]["kind"] = "nfs"
+    cluster["users"]["people"]["bob"]["admin"] = True
     control = ["lab-controller"]
-    definition = wiring.definition_of(
+    return wiring.definition_of(
         cluster,
         {
             **{"controller": control, "database": control, "storage": control, "compute": []},
             **{"login": ["lab-login-0"], "all": [*control, "lab-login-0"]},
         },
     )
+
+
+def test_administrators_are_root_by_sudo_in_the_cloud_alone(definition: Any) -> None:
+    assert wiring.sudo(in_the_cloud()) == ["bob"]
+    bob = definition.cluster.users.people["bob"].model_copy(update={"admin": True})
+    users = definition.cluster.users.model_copy(update={"people": {"bob": bob}})
+    metal = definition.cluster.model_copy(update={"users": users})
+    assert wiring.sudo(replace(definition, cluster=metal)) == []
+
+
+def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
+    definition = in_the_cloud()
     clients = [export["clients"] for export in wiring.exports(definition, {})]
     assert clients == [
         [{"host": "10.20.0.0/24", "writes": writes, "as_root": False}]

@@ -59,6 +59,7 @@ class FilterModule:
             "muster_hosts": wiring.host_addresses,
             "muster_people": of_definition(wiring.people),
             "muster_no_login": of_definition(wiring.no_login),
+            "muster_sudo": of_definition(wiring.sudo),
             "muster_groups": of_definition(wiring.groups),
             "muster_mail_addresses": of_definition(wiring.mail_addresses),
             "muster_accounts": of_definition(wiring.accounts),
