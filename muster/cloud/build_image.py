@@ -8,6 +8,7 @@ guest attribute muster/report. All that it runs is printed: to the serial consol
 
 import contextlib
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -37,8 +38,8 @@ VENV = Path("/opt/muster/venv")
 WORK = Path("/run/muster-build")
 """In memory: nothing of it gets into the image."""
 
-FETCH_SECONDS = 180
-"""How long to try: roles that were given a minute ago may not be in force yet."""
+FETCH_SECONDS, AGAIN_SECONDS = 180, 2
+"""How long to try, and how often: roles that were given a minute ago may not be in force yet."""
 REPORT_SECONDS = 2.0
 """Between two reports, but for the last; a busy build has five tasks a second."""
 APT_SECONDS, PIP_SECONDS, PLAY_SECONDS = 600, 600, 1800
@@ -78,11 +79,14 @@ def say(line: str) -> None:
 
 
 def call(url: str, headers: dict[str, str], method: str = "GET", body: str | None = None) -> bytes:
-    """Return the body of an answer; OSError (of urllib's) where there is none."""
+    """Return the body of an answer; OSError (urllib's too is one) where there is none."""
     data = body.encode() if body is not None else None
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        found: bytes = answer.read()
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            found: bytes = answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{url}: the answer broke off: {error!r}") from error
     return found
 
 
@@ -133,7 +137,7 @@ def again(work: Callable[[], Any], seconds: float) -> Any:
             missing = isinstance(error, urllib.error.HTTPError) and error.code == 404
             if missing or time.monotonic() > end:
                 raise
-            time.sleep(2)
+            time.sleep(AGAIN_SECONDS)
 
 
 def run(command: list[str], seconds: int, what: str, **environment: str) -> Iterator[str]:
@@ -143,32 +147,30 @@ def run(command: list[str], seconds: int, what: str, **environment: str) -> Iter
         BuildError: it failed, or didn't end in time.
 
     """
-    last, process = (
-        "",
-        subprocess.Popen(
-            ["timeout", "--kill-after=20", str(seconds), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={
-                **os.environ,
-                "DEBIAN_FRONTEND": "noninteractive",
-                "HOME": str(WORK),
-                "LC_ALL": "C.UTF-8",
-                **environment,
-            },
-        ),
-    )
-    assert process.stdout is not None  # noqa: S101 (for the type)
-    for line in process.stdout:
-        say(line.rstrip())
-        yield line.rstrip()
-        # apt: "E: ..."; pip: "ERROR: ..."
-        if line.strip() and (not last.startswith("E") or line.startswith("E")):
-            last = line.strip()
-    code = process.wait()
+    last = ""
+    with subprocess.Popen(
+        ["timeout", "--kill-after=20", str(seconds), *command],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={
+            **os.environ,
+            "DEBIAN_FRONTEND": "noninteractive",
+            "HOME": str(WORK),
+            "LC_ALL": "C.UTF-8",
+            **environment,
+        },
+    ) as process:
+        for line in process.stdout or ():
+            say(line.rstrip())
+            yield line.rstrip()
+            # apt: "E: ..."; pip: "ERROR: ..."
+            if line.strip() and (not last.startswith("E") or line.startswith("E")):
+                last = line.strip()
+        code = process.wait()
     if code == 124:
         raise BuildError(f"{what}: no end after {seconds} s")
     if code != 0:
