@@ -105,11 +105,16 @@ class Report:
 
     def __init__(self) -> None:
         self.bundle = ""
+        self._start = time.monotonic()
         self._next = 0.0
+
+    def seconds(self) -> float:
+        """How long it takes so far."""
+        return time.monotonic() - self._start
 
     def step(self, title: str) -> None:
         """Say what is done now; at most once in REPORT_SECONDS, and it may get lost."""
-        say(f"=== {title}")
+        say(f"=== {self.seconds():3.0f} s: {title}")
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_SECONDS
             with contextlib.suppress(OSError):
@@ -300,11 +305,11 @@ def clean() -> None:
     for path in Path("/var/log").rglob("*"):
         if path.is_file() and not path.is_symlink():
             os.truncate(path, 0)
-    # Google's agent writes the name of the VM, and so of the project, into it at each boot.
-    hosts = Path("/etc/hosts")
+    # Google's agent writes it at each boot: the builder's own name, and the project's.
+    hosts, name = Path("/etc/hosts"), socket.gethostname().split(".")[0]
     lines = hosts.read_text(encoding="utf-8").splitlines(keepends=True)
-    ours = [line for line in lines if socket.gethostname().split(".")[0] not in line]
-    hosts.write_text("".join(ours), encoding="utf-8")
+    kept = [line for line in lines if not ("# Added by Google" in line and name in line)]
+    hosts.write_text("".join(kept), encoding="utf-8")
     # Empty, not absent: at a "first boot" systemd would enable all units again.
     # https://www.freedesktop.org/software/systemd/man/latest/machine-id.html#First%20Boot%20Semantics
     Path("/etc/machine-id").write_text("", encoding="utf-8")
@@ -331,7 +336,7 @@ def build(report: Report) -> None:
 
 def main() -> None:
     """Build, report, and power off whatever happened."""
-    report, start = Report(), time.monotonic()
+    report = Report()
     try:
         build(report)
     except BuildError as error:
@@ -339,7 +344,7 @@ def main() -> None:
     except Exception as error:  # whatever it is: nobody else would say so
         report.end("failed", "build the image", f"{type(error).__name__}: {error}")
     else:
-        report.end("done", f"built in {time.monotonic() - start:.0f} s")
+        report.end("done", f"built in {report.seconds():.0f} s")
     finally:
         subprocess.run(["systemctl", "poweroff"], check=False)
 
