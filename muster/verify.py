@@ -57,8 +57,9 @@ def problems(
 ) -> list[str]:
     """Return a sentence for each thing that is wrong.
 
-    `hosts` holds each host's report, `cluster` the controller's (None if it was not run), `peers`
-    the hosts that should be alike by node set, `absent` the hosts that this run lost.
+    `hosts` holds each host's report, `cluster` the controller's (None if it was not run; with
+    `unanswered` it is a host's that has only asked for an answer), `peers` the hosts that should be
+    alike by node set, `absent` the hosts that this run lost.
     """
     found = [
         f"{host}: not configured in this run (unreachable, or failed above); mend it and run again"
@@ -69,8 +70,11 @@ def problems(
     found += _peers(hosts, peers)
     if cluster is not None:
         found += _credentials(hosts, cluster)
-        found += _nodes(cluster)
-        found += _jobs(cluster)
+        if "unanswered" in cluster:
+            found += _answer(hosts, cluster)
+        else:
+            found += _nodes(cluster)
+            found += _jobs(cluster)
     return found
 
 
@@ -84,7 +88,7 @@ def notes(
     Of the same as `problems`.
     """
     rows = [*_other_packages(hosts, peers), *_time_sources(hosts)]
-    if cluster is None:
+    if cluster is None or "unanswered" in cluster:
         return rows
     rows += [
         f"{node['name']}: {node['state']} by {node['user']}: {node['reason']}"
@@ -206,10 +210,21 @@ def _credentials(
     for host, report in hosts.items():
         if "error" in report["credential"]:
             yield f"{host}: makes no munge credential: {report['credential']['error']}"
+    alone = "unanswered" in cluster
     for host, reason in cluster["undecoded"].items():
+        said = (
+            "it can't decode its own munge credential"
+            if alone
+            else "the controller can't decode its munge credential"
+        )
+        yield f"{host}: {said}: {reason}; its munge key or its clock differs"
+
+
+def _answer(hosts: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]) -> Iterator[str]:
+    if cluster["unanswered"]:
         yield (
-            f"{host}: the controller can't decode its munge credential: {reason}; its munge key or "
-            "its clock differs"
+            f"{fold(hosts)}: slurmctld gives no answer ({cluster['unanswered']}); is it up, and "
+            "has this host its munge key? journalctl -u slurmctld on the controller says more"
         )
 
 

@@ -4,7 +4,7 @@ Imports neither ansible nor pulumi, so that every part of Muster can use it.
 """
 
 from muster.cluster.base import Model
-from muster.cluster.definition import Definition, Hosts
+from muster.cluster.definition import Definition, Hosts, cloud_hosts
 from muster.cluster.loading import load, validate
 from muster.cluster.model import PACKAGED_SLURM, Cluster
 from muster.cluster.nodes import Gpus, NodeSet, Partition, Scheduling
@@ -34,6 +34,7 @@ __all__ = [
     "SoftwareVersion",
     "Storage",
     "Users",
+    "cloud_hosts",
     "load",
     "validate",
 ]

@@ -299,6 +299,23 @@ def test_without_the_controller_only_the_hosts_are_judged() -> None:
     assert verify.notes(reports, None, PEERS) == []
 
 
+def test_a_host_out_of_the_controller_s_reach_asks_slurmctld() -> None:
+    asked = {"undecoded": {}, "unanswered": ""}
+    assert verify.problems({"lab-login-0": host()}, asked, PEERS) == []
+    assert verify.notes({"lab-login-0": host()}, asked, PEERS) == []
+
+
+def test_a_host_without_slurmctld_s_answer_says_so() -> None:
+    down = "Slurmctld(primary) at lab-controller is DOWN"
+    asked = {"undecoded": {"lab-login-0": "Expired credential"}, "unanswered": down}
+    assert verify.problems({"lab-login-0": host()}, asked, PEERS) == [
+        "lab-login-0: it can't decode its own munge credential: Expired credential; its munge key "
+        "or its clock differs",
+        f"lab-login-0: slurmctld gives no answer ({down}); is it up, and has this host its munge "
+        "key? journalctl -u slurmctld on the controller says more",
+    ]
+
+
 def test_all_that_is_wrong_is_said_at_once() -> None:
     reports = hosts(
         lab_cpu_01={"inactive": {"slurmd": "failed"}, "clock": 0.0},

@@ -24,11 +24,21 @@ options:
     description: Whether the job must appear in accounting.
     type: bool
     required: true
+  whole:
+    description:
+      - Whether this host is the controller. Elsewhere it is only asked whether slurmctld answers,
+        which it does to a host with its munge key alone.
+    type: bool
+    default: true
   avoid:
     description: Hosts that no job is to run on, because this run could not reach them.
     type: list
     elements: str
     default: []
+  ping_seconds:
+    description: How long slurmctld is waited for by a host that is not the controller.
+    type: int
+    default: 60
   settle_seconds:
     description: How long nodes that are down are waited for.
     type: int
@@ -59,7 +69,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: undecoded (host -> reason), nodes (list of name, partition, state, user, reason), jobs (list of partition, nodes, code, output, accounted).
+  description: >-
+    undecoded (host -> reason), and of the whole cluster nodes (list of name, partition, state, user,
+    reason) and jobs (list of partition, nodes, code, output, accounted); else unanswered (what
+    C(scontrol ping) said where slurmctld did not answer, empty if it did).
   type: dict
   returned: always
 """
@@ -88,6 +101,18 @@ class Cluster:
                     status[1] if status else err.strip().removeprefix("unmunge: Error: ")
                 )
         return reasons
+
+    def unanswered(self):
+        """Return what scontrol said if slurmctld gave no answer within its bound, else nothing."""
+        deadline = time.monotonic() + self.parameters["ping_seconds"]
+        while True:
+            _, out, err = self.module.run_command(["scontrol", "ping"])
+            # The exit code says nothing before 23.02.
+            if re.search(r" is UP$", out.strip()):
+                return ""
+            if time.monotonic() >= deadline:
+                return (out.strip() or err.strip()).splitlines()[-1]
+            time.sleep(0.5)
 
     def nodes(self, avoided):
         """Return node states, once all but those `avoided` have registered or the bound is over."""
@@ -172,7 +197,9 @@ def main():
         argument_spec={
             "credentials": {"type": "dict", "required": True},
             "accounting": {"type": "bool", "required": True},
+            "whole": {"type": "bool", "default": True},
             "avoid": {"type": "list", "elements": "str", "default": []},
+            "ping_seconds": {"type": "int", "default": 60},
             "settle_seconds": {"type": "int", "default": 30},
             "answer_seconds": {"type": "int", "default": 120},
             "job_seconds": {"type": "int", "default": 30},
@@ -183,6 +210,9 @@ def main():
     cluster = Cluster(module)
     # Credentials first: they age while nodes are waited for.
     undecoded = cluster.undecoded()
+    if not module.params["whole"]:
+        report = {"undecoded": undecoded, "unanswered": cluster.unanswered()}
+        module.exit_json(changed=False, report=report)
     avoided = {*undecoded, *module.params["avoid"]}
     nodes = cluster.nodes(avoided)
     jobs = cluster.jobs(nodes, avoided)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tell the program that runs this play which task it is at, and which one failed."""
+
+import json
+import os
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = r"""
+name: muster_progress
+type: aggregate
+short_description: Write each task's title, and what failed, to a file descriptor
+description:
+  - One JSON object per line, C({"task"}) for a task that begins, C({"task", "failed"}) for one that
+    failed, to the file descriptor whose number is in the environment variable MUSTER_PROGRESS_FD.
+    Without the variable nothing is written.
+  - Tasks that make no sense to who waits (facts, checks of arguments) are left out.
+requirements: [enabled in the configuration]
+"""
+
+QUIET = ("Gathering Facts", "Validating arguments against arg spec")
+
+
+def sentence(result):
+    """Return what a failed task said, in one line."""
+    # Of a loop the result only says that items failed.
+    items = [item for item in result.get("results", []) if item.get("failed")]
+    said = (items or [result])[0]
+    words = said.get("msg") or said.get("censored") or said.get("stderr") or "no reason given"
+    if isinstance(words, list):
+        words = " ".join(str(word) for word in words)
+    return " ".join(str(words).split())
+
+
+class CallbackModule(CallbackBase):
+    """Writes lines."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "muster_progress"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self):
+        super().__init__()
+        descriptor = os.environ.get("MUSTER_PROGRESS_FD")
+        self._descriptor = int(descriptor) if descriptor else None
+        self._task = ""
+
+    def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002
+        title = task.get_name().strip()
+        if not title.rpartition(" : ")[2].startswith(QUIET):
+            self._task = title
+            self._write({"task": title})
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        if not ignore_errors:
+            # Of a task with no_log this holds no more than that.
+            self._write({"task": self._task, "failed": sentence(result.result)})
+
+    def v2_runner_on_unreachable(self, result):
+        self._write({"task": self._task, "failed": sentence(result.result)})
+
+    def _write(self, event):
+        if self._descriptor is not None:
+            os.write(self._descriptor, json.dumps(event).encode() + b"\n")

@@ -1,0 +1,19 @@
+#!/bin/sh
+# A loop device under the name that Google's images give the disk. It vanishes with the machine: it is
+# detached at once, and stays for as long as a process of the machine has it open.
+set -eu
+truncate --size=64M /root/disk
+i=0
+while [ $i -lt 64 ]; do
+    [ -b /dev/loop$i ] || mknod /dev/loop$i b 7 $i
+    i=$((i + 1))
+done
+device=$(losetup --find --show /root/disk)
+systemd-run --quiet --unit=hold-disk sh -c "exec 9<$device; exec sleep infinity"
+i=0
+until systemctl show --property=MainPID --value hold-disk | xargs -I{} test -e /proc/{}/fd/9; do
+    i=$((i + 1)); [ $i -lt 100 ]; sleep 0.1
+done
+losetup --detach "$device"
+mkdir -p /dev/disk/by-id
+ln -s "$device" /dev/disk/by-id/google-state

@@ -1,0 +1,57 @@
+"""The inventory with which a VM of a cluster in the cloud runs site.yml on itself.
+
+    python -m muster.cloud.machines inventory slurm10-login-0 '{"slurm10-controller": "10.0.0.2"}'
+
+prints it as JSON, which Ansible's YAML inventory plugin reads. It belongs into the inventory's
+folder, where group_vars are, under another name than hosts.yml, which a cluster in the cloud has
+not. The definition alone says which hosts there are; the metadata, which addresses are fixed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from muster.cluster import DefinitionError, cloud_hosts, load
+from muster.cluster.definition import Hosts
+
+
+def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, Any]:
+    """The five groups, as the VM `own` sees them; `addresses`: host -> fixed address.
+
+    Raises:
+        ValueError: no host of the cluster is called `own`.
+
+    """
+    if own not in hosts.groups["all"]:
+        known = ", ".join(hosts.groups["all"])
+        raise ValueError(f"{own} is no host of this cluster, which has {known}")
+    variables = {
+        host: {"ansible_host": addresses[host]} if host in addresses else {}
+        for host in hosts.groups["all"]
+    }
+    variables[own]["ansible_connection"] = "local"
+    if own not in hosts.groups["controller"]:
+        # It has no key to log in to the controller with.
+        variables[own]["verify_controller"] = ""
+    return {
+        group: {"hosts": {host: variables[host] if group == "all" else {} for host in members}}
+        for group, members in hosts.groups.items()
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Print the inventory; 2 and what is wrong on stderr if there is none."""
+    folder, own, addresses = arguments
+    try:
+        definition = load(Path(folder))
+        found = inventory(cloud_hosts(definition.cluster), own, json.loads(addresses))
+    except (DefinitionError, ValueError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    print(json.dumps(found, indent=1))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Google Cloud as one VM sees it: its metadata, and with its own identity objects and secrets."""
+
+import base64
+import binascii
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+
+# The address needs no DNS: https://cloud.google.com/compute/docs/metadata/querying-metadata
+METADATA = "http://169.254.169.254/computeMetadata/v1/"
+STORAGE = "https://storage.googleapis.com/storage/v1/"
+SECRETS = "https://secretmanager.googleapis.com/v1/"
+FLAVOR = {"Metadata-Flavor": "Google"}
+
+REQUEST_S = 30.0
+DOWNLOAD_S = 120.0
+WAIT_S = 300
+"""How long one request waits for a change before it is asked anew: a connection may die unseen."""
+
+
+class TroubleError(Exception):
+    """What went wrong, in one sentence; may be over at the next try."""
+
+
+class StatusError(TroubleError):
+    """An answer that is an error."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+class Cloud:
+    """The services that a VM asks; each address ends with a slash."""
+
+    def __init__(self, metadata=METADATA, storage=STORAGE, secrets=SECRETS, opener=None):
+        """`opener`: what opens a urllib request; tests give their machine an address by it."""
+        self.metadata = metadata
+        self.storage = storage
+        self.secrets = secrets
+        # No proxy of the environment: the metadata server is none's business.
+        no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._open = opener or no_proxy.open
+
+    @classmethod
+    def of_environment(cls):
+        """The services at Google's addresses, or where these variables say they are."""
+        return cls(
+            storage=os.environ.get("GOOGLE_STORAGE_CUSTOM_ENDPOINT", STORAGE),
+            secrets=os.environ.get("GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT", SECRETS),
+        )
+
+    def identity(self):
+        """Return this VM's name and its project."""
+        name = self._ask("the metadata server", f"{self.metadata}instance/name", FLAVOR)
+        project = self._ask("the metadata server", f"{self.metadata}project/project-id", FLAVOR)
+        return name[0].decode(), project[0].decode()
+
+    def attributes(self, etag=None):
+        """Return the VM's attributes and their etag; with the last etag, when they have changed.
+
+        After WAIT_S seconds without a change they come as they are.
+        """
+        address = f"{self.metadata}instance/attributes/?recursive=true&alt=json"
+        timeout = REQUEST_S
+        if etag is not None:
+            address += f"&wait_for_change=true&last_etag={etag}&timeout_sec={WAIT_S}"
+            timeout += WAIT_S
+        text, headers = self._ask("the metadata server", address, FLAVOR, timeout=timeout)
+        return json.loads(text), headers["ETag"]
+
+    def tell(self, name, value):
+        """Set a guest attribute, `namespace/key`."""
+        address = f"{self.metadata}instance/guest-attributes/{name}"
+        self._ask("the metadata server", address, FLAVOR, verb="PUT", body=value.encode())
+
+    def download(self, bucket, name):
+        """Return the bytes of an object."""
+        address = f"{self.storage}b/{bucket}/o/{name}?alt=media"
+        return self._ask("Cloud Storage", address, self._token(), timeout=DOWNLOAD_S)[0]
+
+    def secret(self, project, name):
+        """Return the latest version of a secret as text; None where there is no version."""
+        address = f"{self.secrets}projects/{project}/secrets/{name}/versions/latest:access"
+        try:
+            text, _ = self._ask("Secret Manager", address, self._token())
+        except StatusError as error:
+            if error.status == 404:
+                return None
+            raise
+        try:
+            return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            # Without the cause: a traceback would show the secret.
+            raise TroubleError(f"the secret {name} is no text; add a version that is") from None
+
+    def add_version(self, project, name, value):
+        """Add a version to a secret."""
+        address = f"{self.secrets}projects/{project}/secrets/{name}:addVersion"
+        body = {"payload": {"data": base64.b64encode(value.encode()).decode()}}
+        headers = {**self._token(), "Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        self._ask("Secret Manager", address, headers, verb="POST", body=data)
+
+    def _token(self):
+        address = f"{self.metadata}instance/service-accounts/default/token"
+        text, _ = self._ask("the metadata server", address, FLAVOR)
+        return {"Authorization": f"Bearer {json.loads(text)['access_token']}"}
+
+    def _ask(self, who, address, headers, *, verb="GET", body=None, timeout=REQUEST_S):
+        """Return the bytes and headers of an answer.
+
+        Raises:
+            TroubleError: `who` does not answer, or with an error.
+
+        """
+        request = urllib.request.Request(address, body, headers, method=verb)  # noqa: S310
+        try:
+            with self._open(request, timeout=timeout) as answer:
+                return answer.read(), answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                said = _sentence(error.read().decode(errors="replace"))
+            raise StatusError(f"{who} answers {error.code}: {said}", error.code) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise TroubleError(
+                f"{who} does not answer: {reason or type(error).__name__}"
+            ) from error
+
+
+def _sentence(text):
+    """Return an error's message: Google's, or the first line of what it is."""
+    try:
+        return json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return text.strip().partition("\n")[0][:200]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others see of a run: the guest attribute, the notice at login, the broadcast at its end."""
+
+import json
+import subprocess
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .cloud import TroubleError
+
+ATTRIBUTE = "muster/report"
+MIN_PAUSE_S = 2.0
+"""Between two reports: the metadata server takes few a second, and nobody reads faster."""
+RETRY_S = 10.0
+RUNNING, DONE, FAILED = "running", "done", "failed"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a VM is with one bundle."""
+
+    bundle: str
+    """Its sha256."""
+    state: str
+    """RUNNING, DONE or FAILED."""
+    step: str = ""
+    """Title of the task or stage."""
+    message: str = ""
+    """One sentence, when something failed."""
+
+
+class Reporter:
+    """Sends the newest report, not more often than MIN_PAUSE_S, from a thread of its own."""
+
+    def __init__(self, cloud, notice, say=print):
+        """`notice`: file that is shown at login while there is something to say."""
+        self._cloud = cloud
+        self._notice = Path(notice)
+        self.say = say
+        self.pause_s = MIN_PAUSE_S
+        self._newest = None
+        self._sent = None
+        self._changed = threading.Condition()
+
+    def start(self):
+        """Begin to send."""
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def running(self, bundle, step, message=""):
+        """Say what is going on."""
+        self._set(Report(bundle, RUNNING, step, message))
+
+    def failed(self, bundle, step, message):
+        """Say what has failed."""
+        self._set(Report(bundle, FAILED, step, message))
+
+    def done(self, bundle):
+        """Say that all is as it should be."""
+        self._set(Report(bundle, DONE))
+
+    def flush(self, timeout_s):
+        """Wait until the newest report is sent; whether it was, in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._sent == self._newest, timeout_s)
+
+    def _set(self, report):
+        with self._changed:
+            if report == self._newest:
+                return
+            if report.message:
+                self.say(f"{report.step}: {report.message}")
+            self._newest = report
+            self._changed.notify_all()
+        self._show(report)
+
+    def _show(self, report):
+        """Write or remove the notice."""
+        if report.state == DONE:
+            self._notice.unlink(missing_ok=True)
+            return
+        text = notice(report)
+        # Beside the folder: whatever lies in it is shown.
+        new = self._notice.parent.with_name("." + self._notice.name)
+        self._notice.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text, encoding="utf-8")
+        new.replace(self._notice)
+
+    def _send(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._sent != self._newest)
+                report = self._newest
+            pause = self.pause_s
+            try:
+                self._cloud.tell(ATTRIBUTE, json.dumps(asdict(report)))
+            except TroubleError as error:
+                self.say(f"no report: {error}")
+                pause = RETRY_S
+            else:
+                with self._changed:
+                    self._sent = report
+                    self._changed.notify_all()
+            if report.state == RUNNING or pause == RETRY_S:
+                time.sleep(pause)
+
+
+def notice(report):
+    """Return what people read when they log in."""
+    if report.state == FAILED:
+        return (
+            "\n*** This machine is not set up: Muster failed at\n"
+            f"***   {report.step}: {report.message}\n"
+            "*** Administrators: journalctl -u muster-configure says more.\n\n"
+        )
+    tried = f"\n***   ({report.message})" if report.message else ""
+    return (
+        "\n*** Muster is setting up this machine, in the background:\n"
+        f"***   {report.step}{tried}\n"
+        "*** SLURM's commands and the folders may not be there yet; running jobs go on.\n"
+        "*** A message on this terminal will say when it is done.\n\n"
+    )
+
+
+def broadcast(text, say=print):
+    """Tell all who are logged in."""
+    try:
+        subprocess.run(["wall", text], check=True, timeout=30, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"no broadcast: {error}")

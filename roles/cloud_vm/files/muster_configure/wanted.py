@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the metadata asks of this VM, and waiting until it asks something else."""
+
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass
+
+from .cloud import TroubleError
+
+BUNDLE = re.compile(r"gs://([a-z0-9._-]+)/(bundle-([0-9a-f]{64})\.tar\.gz)")
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The attributes that a run depends on; what a node set's template is, is not among them."""
+
+    cluster: str
+    role: str
+    bundle: str
+    """gs://BUCKET/bundle-SHA256.tar.gz"""
+    hosts: str
+    """JSON: host -> fixed address."""
+
+    @classmethod
+    def of(cls, attributes):
+        """Read the attributes.
+
+        Raises:
+            TroubleError: one is missing or can't be right.
+
+        """
+        names = ("muster-cluster", "muster-role", "muster-bundle")
+        missing = [name for name in names if name not in attributes]
+        if missing:
+            raise TroubleError(f"the metadata has no {' and no '.join(missing)}; run `pulumi up`")
+        values = [attributes[name] for name in names]
+        found = cls(*values, attributes.get("muster-hosts", "{}"))
+        if not BUNDLE.fullmatch(found.bundle):
+            raise TroubleError(
+                f"muster-bundle is {found.bundle}, not gs://BUCKET/bundle-SHA256.tar.gz; "
+                "run `pulumi up`"
+            )
+        try:
+            json.loads(found.hosts)
+        except ValueError as error:
+            raise TroubleError(f"muster-hosts is no JSON ({error}); run `pulumi up`") from error
+        return found
+
+    @property
+    def bucket(self):
+        """Bucket of the bundle."""
+        return BUNDLE.fullmatch(self.bundle)[1]
+
+    @property
+    def object(self):
+        """Name of the bundle in its bucket."""
+        return BUNDLE.fullmatch(self.bundle)[2]
+
+    @property
+    def digest(self):
+        """sha256 that the bundle must have."""
+        return BUNDLE.fullmatch(self.bundle)[3]
+
+    @property
+    def addresses(self):
+        """Host -> fixed address."""
+        return json.loads(self.hosts)
+
+
+class Watch:
+    """Knows what is wanted now. A thread asks the metadata server by requests that hang."""
+
+    def __init__(self, cloud, say):
+        """`say` is called with a sentence when something is wrong."""
+        self._cloud = cloud
+        self._say = say
+        self._now = None
+        self._changed = threading.Condition()
+
+    def start(self):
+        """Begin to watch."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def other_than(self, wanted, timeout_s=None):
+        """Wait until something else than `wanted` is wanted; None if it isn't in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._now not in (None, wanted), timeout_s)
+            return None if self._now == wanted else self._now
+
+    def _watch(self):
+        etag = None
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                attributes, etag = self._cloud.attributes(etag)
+                now = Wanted.of(attributes)
+            except (TroubleError, ValueError) as error:
+                self._say(str(error))
+                # What is missing may come any time; a server that is away comes back.
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            pause = FIRST_PAUSE_S
+            with self._changed:
+                self._now = now
+                self._changed.notify_all()

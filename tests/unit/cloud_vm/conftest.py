@@ -1,0 +1,25 @@
+"""`vm`: a VM that is not made yet, of a fakecloud over HTTP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from configuring_vm import Vm
+
+from muster.fakecloud import Settings
+from muster.fakecloud.server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(Settings()).start()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+
+
+@pytest.fixture
+def vm(server: Server, tmp_path: Path) -> Iterator[Vm]:
+    machine = Vm(server, tmp_path)
+    yield machine
+    machine.close()
