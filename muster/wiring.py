@@ -236,3 +236,29 @@ def nfs_connections(definition: Definition) -> int:
     """Return how many connections the clients open together when all nodes are up."""
     nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
     return NFS_CONNECTIONS * len(nodes | {*definition.hosts.groups.get("all", [])})
+
+
+def node_passwd(definition: Definition) -> list[str]:
+    """Return the lines of a passwd file with the people whom nodes in the cloud know."""
+    home = definition.cluster.storage.home.path
+    return [
+        f"{name}:x:{person.uid}:{person.uid}::{home}/{name}:{person.shell}"
+        for name, person in _present(definition).items()
+    ]
+
+
+def node_group(definition: Definition) -> list[str]:
+    """Return the lines of a group file: people's own groups, then the others with their members."""
+    present = _present(definition)
+    own = [f"{name}:x:{person.uid}:" for name, person in present.items()]
+    others = [
+        f"{name}:x:{group.gid}:"
+        + ",".join(login for login, person in present.items() if name in person.groups)
+        for name, group in definition.cluster.users.groups.items()
+    ]
+    return own + others
+
+
+def node_people_dir(definition: Definition) -> str:
+    """Return the shared folder with both files; metadata attribute `muster-people` of nodes."""
+    return f"{definition.cluster.storage.apps.path}/.muster/extrausers"

@@ -118,6 +118,19 @@ def test_mail_goes_to_own_addresses_where_there_are_some(definition: Any) -> Non
     assert wiring.mail_addresses(definition) == {"ada": "ada@example.org"}
 
 
+def test_nodes_in_the_cloud_know_those_who_are_present(definition: Any) -> None:
+    assert wiring.node_passwd(definition) == [
+        "ada:x:20001:20001::/home/ada:/bin/bash",
+        "bob:x:20002:20002::/home/bob:/bin/zsh",
+    ]
+    assert wiring.node_group(definition) == [
+        "ada:x:20001:",
+        "bob:x:20002:",
+        "ml-users:x:20000:ada",
+    ]
+    assert wiring.node_people_dir(definition) == "/sw/.muster/extrausers"
+
+
 def test_accounts_hang_below_root(definition: Any) -> None:
     assert wiring.accounts(definition) == [
         {

@@ -1,0 +1,284 @@
+#!/usr/bin/python3 -IS
+# SPDX-License-Identifier: Apache-2.0
+"""What a compute node does at its boot, before munged and slurmd: `node.py key`, `node.py mounts`.
+
+`key` reads the instance's metadata once, writes what follows from it (/etc/hosts, slurmd's options,
+the people's files) and fetches the munge key from Secret Manager. `mounts` mounts the shared
+folders. Neither ends before it is done: slurmd must not start without them. After PATIENCE_S
+seconds the console and the guest attribute muster/report say what is missing; the program goes on
+trying, for whatever it is may come back, and SLURM gives the node up by itself (ResumeTimeout).
+
+Python's standard library alone, and little of it: each import is a part of the boot.
+"""
+
+import binascii
+import http.client
+import json
+import os
+import sys
+import time
+from urllib.parse import urlsplit
+
+# The address needs no DNS: https://cloud.google.com/compute/docs/metadata/querying-metadata
+METADATA = "http://169.254.169.254/computeMetadata/v1/"
+SECRETS = "https://secretmanager.googleapis.com/v1/"
+SECRETS_VARIABLE = "GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT"
+PEOPLE = "/apps/.muster/extrausers"
+"""Where the controller puts people, unless the attribute muster-people says otherwise."""
+
+SLURMCTLD_PORT = 6817
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
+PATIENCE_S = 60.0
+REQUEST_S = 10.0
+MOUNT_S = 60.0
+BEGIN, END = "# muster: begin\n", "# muster: end\n"
+
+
+class TroubleError(Exception):
+    """What keeps the node from its work, in one sentence."""
+
+
+class Node:
+    """The machine: its files below `root`, its metadata server and Secret Manager."""
+
+    def __init__(self, root="/", metadata=METADATA, secrets=SECRETS, owner="munge"):
+        """Name what a test replaces; `owner` is the user whom the key belongs to."""
+        self.root = root
+        self.metadata = metadata
+        self.secrets = secrets
+        self.owner = owner
+
+    def path(self, name):
+        """Return where a file of the machine is; `name` is its absolute path."""
+        return os.path.join(self.root, name.lstrip("/"))
+
+    def key(self):
+        """Do all that needs no mount: files, then the munge key."""
+        found = persist(self, "read the metadata", self.facts)
+        self.write_hosts(found)
+        self.link_people(found)
+        self.write_options(found)
+        key = persist(self, "fetch the munge key", lambda: self.munge_key(found))
+        self.write_key(key)
+
+    def facts(self):
+        """Read all metadata by one request."""
+        # 404 while the server doesn't know the machine yet: nothing else has this address.
+        text = request("the metadata server", f"{self.metadata}?recursive=true", FLAVOR)
+        found = json.loads(text)
+        attributes = found["instance"]["attributes"]
+        missing = [name for name in ("muster-cluster", "muster-hosts") if name not in attributes]
+        if missing:
+            raise TroubleError(f"the metadata has no {' and no '.join(missing)}")
+        return found
+
+    def munge_key(self, found):
+        """Return the munge key's bytes."""
+        text = request(
+            "the metadata server",
+            f"{self.metadata}instance/service-accounts/default/token",
+            FLAVOR,
+        )
+        token = json.loads(text)["access_token"]
+        name = f"{found['instance']['attributes']['muster-cluster']}-munge-key"
+        project = found["project"]["projectId"]
+        try:
+            text = request(
+                "Secret Manager",
+                f"{self.secrets}projects/{project}/secrets/{name}/versions/latest:access",
+                {"Authorization": f"Bearer {token}"},
+            )
+        except StatusError as error:
+            if error.status == 404:
+                raise TroubleError(
+                    f"the secret {name} has no version yet; the controller's first boot adds it"
+                ) from error
+            raise
+        # A secret's bytes come in base64, and these are a text that is base64 itself.
+        return binascii.a2b_base64(binascii.a2b_base64(json.loads(text)["payload"]["data"]))
+
+    def write_key(self, key):
+        """Write the munge key; a munged that runs with another one is restarted."""
+        place = self.path("/etc/munge/munge.key")
+        try:
+            with open(place, "rb") as file:
+                before = file.read()
+        except FileNotFoundError:
+            before = None
+        if before == key:
+            return
+        import pwd
+
+        user = pwd.getpwnam(self.owner)
+        write(place, key, 0o400, (user.pw_uid, user.pw_gid))
+        if before is not None:
+            command(["systemctl", "--no-block", "try-restart", "munge.service"], REQUEST_S)
+
+    def write_hosts(self, found):
+        """Name the hosts with a fixed address, and this one, in /etc/hosts."""
+        instance = found["instance"]
+        hosts = json.loads(instance["attributes"]["muster-hosts"])
+        hosts[instance["name"]] = instance["networkInterfaces"][0]["ip"]
+        place = self.path("/etc/hosts")
+        with open(place, encoding="utf-8") as file:
+            text = file.read()
+        before, _, rest = text.partition(BEGIN)
+        after = rest.partition(END)[2]
+        lines = "".join(f"{address} {name}\n" for name, address in sorted(hosts.items()))
+        if before and not before.endswith("\n"):
+            before += "\n"
+        # In place: it may be mounted from elsewhere, and then no other file can take its name.
+        with open(place, "w", encoding="utf-8") as file:
+            file.write(f"{before}{BEGIN}{lines}{END}{after}")
+
+    def link_people(self, found):
+        """Let libnss-extrausers read people from the shared folder."""
+        target = found["instance"]["attributes"].get("muster-people", PEOPLE)
+        place = self.path("/var/lib/extrausers")
+        if os.path.islink(place):
+            os.unlink(place)
+        elif os.path.isdir(place):
+            os.rmdir(place)
+        os.symlink(target, place)
+
+    def write_options(self, found):
+        """Write slurmd's options, ready for use unless folders are to be mounted first."""
+        instance = found["instance"]
+        attributes = instance["attributes"]
+        server = f"{attributes['muster-cluster']}-controller:{SLURMCTLD_PORT}"
+        options = f"--conf-server {server} -N {instance['name']}"
+        mounts = attributes.get("muster-mounts", "[]")
+        run = self.path("/run/muster-node")
+        os.makedirs(run, exist_ok=True)
+        name = "slurmd"
+        if json.loads(mounts):
+            write(f"{run}/mounts.json", mounts.encode(), 0o644)
+            name = "slurmd.mounting"
+        write(f"{run}/{name}", f'SLURMD_OPTIONS="{options}"\n'.encode(), 0o644)
+
+    def mounts(self):
+        """Mount the shared folders, in order; slurmd's options are in force when all are there."""
+        run = self.path("/run/muster-node")
+        with open(f"{run}/mounts.json", encoding="utf-8") as file:
+            wanted = json.load(file)
+        for folder in wanted:
+            persist(self, f"mount {folder['path']}", lambda folder=folder: self.mount(folder))
+        os.rename(f"{run}/slurmd.mounting", f"{run}/slurmd")
+
+    def mount(self, folder):
+        """Mount one folder unless it is mounted."""
+        place = self.path(folder["path"])
+        os.makedirs(place, exist_ok=True)
+        if os.path.ismount(place):
+            return
+        options = ["-o", folder["options"]] if folder["options"] else []
+        command(["mount", "-t", folder["type"], *options, folder["source"], place], MOUNT_S)
+
+    def report(self, state, step, message=""):
+        """Tell the console and the guest attribute how things stand."""
+        print(f"muster: {step}: {message or state}", flush=True)
+        body = {"bundle": "", "state": state, "step": step, "message": message}
+        address = f"{self.metadata}instance/guest-attributes/muster/report"
+        try:
+            request("the metadata server", address, FLAVOR, "PUT", json.dumps(body))
+        except TroubleError as error:
+            print(f"muster: no report: {error}", flush=True)
+
+
+FLAVOR = {"Metadata-Flavor": "Google"}
+
+
+class StatusError(TroubleError):
+    """An answer that is none."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+def request(who, address, headers, verb="GET", body=None):
+    """Return the text of an answer; `who` answers is for the sentence of an error.
+
+    Raises:
+        TroubleError: there is no answer, or it is an error.
+
+    """
+    parts = urlsplit(address)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=REQUEST_S)
+    try:
+        query = f"?{parts.query}" if parts.query else ""
+        connection.request(verb, parts.path + query, body, headers)
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise TroubleError(f"{who} does not answer: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise StatusError(f"{who} answers {answer.status}: {sentence(text)}", answer.status)
+    return text
+
+
+def sentence(text):
+    """Return an error's message: Google's, or the first line of what it is."""
+    try:
+        return json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return text.strip().partition("\n")[0][:200]
+
+
+def command(words, seconds):
+    """Run a program.
+
+    Raises:
+        TroubleError: it fails, or takes longer than `seconds`.
+
+    """
+    import subprocess
+
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TroubleError(str(error)) from error
+    if done.returncode:
+        last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
+        raise TroubleError(f"{' '.join(words)}: {last}")
+
+
+def persist(node, step, work):
+    """Return what `work` returns, however often it must be tried; after a while say why not."""
+    begin = time.monotonic()
+    wait = FIRST_WAIT_S
+    said = ""
+    while True:
+        try:
+            found = work()
+            break
+        except TroubleError as error:
+            message = str(error)
+        if time.monotonic() - begin >= PATIENCE_S and message != said:
+            node.report("failed", step, message)
+            said = message
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_S)
+    if said:
+        node.report("done", step)
+    return found
+
+
+def write(place, content, mode, owner=None):
+    """Write a file whole or not at all; it never has more rights than `mode`."""
+    new = f"{place}.new"
+    if os.path.exists(new):
+        os.unlink(new)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        if owner:
+            os.fchown(file.fileno(), *owner)
+        file.write(content)
+    os.rename(new, place)
+
+
+if __name__ == "__main__":
+    machine = Node(secrets=os.environ.get(SECRETS_VARIABLE, SECRETS))
+    {"key": machine.key, "mounts": machine.mounts}[sys.argv[1]]()

@@ -1,0 +1,156 @@
+"""A node's boot brings key, munged and slurmd in order, and the people of the shared folder."""
+
+import json
+import time
+from base64 import b64encode
+
+import pytest
+
+KEY = b"This key is public, for trials only!!!"
+PEOPLE = "/apps/.muster/extrausers"
+METADATA = {
+    "instance": {
+        "name": "lab-debug-0",
+        "attributes": {"muster-cluster": "lab", "muster-hosts": '{"lab-controller": "192.0.2.7"}'},
+        "networkInterfaces": [{"ip": "192.0.2.9"}],
+    },
+    "project": {"projectId": "demo"},
+}
+SERVER = """
+import http.server, sys
+answers = {
+    "/computeMetadata/v1/?recursive=true": METADATA,
+    "/computeMetadata/v1/instance/service-accounts/default/token": TOKEN,
+    "/v1/projects/demo/secrets/lab-munge-key/versions/latest:access": SECRET,
+}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path in answers else 404)
+        self.end_headers()
+        self.wfile.write(answers.get(self.path, "").encode())
+http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
+"""
+ENDPOINT = "Environment=GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT=http://169.254.169.254/v1/"
+
+
+def wait_for(host, command, wanted, seconds=30):
+    """Run `command` until it says `wanted`; return what it said last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        said = host.run(command).stdout.strip()
+        if said == wanted or time.monotonic() > deadline:
+            return said
+        time.sleep(0.3)
+
+
+def put(host, path, text):
+    """Write a file on the host."""
+    host.check_output(f"mkdir -p $(dirname {path})")
+    host.check_output(f"echo {b64encode(text.encode()).decode()} | base64 -d >{path}")
+
+
+@pytest.fixture
+def linked(host):
+    """The folder of people as a node has it."""
+    host.check_output("mv /var/lib/extrausers /var/lib/extrausers.before")
+    host.check_output(f"ln -s {PEOPLE} /var/lib/extrausers")
+    yield
+    host.check_output("rm /var/lib/extrausers")
+    host.check_output("mv /var/lib/extrausers.before /var/lib/extrausers")
+
+
+@pytest.fixture
+def booted(host):
+    """A host that finds the metadata of a node, and has booted."""
+    secret = json.dumps({"payload": {"data": b64encode(b64encode(KEY)).decode()}})
+    program = SERVER.replace("METADATA", repr(json.dumps(METADATA)))
+    program = program.replace("TOKEN", repr('{"access_token": "t"}')).replace(
+        "SECRET", repr(secret)
+    )
+    put(host, "/root/metadata.py", program)
+    put(host, "/run/systemd/system/muster-key.service.d/trial.conf", f"[Service]\n{ENDPOINT}\n")
+    host.check_output("ip address add 169.254.169.254/32 dev lo")
+    host.check_output("cp /etc/hosts /root/hosts; systemctl daemon-reload")
+    host.check_output("systemd-run --unit=metadata python3 /root/metadata.py")
+    host.check_output("systemctl start apt-daily.timer")
+    host.check_output("systemctl start --no-block muster-node.target")
+    yield
+    units = "muster-node.target muster-key.service muster-mounts.service slurmd munge metadata"
+    host.check_output(f"systemctl stop {units}; systemctl reset-failed")
+    host.check_output("ip address del 169.254.169.254/32 dev lo")
+    host.check_output("cat /root/hosts >/etc/hosts; rm -r /run/muster-node /root/metadata.py")
+    host.check_output("rm /etc/munge/munge.key /var/lib/extrausers; mkdir /var/lib/extrausers")
+    host.check_output("rm -r /run/systemd/system/muster-key.service.d; systemctl daemon-reload")
+
+
+def properties(host, unit, *names):
+    """What systemd says of a unit."""
+    options = " ".join(f"--property={name}" for name in names)
+    said = host.check_output(f"systemctl show {unit} {options}")
+    return dict(line.split("=", 1) for line in said.splitlines())
+
+
+def test_systemd_understands_the_units(host):
+    units = "muster-node.target muster-key.service muster-mounts.service"
+    verified = host.run(f"systemd-analyze verify {units}")
+    complaints = [line for line in verified.stderr.splitlines() if "muster" in line]
+    assert (verified.rc, complaints) == (0, [])
+
+
+def test_on_a_machine_that_is_no_node_nothing_starts(host):
+    host.check_output("rm -f /etc/munge/munge.key")
+    for unit in ("munge", "slurmd"):
+        host.check_output(f"systemctl start {unit}")
+        found = properties(host, unit, "ActiveState", "ConditionResult")
+        assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+
+
+def test_a_node_gets_its_key_and_starts_munged_and_slurmd(host, booted):
+    assert wait_for(host, "systemctl is-active munge", "active") == "active"
+    key = host.file("/etc/munge/munge.key")
+    assert (key.user, key.group, oct(key.mode)) == ("munge", "munge", "0o400")
+    assert key.content == KEY
+    assert host.run("munge -n | unmunge").rc == 0
+    # It can't reach a controller, so it is tried again and again.
+    tried = "systemctl show slurmd --property=NRestarts --value | grep -vx 0 | wc -l"
+    assert wait_for(host, tried, "1", seconds=60) == "1"
+    options = host.file("/run/muster-node/slurmd").content_string
+    assert options == 'SLURMD_OPTIONS="--conf-server lab-controller:6817 -N lab-debug-0"\n'
+    said = host.check_output("journalctl --unit=slurmd --no-pager --output=cat")
+    assert "lab-controller" in said
+    assert "192.0.2.7" in host.check_output("getent hosts lab-controller")
+
+
+def test_slurmd_comes_after_key_mounts_and_munged(host):
+    found = properties(host, "slurmd", "After", "EnvironmentFiles")
+    needed = {"muster-key.service", "muster-mounts.service", "munge.service"}
+    assert needed <= set(found["After"].split())
+    assert "muster-key.service" in properties(host, "munge", "After")["After"].split()
+
+
+def test_apt_leaves_a_node_alone(host, booted):
+    assert wait_for(host, "systemctl is-active apt-daily.timer", "inactive") == "inactive"
+
+
+def test_people_of_the_shared_folder_are_known(host, linked):
+    assert host.check_output("id -un 20001") == "ada"
+    groups = host.check_output("id -Gn ada").split()
+    assert groups == ["ada", "ml-users"]
+    assert host.check_output("getent passwd ada").endswith(":/home/ada:/bin/bash")
+
+
+def test_who_is_taken_out_is_unknown_at_once(host, converge, linked):
+    assert host.run("id bob").rc == 0
+    less = {"passwd": ["ada:x:20001:20001::/home/ada:/bin/bash"], "group": ["ada:x:20001:"]}
+    try:
+        assert "failed=0" in converge("cloud_node", "--tags=cloud_node_configure", **less)
+        assert host.run("id bob").rc != 0
+        assert host.check_output("id -Gn ada") == "ada"
+    finally:
+        assert "failed=0" in converge("cloud_node", "--tags=cloud_node_configure")
+
+
+def test_the_host_s_own_users_come_first(host):
+    lines = host.file("/etc/nsswitch.conf").content_string.splitlines()
+    found = [line.split() for line in lines if line.startswith(("passwd:", "group:"))]
+    assert [line[1:3] for line in found] == [["files", "extrausers"]] * 2
