@@ -212,8 +212,12 @@ def _credentials(
             yield f"{host}: makes no munge credential: {report['credential']['error']}"
     alone = "unanswered" in cluster
     for host, reason in cluster["undecoded"].items():
-        whose = "it can't decode its own" if alone else "the controller can't decode its"
-        yield f"{host}: {whose} munge credential: {reason}; its munge key or its clock differs"
+        said = (
+            "it can't decode its own munge credential"
+            if alone
+            else "the controller can't decode its munge credential"
+        )
+        yield f"{host}: {said}: {reason}; its munge key or its clock differs"
 
 
 def _answer(hosts: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]) -> Iterator[str]:

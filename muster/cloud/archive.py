@@ -18,6 +18,10 @@ _STORED = 65535
 """Bytes of the longest stored block: https://www.rfc-editor.org/rfc/rfc1951#section-3.2.4"""
 
 
+class BundleError(Exception):
+    """An archive can't be made; the text names the file and says what to do."""
+
+
 def pack(files: Mapping[str, bytes]) -> bytes:
     """Return the archive of `files`: path -> content.
 

@@ -8,6 +8,7 @@ guest attribute muster/report. All that it runs is printed: to the serial consol
 
 import contextlib
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -37,8 +38,8 @@ VENV = Path("/opt/muster/venv")
 WORK = Path("/run/muster-build")
 """In memory: nothing of it gets into the image."""
 
-FETCH_SECONDS = 180
-"""How long to try: roles that were given a minute ago may not be in force yet."""
+FETCH_SECONDS, AGAIN_SECONDS = 180, 2
+"""How long to try, and how often: roles that were given a minute ago may not be in force yet."""
 REPORT_SECONDS = 2.0
 """Between two reports, but for the last; a busy build has five tasks a second."""
 APT_SECONDS, PIP_SECONDS, PLAY_SECONDS = 600, 600, 1800
@@ -78,11 +79,14 @@ def say(line: str) -> None:
 
 
 def call(url: str, headers: dict[str, str], method: str = "GET", body: str | None = None) -> bytes:
-    """Return the body of an answer; OSError (of urllib's) where there is none."""
+    """Return the body of an answer; OSError (urllib's too is one) where there is none."""
     data = body.encode() if body is not None else None
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-        found: bytes = answer.read()
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            found: bytes = answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{url}: the answer broke off: {error!r}") from error
     return found
 
 
@@ -101,11 +105,16 @@ class Report:
 
     def __init__(self) -> None:
         self.bundle = ""
+        self._start = time.monotonic()
         self._next = 0.0
+
+    def seconds(self) -> float:
+        """How long it takes so far."""
+        return time.monotonic() - self._start
 
     def step(self, title: str) -> None:
         """Say what is done now; at most once in REPORT_SECONDS, and it may get lost."""
-        say(f"=== {title}")
+        say(f"=== {self.seconds():3.0f} s: {title}")
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_SECONDS
             with contextlib.suppress(OSError):
@@ -133,7 +142,7 @@ def again(work: Callable[[], Any], seconds: float) -> Any:
             missing = isinstance(error, urllib.error.HTTPError) and error.code == 404
             if missing or time.monotonic() > end:
                 raise
-            time.sleep(2)
+            time.sleep(AGAIN_SECONDS)
 
 
 def run(command: list[str], seconds: int, what: str, **environment: str) -> Iterator[str]:
@@ -143,32 +152,30 @@ def run(command: list[str], seconds: int, what: str, **environment: str) -> Iter
         BuildError: it failed, or didn't end in time.
 
     """
-    last, process = (
-        "",
-        subprocess.Popen(
-            ["timeout", "--kill-after=20", str(seconds), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={
-                **os.environ,
-                "DEBIAN_FRONTEND": "noninteractive",
-                "HOME": str(WORK),
-                "LC_ALL": "C.UTF-8",
-                **environment,
-            },
-        ),
-    )
-    assert process.stdout is not None  # noqa: S101 (for the type)
-    for line in process.stdout:
-        say(line.rstrip())
-        yield line.rstrip()
-        # apt: "E: ..."; pip: "ERROR: ..."
-        if line.strip() and (not last.startswith("E") or line.startswith("E")):
-            last = line.strip()
-    code = process.wait()
+    last = ""
+    with subprocess.Popen(
+        ["timeout", "--kill-after=20", str(seconds), *command],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={
+            **os.environ,
+            "DEBIAN_FRONTEND": "noninteractive",
+            "HOME": str(WORK),
+            "LC_ALL": "C.UTF-8",
+            **environment,
+        },
+    ) as process:
+        for line in process.stdout or ():
+            say(line.rstrip())
+            yield line.rstrip()
+            # apt: "E: ..."; pip: "ERROR: ..."
+            if line.strip() and (not last.startswith("E") or line.startswith("E")):
+                last = line.strip()
+        code = process.wait()
     if code == 124:
         raise BuildError(f"{what}: no end after {seconds} s")
     if code != 0:
@@ -298,11 +305,11 @@ def clean() -> None:
     for path in Path("/var/log").rglob("*"):
         if path.is_file() and not path.is_symlink():
             os.truncate(path, 0)
-    # Google's agent writes the name of the VM, and so of the project, into it at each boot.
-    hosts = Path("/etc/hosts")
+    # Google's agent writes it at each boot: the builder's own name, and the project's.
+    hosts, name = Path("/etc/hosts"), socket.gethostname().split(".")[0]
     lines = hosts.read_text(encoding="utf-8").splitlines(keepends=True)
-    ours = [line for line in lines if socket.gethostname().split(".")[0] not in line]
-    hosts.write_text("".join(ours), encoding="utf-8")
+    kept = [line for line in lines if not ("# Added by Google" in line and name in line)]
+    hosts.write_text("".join(kept), encoding="utf-8")
     # Empty, not absent: at a "first boot" systemd would enable all units again.
     # https://www.freedesktop.org/software/systemd/man/latest/machine-id.html#First%20Boot%20Semantics
     Path("/etc/machine-id").write_text("", encoding="utf-8")
@@ -329,7 +336,7 @@ def build(report: Report) -> None:
 
 def main() -> None:
     """Build, report, and power off whatever happened."""
-    report, start = Report(), time.monotonic()
+    report = Report()
     try:
         build(report)
     except BuildError as error:
@@ -337,7 +344,7 @@ def main() -> None:
     except Exception as error:  # whatever it is: nobody else would say so
         report.end("failed", "build the image", f"{type(error).__name__}: {error}")
     else:
-        report.end("done", f"built in {time.monotonic() - start:.0f} s")
+        report.end("done", f"built in {report.seconds():.0f} s")
     finally:
         subprocess.run(["systemctl", "poweroff"], check=False)
 

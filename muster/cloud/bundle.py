@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.cloud import installhalves
-from muster.cloud.archive import digest, pack
+from muster.cloud.archive import BundleError, digest, pack
 from muster.cluster.definition import Definition
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
@@ -40,10 +40,6 @@ _REMEDY = (
     "remove it: a bundle takes no secrets, in the cloud the controller makes them and Secret "
     "Manager keeps them"
 )
-
-
-class BundleError(Exception):
-    """A file that must not get into an archive; the text names it and says what to do."""
 
 
 def machine_bundle(root: Path, inventory: Path) -> bytes:
@@ -79,8 +75,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
     Of the definition it tells the system and the version of SLURM, and nothing else.
 
     Raises:
-        BundleError: a file holds a secret.
-        installhalves.UnreadableError: a task of an install half reads what can't be told.
+        BundleError: a file holds a secret, or it can't be told what an install half reads.
 
     """
     cluster = definition.cluster

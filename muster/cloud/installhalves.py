@@ -14,6 +14,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from muster.cloud import builder
+from muster.cloud.archive import BundleError
 
 PLAYBOOK = "ansible/image.yml"
 LOCK = "requirements-vm.txt"
@@ -22,10 +23,6 @@ BUILD_PROGRAM = "build_image.py"
 
 _TASKS = ("import_tasks", "include_tasks")
 _ROLES = ("import_role", "include_role")
-
-
-class UnreadableError(Exception):
-    """An install half from which can't be told what it reads."""
 
 
 def roles(root: Path) -> list[str]:
@@ -38,7 +35,7 @@ def files(root: Path, *, os: str, slurm_version: str) -> dict[str, bytes]:
     """Return the files of the image bundle by their path in it.
 
     Raises:
-        UnreadableError: an install half reads what only its run could tell.
+        BundleError: an install half reads what only its run could tell.
 
     """
     reading = _Reading(root)
@@ -82,7 +79,7 @@ class _Reading:
             return
         file = self.root / "roles" / role / path
         if not file.is_file():
-            raise UnreadableError(f"{PLAYBOOK} needs roles/{role}/{path}, which isn't there")
+            raise BundleError(f"{PLAYBOOK} needs roles/{role}/{path}, which isn't there")
         seen[path] = file.read_bytes()
         self.follow(yaml.safe_load(seen[path]), f"roles/{role}/{path}", role)
 
@@ -103,7 +100,7 @@ class _Reading:
 
 def _literal(name: str, where: str) -> str:
     if "{{" in name:
-        raise UnreadableError(f"{where}: write the name out in place of {name}")
+        raise BundleError(f"{where}: write the name out in place of {name}")
     return name
 
 

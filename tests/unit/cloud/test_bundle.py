@@ -394,7 +394,7 @@ class TestImageBundle:
             file.write("- name: Include\n  ansible.builtin.include_tasks: {file: more.yml}\n")
         assert "roles/munge/tasks/most.yml" in contents(of_image(checkout))
         edit(tasks / "more.yml", "most.yml", '"{{ which }}.yml"')
-        with pytest.raises(installhalves.UnreadableError, match="write the name out"):
+        with pytest.raises(bundle.BundleError, match="write the name out"):
             of_image(checkout)
 
 

@@ -1,0 +1,93 @@
+"""A VM keeps its token from its users, and starts what its role needs."""
+
+import pytest
+
+URL = "http://169.254.169.254/computeMetadata/v1/instance/attributes/muster-role"
+ASK = f"python3 -c 'import urllib.request as u; print(u.urlopen(\"{URL}\", timeout=5).read())'"
+ROLE = "/srv/metadata/computeMetadata/v1/instance/attributes/muster-role"
+
+
+def ask(host, user):
+    return host.run(f"setpriv --reuid={user} --clear-groups {ASK}")
+
+
+@pytest.mark.parametrize("user", ["root", "slurm"])
+def test_those_who_need_it_reach_the_metadata_server(host, user):
+    asked = ask(host, user)
+    assert asked.rc == 0, asked.stderr
+    assert "builder" in asked.stdout
+
+
+@pytest.mark.parametrize("user", ["ada", "nobody"])
+def test_users_do_not_reach_the_metadata_server(host, user):
+    asked = ask(host, user)
+    assert asked.rc != 0
+    assert "Connection refused" in asked.stderr
+
+
+def test_guard_holds_before_anything_that_a_user_could_run(host):
+    before = host.check_output("systemctl show muster-guard --property Before --value").split()
+    assert "sysinit.target" in before
+    assert host.check_output("systemctl show sysinit.target --property Wants --value").count(
+        "muster-guard.service"
+    )
+    assert host.service("muster-guard").is_running
+
+
+def test_vm_without_the_guard_takes_no_part(host):
+    needed = host.check_output("systemctl show muster-boot --property Requires,After")
+    assert needed.count("muster-guard.service") == 2
+    assert host.service("muster-boot").is_enabled
+
+
+@pytest.mark.parametrize(
+    ("role", "unit"),
+    [
+        ("controller", "muster-configure.service"),
+        ("login", "muster-configure.service"),
+        ("node", "muster-node.target"),
+        ("builder", None),
+    ],
+)
+def test_role_of_the_vm_says_what_is_started(host, role, unit):
+    host.check_output(f"printf {role} >{ROLE}")
+    units = ["muster-configure.service", "muster-node.target"]
+    try:
+        host.check_output("systemctl restart muster-boot")
+        # A target is active at once; the service is, or is about to be.
+        shown = {each: host.run(f"systemctl is-active {each}").stdout.strip() for each in units}
+        assert [each for each, state in shown.items() if state != "inactive"] == [unit] * bool(unit)
+    finally:
+        host.check_output(f"systemctl stop muster-boot {' '.join(units)}")
+        host.check_output(f"printf builder >{ROLE}")
+
+
+def test_host_keys_are_made_where_the_image_has_none(host):
+    keys = "/etc/ssh/ssh_host_*"
+    before = host.check_output("cat /etc/ssh/ssh_host_ed25519_key.pub")
+    host.check_output(f"sh -c 'mkdir /root/keys; mv {keys} /root/keys; systemctl restart ssh'")
+    try:
+        assert host.check_output("cat /etc/ssh/ssh_host_ed25519_key.pub") != before
+    finally:
+        host.check_output(
+            "sh -c 'mv /root/keys/* /etc/ssh; systemctl restart ssh; rmdir /root/keys'"
+        )
+
+
+def test_google_s_agent_leaves_people_and_host_keys_alone(host):
+    text = host.file("/etc/default/instance_configs.cfg").content_string
+    assert "\naccounts_daemon = false\n" in text
+    assert "\nset_host_keys = false\n" in text
+
+
+def test_notice_is_shown_at_login(host):
+    host.check_output("mkdir -p /run/motd.d")
+    host.check_output("sh -c 'echo *** Muster is setting up this machine >/run/motd.d/muster'")
+    host.check_output("ssh-keygen -q -t ed25519 -N '' -f /root/trial")
+    try:
+        host.check_output("sh -c 'cat /root/trial.pub >>/root/.ssh/authorized_keys'")
+        options = "-tt -i /root/trial -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+        shown = host.check_output(f"sh -c 'echo exit | ssh {options} root@127.0.0.1'")
+        assert "*** Muster is setting up this machine" in shown
+    finally:
+        host.check_output("rm -f /root/trial /root/trial.pub /run/motd.d/muster")
