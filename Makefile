@@ -57,10 +57,14 @@ machine-packages: ## Install what containers with systemd need on this machine (
 	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
 
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-annotate pyproject.toml
+
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt anew from pyproject.toml, with hashes
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-annotate --extra dev pyproject.toml --output-file requirements.txt $(LOCK_OPTIONS)
+lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt anew from pyproject.toml, with hashes
+	@$(LOCK) --extra laptop --extra dev --output-file requirements.txt $(LOCK_OPTIONS)
+	@# The versions of the whole: one project, one version of each package.
+	@$(LOCK) --constraints requirements.txt --output-file requirements-vm.txt
 
 ##-- your own machines --------------------------------------------------------------------------
 
