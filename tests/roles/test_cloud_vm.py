@@ -63,15 +63,20 @@ def test_role_of_the_vm_says_what_is_started(host, role, unit):
 
 
 def test_host_keys_are_made_where_the_image_has_none(host):
-    keys = "/etc/ssh/ssh_host_*"
-    before = host.check_output("cat /etc/ssh/ssh_host_ed25519_key.pub")
-    host.check_output(f"sh -c 'mkdir /root/keys; mv {keys} /root/keys; systemctl restart ssh'")
+    """The test machines' own sshd makes them too, so the unit is started by itself."""
+    key = "/etc/ssh/ssh_host_ed25519_key"
+    assert "muster-host-keys.service" in host.check_output("systemctl show ssh --property Wants")
+    assert "ssh.service" in host.check_output("systemctl show muster-host-keys --property Before")
+    before = host.check_output(f"cat {key}.pub")
+    host.check_output("systemctl start muster-host-keys")
+    assert host.check_output(f"cat {key}.pub") == before
+    host.check_output("sh -c 'mkdir /root/keys; mv /etc/ssh/ssh_host_* /root/keys'")
     try:
-        assert host.check_output("cat /etc/ssh/ssh_host_ed25519_key.pub") != before
+        host.check_output("systemctl start muster-host-keys")
+        assert host.check_output(f"cat {key}.pub") != before
+        assert host.check_output(f"stat --format=%a {key}") == "600"
     finally:
-        host.check_output(
-            "sh -c 'mv /root/keys/* /etc/ssh; systemctl restart ssh; rmdir /root/keys'"
-        )
+        host.check_output("sh -c 'mv /root/keys/* /etc/ssh; rmdir /root/keys'")
 
 
 def test_google_s_agent_leaves_people_and_host_keys_alone(host):
