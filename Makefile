@@ -53,10 +53,14 @@ machine-packages: ## Install what containers with systemd need on this machine (
 	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
 
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-annotate pyproject.toml
+
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt anew from pyproject.toml, with hashes
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-annotate --extra dev pyproject.toml --output-file requirements.txt $(LOCK_OPTIONS)
+lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt anew from pyproject.toml, with hashes
+	@$(LOCK) --extra laptop --extra dev --output-file requirements.txt $(LOCK_OPTIONS)
+	@# The versions of the whole: one project, one version of each package.
+	@$(LOCK) --constraints requirements.txt --output-file requirements-vm.txt
 
 ##-- your own machines --------------------------------------------------------------------------
 
@@ -89,6 +93,12 @@ demo-shell: setup ## Log in to the demo's access node as ada
 .PHONY: demo-down
 demo-down: setup ## Remove the demo: containers, network, files
 	@muster demo down
+
+##-- the cloud on this machine ------------------------------------------------------------------
+
+.PHONY: cloud-demo
+cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: without an account
+	@PYTHONPATH=tests/engine muster cloud demo
 
 ##-- proof --------------------------------------------------------------------------------------
 
