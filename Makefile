@@ -15,6 +15,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Packages of the containers on this machine, as muster/containers/podman.py names them.
 MACHINE_PACKAGES := podman runc netavark aardvark-dns iptables mmdebstrap debian-archive-keyring openssh-client
+# Packages of the virtual machines besides, as tests/vm/vmkit/root.py looks for them.
+VM_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs
 
 .PHONY: help
 help: ## Print this help
@@ -41,7 +43,9 @@ $(VENV)/.complete: requirements.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: machine-packages
+.PHONY: machine-packages vm-packages
+vm-packages: MACHINE_PACKAGES += $(VM_PACKAGES)
+vm-packages: machine-packages # Install what virtual machines need besides
 machine-packages: ## Install what containers with systemd need on this machine (apt)
 	@missing=$$(for p in $(MACHINE_PACKAGES); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
@@ -102,7 +106,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit engine molecule cluster cloud
+LAYERS := lint unit engine molecule cluster cloud vm
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -142,6 +146,10 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
 	@pytest tests/cloud
+
+.PHONY: vm
+vm: setup vm-packages ## NFS between virtual machines with kernels of their own
+	@pytest tests/vm
 
 .PHONY: engine
 engine: setup ## Pulumi's engine on a small program (PROVIDER=real|double)

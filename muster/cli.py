@@ -16,6 +16,7 @@ COMMANDS = {
     "render": "muster.render:render",
     "schema": "muster.cluster.command:schema",
     "secrets": "muster.secrets_cli:make",
+    "ssh-config": "muster.access.command:ssh_config",
 }
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from ipaddress import ip_address
 from json import dumps, loads
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from muster.cluster import Definition, validate
 
@@ -66,6 +67,21 @@ def no_login(definition: Definition) -> list[str]:
         name
         for name, person in definition.cluster.users.people.items()
         if person.state == "present" and not person.admin
+    ]
+
+
+def sudo(definition: Definition) -> list[str]:
+    """Return the people who become root with sudo: in the cloud the administrators.
+
+    VMs have no key of root and no console password, so nobody else could. Whoever runs machines
+    has a way to be root on them already.
+    """
+    if definition.cluster.cloud is None:
+        return []
+    return [
+        name
+        for name, person in definition.cluster.users.people.items()
+        if person.state == "present" and person.admin
     ]
 
 
@@ -158,3 +174,44 @@ def mounts(definition: Definition, *, builds_software: bool = False) -> list[dic
         }
         for key, folder in served.items()
     ]
+
+
+def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str, Any]]:
+    """Return what the storage host serves and to whom, as the role `nfs_server` takes it.
+
+    In the cloud that is the cluster's own subnet, since nodes come and go; elsewhere each host of
+    `addresses` (host -> address, empty where DNS knows the name), and no network around them.
+    """
+    served = definition.cluster.storage.served()
+    if not served:
+        return []
+    cloud, server = definition.cluster.cloud, definition.hosts.groups["storage"][0]
+    hosts = {host: address or host for host, address in addresses.items() if host != server}
+    clients = [cloud.subnet] if cloud else list(hosts.values())
+    # Modules are installed by root of the controller. Nobody else is root on any folder: homes are
+    # made on the storage host itself.
+    builder = hosts.get(definition.hosts.groups["controller"][0])
+    return [
+        {
+            "path": folder.path,
+            # The same for the life of the cluster, whatever becomes of host and disk: clients hold
+            # on to files by it.
+            "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
+            "own_disk": folder.own_disk,
+            "clients": [
+                {
+                    "host": client,
+                    "writes": key != "apps" or client == builder,
+                    "as_root": key == "apps" and client == builder,
+                }
+                for client in clients
+            ],
+        }
+        for key, folder in served.items()
+    ]
+
+
+def nfs_connections(definition: Definition) -> int:
+    """Return how many connections the clients open together when all nodes are up."""
+    nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
+    return NFS_CONNECTIONS * len(nodes | {*definition.hosts.groups.get("all", [])})
