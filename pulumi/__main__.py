@@ -21,7 +21,7 @@ from components.rights import Rights, RightsArgs
 from components.settings import ROOT
 from components.state import State, StateArgs
 from components.vault import Vault, VaultArgs
-from muster.cloud import bundle
+from muster.cloud.bundle import image_bundle, machine_bundle
 from muster.cluster.nodes import VirtualMachines
 from muster.wiring import mounts
 
@@ -35,8 +35,8 @@ node_sets = {
 }
 zones = {name: nodes.zones or [cloud.zone] for name, nodes in node_sets.items()}
 files = ROOT / "build" / "bundles" / names.cluster
-machine_archive = archive("bundle", bundle.machine_bundle(ROOT, settings.inventory), files)
-image_archive = archive("image", bundle.image_bundle(ROOT, definition), files)
+machine_archive = archive("bundle", lambda: machine_bundle(ROOT, settings.inventory), files)
+image_archive = archive("image", lambda: image_bundle(ROOT, definition), files)
 
 claim = Claim("claim", names)
 claimed = pulumi.ResourceOptions(depends_on=[claim])
@@ -175,4 +175,5 @@ pulumi.export("project", names.project)
 pulumi.export("cluster", names.cluster)
 pulumi.export("zone", cloud.zone)
 pulumi.export("controller", names.controller)
+pulumi.export("addresses", {names.controller: address.address})
 pulumi.export("logins", [names.login(number) for number in range(cloud.login.count)])

@@ -1,12 +1,13 @@
 """The bucket with what VMs configure themselves from: archives that are named by their digest."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud import bundle
+from muster.cloud.bundle import BundleError, digest
 from muster.cloud.names import CLUSTER_LABEL, Names
 
 READS = "roles/storage.objectViewer"
@@ -23,13 +24,22 @@ class Archive:
     """sha256, as hexadecimal digits."""
 
 
-def archive(kind: str, content: bytes, folder: Path) -> Archive:
-    """Write an archive where the provider can read it from."""
-    digest = bundle.digest(content)
+def archive(kind: str, make: Callable[[], bytes], folder: Path) -> Archive:
+    """Write an archive where the provider can read it from.
+
+    Raises:
+        pulumi.RunError: a file must not get into it; says which and what to do.
+
+    """
+    try:
+        content = make()
+    except BundleError as error:
+        raise pulumi.RunError(str(error)) from None
+    found = digest(content)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{kind}-{digest}.tar.gz"
+    file = folder / f"{kind}-{found}.tar.gz"
     file.write_bytes(content)
-    return Archive(kind, file, digest)
+    return Archive(kind, file, found)
 
 
 @dataclass(frozen=True)

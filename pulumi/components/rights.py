@@ -68,8 +68,8 @@ class Rights(pulumi.ComponentResource):
                 permissions=list(permissions),
                 opts=inside,
             )
-            name: pulumi.Output[str] = made.name
-            return name
+            path: pulumi.Output[str] = made.name
+            return path
 
         gcp.projects.IAMMember(
             f"{name}-nodes",

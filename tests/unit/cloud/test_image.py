@@ -71,8 +71,8 @@ def test_an_image_is_made_and_its_builder_is_gone(
     assert compute.get("global/images/family/lab")["name"] == made.name
     assert said[:3] == [
         "starting the builder lab-builder-01234567",
-        "Fetch the bundle",
-        "Install SLURM",
+        "lab-builder-01234567: Fetch the bundle",
+        "lab-builder-01234567: Install SLURM",
     ]
     image.delete(compute, made.name)
     image.delete(compute, made.name)
@@ -137,7 +137,7 @@ def test_a_builder_that_vanishes_is_noticed(
 ):
     def delete(line: str) -> None:
         # As Google does after its maximum run time.
-        if line == "Fetch the bundle":
+        if line.endswith("Fetch the bundle"):
             compute.wait(compute.delete(f"{ZONE}/instances/lab-builder-01234567"), 10)
 
     with pytest.raises(CloudError, match='ended at "Fetch the bundle" without a word'):
@@ -193,7 +193,7 @@ def test_interrupting_it_leaves_nothing(
     compute: Compute, wanted: Build, left: Callable[[], list[str]]
 ):
     def interrupt(line: str) -> None:
-        if line == "Install SLURM":
+        if line.endswith("Install SLURM"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
