@@ -53,6 +53,13 @@ class Guests(MemoryBackend):
             target = from_link(instance["selfLink"])
             self.cloud.later(0, lambda: self._apply(target, instance["id"], role))
 
+    def again(self, name: str) -> None:
+        """Let a machine's programs begin anew, as somebody on it would."""
+        for _, _, instance in list(self.cloud.store.all("compute.instances")):
+            if instance["name"] == name:
+                role = attributes(instance)["muster-role"]
+                self._apply(from_link(instance["selfLink"]), instance["id"], role)
+
     def _apply(self, target: Reference, identity: str, role: str) -> None:
         """Work on the bundle that the metadata names now."""
         instance = self._present(target, identity)
