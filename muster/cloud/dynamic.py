@@ -36,7 +36,12 @@ def _differs(old: Props, new: Props, *keys: str) -> list[str]:
     return [key for key in keys if old.get(key) != new.get(key)]
 
 
-class ClaimProvider(ResourceProvider):
+class _Provider(ResourceProvider):
+    # Google's credentials are the environment's: nothing secret gets into the state this way.
+    serialize_as_secret_always = False
+
+
+class ClaimProvider(_Provider):
     """A cluster's name in a project: refused where another cluster has it.
 
     Output `suffix`: what makes names unique that stay taken after their resource is gone.
@@ -61,7 +66,7 @@ class ClaimProvider(ResourceProvider):
         return DiffResult(changes=bool(changed), replaces=changed)
 
 
-class ImageProvider(ResourceProvider):
+class ImageProvider(_Provider):
     """An image; props are the fields of `image.Build`. Outputs: `name`, `link`."""
 
     def create(self, props: Props) -> CreateResult:
@@ -81,7 +86,7 @@ class ImageProvider(ResourceProvider):
         image.delete(Compute(project), name)
 
 
-class FirstBootProvider(ResourceProvider):
+class FirstBootProvider(_Provider):
     """The wait until a VM has applied a bundle.
 
     Props: `project`, `zone`, `name`, `instance_id`, `bundle` (sha256).
@@ -110,7 +115,7 @@ class FirstBootProvider(ResourceProvider):
         firstboot.wait(compute, props["zone"], props["name"], props["bundle"], _progress)
 
 
-class SweeperProvider(ResourceProvider):
+class SweeperProvider(_Provider):
     """Nothing, until it is deleted: then whatever the cluster has left is.
 
     It stands between the controller, which would make nodes anew, and the network.

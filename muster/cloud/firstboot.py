@@ -1,11 +1,16 @@
 """Waits until a VM has configured itself from its bundle."""
 
+import time
+
 from muster.cloud import reports
 from muster.cloud.api import CloudError, Compute
 from muster.cloud.reports import Progress, Watch
 
 TIMEOUT_S = 1800
 """Seconds for site.yml on one VM; a first boot takes some minutes."""
+GRACE_S = 60
+"""Seconds in which a failure that was reported before the wait may be overcome: a VM tries again
+what it waits for, and somebody may have mended it."""
 OFF = ("", "STOPPING", "STOPPED", "TERMINATED", "SUSPENDED")
 
 
@@ -32,13 +37,23 @@ def wait(
         CloudError: it failed, the VM is off, or it takes too long; says where to look.
 
     """
-    watch = Watch(compute, f"zones/{zone}/instances/{name}", bundle, progress)
-    ended = watch.until(
-        lambda now: now.state in (reports.DONE, reports.FAILED) or now.status in OFF, timeout_s
-    )
+    instance = f"zones/{zone}/instances/{name}"
+    watch = Watch(compute, instance, bundle, progress)
+    old = reports.read(compute, instance)
+    grace = time.monotonic() + GRACE_S
+
+    def over(now: Watch) -> bool:
+        if now.state == reports.FAILED:
+            return now.report != old or time.monotonic() > grace
+        return now.state == reports.DONE or now.status in OFF
+
+    ended = watch.until(over, timeout_s)
     if watch.state == reports.DONE:
         return
-    look = f"look with `journalctl -u muster-configure` on {name}, then `pulumi up` again"
+    look = (
+        f"see `journalctl -u muster-configure` on {name}; when it is mended, `systemctl restart "
+        "muster-configure` there and `pulumi up` again"
+    )
     if watch.state == reports.FAILED and watch.report:
         raise CloudError(
             f"{name} could not configure itself {watch.last_step}: {watch.report.message}; {look}"

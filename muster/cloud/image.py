@@ -9,11 +9,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from muster.cloud import names, reports, sweep
 from muster.cloud.api import CloudError, Compute, exists, last, new_request_id
+from muster.cloud.builder import startup_script
 from muster.cloud.names import Names
 from muster.cloud.reports import Progress, Watch
 
@@ -25,9 +25,6 @@ BASE = {
     "ubuntu-24.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
 }
 """Operating system in the definition -> the image that a builder starts from."""
-
-PROGRAM = Path(__file__).parent / "guest" / "build.py"
-"""The builder's startup-script: standard library only, nothing beside it."""
 
 BUILD_TIMEOUT_S = 2700
 """Seconds for the install halves; ten minutes are usual."""
@@ -119,7 +116,7 @@ def builder(wanted: Build, name: str) -> dict[str, Any]:
         "muster-cluster": wanted.cluster,
         "muster-role": names.BUILDER,
         "muster-bundle": wanted.archive,
-        "startup-script": PROGRAM.read_text(encoding="utf-8"),
+        "startup-script": startup_script(),
     }
     return {
         "name": name,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.cloud.api import CloudError, Compute, exists
+from muster.cloud.api import CloudError, Compute, exists, last
 
 ATTRIBUTE = "muster/report"
 RUNNING, DONE, FAILED = "running", "done", "failed"
@@ -85,7 +85,7 @@ class Watch:
             self.report = report
             if report.step and report.step != self._said:
                 self._said = report.step
-                self.progress(report.step)
+                self.progress(f"{last(self.instance)}: {report.step}")
 
     @property
     def state(self) -> str:
