@@ -260,9 +260,12 @@ class Slurm:
         they are idle as before, with the reason, and may be tried again.
         """
         nodes = f"nodename={fold(names)}"
-        return self._run("update", nodes, "state=down", f"reason=muster: {reason}") and self._run(
-            "update", nodes, "state=power_down"
-        )
+        said = self._run("update", nodes, "state=down", f"reason=muster: {reason}")
+        return said and self.power_down(names)
+
+    def power_down(self, names: Iterable[str]) -> bool:
+        """Have SLURM run SuspendProgram for nodes; whether it was told."""
+        return self._run("update", f"nodename={fold(names)}", "state=power_down")
 
     def _run(self, *words: str) -> bool:
         try:
