@@ -35,6 +35,8 @@ AT_ONCE = 8
 https://cloud.google.com/compute/api-quota
 """
 SCONTROL_S = 60
+REASON_CHARACTERS = 200
+"""Longest reason: the accounting database keeps 255 bytes of it."""
 
 
 class SettingsError(Exception):
@@ -260,7 +262,9 @@ class Slurm:
         they are idle as before, with the reason, and may be tried again.
         """
         nodes = f"nodename={fold(names)}"
-        said = self._run("update", nodes, "state=down", f"reason=muster: {reason}")
+        said = self._run(
+            "update", nodes, "state=down", f"reason=muster: {reason[:REASON_CHARACTERS]}"
+        )
         return said and self.power_down(names)
 
     def power_down(self, names: Iterable[str]) -> bool:
