@@ -35,6 +35,8 @@ AT_ONCE = 8
 https://cloud.google.com/compute/api-quota
 """
 SCONTROL_S = 60
+REASON_CHARACTERS = 200
+"""Longest reason: the accounting database keeps 255 bytes of it."""
 
 
 class SettingsError(Exception):
@@ -260,9 +262,14 @@ class Slurm:
         they are idle as before, with the reason, and may be tried again.
         """
         nodes = f"nodename={fold(names)}"
-        return self._run("update", nodes, "state=down", f"reason=muster: {reason}") and self._run(
-            "update", nodes, "state=power_down"
+        said = self._run(
+            "update", nodes, "state=down", f"reason=muster: {reason[:REASON_CHARACTERS]}"
         )
+        return said and self.power_down(names)
+
+    def power_down(self, names: Iterable[str]) -> bool:
+        """Have SLURM run SuspendProgram for nodes; whether it was told."""
+        return self._run("update", f"nodename={fold(names)}", "state=power_down")
 
     def _run(self, *words: str) -> bool:
         try:

@@ -13,6 +13,7 @@ LOG_DIR = "/var/log/slurm"
 MUNGE_SOCKET = "/run/munge/munge.socket.2"
 RESUME_PROGRAM = "/usr/local/sbin/muster-resume"
 SUSPEND_PROGRAM = "/usr/local/sbin/muster-suspend"
+RESUME_FAIL_PROGRAM = "/usr/local/sbin/muster-resume-failed"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
 
 # Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
@@ -168,6 +169,8 @@ def _power(definition: Definition) -> dict[str, Scalar]:
     keys: dict[str, Scalar] = {
         "ResumeProgram": RESUME_PROGRAM,
         "SuspendProgram": SUSPEND_PROGRAM,
+        # A node that has not registered within ResumeTimeout is down for good without it.
+        "ResumeFailProgram": RESUME_FAIL_PROGRAM,
         "ResumeRate": 0,
         "SuspendRate": 0,
         # Twice what slow boots of an image with everything in it take.

@@ -1,4 +1,4 @@
-"""slurmctld can start the two programs, with nothing but their settings."""
+"""slurmctld can start its programs, with nothing but their settings."""
 
 import json
 
@@ -8,14 +8,15 @@ SLURM = "setpriv --reuid=slurm --regid=slurm --clear-groups --reset-env"
 LOG = "/var/log/muster/autoscaler.log"
 
 
-@pytest.mark.parametrize("program", ["resume", "suspend"])
+@pytest.mark.parametrize("program", ["resume", "suspend", "resume-failed"])
 def test_a_program_runs_with_an_empty_environment(host, program):
     call = f"{SLURM} env -i PATH=/bin:/usr/bin /usr/local/sbin/muster-{program} lab-debug-[0-3]"
     assert host.run(call).rc == 7
     # slurmctld throws away what a program prints.
     host.check_output("journalctl --sync")
     said = host.check_output(f"journalctl --identifier=muster-{program} --output=cat --no-pager")
-    wanted = f"slurm: PYTHONPATH=/opt/muster/current -m muster.cloud.{program} lab-debug-[0-3]"
+    module = program.replace("-", "_")
+    wanted = f"slurm: PYTHONPATH=/opt/muster/current -m muster.cloud.{module} lab-debug-[0-3]"
     assert said.splitlines()[-1] == wanted
 
 

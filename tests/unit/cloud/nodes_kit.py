@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from muster.cloud import resume, suspend
+from muster.cloud import resume, resume_failed, suspend
 from muster.fakecloud import identity
 from muster.fakecloud.server import Server
 
@@ -233,7 +233,7 @@ def until(state: Callable[[], object], what: str, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-PROGRAMS = {"resume": resume.main, "suspend": suspend.main}
+PROGRAMS = {"resume": resume.main, "suspend": suspend.main, "resume_failed": resume_failed.main}
 RUN = """
 import sys
 from pathlib import Path

@@ -191,6 +191,15 @@ def new_template(lab: Lab, account: str) -> None:
     lab.templates(debug={"template": lab.template("debug-2"), "zones": ZONES})
 
 
+def test_a_long_sentence_is_cut_to_what_slurm_keeps(lab: Lab):
+    problem = OperationError("RESOURCE_OPERATION_FAILED", "word " * 100, 400, "BAD REQUEST")
+    lab.do(lambda cloud: cloud.faults.add("*.insert", operation_error=problem))
+    assert lab.run("resume", "lab-debug-0") == 1
+    reason = lab.calls()[0].partition("reason=")[2]
+    assert reason.startswith("muster: RESOURCE_OPERATION_FAILED in europe-west4-a: word")
+    assert len(reason) < 255
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"debug": {}}'])
 def test_metadata_that_can_not_be_read_is_the_reason(lab: Lab, text: str):
     lab.templates(text)

@@ -81,3 +81,12 @@ def test_it_says_when_it_has_no_settings(lab: Lab):
     assert "run site.yml" in lab.said
     assert lab.run("suspend") == 2
     assert lab.states() == {"lab-debug-0": "RUNNING a"}
+
+
+def test_nodes_that_did_not_register_are_powered_down(lab: Lab):
+    lab.make("lab-debug-0")
+    assert lab.run("resume_failed", "lab-debug-[0-1]") == 0
+    assert lab.calls() == ["update nodename=lab-debug-[0-1] state=power_down"]
+    lab.scontrol(status=1)
+    assert lab.run("resume_failed", "lab-debug-0") == 1
+    assert lab.run("resume_failed") == 2
