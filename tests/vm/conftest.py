@@ -72,9 +72,7 @@ class Pair:
             timeout=PLAY_SECONDS,
             check=False,
         )
-        (self.folder / "play.log").write_text(done.stdout + done.stderr, encoding="utf-8")
         assert done.returncode == 0, done.stdout + done.stderr
-        print(re.sub(r"(?s).*PLAY RECAP", "PLAY RECAP", done.stdout))  # noqa: T201
         return {
             line.split()[0]: {key: int(count) for key, count in re.findall(r"(\w+)=(\d+)", line)}
             for line in done.stdout.splitlines()

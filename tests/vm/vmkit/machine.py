@@ -1,5 +1,7 @@
 """One virtual machine: QEMU without KVM, reached by ssh."""
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -15,6 +17,10 @@ KERNEL = (
     "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off no_timer_check tsc=reliable "
     "audit=0 apparmor=0"
 )
+
+
+LIFE_SECONDS = 1800
+"""Bound of a machine's life."""
 
 
 class VmError(Exception):
@@ -68,6 +74,8 @@ class Machine:
         ]
         self.process = subprocess.Popen(
             [
+                # A run that is killed leaves no machine for longer than this.
+                *("timeout", "--kill-after=5", str(LIFE_SECONDS)),
                 # With KVM inside a virtual machine the guest hangs; emulated it always runs.
                 *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"),
                 *("-m", "768", "-nodefaults", "-no-reboot", "-display", "none"),
@@ -147,6 +155,7 @@ class Machine:
             check=False,
         )
         if self.process is not None:
-            self.process.kill()
+            # `timeout` and QEMU.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(timeout=30)
             self.process = None
