@@ -17,7 +17,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster import secrets, wiring
-from muster.cluster import DefinitionError
+from muster.cluster import DefinitionError, load
 
 ROOT = Path(__file__).resolve().parents[2]
 WIRING = ROOT / "ansible/group_vars/all/wiring.yml"
@@ -64,6 +64,23 @@ CLUSTER: dict[str, Any] = {
 @pytest.fixture
 def definition() -> Any:
     return wiring.definition_of(CLUSTER, GROUPS)
+
+
+def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
+    found = wiring.state_folders(load(ROOT / "inventories/cloud"))
+    assert [folder["path"] for folder in found] == [
+        "/home",
+        "/apps",
+        "/data",
+        "/var/lib/mysql",
+        "/var/lib/slurm/slurmctld",
+    ]
+    defaults = yaml.safe_load((ROOT / "roles/slurmctld/defaults/main.yml").read_text())
+    assert found[-1]["path"] == defaults["slurmctld_state_dir"]
+
+
+def test_machines_of_one_s_own_have_no_state_disk(definition: Any) -> None:
+    assert wiring.state_folders(definition) == []
 
 
 def test_the_same_definition_is_validated_once() -> None:

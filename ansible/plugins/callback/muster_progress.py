@@ -14,11 +14,13 @@ description:
   - One JSON object per line, C({"task"}) for a task that begins, C({"task", "failed"}) for one that
     failed, to the file descriptor whose number is in the environment variable MUSTER_PROGRESS_FD.
     Without the variable nothing is written.
-  - Tasks that make no sense to who waits (facts, checks of arguments) are left out.
+  - Tasks that are no work (facts, checks of arguments, and those that only end a run) are left out,
+    unless they fail.
 requirements: [enabled in the configuration]
 """
 
-QUIET = ("Gathering Facts", "Validating arguments against arg spec")
+NO_WORK = ("fail", "assert", "gather_facts", "validate_argument_spec")
+"""Actions, without their collection."""
 
 
 def sentence(result):
@@ -44,21 +46,22 @@ class CallbackModule(CallbackBase):
         super().__init__()
         descriptor = os.environ.get("MUSTER_PROGRESS_FD")
         self._descriptor = int(descriptor) if descriptor else None
-        self._task = ""
 
     def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002
-        title = task.get_name().strip()
-        if not title.rpartition(" : ")[2].startswith(QUIET):
-            self._task = title
-            self._write({"task": title})
+        if task.action.rpartition(".")[2] not in NO_WORK:
+            self._write({"task": task.get_name().strip()})
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         if not ignore_errors:
-            # Of a task with no_log this holds no more than that.
-            self._write({"task": self._task, "failed": sentence(result.result)})
+            self._failed(result)
 
     def v2_runner_on_unreachable(self, result):
-        self._write({"task": self._task, "failed": sentence(result.result)})
+        self._failed(result)
+
+    def _failed(self, result):
+        # Of a task with no_log the result holds no more than that.
+        title = result.task.get_name().strip()
+        self._write({"task": title, "failed": sentence(result.result)})
 
     def _write(self, event):
         if self._descriptor is not None:

@@ -53,9 +53,13 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
         tmp_path_factory.mktemp("run"),
         [
             {"name": "Look around", "ansible.builtin.debug": {"msg": "nothing here"}},
-            fail("Fail without harm", "never mind", ignore_errors=True),
+            {"name": "Run what fails", "ansible.builtin.debug": {"msg": 1}, "failed_when": True}
+            | {"ignore_errors": True},
             {
-                "block": [fail("Fail first", "the cause")],
+                "block": [
+                    {"name": "Fail first", "ansible.builtin.debug": {"msg": "the cause"}}
+                    | {"failed_when": True}
+                ],
                 "rescue": [fail("Say why", ["first line", "second\nline"])],
             },
         ],
@@ -64,7 +68,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 
 def test_titles_come_as_tasks_begin(seen: list[dict[str, str]]) -> None:
     titles = [event["task"] for event in seen if "failed" not in event]
-    assert titles == ["Look around", "Fail without harm", "Fail first", "Say why"]
+    # Those that only end a run are no step of it.
+    assert titles == ["Look around", "Run what fails", "Fail first"]
 
 
 def test_last_failure_is_the_one_that_ends_the_run(seen: list[dict[str, str]]) -> None:

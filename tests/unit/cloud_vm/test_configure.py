@@ -32,6 +32,8 @@ def test_controller_applies_its_bundle_and_says_so(vm):
     assert run["argv"][-1] == "ansible/site.yml"
     assert Path(run["cwd"]).name == digest_of(archive)
     assert (vm.opt / "current").resolve() == Path(run["cwd"])
+    # Code is for all; the definition names people and their addresses.
+    assert stat.S_IMODE((vm.opt / "current/inventory").stat().st_mode) == 0o700
     assert not vm.notice.exists()
     assert vm.broadcasts == [
         "Muster: slurm10-controller is set up; SLURM's commands and the folders are there."

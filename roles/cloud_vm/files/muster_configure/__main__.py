@@ -4,6 +4,7 @@
 import hashlib
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def own_digest():
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
+def die(arguments):
+    """End the program with any of its threads: the unit starts it anew."""
+    sys.excepthook(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+    os._exit(1)
+
+
 def identity(cloud):
     """Return the VM's name and project, however long the metadata server is away."""
     while True:
@@ -42,6 +49,7 @@ def identity(cloud):
 def main():
     """Run until the machine goes off."""
     begun_with = own_digest()
+    threading.excepthook = die
     cloud = Cloud.of_environment()
     name, project = identity(cloud)
     reporter, watch = Reporter(cloud, NOTICE, say), Watch(cloud, say)

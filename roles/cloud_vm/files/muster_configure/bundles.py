@@ -51,6 +51,8 @@ def unpack(archive, digest, folder):
                     raise TroubleError(f"the bundle holds {each.name}, which no bundle does")
             # Checked above; Debian 12's tarfile knows no filters.
             tar.extractall(half, members)  # noqa: S202
+        # Code is for all, such as the user slurm; people's addresses are not.
+        (half / "inventory").chmod(0o700)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise TroubleError(f"the bundle can't be unpacked: {error}") from error
     os.sync()

@@ -196,6 +196,12 @@ def serve(configurer, watch, reporter, changed, restart):
     wanted = None
     while True:
         wanted = watch.other_than(wanted)
-        configurer.bring(wanted)
+        try:
+            configurer.bring(wanted)
+        except Exception as error:
+            # Unforeseen: the unit starts this program anew, but who waits for a report gets one.
+            reporter.failed(wanted.digest, "Configure this VM", f"{type(error).__name__}: {error}")
+            reporter.flush(FLUSH_S)
+            raise
         if changed() and reporter.flush(FLUSH_S):
             restart()
