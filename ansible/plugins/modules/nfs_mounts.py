@@ -32,6 +32,10 @@ options:
       path: {type: path, required: true, description: Where it is mounted.}
       type: {type: str, choices: [nfs4], default: nfs4, description: Type of the file system.}
       options: {type: str, required: true, description: Options of mount(8).}
+  wait_seconds:
+    description: How long to wait for a server that does not answer yet.
+    type: int
+    default: 10
 author: [The Muster authors]
 """
 
@@ -62,7 +66,6 @@ BOOT_MINUTES = 10
 # The bound of one try in a play, and of an unmount.
 MOUNT_SECONDS = 60
 UMOUNT_SECONDS = 30
-ANSWER_SECONDS = 10
 NFS_PORT = 2049
 
 # Options that the kernel's table shows as they were given.
@@ -254,15 +257,16 @@ class Unit:
     def wait_for_server(self):
         """Return when the server listens; a mount without one would wait for minutes."""
         server = self.wanted["source"].rpartition(":/")[0].strip("[]")
-        deadline = time.monotonic() + ANSWER_SECONDS
+        seconds = self.module.params["wait_seconds"]
+        deadline = time.monotonic() + seconds
         while True:
             try:
-                socket.create_connection((server, NFS_PORT), ANSWER_SECONDS).close()
+                socket.create_connection((server, NFS_PORT), min(seconds, 10)).close()
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
                     self.module.fail_json(
-                        msg=f"{server} does not answer on port {NFS_PORT} ({error}); start its "
+                        msg=f"{server} does not answer on port {NFS_PORT} after {seconds} s ({error}); start its "
                         "NFS server, or let this host through its firewall, and run again"
                     )
             time.sleep(0.5)
@@ -329,7 +333,8 @@ def main():
     }
     module = AnsibleModule(
         argument_spec={
-            "mounts": {"type": "list", "elements": "dict", "required": True, "options": options}
+            "mounts": {"type": "list", "elements": "dict", "required": True, "options": options},
+            "wait_seconds": {"type": "int", "default": 10},
         },
         supports_check_mode=True,
     )

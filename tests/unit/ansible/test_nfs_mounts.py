@@ -14,7 +14,7 @@ FILE = Path(__file__).parents[3] / "ansible/plugins/modules/nfs_mounts.py"
 TABLE = """\
 21 26 0:19 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 30 26 8:1 / /home rw,relatime shared:1 - ext4 /dev/sda1 rw
-95 26 0:51 / /home rw,nosuid,nodev,noatime shared:52 - nfs4 storage1:/home rw,vers=4.2,hard,proto=tcp
+95 26 0:51 / /home rw,nosuid,nodev,noatime - nfs4 storage1:/home rw,vers=4.2,hard,proto=tcp
 97 26 0:52 / /srv/my\\040apps ro,nosuid - nfs4 storage1:/srv/apps rw,vers=4.2,soft,nocto
 """
 

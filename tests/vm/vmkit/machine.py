@@ -1,5 +1,7 @@
 """One virtual machine: QEMU without KVM, reached by ssh."""
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -17,6 +19,10 @@ KERNEL = (
 )
 
 
+LIFE_SECONDS = 1800
+"""Bound of a machine's life."""
+
+
 class VmError(Exception):
     """A machine did not do what it should; the text has its last words."""
 
@@ -30,7 +36,7 @@ def free_port() -> int:
 
 @dataclass
 class Machine:
-    """A machine of the pair: storage1 listens on the wire between them, node1 connects to it."""
+    """A machine of a pair with a wire between them."""
 
     name: str
     number: int
@@ -68,6 +74,8 @@ class Machine:
         ]
         self.process = subprocess.Popen(
             [
+                # A run that is killed leaves no machine for longer than this.
+                *("timeout", "--kill-after=5", str(LIFE_SECONDS)),
                 # With KVM inside a virtual machine the guest hangs; emulated it always runs.
                 *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"),
                 *("-m", "768", "-nodefaults", "-no-reboot", "-display", "none"),
@@ -147,6 +155,7 @@ class Machine:
             check=False,
         )
         if self.process is not None:
-            self.process.kill()
+            # `timeout` and QEMU.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(timeout=30)
             self.process = None
