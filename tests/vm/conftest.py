@@ -87,9 +87,9 @@ def booted() -> Iterator[Pair]:
     assert not missing, f"{', '.join(missing)} not installed; run `make vm`, which installs them"
     base = root.ensure(os.environ.get("RELEASE", "bookworm"))
     folder = Path(tempfile.mkdtemp(prefix="muster-vm-"))
-    wire = free_port()
-    server = Machine("storage1", 1, base, folder, f"listen=127.0.0.1:{wire}")
-    client = Machine("node1", 2, base, folder, f"connect=127.0.0.1:{wire}")
+    here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    server = Machine("storage1", 1, base, folder, f"udp={there},localaddr={here}")
+    client = Machine("node1", 2, base, folder, f"udp={here},localaddr={there}")
     try:
         (folder / "ssh_config").write_text(server.ssh_config() + client.ssh_config())
         for machine in (server, client):

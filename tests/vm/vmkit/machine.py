@@ -36,7 +36,7 @@ def free_port() -> int:
 
 @dataclass
 class Machine:
-    """A machine of the pair: storage1 listens on the wire between them, node1 connects to it."""
+    """A machine of a pair with a wire between them."""
 
     name: str
     number: int
