@@ -1,6 +1,7 @@
 """`muster cloud demo`."""
 
 import importlib
+import shutil
 import signal
 from pathlib import Path
 from types import FrameType
@@ -96,6 +97,8 @@ def engine_here(folder: Path) -> Engine:
     except (cli.NoPulumiError, home.ProviderError) as error:
         raise PulumiError(str(error)) from error
     engine = folder.parent / f"{folder.name}-engine"
+    if engine.exists():
+        shutil.rmtree(engine)
     home.make_home(engine / "home", provider)
     if not provider.real:
         console.print("Google's Pulumi provider is not installed: a double of it is used")

@@ -90,6 +90,8 @@ class Site:
         self.program.mkdir()
         main = os.path.relpath(ROOT / "pulumi", self.program)
         text = (ROOT / "pulumi/Pulumi.yaml").read_text(encoding="utf-8")
+        # There it is as seen from the checkout's pulumi/.
+        text = text.replace("../.venv", sys.prefix)
         (self.program / "Pulumi.yaml").write_text(f"{text}main: {main}\n", encoding="utf-8")
 
     def change(self, edit: Any) -> None:
