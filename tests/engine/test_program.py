@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = "slurm10"
 PROJECT = "/compute/v1/projects/demo-project"
 ZONE = f"{PROJECT}/zones/europe-west4-a"
+MEMORIES = {"compute.operations", "compute.requests"}
 NEEDED = ("ansible", "ansible.cfg", "muster", "pulumi", "requirements-vm.txt", "roles")
 """What of the checkout a `pulumi up` reads."""
 
@@ -110,8 +111,8 @@ def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
                 (kind, f"{scope}/{name}")
                 for kind in store._kinds
                 for scope, name, item in store.all(kind)
-                # Logs of what was done; a deleted role stays for a while, marked.
-                if "perations" not in kind and not item.get("deleted")
+                # Memories of what was asked for; a deleted role stays for a while, marked.
+                if kind not in MEMORIES and not item.get("deleted")
             }
 
         return fakecloud.do(work)
@@ -247,7 +248,8 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     # SLURM makes nodes, which no state knows.
     make_node(outside, f"{CLUSTER}-debug-0")
     make_node(outside, f"{CLUSTER}-debug-1")
-    refused = cluster.destroy(fails=True)
+    # As a person runs it, with a preview.
+    refused = cluster.engine("destroy", "--yes", fails=True)
     assert "protected" in refused.output
     assert "state unprotect" in refused.output
     assert len(names(outside, f"{ZONE}/instances")) == 4, "nothing was deleted"
@@ -304,13 +306,20 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
     assert names(outside, f"{PROJECT}/global/images") == []
 
     # A first boot that fails is another failure; both are mended by an up.
-    fakecloud.do(lambda _: (script.fails.clear(), script.fails.update(login="no munge key")))
+    def fail_at_login(_: Cloud) -> None:
+        script.fails.clear()
+        script.fails["login"] = "no munge key"
+        # Longer than it takes to begin to wait: a failure from before is given time.
+        script.step_seconds = 2
+
+    fakecloud.do(fail_at_login)
     failed = cluster.up(fails=True)
     assert failed.failed == ["login-0-configured"]
     assert f'{CLUSTER}-login-0 could not configure itself at "Mount the folders"' in failed.output
 
     def mend(cloud: Cloud) -> None:
         script.fails.clear()
+        script.step_seconds = 0
         guests = cloud.backend
         assert isinstance(guests, Guests)
         guests.again(f"{CLUSTER}-login-0")
