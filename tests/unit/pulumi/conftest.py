@@ -81,11 +81,16 @@ def inventory(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def program_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's modules can be imported, as when it runs."""
+    monkeypatch.syspath_prepend(str(ROOT / "pulumi"))
+
+
+@pytest.fixture
 def run(
-    inventory: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    inventory: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, program_path: None
 ) -> Iterator[Callable[..., Cloud]]:
     """Run the program and return what it asked for."""
-    monkeypatch.syspath_prepend(str(ROOT / "pulumi"))
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "owner")
     monkeypatch.setattr(preflight, "problems", lambda *_: [])
     monkeypatch.setattr(bundle, "machine_bundle", lambda *_: b"machine")

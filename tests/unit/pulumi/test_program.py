@@ -203,6 +203,7 @@ def test_spot_and_compact_sets(run: Run):
     assert told["near"]["zones"] == ["europe-west4-b", "europe-west4-a"]
     (expression,) = (cloud.inputs("rights-nodes")["condition"]["expression"],)
     assert expression.count("europe-west4-b/") == 2
+    assert "compute.resourcePolicies.use" in cloud.inputs("rights-lists-role")["permissions"]
 
 
 def test_the_controllers_rights(run: Run):
@@ -223,7 +224,6 @@ def test_the_controllers_rights(run: Run):
             "zones/europe-west4-a/disks",
             "global/images",
             "global/instanceTemplates",
-            "regions/europe-west4/resourcePolicies",
         )
     ]
     lists = cloud.inputs("rights-lists")
