@@ -85,14 +85,11 @@ class Rights(pulumi.ComponentResource):
             },
             opts=inside,
         )
+        anywhere = (*ANYWHERE, *(PLACES if args.places else ()))
         gcp.projects.IAMMember(
             f"{name}-lists",
             project=names.project,
-            role=role(
-                "lists",
-                "sees instances and operations",
-                (*ANYWHERE, *(PLACES if args.places else ())),
-            ),
+            role=role("lists", "sees instances and operations", anywhere),
             member=args.controller,
             opts=inside,
         )

@@ -240,6 +240,44 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert cluster.up().changes == []
 
 
+def test_a_new_image_reaches_templates_and_who_is_made_anew(
+    cluster: Stack, definition: Definition, outside: httpx.Client
+):
+    cluster.up()
+    (old,) = names(outside, f"{PROJECT}/global/images")
+    controller = vm(outside, f"{CLUSTER}-controller")
+    disk = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()["id"]
+
+    definition.change(lambda found: found.update(os="debian-13"))
+    built = cluster.up()
+    assert sorted(built.named("replace")) == ["image", "nodes-debug-template"]
+    (image,) = names(outside, f"{PROJECT}/global/images")
+    assert image != old
+    assert vm(outside, f"{CLUSTER}-controller")["id"] == controller["id"]
+    assert cluster.up().changes == []
+
+    # Asked for, the controller is made anew: from the new image, with its disk and address.
+    (urn,) = (
+        item["urn"]
+        for item in cluster.export()["deployment"]["resources"]
+        if item["type"] == "gcp:compute/instance:Instance" and item["urn"].endswith("controller")
+    )
+    done = cluster.up("--replace", urn)
+    assert done.named("replace") == ["controller"]
+    assert done.named("update") == ["controller-configured"]
+    new = vm(outside, f"{CLUSTER}-controller")
+    assert new["id"] != controller["id"]
+    assert (
+        new["networkInterfaces"][0]["networkIP"] == controller["networkInterfaces"][0]["networkIP"]
+    )
+    boot = outside.get(f"{ZONE}/disks/{CLUSTER}-controller").json()
+    assert boot["sourceImage"].endswith(image)
+    state = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()
+    assert state["id"] == disk
+    assert [user.rpartition("/")[2] for user in state["users"]] == [f"{CLUSTER}-controller"]
+    assert cluster.up().changes == []
+
+
 def test_destroy_is_refused_and_then_leaves_nothing(
     cluster: Stack, outside: httpx.Client, contents: Callable[[], set[tuple[str, str]]]
 ):
