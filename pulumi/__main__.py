@@ -83,6 +83,7 @@ rights = Rights(
         controller=accounts.controller.member,
         node=accounts.node.name,
         subnet=network.subnet.name,
+        places=any(nodes.compact for nodes in node_sets.values()),
     ),
 )
 state = State(

@@ -72,7 +72,8 @@ class Controller(pulumi.ComponentResource):
             ),
             labels=names.labels(CONTROLLER),
             shielded_instance_config=vm.SHIELDED,
-            opts=inside,
+            # By `pulumi up --replace` too: two of one name can't be.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         FirstBoot(
             f"{name}-configured",

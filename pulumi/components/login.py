@@ -64,7 +64,8 @@ class Login(pulumi.ComponentResource):
             ),
             labels=names.labels(LOGIN),
             shielded_instance_config=vm.SHIELDED,
-            opts=inside,
+            # By `pulumi up --replace` too: two of one name can't be.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         for user in args.users:
             gcp.iap.TunnelInstanceIAMMember(

@@ -9,8 +9,7 @@ import pulumi_gcp as gcp
 from muster.cloud.names import Names
 
 # https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert#iam-permissions and
-# the pages of the other methods; tests/unit/fakecloud/test_least_privilege.py shows that each of
-# them is needed.
+# the pages of the other methods; tests/unit/pulumi/test_rights.py shows that each is needed.
 OWN = (
     "compute.disks.create",
     "compute.disks.setLabels",
@@ -22,11 +21,13 @@ OWN = (
     "compute.instances.setLabels",
     "compute.instances.setMetadata",
     "compute.instances.setServiceAccount",
-    "compute.resourcePolicies.use",
 )
 """On what bears the cluster's prefix."""
 ANYWHERE = ("compute.instances.list", "compute.zoneOperations.get")
 """A list and an operation have no name that a condition could look at."""
+PLACES = ("compute.resourcePolicies.use",)
+"""Where nodes are placed compactly. A condition on a placement policy's name would never hold:
+https://cloud.google.com/iam/docs/conditions-resource-attributes#resource-name."""
 USES = ("compute.subnetworks.use", "iam.serviceAccounts.actAs")
 """On the cluster's subnet and on its nodes' account."""
 
@@ -47,6 +48,8 @@ class RightsArgs:
     """Name of the nodes' account, `projects/P/serviceAccounts/EMAIL`."""
     subnet: pulumi.Input[str]
     """Name of the subnet."""
+    places: bool
+    """Whether nodes are placed compactly."""
 
 
 class Rights(pulumi.ComponentResource):
@@ -78,14 +81,15 @@ class Rights(pulumi.ComponentResource):
             member=args.controller,
             condition={
                 "title": f"{names.cluster} only",
-                "expression": own_names(names, args.region, args.zones),
+                "expression": own_names(names, args.zones),
             },
             opts=inside,
         )
+        anywhere = (*ANYWHERE, *(PLACES if args.places else ()))
         gcp.projects.IAMMember(
             f"{name}-lists",
             project=names.project,
-            role=role("lists", "sees instances and operations", ANYWHERE),
+            role=role("lists", "sees instances and operations", anywhere),
             member=args.controller,
             opts=inside,
         )
@@ -109,7 +113,7 @@ class Rights(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def own_names(names: Names, region: str, zones: Sequence[str]) -> str:
+def own_names(names: Names, zones: Sequence[str]) -> str:
     """A condition that holds for resources whose names begin with the cluster's prefix.
 
     A region has at most four zones, so that it stays below Google's limit of 12 operators:
@@ -119,7 +123,6 @@ def own_names(names: Names, region: str, zones: Sequence[str]) -> str:
         *(f"zones/{zone}/{collection}" for zone in zones for collection in ("instances", "disks")),
         "global/images",
         "global/instanceTemplates",
-        f"regions/{region}/resourcePolicies",
     ]
     return " || ".join(
         f'resource.name.startsWith("projects/{names.project}/{place}/{names.prefix}")'

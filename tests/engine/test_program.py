@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 CLUSTER = "slurm10"
 PROJECT = "/compute/v1/projects/demo-project"
 ZONE = f"{PROJECT}/zones/europe-west4-a"
+MEMORIES = {"compute.operations", "compute.requests"}
 NEEDED = ("ansible", "ansible.cfg", "muster", "pulumi", "requirements-vm.txt", "roles")
 """What of the checkout a `pulumi up` reads."""
 
@@ -110,8 +111,8 @@ def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
                 (kind, f"{scope}/{name}")
                 for kind in store._kinds
                 for scope, name, item in store.all(kind)
-                # Logs of what was done; a deleted role stays for a while, marked.
-                if "perations" not in kind and not item.get("deleted")
+                # Memories of what was asked for; a deleted role stays for a while, marked.
+                if kind not in MEMORIES and not item.get("deleted")
             }
 
         return fakecloud.do(work)
@@ -239,6 +240,44 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert cluster.up().changes == []
 
 
+def test_a_new_image_reaches_templates_and_who_is_made_anew(
+    cluster: Stack, definition: Definition, outside: httpx.Client
+):
+    cluster.up()
+    (old,) = names(outside, f"{PROJECT}/global/images")
+    controller = vm(outside, f"{CLUSTER}-controller")
+    disk = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()["id"]
+
+    definition.change(lambda found: found.update(os="debian-13"))
+    built = cluster.up()
+    assert sorted(built.named("replace")) == ["image", "nodes-debug-template"]
+    (image,) = names(outside, f"{PROJECT}/global/images")
+    assert image != old
+    assert vm(outside, f"{CLUSTER}-controller")["id"] == controller["id"]
+    assert cluster.up().changes == []
+
+    # Asked for, the controller is made anew: from the new image, with its disk and address.
+    (urn,) = (
+        item["urn"]
+        for item in cluster.export()["deployment"]["resources"]
+        if item["type"] == "gcp:compute/instance:Instance" and item["urn"].endswith("controller")
+    )
+    done = cluster.up("--replace", urn)
+    assert done.named("replace") == ["controller"]
+    assert done.named("update") == ["controller-configured"]
+    new = vm(outside, f"{CLUSTER}-controller")
+    assert new["id"] != controller["id"]
+    assert (
+        new["networkInterfaces"][0]["networkIP"] == controller["networkInterfaces"][0]["networkIP"]
+    )
+    boot = outside.get(f"{ZONE}/disks/{CLUSTER}-controller").json()
+    assert boot["sourceImage"].endswith(image)
+    state = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()
+    assert state["id"] == disk
+    assert [user.rpartition("/")[2] for user in state["users"]] == [f"{CLUSTER}-controller"]
+    assert cluster.up().changes == []
+
+
 def test_destroy_is_refused_and_then_leaves_nothing(
     cluster: Stack, outside: httpx.Client, contents: Callable[[], set[tuple[str, str]]]
 ):
@@ -247,7 +286,8 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     # SLURM makes nodes, which no state knows.
     make_node(outside, f"{CLUSTER}-debug-0")
     make_node(outside, f"{CLUSTER}-debug-1")
-    refused = cluster.destroy(fails=True)
+    # As a person runs it, with a preview.
+    refused = cluster.engine("destroy", "--yes", fails=True)
     assert "protected" in refused.output
     assert "state unprotect" in refused.output
     assert len(names(outside, f"{ZONE}/instances")) == 4, "nothing was deleted"
@@ -304,13 +344,20 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
     assert names(outside, f"{PROJECT}/global/images") == []
 
     # A first boot that fails is another failure; both are mended by an up.
-    fakecloud.do(lambda _: (script.fails.clear(), script.fails.update(login="no munge key")))
+    def fail_at_login(_: Cloud) -> None:
+        script.fails.clear()
+        script.fails["login"] = "no munge key"
+        # Longer than it takes to begin to wait: a failure from before is given time.
+        script.step_seconds = 2
+
+    fakecloud.do(fail_at_login)
     failed = cluster.up(fails=True)
     assert failed.failed == ["login-0-configured"]
     assert f'{CLUSTER}-login-0 could not configure itself at "Mount the folders"' in failed.output
 
     def mend(cloud: Cloud) -> None:
         script.fails.clear()
+        script.step_seconds = 0
         guests = cloud.backend
         assert isinstance(guests, Guests)
         guests.again(f"{CLUSTER}-login-0")

@@ -7,7 +7,7 @@ import pytest
 from guests import Guests, Script
 from nodes_kit import Lab
 
-from muster.cloud import reports, sweep
+from muster.cloud import api, reports, sweep
 from muster.cloud.api import Compute
 from muster.fakecloud import Settings
 from muster.fakecloud.environment import environment
@@ -32,12 +32,15 @@ def cloud(script: Script) -> Iterator[Server]:
 
 
 @pytest.fixture
-def compute(cloud: Server, monkeypatch: pytest.MonkeyPatch) -> Compute:
+def compute(cloud: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
     for name, value in environment(cloud.url, cloud.cloud.settings.project).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(reports, "POLL_S", 0.02)
     monkeypatch.setattr(sweep, "POLL_S", 0.02)
-    return Compute(cloud.cloud.settings.project)
+    with api.connect() as session:
+        # Also of what makes a client of its own.
+        monkeypatch.setattr(api, "connect", lambda: session)
+        yield Compute(cloud.cloud.settings.project)
 
 
 @pytest.fixture

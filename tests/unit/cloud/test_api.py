@@ -84,11 +84,15 @@ def test_a_lost_answer_makes_nothing_twice(compute: Compute, cloud: Server):
     assert len(compute.list(DISKS)) == 1
 
 
-def test_nobody_there_is_one_sentence(compute: Compute, monkeypatch: pytest.MonkeyPatch):
+def test_nobody_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "RETRIES", api.RETRIES.new(total=0))
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "owner")
     monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "http://127.0.0.1:9/compute/v1/")
-    with pytest.raises(CloudError, match=r"no answer from http://127\.0\.0\.1:9") as caught:
-        Compute("demo-project").get("zones")
+    with (
+        api.connect() as session,
+        pytest.raises(CloudError, match=r"no answer from http://127\.0\.0\.1:9") as caught,
+    ):
+        Compute("demo-project", session).get("zones")
     assert caught.value.status == 0
 
 

@@ -1,0 +1,102 @@
+"""What stands against a cluster is said before it is made."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from muster.cloud import preflight
+from muster.cloud.api import Compute
+from muster.cluster import Cluster, load
+from muster.cluster.nodes import VirtualMachines
+from muster.fakecloud.server import Server
+
+ROOT = Path(__file__).parents[3]
+REGION = "europe-west4"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return load(ROOT / "inventories" / "cloud").cluster
+
+
+def with_nodes(cluster: Cluster, **nodes: VirtualMachines) -> Cluster:
+    return cluster.model_copy(update={"nodes": nodes})
+
+
+def limit(cloud: Server, **limits: float) -> None:
+    places = {REGION: limits, "global": limits}
+    cloud.do(lambda fake: fake.settings.quotas.update(places))
+
+
+def test_nothing_stands_against_the_example(compute: Compute, cluster: Cluster):
+    assert preflight.problems(compute, cluster) == []
+
+
+def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
+    spot = VirtualMachines(machine_type="n1-standard-4", max_nodes=3, spot=True)
+    near = VirtualMachines(machine_type="c2-standard-4", max_nodes=2)
+    found = with_nodes(cluster, spot=spot, near=near)
+    # Controller and login have 2 CPUs each, and disks of 20 GiB; the state disk has 100.
+    assert preflight.needs(found, {"PREEMPTIBLE_CPUS": 100}) == {
+        "CPUS": 4,
+        "PREEMPTIBLE_CPUS": 12,
+        "C2_CPUS": 8,
+        "CPUS_ALL_REGIONS": 24,
+        "INSTANCES": 7,
+        "SSD_TOTAL_GB": 240,
+    }
+    without = preflight.needs(found, {"PREEMPTIBLE_CPUS": 0})
+    assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (16, 0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "where"), [("CPUS", "in europe-west4"), ("CPUS_ALL_REGIONS", "in all regions")]
+)
+def test_a_quota_that_is_too_small(
+    compute: Compute, cloud: Server, cluster: Cluster, metric: str, where: str
+):
+    limit(cloud, **{metric: 24})
+    assert preflight.problems(compute, cluster) == []
+    limit(cloud, **{metric: 23})
+    assert preflight.problems(compute, cluster) == [
+        f"the project's quota {metric} is 23 {where}, and the definition's maximum needs 24: "
+        "lower max_nodes, or ask for more at "
+        "https://console.cloud.google.com/iam-admin/quotas?project=demo-project"
+    ]
+
+
+@pytest.mark.parametrize("service", ["secretmanager", "iap", "compute"])
+def test_an_api_that_is_not_enabled(
+    compute: Compute, cloud: Server, cluster: Cluster, service: str
+):
+    address = f"{cloud.url}/serviceusage/v1/projects/demo-project/services"
+    answer = httpx.post(
+        f"{address}/{service}.googleapis.com:disable",
+        json={},
+        headers={"Authorization": "Bearer owner"},
+        trust_env=False,
+    )
+    assert answer.is_success, answer.text
+    (sentence,) = preflight.problems(compute, cluster)
+    assert f"has not enabled {service}.googleapis.com: `gcloud services enable" in sentence
+
+
+def test_service_usage_itself_is_not_enabled(compute: Compute, cloud: Server, cluster: Cluster):
+    answer = httpx.post(
+        f"{cloud.url}/serviceusage/v1/projects/demo-project/services/"
+        "serviceusage.googleapis.com:disable",
+        json={},
+        headers={"Authorization": "Bearer owner"},
+        trust_env=False,
+    )
+    assert answer.is_success, answer.text
+    (sentence,) = preflight.problems(compute, cluster)
+    assert "`gcloud services enable serviceusage.googleapis.com" in sentence
+
+
+def test_a_project_that_is_not_there(compute: Compute, cluster: Cluster):
+    other = Compute("another-project", compute.service.session)
+    (sentence,) = preflight.problems(other, cluster)
+    assert sentence.startswith("the project another-project is not there, or you have no rights")
+    assert "`pulumi config set gcp:project PROJECT`" in sentence
