@@ -15,6 +15,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Packages of the containers on this machine, as muster/containers/podman.py names them.
 MACHINE_PACKAGES := podman runc netavark aardvark-dns iptables mmdebstrap debian-archive-keyring openssh-client
+# Packages of the virtual machines besides, as tests/vm/vmkit/root.py looks for them.
+VM_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs
 
 .PHONY: help
 help: ## Print this help
@@ -41,7 +43,9 @@ $(VENV)/.complete: requirements.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: machine-packages
+.PHONY: machine-packages vm-packages
+vm-packages: MACHINE_PACKAGES += $(VM_PACKAGES)
+vm-packages: machine-packages # Install what virtual machines need besides
 machine-packages: ## Install what containers with systemd need on this machine (apt)
 	@missing=$$(for p in $(MACHINE_PACKAGES); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
@@ -53,10 +57,14 @@ machine-packages: ## Install what containers with systemd need on this machine (
 	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
 
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-annotate pyproject.toml
+
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt anew from pyproject.toml, with hashes
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-annotate --extra dev pyproject.toml --output-file requirements.txt $(LOCK_OPTIONS)
+lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt anew from pyproject.toml, with hashes
+	@$(LOCK) --extra laptop --extra dev --output-file requirements.txt $(LOCK_OPTIONS)
+	@# The versions of the whole: one project, one version of each package.
+	@$(LOCK) --constraints requirements.txt --output-file requirements-vm.txt
 
 ##-- your own machines --------------------------------------------------------------------------
 
@@ -90,9 +98,15 @@ demo-shell: setup ## Log in to the demo's access node as ada
 demo-down: setup ## Remove the demo: containers, network, files
 	@muster demo down
 
+##-- the cloud on this machine ------------------------------------------------------------------
+
+.PHONY: cloud-demo
+cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: without an account
+	@PYTHONPATH=tests/engine muster cloud demo
+
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit engine molecule cluster cloud
+LAYERS := lint unit engine molecule cluster cloud vm
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -132,6 +146,10 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
 	@pytest tests/cloud
+
+.PHONY: vm
+vm: setup vm-packages ## NFS between virtual machines with kernels of their own
+	@pytest tests/vm
 
 .PHONY: engine
 engine: setup ## Pulumi's engine on a small program (PROVIDER=real|double)

@@ -1,6 +1,7 @@
 """The program `muster`: a table of its commands, each imported only when it is used."""
 
 import importlib
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -10,22 +11,31 @@ from typer.core import TyperGroup
 # would take seconds, and `muster check` is run before each play.
 COMMANDS = {
     "check": "muster.cluster.command:check",
-    "cloud": "muster.fakecloud.cli:app",
+    "cloud": "muster.cloud.cli:app",
     "demo": "muster.demo.cli:app",
     "render": "muster.render:render",
     "schema": "muster.cluster.command:schema",
     "secrets": "muster.secrets_cli:make",
+    "ssh-config": "muster.access.command:ssh_config",
 }
+
+
+def _is_here(place: str) -> bool:
+    """Whether a command came along: the bundle of a cloud's VM has not all of them."""
+    try:
+        return find_spec(place.partition(":")[0]) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 class _Commands(TyperGroup):
     """Commands looked up in the table."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (the signature is Typer's)
-        return sorted(COMMANDS)
+        return sorted(name for name, place in COMMANDS.items() if _is_here(place))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS or not _is_here(COMMANDS[cmd_name]):
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
         target = getattr(importlib.import_module(module), name)

@@ -138,9 +138,10 @@ class Names:
         return {CLUSTER_LABEL: self.cluster, ROLE_LABEL: role, **more}
 
 
-def of_cluster(cluster: str) -> str:
-    """The filter of a list that finds what has a cluster's label.
+def of_cluster(cluster: str, role: str = "") -> str:
+    """The filter of a list that finds what has a cluster's label, and a role's if one is given.
 
     https://cloud.google.com/compute/docs/reference/rest/v1/instances/list#body.QUERY_PARAMETERS.filter
     """
-    return f"labels.{CLUSTER_LABEL}={cluster}"
+    found = f"labels.{CLUSTER_LABEL}={cluster}"
+    return f"{found} AND labels.{ROLE_LABEL}={role}" if role else found

@@ -44,6 +44,13 @@ class Cloud(Model):
     controller: Annotated[Controller, Field(description="The controller.")]
     login: Annotated[Login, Field(description="The login nodes.")]
     image: Annotated[Image, Field(description="The image.")]
+    subnet: Annotated[
+        str,
+        Field(
+            description="Addresses of all VMs, in a network that belongs to the cluster alone; "
+            "the shared folders are served to them. Change it only with a new cluster."
+        ),
+    ] = "10.10.0.0/16"
     iap_users: Annotated[
         list[str],
         Field(

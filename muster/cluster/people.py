@@ -42,8 +42,8 @@ class Person(Model):
     admin: Annotated[
         bool,
         Field(
-            description="May log in by ssh to every host, not only to login hosts. Rights of root "
-            "are given elsewhere."
+            description="May log in by ssh to every host, not only to login hosts; in the cloud "
+            "also root by sudo. On machines of your own, rights of root are given elsewhere."
         ),
     ] = False
     state: Annotated[

@@ -11,10 +11,20 @@ class Folder(Model):
     """A folder that all hosts share."""
 
     kind: Annotated[
-        Literal["existing"],
-        Field(description="existing: each host has it already, Muster mounts nothing."),
+        Literal["existing", "nfs"],
+        Field(
+            description="existing: each host has it already, Muster mounts nothing. nfs: the host "
+            "in the group `storage` serves it and all others mount it."
+        ),
     ] = "existing"
     path: Annotated[str, Field(description="Where it is on each host, absolute path.")]
+    own_disk: Annotated[
+        bool,
+        Field(
+            description="nfs: the storage host has it on a disk of its own, and shares it only "
+            "while that is mounted; without, users would fill the root disk unnoticed."
+        ),
+    ] = True
 
 
 class Storage(Model):
@@ -23,6 +33,10 @@ class Storage(Model):
     home: Annotated[Folder, Field(description="Home directories.")] = Folder(path="/home")
     apps: Annotated[Folder, Field(description="Software and its modules.")] = Folder(path="/apps")
     data: Annotated[Folder, Field(description="Data sets.")] = Folder(path="/data")
+
+    def served(self) -> dict[str, Folder]:
+        """Return the folders that the storage host serves, by key."""
+        return {key: folder for key, folder in self if folder.kind == "nfs"}
 
 
 def _sender(values: dict[str, Any]) -> str:

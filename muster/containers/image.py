@@ -38,6 +38,10 @@ RECIPE = Path(__file__).parent / "recipe"
 """Files of the image that are there because it is a container; path = destination."""
 
 
+CERTIFICATES = Path("/usr/local/share/ca-certificates")
+"""https://manpages.debian.org/update-ca-certificates"""
+
+
 def proxy_settings() -> str:
     """Return this machine's proxy for apt as apt configuration, empty if it has none."""
     lines = subprocess.run(
@@ -50,6 +54,11 @@ def proxy_settings() -> str:
     return lines.stdout
 
 
+def certificates() -> list[Path]:
+    """Return the files of the authorities that this machine trusts besides the usual ones."""
+    return sorted(CERTIFICATES.glob("*.crt"))
+
+
 def tag(release: str) -> str:
     """Return the name of the image of `release`: it changes with the recipe."""
     digest = hashlib.sha256()
@@ -59,6 +68,8 @@ def tag(release: str) -> str:
         if path.is_file():
             digest.update(str(path.relative_to(RECIPE)).encode() + path.read_bytes())
     digest.update(proxy_settings().encode())
+    for path in certificates():
+        digest.update(path.read_bytes())
     return f"localhost/muster-{release}:{digest.hexdigest()[:12]}"
 
 
@@ -103,6 +114,9 @@ def build(release: str, name: str) -> None:
                 "--skip=cleanup/apt/lists",
                 f"--customize-hook=copy-in {RECIPE}/etc /",
                 f"--customize-hook=upload {proxy} /etc/apt/apt.conf.d/91proxy",
+                # Without them https may fail: a company's proxy shows certificates of its own.
+                *(f"--customize-hook=upload {path} {path}" for path in certificates()),
+                '--customize-hook=chroot "$1" update-ca-certificates',
                 '--customize-hook=chroot "$1" systemctl mask --quiet systemd-modules-load.service',
                 '--customize-hook=chroot "$1" systemctl enable --quiet fake-gpus.service',
                 # Each machine makes its own at its first start (ssh.service.d).

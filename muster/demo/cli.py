@@ -1,20 +1,18 @@
 """`muster demo up | tour | shell | down`."""
 
 import os
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from muster.containers import image, machines
 from muster.containers.podman import MachineError, check_machine
 from muster.demo import tour
 from muster.demo.instance import Instance
+from muster.demo.stopwatch import Stopwatch, console
 
 app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_help=True)
-console = Console(highlight=False)
 
 INSTANCE = Instance(Path("build/demo"))
 TEMPLATE = Path("inventories/demo")
@@ -24,31 +22,6 @@ NETWORK = "muster-demo"
 Release = Annotated[
     str, typer.Option(envvar="RELEASE", help="Debian release of the hosts: bookworm or trixie.")
 ]
-
-
-class Stopwatch:
-    """Prints what is being done and remembers how long it took."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, float]] = []
-
-    def __call__(self, title: str) -> "Stopwatch":
-        """Announce a step, the body of a `with`."""
-        self.title = title
-        return self
-
-    def __enter__(self) -> None:
-        console.rule(f"[bold]{self.title}", align="left")
-        self.start = time.monotonic()
-
-    def __exit__(self, *failure: object) -> None:
-        self.rows.append((self.title, time.monotonic() - self.start))
-
-    def report(self) -> None:
-        """Print how long each step took."""
-        console.rule("[bold]how long it took", align="left")
-        for title, seconds in self.rows:
-            console.print(f"{seconds:7.1f} s  {title}")
 
 
 @app.command()

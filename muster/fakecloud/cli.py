@@ -16,15 +16,7 @@ from muster.fakecloud.identity import OWNER_TOKEN
 from muster.fakecloud.machines import with_machines
 from muster.fakecloud.server import PortError, Server
 
-app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
 
-
-@app.callback()
-def _cloud() -> None:
-    """Keeps `fake` a sub-command while it is the only one."""
-
-
-@app.command()
 def fake(
     port: Annotated[int, typer.Option(help="Port of the APIs on 127.0.0.1.")] = 8085,
     metadata_port: Annotated[

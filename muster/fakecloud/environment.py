@@ -15,6 +15,7 @@ PULUMI = {
     "RESOURCE_MANAGER": "cloudresourcemanager/v1/",
     "CLOUD_BILLING": "cloudbilling/v1/",
     "IAP": "iap/v1/",
+    "SERVICE_USAGE": "serviceusage/v1/",
 }
 GCLOUD = {
     "COMPUTE": "compute/v1/",

@@ -99,6 +99,10 @@ class Store:
         self._sql.execute("COMMIT")
         self._changed.clear()
 
+    def kinds(self) -> list[str]:
+        """The kinds of which there are resources, or were."""
+        return sorted(self._kinds)
+
     def within(self, kind: str, scope: str) -> Mapping[str, Resource]:
         """Name -> resource of one scope."""
         return self._kinds.get(kind, {}).get(scope, EMPTY)

@@ -13,6 +13,16 @@ def test_ada_logs_in_with_her_key_and_has_her_groups(host):
     assert "20000(ml-users)" in login.stdout
 
 
+def test_who_may_be_root_is_root_without_a_password_and_nobody_else(host):
+    become = (
+        "setpriv --reuid={0} --regid={0} --init-groups --reset-env sudo --non-interactive id -u"
+    )
+    assert host.run(become.format("ada")).stdout.strip() == "0"
+    refused = host.run(become.format("dan"))
+    assert refused.rc != 0
+    assert "password is required" in refused.stderr
+
+
 def test_a_membership_that_is_not_the_definition_s_survives(host):
     assert "ada" in host.group("docker").members
     assert "carol" in host.group("docker").members

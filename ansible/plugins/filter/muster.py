@@ -15,11 +15,14 @@ def title(cluster):
 
 
 def of_definition(function):
-    """Return a filter that applies `function` to the definition made of (cluster, groups)."""
+    """Return a filter that applies `function` to the definition made of (cluster, groups).
 
-    def apply(cluster, groups):
+    Further arguments are the function's own.
+    """
+
+    def apply(cluster, groups, *rest, **options):
         try:
-            return function(wiring.definition_of(cluster, groups))
+            return function(wiring.definition_of(cluster, groups), *rest, **options)
         except DefinitionError as error:
             raise AnsibleFilterError(f"the definition is wrong:\n{error}") from error
 
@@ -56,6 +59,7 @@ class FilterModule:
             "muster_hosts": wiring.host_addresses,
             "muster_people": of_definition(wiring.people),
             "muster_no_login": of_definition(wiring.no_login),
+            "muster_sudo": of_definition(wiring.sudo),
             "muster_groups": of_definition(wiring.groups),
             "muster_mail_addresses": of_definition(wiring.mail_addresses),
             "muster_accounts": of_definition(wiring.accounts),
@@ -64,6 +68,9 @@ class FilterModule:
             "muster_node_group": of_definition(wiring.node_group),
             "muster_node_people_dir": of_definition(wiring.node_people_dir),
             "muster_shared_paths": of_definition(wiring.shared_paths),
+            "muster_mounts": of_definition(wiring.mounts),
+            "muster_exports": of_definition(wiring.exports),
+            "muster_nfs_connections": of_definition(wiring.nfs_connections),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,

@@ -1,5 +1,6 @@
 """Checks of a cluster in Google Cloud."""
 
+import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -151,6 +152,42 @@ def zone_twice(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 ("nodes", name, "zones", index), f"{zone} is listed twice", "take one out"
             )
+
+
+def _subnet(d: Definition) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(d.cluster.cloud.subnet) if d.cluster.cloud else None
+    except ValueError:
+        return None
+
+
+@check("subnet-malformed")
+def subnet_malformed(d: Definition) -> Iterator[Finding]:
+    """A subnet that is none, or not of private addresses."""
+    network = _subnet(d)
+    # https://cloud.google.com/vpc/docs/subnets#valid-ranges
+    if d.cluster.cloud and (network is None or not network.is_private or network.is_link_local):
+        yield Finding(
+            ("cloud", "subnet"),
+            f'"{d.cluster.cloud.subnet}" can\'t be the addresses of a cluster',
+            "write private ones like 10.10.0.0/16, or leave it out",
+        )
+
+
+@check("subnet-too-small")
+def subnet_too_small(d: Definition) -> Iterator[Finding]:
+    """A subnet with fewer addresses than there can be VMs."""
+    network, cloud = _subnet(d), d.cluster.cloud
+    if network is None or cloud is None:
+        return
+    # Controller, a VM that builds an image, and the four addresses that Google keeps for itself.
+    needed = sum(nodes.max_nodes for _, nodes in _vms(d)) + cloud.login.count + 2 + 4
+    if network.num_addresses < needed:
+        yield Finding(
+            ("cloud", "subnet"),
+            f"{network} has {network.num_addresses} addresses, and up to {needed} are needed",
+            "take a larger one, or leave it out",
+        )
 
 
 @check("label")

@@ -74,6 +74,56 @@ def folders_nested(d: Definition) -> Iterator[Finding]:
                 )
 
 
+@check("folder-not-exportable")
+def folder_not_exportable(d: Definition) -> Iterator[Finding]:
+    """A folder to be served whose name the NFS server's files would take apart."""
+    for key, folder in d.cluster.storage.served().items():
+        # White space is refused for any folder.
+        if re.search(r"[^A-Za-z0-9._/+\s-]", folder.path):
+            yield Finding(
+                ("storage", key, "path"),
+                f'"{folder.path}" can\'t be served by NFS',
+                "use letters, digits and _ . + - between the slashes",
+            )
+
+
+@check("own-disk-without-nfs")
+def own_disk_without_nfs(d: Definition) -> Iterator[Finding]:
+    """Whether a folder has a disk of its own, said of one that Muster does not serve."""
+    for key, folder in d.cluster.storage:
+        if folder.kind != "nfs" and "own_disk" in folder.model_fields_set:
+            yield Finding(
+                ("storage", key, "own_disk"),
+                "Muster does not serve this folder, so it has no say here",
+                "take it out, or make the folder kind: nfs",
+            )
+
+
+@check("folder-without-server", reads_hosts=True)
+def folder_without_server(d: Definition) -> Iterator[Finding]:
+    """A folder to be served, and no host that serves it."""
+    if not d.hosts.groups.get("storage"):
+        for key in d.cluster.storage.served():
+            yield Finding(
+                ("storage", key, "kind"),
+                "no host is in the group `storage` to serve it",
+                "add one to hosts.yml; it may be the controller",
+            )
+
+
+@check("two-storage-hosts", reads_hosts=True)
+def two_storage_hosts(d: Definition) -> Iterator[Finding]:
+    """More than one host to serve the same folders."""
+    if d.cluster.storage.served():
+        for host in d.hosts.groups.get("storage", ())[1:]:
+            yield Finding(
+                ("storage", host),
+                "Muster does not set up a second storage host yet",
+                "leave one host in `storage`",
+                "hosts",
+            )
+
+
 def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)

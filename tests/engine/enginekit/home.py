@@ -87,6 +87,7 @@ ENDPOINTS = {
     "GOOGLE_IAP_CUSTOM_ENDPOINT": "iap/v1/",
     "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT": "cloudresourcemanager/v1/",
     "GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT": "secretmanager/v1/",
+    "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": "serviceusage/v1/",
     "GOOGLE_STORAGE_CUSTOM_ENDPOINT": "storage/v1/",
 }
 """Settings of the provider -> paths of fakecloud."""

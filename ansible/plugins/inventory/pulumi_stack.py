@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of a cluster in the cloud, as its Pulumi stack has made them."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
+from ansible.template import trust_as_template
+
+from muster.access import ssh, stack
+from muster.cluster import DefinitionError, load
+from muster.cluster.definition import cloud_hosts
+
+DOCUMENTATION = r"""
+name: pulumi_stack
+short_description: The hosts of a cluster in the cloud
+description:
+  - Asks C(pulumi) for the outputs of the stack with the cluster's name, and gives the five groups of
+    Muster, with hosts that ssh reaches through Identity-Aware Proxy.
+  - Nodes are no hosts of it, because no play is run on them.
+  - C(secrets) are asked from Secret Manager when a task uses them.
+extends_documentation_fragment: [inventory_cache]
+options:
+  plugin:
+    description: The plugin's name, by which Ansible knows whose file it is.
+    type: str
+    required: true
+    choices: [pulumi_stack]
+"""
+
+EXAMPLES = r"""
+# inventories/cloud/pulumi_stack.yml
+plugin: pulumi_stack
+"""
+
+FILE = "pulumi_stack.yml"
+
+
+# What roles take from `secrets`, and how the stack's secret is called behind the cluster's name.
+SECRETS = {"munge_key": "munge-key", "slurmdbd_password": "slurmdbd-password"}
+
+
+def secrets_of(made):
+    """Return `secrets` as templates: a value is asked for when a task uses it, and not listed."""
+    return {
+        name: trust_as_template(
+            f"{{{{ lookup('cloud_secret', '{made.cluster}-{ending}', project='{made.project}') }}}}"
+        )
+        for name, ending in SECRETS.items()
+    }
+
+
+class InventoryModule(BaseInventoryPlugin, Cacheable):
+    """Outputs of a stack -> groups and hosts."""
+
+    NAME = "pulumi_stack"
+
+    def verify_file(self, path):
+        """Whether the file is one of this plugin's."""
+        return super().verify_file(path) and Path(path).name == FILE
+
+    def parse(self, inventory, loader, path, cache=True):
+        """Fill the inventory."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        try:
+            cluster = load(Path(path).parent).cluster
+            if cluster.cloud is None:
+                raise stack.StackError(
+                    f"{cluster.name} is not in the cloud: name its hosts in hosts.yml, delete {FILE}"
+                )
+            made = self._stack(cluster.name, f"{self.get_cache_key(path)}_{cluster.name}", cache)
+        except (DefinitionError, stack.StackError) as error:
+            # Of an exception Ansible makes a warning, tries its other plugins on the file, prints
+            # what each says of it, and goes on without hosts.
+            raise SystemExit(f"error: {error}") from None
+        self._fill(cloud_hosts(cluster).groups, made)
+
+    def _stack(self, name, key, use):
+        """Return the stack, from the cache where it may be used and has it."""
+        keep = self.get_option("cache")
+        found = self._cache.get(key) if keep and use else None
+        made = stack.stack_of(name, stack.outputs(name) if found is None else found)
+        if keep:
+            # Only of a stack that is up: who has just made one must not wait.
+            self._cache[key] = asdict(made)
+        return made
+
+    def _fill(self, groups, made):
+        """Add the hosts that the definition names and the stack has."""
+        for group, members in groups.items():
+            self.inventory.add_group(group)
+            for host in members:
+                if host in made.hosts:
+                    self.inventory.add_host(host, group=group)
+        for host in made.hosts:
+            if host in groups["all"]:
+                self._reach(host, made)
+        self.inventory.set_variable("all", "secrets", secrets_of(made))
+
+    def _reach(self, host, made):
+        """Say how to reach a host, and its address in the cluster where that is fixed."""
+        if host in made.addresses:
+            self.inventory.set_variable(host, "ansible_host", made.addresses[host])
+        self.inventory.set_variable(host, "ansible_ssh_common_args", ssh.arguments(made, host))

@@ -1,0 +1,64 @@
+"""`muster ssh-config`."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.access import ssh, stack
+from muster.cluster.command import inventory_of
+
+WRONG = 2
+
+
+def ssh_config(
+    cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
+    user: Annotated[str | None, typer.Option(help="Your login on the cluster.")] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Write it into ~/.ssh/config.d, where ~/.ssh/config reads it."
+        ),
+    ] = False,
+) -> None:
+    """Print an ssh configuration for the login nodes of a cluster in the cloud."""
+    from muster.cluster import DefinitionError, load  # noqa: PLC0415 (as in muster check)
+
+    inventory = inventory_of(cluster)
+    try:
+        definition = load(inventory)
+    except DefinitionError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(WRONG) from None
+    if definition.cluster.cloud is None:
+        raise _stop(f"{inventory} is not in the cloud: its hosts.yml says where its hosts are")
+    if user is not None and user not in definition.cluster.users.people:
+        raise _stop(f"nobody in {inventory} has the login {user}; add the person to cluster.yml")
+    name = definition.cluster.name
+    try:
+        text = ssh.config(stack.stack_of(name, stack.outputs(name)), user)
+    except stack.StackError as error:
+        raise _stop(str(error)) from error
+    if not write:
+        typer.echo(text, nl=False)
+        return
+    home = Path.home() / ".ssh"
+    file = home / "config.d" / f"muster-{name}"
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {file}; now: ssh {name}")
+    if not _is_included(home / "config"):
+        typer.echo("Put this line at the top of ~/.ssh/config: Include config.d/*")
+
+
+def _is_included(file: Path) -> bool:
+    """Whether ssh reads the files of config.d."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return bool(re.search(r"^\s*Include\s.*\bconfig\.d/\*", text, re.MULTILINE | re.IGNORECASE))
+
+
+def _stop(message: str) -> typer.Exit:
+    typer.echo(f"error: {message}", err=True)
+    return typer.Exit(WRONG)

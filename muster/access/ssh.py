@@ -1,0 +1,44 @@
+"""ssh to the VMs of a cluster: through Google's Identity-Aware Proxy, host keys checked.
+
+The VMs have no public address. IAP carries a TCP connection to the VM that is named, if the caller
+may (roles/iap.tunnelResourceAccessor); gcloud is its client.
+https://cloud.google.com/iap/docs/using-tcp-forwarding
+"""
+
+from muster.access.stack import Stack
+
+
+def options(stack: Stack, host: str) -> dict[str, str]:
+    """Return the options of ssh_config(5) with which ssh reaches `host`."""
+    tunnel = (
+        f"gcloud compute start-iap-tunnel {host} 22 --listen-on-stdin "
+        f"--project={stack.project} --zone={stack.zone} --verbosity=warning"
+    )
+    return {
+        "ProxyCommand": tunnel,
+        # Two clusters may have hosts of the same name, so each has keys of its own.
+        "HostKeyAlias": f"{host}.{stack.zone}.{stack.project}",
+        "UserKnownHostsFile": f"~/.ssh/known_hosts.muster-{stack.cluster}",
+        # The first connection learns the key, later ones insist on it. Google vouches for the
+        # first one: IAP ends at the VM of that name, and nobody else is on the way.
+        "StrictHostKeyChecking": "accept-new",
+        "ServerAliveInterval": "30",
+    }
+
+
+def arguments(stack: Stack, host: str) -> str:
+    """Return the same as arguments of ssh, quoted as Ansible takes them apart."""
+    return " ".join(f"-o '{name}={value}'" for name, value in options(stack, host).items())
+
+
+def config(stack: Stack, user: str | None = None) -> str:
+    """Return an ssh_config(5) for people: the login nodes, the first one by the cluster's name."""
+    blocks = []
+    for number, host in enumerate(stack.logins):
+        names = f"{stack.cluster} {host}" if number == 0 else host
+        lines = {"User": user} if user else {}
+        lines |= options(stack, host)
+        body = "".join(f"    {name} {value}\n" for name, value in lines.items())
+        blocks.append(f"Host {names}\n{body}")
+    head = f"# Written by `muster ssh-config` for the cluster {stack.cluster}.\n"
+    return head + "\n".join(blocks)

@@ -1,0 +1,346 @@
+#!/usr/bin/python3
+"""Make an image of this VM: install what image.yml says, leave no trace, power off.
+
+The startup-script of a builder VM, so it is one file for Debian's own Python (3.11). It fetches the
+image bundle that its metadata names, with the VM's own identity, and tells how far it is in the
+guest attribute muster/report. All that it runs is printed: to the serial console.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# https://cloud.google.com/compute/docs/metadata/querying-metadata
+METADATA = "http://metadata.google.internal/computeMetadata/v1/instance"
+REPORT = "guest-attributes/muster/report"
+# The variable that Google's Pulumi provider reads; on a VM in Google Cloud nobody sets it.
+STORAGE = os.environ.get("GOOGLE_STORAGE_CUSTOM_ENDPOINT") or (
+    "https://storage.googleapis.com/storage/v1/"
+)
+
+VENV = Path("/opt/muster/venv")
+WORK = Path("/run/muster-build")
+"""In memory: nothing of it gets into the image."""
+
+FETCH_SECONDS = 180
+"""How long to try: roles that were given a minute ago may not be in force yet."""
+REPORT_SECONDS = 2.0
+"""Between two reports, but for the last; a busy build has five tasks a second."""
+APT_SECONDS, PIP_SECONDS, PLAY_SECONDS = 600, 600, 1800
+
+APT = ["apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=5"]
+
+TIMERS = ("apt-daily", "apt-daily-upgrade")
+"""Debian's own runs of apt, which hold its locks; the first one may come with the first boot."""
+
+# Secrets, identities, caches and logs: what differs between VMs, or is of no use to them.
+REMOVED = [
+    "/etc/munge/munge.key",  # made by Debian's package
+    "/etc/ssh/ssh_host_*",
+    "/root/.ansible",
+    "/root/.bash_history",
+    "/root/.cache",
+    "/root/.ssh",
+    "/var/cache/apt/*.bin",
+    "/var/cache/apt/archives/*.deb",
+    "/var/lib/apt/lists/*",
+    "/var/lib/dbus/machine-id",  # else a link to /etc/machine-id, which systemd makes anew
+    "/var/lib/dhcp/*",
+    "/var/lib/systemd/credential.secret",
+    "/var/lib/systemd/random-seed",
+    "/var/log/journal/*",
+]
+
+
+class BuildError(Exception):
+    """The build can't go on; the text is one sentence."""
+
+
+def say(line: str) -> None:
+    """Print a line; it goes to the serial console."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def call(url: str, headers: dict[str, str], method: str = "GET", body: str | None = None) -> bytes:
+    """Return the body of an answer; OSError (of urllib's) where there is none."""
+    data = body.encode() if body is not None else None
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        found: bytes = answer.read()
+    return found
+
+
+def metadata(path: str, method: str = "GET", body: str | None = None) -> str:
+    """Return what the metadata server has at a path below instance/."""
+    return call(f"{METADATA}/{path}", {"Metadata-Flavor": "Google"}, method, body).decode()
+
+
+def attribute(name: str) -> str:
+    """Return an attribute of this VM."""
+    return metadata(f"attributes/{name}")
+
+
+class Report:
+    """What the laptop that waits is told."""
+
+    def __init__(self) -> None:
+        self.bundle = ""
+        self._next = 0.0
+
+    def step(self, title: str) -> None:
+        """Say what is done now; at most once in REPORT_SECONDS, and it may get lost."""
+        say(f"=== {title}")
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + REPORT_SECONDS
+            with contextlib.suppress(OSError):
+                self._put("running", title)
+
+    def end(self, state: str, step: str, message: str = "") -> None:
+        """Say how it ended, if need be more than once."""
+        say(f"=== {state}: {message or step}")
+        with contextlib.suppress(OSError):
+            again(lambda: self._put(state, step, message), 60)
+
+    def _put(self, state: str, step: str, message: str = "") -> None:
+        report = {"bundle": self.bundle, "state": state, "step": step}
+        metadata(REPORT, "PUT", json.dumps(report | ({"message": message} if message else {})))
+
+
+def again(work: Callable[[], Any], seconds: float) -> Any:
+    """Return what `work` returns, tried until it doesn't raise OSError, or the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except OSError as error:
+            # What isn't there will not come; a permission that was just given may.
+            missing = isinstance(error, urllib.error.HTTPError) and error.code == 404
+            if missing or time.monotonic() > end:
+                raise
+            time.sleep(2)
+
+
+def run(command: list[str], seconds: int, what: str, **environment: str) -> Iterator[str]:
+    """Run a command, print what it says and yield it by lines.
+
+    Raises:
+        BuildError: it failed, or didn't end in time.
+
+    """
+    last, process = (
+        "",
+        subprocess.Popen(
+            ["timeout", "--kill-after=20", str(seconds), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={
+                **os.environ,
+                "DEBIAN_FRONTEND": "noninteractive",
+                "HOME": str(WORK),
+                "LC_ALL": "C.UTF-8",
+                **environment,
+            },
+        ),
+    )
+    assert process.stdout is not None  # noqa: S101 (for the type)
+    for line in process.stdout:
+        say(line.rstrip())
+        yield line.rstrip()
+        # apt: "E: ..."; pip: "ERROR: ..."
+        if line.strip() and (not last.startswith("E") or line.startswith("E")):
+            last = line.strip()
+    code = process.wait()
+    if code == 124:
+        raise BuildError(f"{what}: no end after {seconds} s")
+    if code != 0:
+        raise BuildError(f"{what}: {last or f'exit status {code}'}")
+
+
+def do(command: list[str], seconds: int, what: str) -> None:
+    """Run a command to its end."""
+    for _ in run(command, seconds, what):
+        pass
+
+
+def fetch(report: Report) -> None:
+    """Unpack the bundle that the metadata names into WORK."""
+    url = again(lambda: attribute("muster-bundle"), FETCH_SECONDS)
+    named = re.fullmatch(r"gs://([^/]+)/(image-([0-9a-f]{64})\.tar\.gz)", url)
+    if not named:
+        raise BuildError(f"the attribute muster-bundle is no address of an image bundle: {url}")
+    bucket, name, digest = named.groups()
+    report.bundle = digest
+    report.step("fetch the bundle")
+
+    def get() -> bytes:
+        token = json.loads(metadata("service-accounts/default/token"))["access_token"]
+        path = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media"
+        return call(f"{STORAGE}{path}", {"Authorization": f"Bearer {token}"})
+
+    try:
+        archive = again(get, FETCH_SECONDS)
+    except OSError as error:
+        raise BuildError(f"{url} can't be fetched: {error}") from error
+    if (found := hashlib.sha256(archive).hexdigest()) != digest:
+        raise BuildError(f"{url} has the SHA-256 {found}: it was changed, so nothing of it is run")
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(mode=0o700)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as unpacked:
+        unpacked.extractall(WORK, filter="data")
+
+
+def quieten_apt() -> None:
+    """Let no other run of apt begin, and wait for one that has begun."""
+    subprocess.run(["systemctl", "stop", *(f"{name}.timer" for name in TIMERS)], check=False)
+    end = time.monotonic() + APT_SECONDS
+    units = [f"{name}.service" for name in TIMERS]
+    while True:
+        done = subprocess.run(
+            ["systemctl", "is-active", *units], capture_output=True, text=True, check=False
+        )
+        if not {"active", "activating"} & set(done.stdout.split()):
+            return
+        if time.monotonic() > end:
+            raise BuildError(f"Debian's own run of apt has not ended after {APT_SECONDS} s")
+        time.sleep(1)
+
+
+def install_ansible(report: Report) -> None:
+    """Make the virtual environment, which stays in the image."""
+    report.step("wait for other runs of apt")
+    quieten_apt()
+    report.step("read Debian's package lists")
+    # A list that can't be fetched is an error here, not a warning.
+    update = [*APT, "-o", "APT::Update::Error-Mode=any", "update"]
+    do(update, APT_SECONDS, "apt-get update")
+    report.step("install python3-venv")
+    packages = ["python3-venv", "python3-apt"]
+    do([*APT, "install", "--no-install-recommends", *packages], APT_SECONDS, "apt-get install")
+    report.step("make Muster's virtual environment")
+    shutil.rmtree(VENV, ignore_errors=True)
+    do(["/usr/bin/python3", "-m", "venv", str(VENV)], PIP_SECONDS, "python3 -m venv")
+    lock = str(WORK / "requirements-vm.txt")
+    options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    quiet = ["--quiet", "--disable-pip-version-check", "--progress-bar=off"]
+    command = [str(VENV / "bin/pip"), "install", *options, *quiet, "--requirement", lock]
+    do(command, PIP_SECONDS, "pip install")
+
+
+def play(report: Report) -> None:
+    """Run image.yml on this VM.
+
+    Raises:
+        BuildError: a task failed; its title and its message.
+
+    """
+    plugins = WORK / "ansible/plugins"
+    settings = {
+        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_LIBRARY": str(plugins / "modules"),
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_NOCOLOR": "true",
+        "ANSIBLE_PIPELINING": "true",
+        "ANSIBLE_ROLES_PATH": str(WORK / "roles"),
+        # python3-apt is a package of the system's Python.
+        "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+    }
+    playbook = str(WORK / "ansible/image.yml")
+    command = [str(VENV / "bin/ansible-playbook"), "--connection=local", "-i", "localhost,"]
+    title, problem = "image.yml", ""
+    try:
+        for line in run([*command, playbook], PLAY_SECONDS, "image.yml", **settings):
+            if found := re.match(r"(?:TASK|PLAY) \[(.*)\] \**$", line):
+                title = found[1]
+                report.step(title)
+            elif found := re.match(r"fatal: \[\S+\]: \w+! => (.*)$", line):
+                problem = f"{title}: {message_of(found[1])}"
+    except BuildError as error:
+        raise BuildError(problem or str(error)) from error
+
+
+def message_of(result: str) -> str:
+    """Return what a failed task says, given its result as Ansible prints it."""
+    try:
+        said = json.loads(result).get("msg", result)
+    except ValueError:
+        return result
+    return "; ".join(map(str, said)) if isinstance(said, list) else str(said)
+
+
+def clean() -> None:
+    """Remove what must not be in an image, this program too."""
+    # From here on journald writes to memory: the last lines are printed, not kept.
+    subprocess.run(["journalctl", "--relinquish-var"], check=False)
+    for pattern in REMOVED:
+        for path in Path("/").glob(pattern.removeprefix("/")):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in Path("/var/log").rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.truncate(path, 0)
+    # Google's agent writes the name of the VM, and so of the project, into it at each boot.
+    hosts = Path("/etc/hosts")
+    lines = hosts.read_text(encoding="utf-8").splitlines(keepends=True)
+    ours = [line for line in lines if socket.gethostname().split(".")[0] not in line]
+    hosts.write_text("".join(ours), encoding="utf-8")
+    # Empty, not absent: at a "first boot" systemd would enable all units again.
+    # https://www.freedesktop.org/software/systemd/man/latest/machine-id.html#First%20Boot%20Semantics
+    Path("/etc/machine-id").write_text("", encoding="utf-8")
+    folder = Path(__file__).resolve().parent
+    if folder.name.startswith("metadata-scripts"):  # of Google's agent
+        shutil.rmtree(folder)
+    shutil.rmtree(WORK)
+    os.sync()
+
+
+def build(report: Report) -> None:
+    """Do it all.
+
+    Raises:
+        BuildError: one sentence.
+
+    """
+    fetch(report)
+    install_ansible(report)
+    play(report)
+    report.step("clean up")
+    clean()
+
+
+def main() -> None:
+    """Build, report, and power off whatever happened."""
+    report, start = Report(), time.monotonic()
+    try:
+        build(report)
+    except BuildError as error:
+        report.end("failed", "build the image", str(error))
+    except Exception as error:  # whatever it is: nobody else would say so
+        report.end("failed", "build the image", f"{type(error).__name__}: {error}")
+    else:
+        report.end("done", f"built in {time.monotonic() - start:.0f} s")
+    finally:
+        subprocess.run(["systemctl", "poweroff"], check=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What a VM fetches: the machine bundle, from which it configures itself, and the image bundle.
+
+Both are made of what is known to be needed; what else lies in the checkout or in the inventory's
+folder, such as secrets, stays where it is.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.cloud import installhalves
+from muster.cloud.archive import digest, pack
+from muster.cluster.definition import Definition
+
+__all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
+
+_NOT_ON_VMS = re.compile(r"(clouddemo|containers|demo|fakecloud)/.*|cloud/cli\.py")
+"""Of the package `muster`: what VMs have no use for, nor what it imports."""
+
+# Per folder of the checkout: which of its files, by their path below it.
+_CODE = {
+    "ansible": re.compile(r".+\.(yml|py)"),
+    "muster": re.compile(r".+\.(py|py\.txt|json|yml|conf|sh)"),
+    "roles": re.compile(
+        r"\w+/((defaults|handlers|meta|tasks|vars)/.+\.yml|templates/.+\.j2|files/.+)"
+    ),
+}
+
+# What Ansible reads of an inventory's variables: these endings or none.
+_VARIABLES = re.compile(r"(group_vars|host_vars)/.+?(\.(yml|yaml|json)|/[^.]+)")
+
+_SECRET_NAME = re.compile(
+    r"\..*|secrets(\.(yml|yaml|json))?|.*\.(key|pem|p12)|id_(rsa|ecdsa|ed25519)|__pycache__"
+)
+"""Names of files and folders that are left out wherever they are."""
+
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_VAULT = re.compile(rb"^\$ANSIBLE_VAULT;|!vault\b", re.MULTILINE)
+_REMEDY = (
+    "remove it: a bundle takes no secrets, in the cloud the controller makes them and Secret "
+    "Manager keeps them"
+)
+
+
+class BundleError(Exception):
+    """A file that must not get into an archive; the text names it and says what to do."""
+
+
+def machine_bundle(root: Path, inventory: Path) -> bytes:
+    """Return the archive from which a VM configures itself.
+
+    `root` is the checkout, `inventory` the folder of the definition.
+
+    Raises:
+        BundleError: a file holds a secret, or is a link that leads out.
+
+    """
+    files = {"ansible.cfg": _content(root, root / "ansible.cfg")}
+    for folder, wanted in _CODE.items():
+        for path in _below(root / folder, root):
+            name = path.relative_to(root / folder).as_posix()
+            unused = folder == "muster" and _NOT_ON_VMS.fullmatch(name)
+            if wanted.fullmatch(name) and not unused:
+                files[f"{folder}/{name}"] = _content(root, path)
+    for folder in ("group_vars", "host_vars"):
+        for path in _below(inventory / folder, inventory):
+            name = path.relative_to(inventory).as_posix()
+            if _VARIABLES.fullmatch(name):
+                content = _content(inventory, path)
+                if _VAULT.search(content):
+                    raise BundleError(f"{path} is encrypted, and no VM can read it; {_REMEDY}")
+                files[f"inventory/{name}"] = content
+    return pack(files)
+
+
+def image_bundle(root: Path, definition: Definition) -> bytes:
+    """Return the archive from which a VM builds the image; its digest is the image's identity.
+
+    Of the definition it tells the system and the version of SLURM, and nothing else.
+
+    Raises:
+        BundleError: a file holds a secret.
+        installhalves.UnreadableError: a task of an install half reads what can't be told.
+
+    """
+    cluster = definition.cluster
+    files = installhalves.files(root, os=cluster.os, slurm_version=cluster.slurm_version)
+    for path, content in files.items():
+        _refuse_secrets(path, content)
+    return pack(files)
+
+
+def _below(folder: Path, top: Path) -> Iterator[Path]:
+    """All files below a folder, but those whose name, or that of a folder, is a secret's."""
+    for path in folder.rglob("*"):
+        names = path.relative_to(top).parts
+        if path.is_file() and not any(_SECRET_NAME.fullmatch(name) for name in names):
+            yield path
+
+
+def _content(top: Path, path: Path) -> bytes:
+    """Return a file's content; of a link that of its target, which must be below `top`."""
+    target = path.resolve()
+    if not target.is_relative_to(top.resolve()):
+        raise BundleError(f"{path} is a link that leads out of {top}; put the file itself there")
+    if _SECRET_NAME.fullmatch(target.name):
+        raise BundleError(f"{path} is a link to {target.name}, which stays on this machine")
+    content = target.read_bytes()
+    _refuse_secrets(str(path), content)
+    return content
+
+
+def _refuse_secrets(name: str, content: bytes) -> None:
+    if _PRIVATE_KEY.search(content):
+        raise BundleError(f"{name} holds a private key; {_REMEDY}")

@@ -1,0 +1,136 @@
+"""The dynamic resources of pulumi/: what takes long and has no resource in Google's provider.
+
+The state refers to these classes by their names, with which a stack of an older Muster is
+destroyed: they stay. A delete needs its id alone.
+"""
+
+import re
+import secrets
+from typing import Any
+
+from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
+
+from muster.cloud import firstboot, image, sweep
+from muster.cloud.api import CloudError, Compute, exists
+from muster.cloud.names import Names
+
+Props = dict[str, Any]
+
+_ID = re.compile(r"projects/([^/]+)/(?:.*/)?([^/]+)")
+
+
+def _progress(line: str) -> None:
+    # The engine shows each line at once, beside the resource.
+    print(line, flush=True)  # noqa: T201
+
+
+def _parts(identity: str) -> tuple[str, str]:
+    """Project and name of an id `projects/P/.../N`."""
+    match = _ID.fullmatch(identity)
+    if match is None:
+        raise CloudError(f"{identity} is no id of Muster's: the state was changed by hand")
+    return match[1], match[2]
+
+
+def _differs(old: Props, new: Props, *keys: str) -> list[str]:
+    return [key for key in keys if old.get(key) != new.get(key)]
+
+
+class _Provider(ResourceProvider):
+    # Google's credentials are the environment's: nothing secret gets into the state this way.
+    serialize_as_secret_always = False
+
+
+class ClaimProvider(_Provider):
+    """A cluster's name in a project: refused where another cluster has it.
+
+    Output `suffix`: what makes names unique that stay taken after their resource is gone.
+    """
+
+    def create(self, props: Props) -> CreateResult:
+        """Refuse if the network is there: this stack has none yet."""
+        network = Names(props["cluster"], props["project"]).network
+        compute = Compute(props["project"])
+        if exists(lambda: compute.get(f"global/networks/{network}")):
+            raise CloudError(
+                f'the project {props["project"]} has a network "{network}" that is not of this '
+                "stack: another cluster has the name. Take another cluster.name, another project, "
+                "or the stack that the other cluster was made with"
+            )
+        identity = f"projects/{props['project']}/clusters/{props['cluster']}"
+        return CreateResult(identity, {**props, "suffix": secrets.token_hex(3)})
+
+    def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
+        """Another cluster or project is another claim."""
+        changed = _differs(old, new, "cluster", "project")
+        return DiffResult(changes=bool(changed), replaces=changed)
+
+
+class ImageProvider(_Provider):
+    """An image; props are the fields of `image.Build`. Outputs: `name`, `link`."""
+
+    def create(self, props: Props) -> CreateResult:
+        """Build it, which takes minutes."""
+        fields = {name: props[name] for name in image.Build.__annotations__}
+        made = image.build(Compute(props["project"]), image.Build(**fields), _progress)
+        return CreateResult(made.link, {**props, "name": made.name, "link": made.link})
+
+    def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
+        """Only what goes into the image makes another; the old one goes when nobody needs it."""
+        changed = _differs(old, new, "cluster", "digest", "project")
+        return DiffResult(changes=bool(changed), replaces=changed, delete_before_replace=False)
+
+    def delete(self, _id: str, _props: Props) -> None:
+        """Delete it."""
+        project, name = _parts(_id)
+        image.delete(Compute(project), name)
+
+
+class FirstBootProvider(_Provider):
+    """The wait until a VM has applied a bundle.
+
+    Props: `project`, `zone`, `name`, `instance_id`, `bundle` (sha256).
+    """
+
+    def create(self, props: Props) -> CreateResult:
+        """Wait for a new VM."""
+        self._wait(props)
+        identity = f"projects/{props['project']}/zones/{props['zone']}/instances/{props['name']}"
+        return CreateResult(identity, props)
+
+    def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
+        """A VM that is new, or has another bundle to apply, is waited for again."""
+        changed = _differs(old, new, "bundle", "instance_id")
+        moved = _differs(old, new, "project", "zone", "name")
+        return DiffResult(changes=bool(changed or moved), replaces=moved)
+
+    def update(self, _id: str, _old: Props, new: Props) -> UpdateResult:
+        """Wait for a VM that there was before."""
+        self._wait(new)
+        return UpdateResult(new)
+
+    @staticmethod
+    def _wait(props: Props) -> None:
+        compute = Compute(props["project"])
+        firstboot.wait(compute, props["zone"], props["name"], props["bundle"], _progress)
+
+
+class SweeperProvider(_Provider):
+    """Nothing, until it is deleted: then whatever the cluster has left is.
+
+    It stands between the controller, which would make nodes anew, and the network.
+    """
+
+    def create(self, props: Props) -> CreateResult:
+        """Make nothing."""
+        return CreateResult(f"projects/{props['project']}/clusters/{props['cluster']}", props)
+
+    def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
+        """Another cluster or project is swept by another sweeper."""
+        changed = _differs(old, new, "cluster", "project")
+        return DiffResult(changes=bool(changed), replaces=changed)
+
+    def delete(self, _id: str, _props: Props) -> None:
+        """Sweep."""
+        project, cluster = _parts(_id)
+        sweep.everything(Compute(project), cluster, _progress)

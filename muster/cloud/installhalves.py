@@ -1,0 +1,158 @@
+"""The files that ansible/image.yml reads: of each role only what its install half is made of.
+
+An image is built anew when one of these changes, so what a configure half alone reads must not be
+among them: not even the variables of a role that its install half doesn't use.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from muster.cloud import builder
+
+PLAYBOOK = "ansible/image.yml"
+LOCK = "requirements-vm.txt"
+BUILD_PROGRAM = "build_image.py"
+"""In the bundle for its digest: what the builder cleans up is a part of what the image is."""
+
+_TASKS = ("import_tasks", "include_tasks")
+_ROLES = ("import_role", "include_role")
+
+
+class UnreadableError(Exception):
+    """An install half from which can't be told what it reads."""
+
+
+def roles(root: Path) -> list[str]:
+    """Return the roles whose install halves make the image, in their order."""
+    found: list[str] = _plays(root)[0]["vars"]["image_roles"]
+    return found
+
+
+def files(root: Path, *, os: str, slurm_version: str) -> dict[str, bytes]:
+    """Return the files of the image bundle by their path in it.
+
+    Raises:
+        UnreadableError: an install half reads what only its run could tell.
+
+    """
+    reading = _Reading(root)
+    reading.follow(_plays(root), PLAYBOOK)
+    for role in roles(root):
+        reading.tasks(role, "install")
+    found = {path: (root / path).read_bytes() for path in (PLAYBOOK, LOCK)}
+    for name in reading.plugins:
+        for kind in ("action", "modules"):
+            path = f"ansible/plugins/{kind}/{name}.py"
+            if (root / path).exists():
+                found[path] = (root / path).read_bytes()
+    for role, texts in reading.roles.items():
+        found |= _role(root / "roles" / role, texts)
+    facts = {"os": os, "slurm_version": slurm_version}
+    return found | {
+        "image.json": json.dumps(facts).encode(),
+        BUILD_PROGRAM: builder.startup_script().encode(),
+    }
+
+
+def _plays(root: Path) -> Any:
+    return yaml.safe_load((root / PLAYBOOK).read_text(encoding="utf-8"))
+
+
+@dataclass
+class _Reading:
+    """What is found by following tasks from file to file."""
+
+    root: Path
+    roles: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Role -> its files of tasks by path below it."""
+    plugins: set[str] = field(default_factory=set)
+    """The project's own modules that are called."""
+
+    def tasks(self, role: str, name: str) -> None:
+        """Read tasks/`name` of a role, and whatever it includes."""
+        path = f"tasks/{name.removesuffix('.yml')}.yml"
+        seen = self.roles.setdefault(role, {})
+        if path in seen:
+            return
+        file = self.root / "roles" / role / path
+        if not file.is_file():
+            raise UnreadableError(f"{PLAYBOOK} needs roles/{role}/{path}, which isn't there")
+        seen[path] = file.read_bytes()
+        self.follow(yaml.safe_load(seen[path]), f"roles/{role}/{path}", role)
+
+    def follow(self, data: Any, where: str, role: str | None = None) -> None:
+        """Note the modules and the further files that tasks name."""
+        for entry in _mappings(data):
+            for key, value in entry.items():
+                word = str(key).removeprefix("ansible.builtin.")
+                if word in _TASKS and role:
+                    named = value if isinstance(value, str) else value["file"]
+                    self.tasks(role, _literal(named, where))
+                elif word in _ROLES and role:
+                    included = _literal(value["name"], where)
+                    self.tasks(included, _literal(value.get("tasks_from", "main"), where))
+                elif (self.root / f"ansible/plugins/modules/{word}.py").exists():
+                    self.plugins.add(word)
+
+
+def _literal(name: str, where: str) -> str:
+    if "{{" in name:
+        raise UnreadableError(f"{where}: write the name out in place of {name}")
+    return name
+
+
+def _mappings(data: Any) -> Iterator[dict[Any, Any]]:
+    if isinstance(data, dict):
+        yield data
+        data = list(data.values())
+    if isinstance(data, list):
+        for each in data:
+            yield from _mappings(each)
+
+
+def _role(folder: Path, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return files of a role: tasks, and the variables, files and templates that these name."""
+    text = "".join(content.decode() for content in tasks.values())
+    variables = {name: _variables(folder / name) for name in ("defaults/main.yml", "vars/main.yml")}
+    used: dict[str, dict[str, Any]] = {name: {} for name in variables}
+    extra: dict[str, bytes] = {}
+    size = -1
+    # What is found may name more.
+    while size != len(text):
+        size = len(text)
+        for name, known in variables.items():
+            for variable in known.keys() - used[name].keys():
+                if re.search(rf"\b{variable}\b", text):
+                    used[name][variable] = known[variable]
+                    text += json.dumps(known[variable])
+        for path in _named(folder, text):
+            name = path.relative_to(folder).as_posix()
+            if name not in extra:
+                extra[name] = path.read_bytes()
+                text += extra[name].decode(errors="replace") if path.suffix == ".j2" else ""
+    # As JSON, which is YAML too: comments are no reason to build an image.
+    written = {
+        name: json.dumps(found, ensure_ascii=False, sort_keys=True).encode()
+        for name, found in used.items()
+        if found
+    }
+    prefix = f"roles/{folder.name}"
+    return {f"{prefix}/{name}": data for name, data in {**tasks, **extra, **written}.items()}
+
+
+def _variables(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
+
+
+def _named(folder: Path, text: str) -> Iterator[Path]:
+    """The files below files/ and templates/ whose path a text has in it."""
+    for kind in ("files", "templates"):
+        for path in sorted((folder / kind).rglob("*")):
+            if path.is_file() and path.relative_to(folder / kind).as_posix() in text:
+                yield path

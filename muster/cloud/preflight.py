@@ -1,0 +1,134 @@
+"""What must be so in a project before a cluster is made there; asked before anything is created."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
+from muster.cluster.cloud import Cloud
+from muster.cluster.model import Cluster
+from muster.cluster.nodes import Disk, VirtualMachines
+from muster.machinetypes import machine_types
+
+SERVICES = (
+    "cloudresourcemanager.googleapis.com",
+    "compute.googleapis.com",
+    "iam.googleapis.com",
+    "iap.googleapis.com",
+    "secretmanager.googleapis.com",
+    "storage.googleapis.com",
+)
+"""The APIs whose resources pulumi/ makes."""
+
+# https://cloud.google.com/compute/resource-usage: these share one quota, others have their own.
+_SHARED_CPUS = ("e2", "f1", "g1", "n1")
+_DISK_METRICS = {
+    "pd-standard": "DISKS_TOTAL_GB",
+    "pd-balanced": "SSD_TOTAL_GB",
+    "pd-ssd": "SSD_TOTAL_GB",
+}
+_GLOBAL = "CPUS_ALL_REGIONS"
+
+
+def problems(compute: Compute, cluster: Cluster) -> list[str]:
+    """Return what stands against making this cluster, one sentence with a remedy each."""
+    assert cluster.cloud is not None  # noqa: S101 - asked only of clusters in the cloud
+    try:
+        disabled = _disabled(compute)
+        if disabled:
+            return [disabled]
+        project = compute.get("")
+        region = compute.get(f"regions/{cluster.cloud.region}")
+    except CloudError as error:
+        return [_explained(compute.project, error)]
+    limits = {
+        each["metric"]: float(each["limit"])
+        for each in [*project.get("quotas", []), *region.get("quotas", [])]
+    }
+    return list(_too_small(compute.project, cluster.cloud, limits, needs(cluster, limits)))
+
+
+def _disabled(compute: Compute) -> str:
+    """A sentence about the APIs that aren't enabled; "" where all are."""
+    # https://cloud.google.com/service-usage/docs/reference/rest/v1/services/list
+    usage = Service("SERVICE_USAGE", compute.service.session)
+    enabled: set[str] = set()
+    query = {"filter": "state:ENABLED", "pageSize": 200}
+    while True:
+        found = usage.call("GET", f"projects/{compute.project}/services", **query)
+        enabled |= {each["name"].rpartition("/")[2] for each in found.get("services", [])}
+        if not found.get("nextPageToken"):
+            break
+        query["pageToken"] = found["nextPageToken"]
+    off = sorted(set(SERVICES) - enabled)
+    if not off:
+        return ""
+    return (
+        f"the project {compute.project} has not enabled {', '.join(off)}: "
+        f"`gcloud services enable {' '.join(off)} --project {compute.project}`"
+    )
+
+
+def _explained(project: str, error: CloudError) -> str:
+    """A refusal of the first calls with its likely cause."""
+    if error.reason in ("accessNotConfigured", "SERVICE_DISABLED"):
+        return (
+            f"the project {project} has not enabled an API ({error}): `gcloud services enable "
+            f"serviceusage.googleapis.com {' '.join(SERVICES)} --project {project}`"
+        )
+    if error.status in (403, NOT_FOUND):
+        return (
+            f"the project {project} is not there, or you have no rights in it ({error}): "
+            "`pulumi config set gcp:project PROJECT`, or ask its owner for the rights that "
+            "docs/ lists"
+        )
+    return str(error)
+
+
+def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
+    """Return what the cluster uses at most, by metric of Google's quotas.
+
+    Spot VMs count as PREEMPTIBLE_CPUS where the project has such a quota, else as all others:
+    https://cloud.google.com/compute/docs/instances/spot#quotas
+    """
+    cloud = cluster.cloud
+    assert cloud is not None  # noqa: S101 - see problems
+    total: Counter[str] = Counter()
+
+    def add(machine_type: str, disk: Disk, count: int, *, spot: bool = False) -> None:
+        shape = machine_types().get(machine_type)
+        cpus = (shape.cpus if shape else 1) * count
+        family = machine_type.partition("-")[0]
+        metric = "CPUS" if family in _SHARED_CPUS else f"{family.upper()}_CPUS"
+        if spot and limits.get("PREEMPTIBLE_CPUS"):
+            metric = "PREEMPTIBLE_CPUS"
+        total[metric] += cpus
+        total[_GLOBAL] += cpus
+        total["INSTANCES"] += count
+        if disk.type in _DISK_METRICS:
+            total[_DISK_METRICS[disk.type]] += disk.size_gib * count
+
+    add(cloud.controller.machine_type, cloud.controller.disk, 1)
+    state = cloud.controller.state_disk
+    if state.type in _DISK_METRICS:
+        total[_DISK_METRICS[state.type]] += state.size_gib
+    add(cloud.login.machine_type, cloud.login.disk, cloud.login.count)
+    if cloud.login.public_address:
+        total["IN_USE_ADDRESSES"] += cloud.login.count
+    for nodes in cluster.nodes.values():
+        if isinstance(nodes, VirtualMachines):
+            add(nodes.machine_type, nodes.disk, nodes.max_nodes, spot=nodes.spot)
+    return total
+
+
+def _too_small(
+    project: str, cloud: Cloud, limits: dict[str, float], wanted: Counter[str]
+) -> Iterator[str]:
+    for metric, amount in sorted(wanted.items()):
+        # A metric that Google doesn't list (new machine families) is not for us to judge.
+        if amount > limits.get(metric, amount):
+            where = "in all regions" if metric == _GLOBAL else f"in {cloud.region}"
+            yield (
+                f"the project's quota {metric} is {limits[metric]:.0f} {where}, and the "
+                f"definition's maximum needs {amount}: lower max_nodes, or ask for more at "
+                f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+            )

@@ -1,0 +1,113 @@
+"""What a VM says of its own work, in the guest attribute `muster/report`.
+
+https://cloud.google.com/compute/docs/metadata/manage-guest-attributes
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from muster.cloud.api import CloudError, Compute, exists, last
+
+ATTRIBUTE = "muster/report"
+RUNNING, DONE, FAILED = "running", "done", "failed"
+POLL_S = 2.0
+"""Seconds between two looks at a VM."""
+CONSOLE_LINES = 25
+"""Lines of a console that an error shows."""
+
+Progress = Callable[[str], None]
+"""Called with each line that tells a person how far it is."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a VM has come to with one archive."""
+
+    bundle: str
+    """sha256 of the archive, as hexadecimal digits."""
+    state: str
+    """running, done or failed."""
+    step: str = ""
+    """Title of the play, task or stage."""
+    message: str = ""
+    """One sentence, when it failed."""
+
+
+def read(compute: Compute, instance: str) -> Report | None:
+    """Return what a VM (`zones/Z/instances/I`) reports; None where it hasn't yet."""
+    found = exists(lambda: compute.get(f"{instance}/getGuestAttributes", queryPath=ATTRIBUTE))
+    items = (found or {}).get("queryValue", {}).get("items", [])
+    # The attribute is the VM's own to write: what isn't a report is none.
+    if not items:
+        return None
+    try:
+        data = json.loads(items[0]["value"])
+        return Report(**{name: str(data.get(name, "")) for name in Report.__annotations__})
+    except (ValueError, AttributeError):
+        return None
+
+
+@dataclass
+class Watch:
+    """Looks at one VM until it has come to an end with one archive.
+
+    `instance` is `zones/Z/instances/I`; `bundle` the archive's sha256. `vm` is the VM as it was
+    when it was last looked at, None where it is gone.
+    """
+
+    compute: Compute
+    instance: str
+    bundle: str
+    progress: Progress
+    report: Report | None = None
+    vm: dict[str, Any] | None = None
+    _said: str = ""
+
+    def until(self, seen: Callable[["Watch"], bool], timeout_s: float) -> bool:
+        """Look until something is so; False where it isn't in time. Prints each new step."""
+        until = time.monotonic() + timeout_s
+        while True:
+            self._look()
+            if seen(self):
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(POLL_S)
+
+    def _look(self) -> None:
+        # First the VM: what it reports before its end is then seen.
+        self.vm = exists(lambda: self.compute.get(self.instance))
+        report = read(self.compute, self.instance) if self.vm else None
+        if report and report.bundle == self.bundle:
+            self.report = report
+            if report.step and report.step != self._said:
+                self._said = report.step
+                self.progress(f"{last(self.instance)}: {report.step}")
+
+    @property
+    def state(self) -> str:
+        """State of the last report of this archive; "" where there was none."""
+        return self.report.state if self.report else ""
+
+    @property
+    def status(self) -> str:
+        """Status of the VM, as Google calls it; "" where it is gone."""
+        return str(self.vm["status"]) if self.vm else ""
+
+    @property
+    def last_step(self) -> str:
+        """The last step, as part of a sentence."""
+        step = self.report.step if self.report else ""
+        return f'at "{step}"' if step else "before its first step"
+
+
+def console(compute: Compute, instance: str, lines: int = CONSOLE_LINES) -> str:
+    """Return the end of a VM's console; why there is none, where there is none."""
+    try:
+        found = compute.get(f"{instance}/serialPort", port=1)
+    except CloudError as error:
+        return f"(no console: {error})"
+    return "\n".join(str(found.get("contents", "")).rstrip().splitlines()[-lines:])

@@ -1,0 +1,1 @@
+"""The cloud cluster on this machine: `pulumi up` against fakecloud, whose VMs are containers."""

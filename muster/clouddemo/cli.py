@@ -1,0 +1,111 @@
+"""`muster cloud demo`."""
+
+import importlib
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from muster.clouddemo import tour
+from muster.clouddemo.site import Engine, PulumiError, Site, Stack
+from muster.containers import image
+from muster.containers.podman import MachineError, check_machine
+from muster.demo.stopwatch import Stopwatch, console
+from muster.fakecloud.server import PortError
+
+FOLDER = Path("build/muster-cloud-demo")
+
+
+def demo(
+    release: Annotated[
+        str,
+        typer.Option(envvar="RELEASE", help="Debian release of the VMs: bookworm or trixie."),
+    ] = "bookworm",
+) -> None:
+    """Raise the cloud cluster on this machine, run jobs, change it, and destroy it.
+
+    Google Cloud is fakecloud, VMs are containers that boot, `pulumi up` is the real one. Nothing
+    is left at the end, nor after an interruption.
+    """
+    if release not in image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    signal.signal(signal.SIGTERM, _interrupt)
+    watch = Stopwatch()
+    site = Site(FOLDER, release)
+    try:
+        with watch("this machine"):
+            check_machine()
+            engine = engine_here(FOLDER)
+            console.print(f"pulumi: {engine.pulumi}")
+            console.print(f"VMs begin as {image.ensure(release)}")
+            site.create()
+        with site.cloud() as server:
+            _life(site.stack(engine, server), watch)
+    except (MachineError, PortError, PulumiError, tour.TourError) as error:
+        raise _stop(str(error)) from error
+    except KeyboardInterrupt:
+        raise _stop("interrupted; VMs, networks and images are gone", code=130) from None
+    watch.report()
+
+
+def _life(stack: Stack, watch: Stopwatch) -> None:
+    """From nothing to a cluster and back."""
+    before = tour.held(stack)
+    with watch("pulumi up: network, accounts, secrets, image, controller, login"):
+        stack.show("up")
+    for title, step in tour.STEPS:
+        _step(stack, watch, title, step)
+    stack.site.change(tour.add_newcomer)
+    with watch("the definition gets a person and a partition; pulumi up"):
+        stack.show("up")
+    _step(stack, watch, "bob, who was added, runs a job in the new partition", tour.newcomer)
+    with watch("pulumi destroy, with nodes still there"):
+        console.print(f"VMs now: {', '.join(sorted(stack.instances()))}")
+        stack.release_state()
+        stack.show("destroy")
+    with watch("what is left"):
+        left = tour.held(stack) - before
+        if left:
+            raise tour.TourError(f"left in the project: {sorted(left)}")
+        console.print("nothing: no VM, disk, image, address, network, secret, bucket, account")
+
+
+def _step(stack: Stack, watch: Stopwatch, title: str, step: Any) -> None:
+    with watch(title):
+        console.print(step(stack).rstrip(), markup=False, soft_wrap=True)
+
+
+def engine_here(folder: Path) -> Engine:
+    """Return the Pulumi of this machine, and a home of its own for it below `folder`.
+
+    Raises:
+        PulumiError: there is none, and none can be built.
+
+    """
+    try:
+        cli = importlib.import_module("enginekit.cli")
+        home = importlib.import_module("enginekit.home")
+    except ModuleNotFoundError as error:
+        # They belong to the tests, whose double of Google's provider the demo may need.
+        raise PulumiError("run it as `make cloud-demo`, in a checkout") from error
+    try:
+        pulumi = cli.ensure().path
+        provider = home.choose_provider()
+    except (cli.NoPulumiError, home.ProviderError) as error:
+        raise PulumiError(str(error)) from error
+    engine = folder.parent / f"{folder.name}-engine"
+    home.make_home(engine / "home", provider)
+    if not provider.real:
+        console.print("Google's Pulumi provider is not installed: a double of it is used")
+    return Engine(pulumi, home.engine_environment(pulumi, engine.absolute()))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _stop(message: str, code: int = 1) -> typer.Exit:
+    console.print(f"[red]error:[/red] {message}", soft_wrap=True)
+    return typer.Exit(code)

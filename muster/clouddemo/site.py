@@ -1,0 +1,242 @@
+"""One cloud cluster on this machine: its definition, the cloud it is in, and Pulumi's stack of it.
+
+The program is the checkout's own (pulumi/), and so is the definition (inventories/cloud) but for
+what a machine without kernel NFS and without Google's IAP can't have: `edited` says it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+from ruamel.yaml import YAML
+
+from muster.containers import image, machines
+from muster.fakecloud.cloud import Settings
+from muster.fakecloud.environment import environment
+from muster.fakecloud.machines import with_machines
+from muster.fakecloud.server import Server
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "inventories/cloud"
+IDLE_SECONDS = 60
+"""The least that the definition takes: somebody is watching."""
+
+FOLDERS = ("home", "apps", "data")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A Pulumi that can be run: its CLI, and the variables that it needs (PULUMI_HOME...)."""
+
+    pulumi: Path
+    environment: Mapping[str, str]
+
+
+class PulumiError(Exception):
+    """A command of Pulumi failed; it has said why."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """All that it keeps is below `folder`."""
+
+    folder: Path
+    release: str
+    """Debian's: bookworm or trixie."""
+    subnet: str = "10.214.64.0/20"
+    """Of the cluster; of this machine's networks none may overlap with it."""
+
+    @property
+    def name(self) -> str:
+        """Prefix of containers, networks and images: of two sites they must differ."""
+        return self.folder.name
+
+    @property
+    def inventory(self) -> Path:
+        """The definition's folder."""
+        return self.folder / "inventory"
+
+    @property
+    def program(self) -> Path:
+        """The folder of Pulumi.yaml and of the stack's settings."""
+        return self.folder / "program"
+
+    @property
+    def cluster_file(self) -> Path:
+        """The definition."""
+        return self.inventory / "group_vars/all/cluster.yml"
+
+    @property
+    def key(self) -> Path:
+        """The ssh key of all people."""
+        return self.folder / "ssh_key"
+
+    def create(self) -> None:
+        """Make the folder anew: definition, key, shared folders, Pulumi.yaml."""
+        machines.remove_folder(self.folder)
+        shutil.copytree(TEMPLATE, self.inventory)
+        machines.make_key(self.key)
+        for name in FOLDERS:
+            (self.folder / "shared" / name).mkdir(parents=True)
+        self.change(self._fit)
+        self.program.mkdir()
+        main = os.path.relpath(ROOT / "pulumi", self.program)
+        text = (ROOT / "pulumi/Pulumi.yaml").read_text(encoding="utf-8")
+        (self.program / "Pulumi.yaml").write_text(f"{text}main: {main}\n", encoding="utf-8")
+
+    def change(self, edit: Any) -> None:
+        """Let `edit` change the definition, a mapping, in place."""
+        yaml = YAML()
+        yaml.width = 4096
+        yaml.preserve_quotes = True
+        document = yaml.load(self.cluster_file.read_text(encoding="utf-8"))
+        edit(document["cluster"])
+        yaml.dump(document, self.cluster_file)
+
+    def _fit(self, cluster: Any) -> None:
+        cluster["os"] = image.RELEASES[self.release]
+        public = self.key.with_suffix(".pub").read_text(encoding="utf-8").strip()
+        for person in cluster["users"]["people"].values():
+            person["ssh_keys"] = [public]
+        # No kernel NFS in containers: each VM is given the same three folders of this machine.
+        cluster["storage"] = {name: {"kind": "existing", "path": f"/{name}"} for name in FOLDERS}
+        for nodes in cluster["nodes"].values():
+            nodes["idle_seconds"] = IDLE_SECONDS
+        cluster["cloud"]["subnet"] = self.subnet
+
+    @contextmanager
+    def cloud(self) -> Iterator[Server]:
+        """Google Cloud as this cluster's project sees it, with machines that boot."""
+        shares = {self.folder / "shared" / name: f"/{name}" for name in FOLDERS}
+        files = self.folder / "machines"
+        with with_machines(self.name, files, Settings(), shares=shares) as server:
+            server.start()
+            try:
+                yield server
+            finally:
+                server.stop()
+
+    def stack(self, engine: Engine, server: Server) -> "Stack":
+        """Return Pulumi's stack of this cluster, made if it isn't there."""
+        found = Stack(self, engine, server)
+        found.create()
+        return found
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The cluster as `pulumi` sees it, and as a client of the cloud does."""
+
+    site: Site
+    engine: Engine
+    server: Server
+
+    @property
+    def project(self) -> str:
+        """The project's id."""
+        return self.server.cloud.settings.project
+
+    @cached_property
+    def name(self) -> str:
+        """The stack's name: the cluster's."""
+        document = YAML(typ="safe").load(self.site.cluster_file.read_text(encoding="utf-8"))
+        return str(document["cluster"]["name"])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that a command of Pulumi gets."""
+        return {**self.engine.environment, **environment(self.server.url, self.project)}
+
+    def create(self) -> None:
+        """`pulumi stack init` and the settings that a user would make."""
+        self.read("stack", "init", self.name)
+        for key, value in {
+            "gcp:project": self.project,
+            "muster:inventory": str(self.site.inventory.resolve()),
+            # How often the provider asks whether something is done; its own 10 s only make it slow.
+            "gcp:pollInterval": "1s",
+            "gcp:batching": '{"sendAfter":"0.1s"}',
+        }.items():
+            self.set(key, value)
+
+    def set(self, key: str, value: str) -> None:
+        """`pulumi config set`."""
+        self.read("config", "set", "--stack", self.name, key, "--", value)
+
+    def release_state(self) -> None:
+        """Take the state disk's protection off, as whoever destroys a cluster must."""
+        self.read("state", "unprotect", "--all", "--yes", "--stack", self.name)
+
+    def command(self, *words: str) -> list[str]:
+        """Return a command of Pulumi in this program's folder."""
+        return [str(self.engine.pulumi), "-C", str(self.site.program), *words]
+
+    def read(self, *words: str) -> str:
+        """Run a quick command and return what it printed.
+
+        Raises:
+            PulumiError: it failed.
+
+        """
+        done = subprocess.run(
+            self.command("--non-interactive", *words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise PulumiError(f"pulumi {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def show(self, *words: str) -> None:
+        """Run a command that a person watches, such as `up`.
+
+        Raises:
+            PulumiError: it failed.
+
+        """
+        command = self.command(*words, "--stack", self.name, "--yes", "--skip-preview")
+        sys.stdout.flush()
+        if subprocess.run(command, env=self.environment, check=False).returncode != 0:
+            raise PulumiError(f"`pulumi {' '.join(words)}` failed; its last lines say why")
+
+    def instances(self) -> dict[str, dict[str, Any]]:
+        """Return the cloud's instances by name."""
+        url = f"{self.server.url}/compute/v1/projects/{self.project}/aggregated/instances"
+        answer = httpx.get(url, headers={"Authorization": "Bearer owner"}, trust_env=False)
+        answer.raise_for_status()
+        return {
+            item["name"]: item
+            for place in answer.json().get("items", {}).values()
+            for item in place.get("instances", [])
+        }
+
+    def address(self, instance: str) -> str:
+        """Return an instance's address in the cluster's network."""
+        return str(self.instances()[instance]["networkInterfaces"][0]["networkIP"])
+
+    def container(self, instance: str) -> str:
+        """Return podman's name of an instance."""
+        return f"{self.site.name}-{self.instances()[instance]['id']}"
+
+    def ssh(self, person: str, instance: str) -> list[str]:
+        """Return the ssh command of a person to an instance.
+
+        Straight to its address: on this machine there is no IAP to go through.
+        """
+        return [
+            *("ssh", "-F", "none", "-i", str(self.site.key), "-o", "BatchMode=yes"),
+            *("-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=20"),
+            *("-o", f"UserKnownHostsFile={self.site.folder / 'known_hosts'}"),
+            f"{person}@{self.address(instance)}",
+        ]

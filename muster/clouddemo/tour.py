@@ -1,0 +1,152 @@
+"""What the demo shows once the cluster is up: each step checks what it shows."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from muster.clouddemo.site import Stack
+from muster.fakecloud.operations import KIND as OPERATIONS
+
+PERSON, NEWCOMER = "ada", "bob"
+JOB_SECONDS = 300
+"""Bound of each command here: ResumeTimeout, the longest that nodes may take to come."""
+
+
+class TourError(Exception):
+    """A step did not show what it should."""
+
+
+def login(stack: Stack) -> str:
+    """The first login node."""
+    return f"{stack.name}-login-0"
+
+
+def run(stack: Stack, command: str, person: str = PERSON) -> str:
+    """Run `command` in a login shell on the login node, and return what it printed.
+
+    Raises:
+        TourError: it failed, or took longer than JOB_SECONDS.
+
+    """
+    quoted = command.replace("'", "'\\''")
+    try:
+        done = subprocess.run(
+            [*stack.ssh(person, login(stack)), f"bash -lc '{quoted}'"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=JOB_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TourError(f"`{command}` did not end within {JOB_SECONDS} s") from error
+    if done.returncode != 0:
+        raise TourError(f"`{command}` ended with {done.returncode}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def expect(shown: str, *wanted: str) -> str:
+    """Return `shown` if it contains all of `wanted`.
+
+    Raises:
+        TourError: something is missing.
+
+    """
+    for text in wanted:
+        if text not in shown:
+            raise TourError(f"{text!r} is missing in what came out:\n{shown}")
+    return shown
+
+
+def nodes(stack: Stack) -> list[str]:
+    """Return the names of the VMs that are compute nodes."""
+    found = stack.instances()
+    return sorted(name for name, vm in found.items() if vm["labels"]["muster-role"] == "node")
+
+
+def logged_in(stack: Stack) -> str:
+    """On the login node ada sees ten nodes, and none of them exists."""
+    if nodes(stack):
+        raise TourError(f"there are nodes already: {', '.join(nodes(stack))}")
+    return expect(run(stack, "sinfo"), "debug*", "idle~")
+
+
+def job(stack: Stack) -> str:
+    """A job on two nodes, which are made for it."""
+    shown = run(stack, "srun --nodes=2 --label sh -c 'hostname; nproc'")
+    first, second = (f"{stack.name}-debug-{number}" for number in range(2))
+    expect(shown, first, second)
+    return f"{shown}VMs now: {', '.join(sorted(stack.instances()))}\n"
+
+
+def batch(stack: Stack) -> str:
+    """A batch job on one of the nodes that are there now: they are used, none is made."""
+    started = time.monotonic()
+    script = "#!/bin/sh\nhostname\n"
+    number = run(stack, f"printf '{script}' | sbatch --parsable --wait -o out-%j").strip()
+    shown = expect(run(stack, f"cat out-{number}"), f"{stack.name}-debug-")
+    return f"job {number} after {time.monotonic() - started:.1f} s: {shown}"
+
+
+def token(stack: Stack) -> str:
+    """The metadata server, which hands out the VM's token, is not for ada."""
+    command = (
+        'python3 -c "import urllib.request as u; '
+        "u.urlopen('http://169.254.169.254/computeMetadata/v1/', timeout=5)\" 2>&1 | tail -n 1"
+    )
+    shown = [run(stack, command), run(stack, f"srun sh -c '{command}'")]
+    for text in shown:
+        expect(text, "refused")
+    return f"on the login node: {shown[0]}inside a job: {shown[1]}"
+
+
+def accounting(stack: Stack) -> str:
+    """What ada has run, and what it was charged to."""
+    columns = "JobID,JobName%12,Partition,Account,NNodes,State,NodeList%30"
+    return expect(run(stack, f"sacct -X -o {columns}"), stack.name, "COMPLETED")
+
+
+def add_newcomer(cluster: Any) -> None:
+    """Change the definition: another person, another partition."""
+    people = cluster["users"]["people"]
+    people[NEWCOMER] = {
+        "uid": 20002,
+        "groups": list(people[PERSON]["groups"]),
+        "ssh_keys": list(people[PERSON]["ssh_keys"]),
+    }
+    cluster["accounts"][next(iter(cluster["accounts"]))]["users"].append(NEWCOMER)
+    cluster["partitions"]["long"] = {
+        "nodes": ["debug"],
+        "max_time": "7-00:00:00",
+        "groups": list(cluster["partitions"]["debug"]["groups"]),
+    }
+
+
+def newcomer(stack: Stack) -> str:
+    """bob, who was added, logs in and runs a job in the new partition."""
+    shown = run(stack, "srun --partition=long sh -c 'id -un; hostname'", NEWCOMER)
+    return expect(shown, NEWCOMER, f"{stack.name}-debug-")
+
+
+def held(stack: Stack) -> set[tuple[str, str, str]]:
+    """Return all that the project holds: kind, place, name. Records of what was done are none."""
+    return stack.server.do(
+        lambda cloud: {
+            (kind, scope, name)
+            for kind in cloud.store.kinds()
+            for scope, name, resource in cloud.store.all(kind)
+            # A deleted role stays to be seen for some weeks.
+            if kind != OPERATIONS and not resource.get("deleted")
+        }
+    )
+
+
+STEPS: tuple[tuple[str, Callable[[Stack], str]], ...] = (
+    ("ada logs in", logged_in),
+    ("a job on two nodes, which are made for it", job),
+    ("a batch job on a node that is there", batch),
+    ("the VM's token is not for ada", token),
+    ("sacct", accounting),
+)

@@ -1,0 +1,116 @@
+"""The bucket with what VMs configure themselves from: archives that are named by their digest."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_gcp as gcp
+
+from muster.cloud.bundle import BundleError, digest
+from muster.cloud.names import CLUSTER_LABEL, Names
+
+READS = "roles/storage.objectViewer"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive as a file on this machine."""
+
+    kind: str
+    """bundle or image: what its name begins with."""
+    file: Path
+    digest: str
+    """sha256, as hexadecimal digits."""
+
+
+def archive(kind: str, make: Callable[[], bytes], folder: Path) -> Archive:
+    """Write an archive where the provider can read it from.
+
+    Raises:
+        pulumi.RunError: a file must not get into it; says which and what to do.
+
+    """
+    try:
+        content = make()
+    except BundleError as error:
+        raise pulumi.RunError(str(error)) from None
+    found = digest(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{kind}-{found}.tar.gz"
+    file.write_bytes(content)
+    return Archive(kind, file, found)
+
+
+@dataclass(frozen=True)
+class BundlesArgs:
+    """What lies in the bucket, and who reads it; members are `serviceAccount:EMAIL`."""
+
+    names: Names
+    region: str
+    machine: Archive
+    image: Archive
+    machine_readers: dict[str, pulumi.Input[str]]
+    """Name in the program -> member, of the VMs that configure themselves."""
+    image_reader: pulumi.Input[str]
+
+
+class Bundles(pulumi.ComponentResource):
+    """Bucket, archives, and who may read them.
+
+    `machine` and `image` are addresses, gs://BUCKET/NAME, which are right when the component's
+    resources are there: depend on it. They are no outputs, so that a new archive, whose name is
+    new, is there before anybody is told of it, and goes when nobody is any more.
+    """
+
+    machine: str
+    image: str
+
+    def __init__(
+        self, name: str, args: BundlesArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("muster:gcp:Bundles", name, None, opts)
+        inside = pulumi.ResourceOptions(parent=self)
+        bucket = gcp.storage.Bucket(
+            name,
+            name=args.names.bucket,
+            location=args.region.upper(),
+            uniform_bucket_level_access=True,
+            public_access_prevention="enforced",
+            # Archives follow from the checkout: nothing in them is worth keeping.
+            force_destroy=True,
+            soft_delete_policy={"retention_duration_seconds": 0},
+            labels={CLUSTER_LABEL: args.names.cluster},
+            opts=inside,
+        )
+        for each in (args.machine, args.image):
+            gcp.storage.BucketObject(
+                f"{name}-{each.kind}-{each.digest[:12]}",
+                bucket=bucket.name,
+                name=each.file.name,
+                source=pulumi.FileAsset(str(each.file)),
+                content_type="application/gzip",
+                opts=inside,
+            )
+
+        def reads(who: str, member: pulumi.Input[str], kind: str) -> None:
+            start = f"projects/_/buckets/{args.names.bucket}/objects/{kind}-"
+            gcp.storage.BucketIAMMember(
+                f"{name}-{who}",
+                bucket=bucket.name,
+                role=READS,
+                member=member,
+                condition={
+                    "title": f"{kind} archives",
+                    "expression": f'resource.name.startsWith("{start}")',
+                },
+                opts=inside,
+            )
+
+        for who, member in args.machine_readers.items():
+            reads(who, member, args.machine.kind)
+        reads("builder", args.image_reader, args.image.kind)
+        self.machine, self.image = (
+            f"gs://{args.names.bucket}/{each.file.name}" for each in (args.machine, args.image)
+        )
+        self.register_outputs({})

@@ -1,0 +1,84 @@
+"""The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components import vm
+from components.lifecycle import FirstBoot, FirstBootArgs
+from muster.cloud.names import CONTROLLER, STATE_DEVICE, Names
+from muster.cluster.cloud import Controller as Wanted
+
+
+@dataclass(frozen=True)
+class ControllerArgs:
+    """What it is like, and what it is told."""
+
+    names: Names
+    zone: str
+    wanted: Wanted
+    address: pulumi.Input[str]
+    subnet: pulumi.Input[str]
+    """Link of the subnet."""
+    account: pulumi.Input[str]
+    """Email of its account."""
+    disk: pulumi.Input[str]
+    """Link of the state disk."""
+    bundle: str
+    """Address of the machine bundle."""
+    digest: str
+    """sha256 of the machine bundle."""
+    hosts: pulumi.Input[str]
+    """JSON: host name -> address, of hosts whose address is fixed."""
+    templates: Mapping[str, pulumi.Input[dict[str, object]]]
+    """Node set -> its template and zones."""
+
+
+class Controller(pulumi.ComponentResource):
+    """The controller, configured: it is there when its first boot is over."""
+
+    instance: gcp.compute.Instance
+
+    def __init__(
+        self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("muster:gcp:Controller", name, None, opts)
+        inside = pulumi.ResourceOptions(parent=self)
+        names = args.names
+        self.instance = gcp.compute.Instance(
+            name,
+            name=names.controller,
+            zone=args.zone,
+            machine_type=args.wanted.machine_type,
+            allow_stopping_for_update=True,
+            boot_disk=vm.boot_disk(names, CONTROLLER, args.wanted.disk),
+            attached_disks=[{"source": args.disk, "device_name": STATE_DEVICE}],
+            network_interfaces=[
+                {"subnetwork": args.subnet, "network_ip": args.address, "nic_type": "GVNIC"}
+            ],
+            service_account={"email": args.account, "scopes": [vm.CLOUD_PLATFORM]},
+            metadata=vm.metadata(
+                names,
+                CONTROLLER,
+                **{
+                    "muster-bundle": args.bundle,
+                    "muster-hosts": args.hosts,
+                    "muster-templates": pulumi.Output.json_dumps(
+                        dict(args.templates), sort_keys=True
+                    ),
+                },
+            ),
+            labels=names.labels(CONTROLLER),
+            shielded_instance_config=vm.SHIELDED,
+            opts=inside,
+        )
+        FirstBoot(
+            f"{name}-configured",
+            FirstBootArgs(
+                names, args.zone, names.controller, self.instance.instance_id, args.digest
+            ),
+            inside,
+        )
+        self.register_outputs({"instance": self.instance.self_link})

@@ -1,0 +1,127 @@
+"""What the controller may do: make and delete the cluster's own nodes, and nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from muster.cloud.names import Names
+
+# https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert#iam-permissions and
+# the pages of the other methods; tests/unit/fakecloud/test_least_privilege.py shows that each of
+# them is needed.
+OWN = (
+    "compute.disks.create",
+    "compute.disks.setLabels",
+    "compute.images.useReadOnly",
+    "compute.instanceTemplates.useReadOnly",
+    "compute.instances.create",
+    "compute.instances.delete",
+    "compute.instances.get",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.resourcePolicies.use",
+)
+"""On what bears the cluster's prefix."""
+ANYWHERE = ("compute.instances.list", "compute.zoneOperations.get")
+"""A list and an operation have no name that a condition could look at."""
+USES = ("compute.subnetworks.use", "iam.serviceAccounts.actAs")
+"""On the cluster's subnet and on its nodes' account."""
+
+
+@dataclass(frozen=True)
+class RightsArgs:
+    """Who may do what where."""
+
+    names: Names
+    region: str
+    zones: Sequence[str]
+    """In which nodes may be made."""
+    suffix: pulumi.Input[str]
+    """Makes the roles' ids unique: a deleted one's stays taken."""
+    controller: pulumi.Input[str]
+    """The controller's account as a member, `serviceAccount:EMAIL`."""
+    node: pulumi.Input[str]
+    """Name of the nodes' account, `projects/P/serviceAccounts/EMAIL`."""
+    subnet: pulumi.Input[str]
+    """Name of the subnet."""
+
+
+class Rights(pulumi.ComponentResource):
+    """Custom roles and their bindings."""
+
+    def __init__(
+        self, name: str, args: RightsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("muster:gcp:Rights", name, None, opts)
+        inside = pulumi.ResourceOptions(parent=self)
+        names = args.names
+
+        def role(purpose: str, title: str, permissions: Sequence[str]) -> pulumi.Output[str]:
+            suffix = pulumi.Output.from_input(args.suffix)
+            made = gcp.projects.IAMCustomRole(
+                f"{name}-{purpose}-role",
+                role_id=suffix.apply(lambda text: names.custom_role(purpose, text)),
+                title=f"{names.cluster}: {title}",
+                permissions=list(permissions),
+                opts=inside,
+            )
+            path: pulumi.Output[str] = made.name
+            return path
+
+        gcp.projects.IAMMember(
+            f"{name}-nodes",
+            project=names.project,
+            role=role("nodes", "makes and deletes nodes", OWN),
+            member=args.controller,
+            condition={
+                "title": f"{names.cluster} only",
+                "expression": own_names(names, args.region, args.zones),
+            },
+            opts=inside,
+        )
+        gcp.projects.IAMMember(
+            f"{name}-lists",
+            project=names.project,
+            role=role("lists", "sees instances and operations", ANYWHERE),
+            member=args.controller,
+            opts=inside,
+        )
+        uses = role("uses", "puts nodes into its subnet, under their account", USES)
+        gcp.compute.SubnetworkIAMMember(
+            f"{name}-subnet",
+            subnetwork=args.subnet,
+            region=args.region,
+            project=names.project,
+            role=uses,
+            member=args.controller,
+            opts=inside,
+        )
+        gcp.serviceaccount.IAMMember(
+            f"{name}-acts-as-node",
+            service_account_id=args.node,
+            role=uses,
+            member=args.controller,
+            opts=inside,
+        )
+        self.register_outputs({})
+
+
+def own_names(names: Names, region: str, zones: Sequence[str]) -> str:
+    """A condition that holds for resources whose names begin with the cluster's prefix.
+
+    A region has at most four zones, so that it stays below Google's limit of 12 operators:
+    https://cloud.google.com/iam/docs/conditions-overview#expressions
+    """
+    places = [
+        *(f"zones/{zone}/{collection}" for zone in zones for collection in ("instances", "disks")),
+        "global/images",
+        "global/instanceTemplates",
+        f"regions/{region}/resourcePolicies",
+    ]
+    return " || ".join(
+        f'resource.name.startsWith("projects/{names.project}/{place}/{names.prefix}")'
+        for place in places
+    )

@@ -1,0 +1,94 @@
+"""What the stack's configuration says, and the definition it leads to."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_gcp as gcp
+
+from muster.cloud import preflight
+from muster.cloud.api import CloudError, Compute
+from muster.cloud.names import Names
+from muster.cluster import Definition, DefinitionError, load
+from muster.cluster.cloud import Cloud
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
+INVENTORY = "inventories/cloud"
+KEYS = ("inventory",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One cluster in one project."""
+
+    project: str
+    inventory: Path
+    definition: Definition
+    cloud: Cloud
+    names: Names
+
+
+def read() -> Settings:
+    """Return the settings, checked: whatever is wrong is said before anything is created.
+
+    Raises:
+        pulumi.RunError: a value is missing or wrong, or the definition is; one sentence each.
+
+    """
+    unknown = sorted(
+        key
+        for key in json.loads(os.environ.get("PULUMI_CONFIG", "{}"))
+        if key.startswith("muster:") and key.removeprefix("muster:") not in KEYS
+    )
+    if unknown:
+        raise pulumi.RunError(
+            f"{', '.join(unknown)} means nothing to Muster: `pulumi config rm {unknown[0]}`; there "
+            f"is muster:{', muster:'.join(KEYS)}"
+        )
+    project = gcp.config.project
+    if not project:
+        raise pulumi.RunError(
+            "the project is missing: `pulumi config set gcp:project PROJECT` with its id"
+        )
+    inventory = ROOT / (pulumi.Config().get("inventory") or INVENTORY)
+    if not inventory.is_dir():
+        raise pulumi.RunError(
+            f"muster:inventory: there is no folder {inventory}; `pulumi config set "
+            f"muster:inventory {INVENTORY}` names one below {ROOT}"
+        )
+    try:
+        definition = load(inventory)
+    except DefinitionError as error:
+        raise pulumi.RunError("\n".join(str(problem) for problem in error.problems)) from None
+    cloud = definition.cluster.cloud
+    if cloud is None:
+        raise pulumi.RunError(
+            f"{inventory} describes a cluster of your own machines: run site.yml for it, or name "
+            "another folder with `pulumi config set muster:inventory FOLDER`"
+        )
+    name = definition.cluster.name
+    if pulumi.get_stack() != name:
+        raise pulumi.RunError(
+            f"the stack is {pulumi.get_stack()}, and {inventory} describes {name}, which would "
+            f"replace all of it: `pulumi stack select --create {name}`"
+        )
+    return Settings(project, inventory, definition, cloud, Names(name, project))
+
+
+def check(settings: Settings) -> None:
+    """Ask Google whether the cluster can be made.
+
+    Raises:
+        pulumi.RunError: it can't; one sentence for each reason.
+
+    """
+    try:
+        compute = Compute(settings.project)
+        found = preflight.problems(compute, settings.definition.cluster)
+    except CloudError as error:
+        found = [str(error)]
+    if found:
+        raise pulumi.RunError("\n".join(found))

@@ -1,0 +1,69 @@
+"""The disk that outlives the controller: queue, database, /home, /apps, ssh host keys."""
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from muster.cloud.names import CLUSTER_LABEL, STATE, Names
+from muster.cluster.nodes import Disk
+
+KEPT_DAYS = 7
+"""Days that a daily snapshot is kept, and after the disk's own end too."""
+
+
+@dataclass(frozen=True)
+class StateArgs:
+    """What the disk is like."""
+
+    names: Names
+    zone: str
+    region: str
+    disk: Disk
+
+
+class State(pulumi.ComponentResource):
+    """The state disk and the schedule of its snapshots.
+
+    The disk is protected: `pulumi destroy` is refused until `pulumi state unprotect` was told.
+    """
+
+    disk: gcp.compute.Disk
+
+    def __init__(
+        self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("muster:gcp:State", name, None, opts)
+        names = args.names
+        self.disk = gcp.compute.Disk(
+            name,
+            name=names.state_disk,
+            zone=args.zone,
+            size=args.disk.size_gib,
+            type=args.disk.type,
+            labels=names.labels(STATE),
+            opts=pulumi.ResourceOptions(parent=self, protect=True),
+        )
+        inside = pulumi.ResourceOptions(parent=self)
+        schedule = gcp.compute.ResourcePolicy(
+            f"{name}-snapshots",
+            name=names.snapshots,
+            region=args.region,
+            snapshot_schedule_policy={
+                "schedule": {"daily_schedule": {"days_in_cycle": 1, "start_time": "03:00"}},
+                "retention_policy": {
+                    "max_retention_days": KEPT_DAYS,
+                    "on_source_disk_delete": "APPLY_RETENTION_POLICY",
+                },
+                "snapshot_properties": {"labels": {CLUSTER_LABEL: names.cluster}},
+            },
+            opts=inside,
+        )
+        gcp.compute.DiskResourcePolicyAttachment(
+            f"{name}-snapshots-of-disk",
+            name=schedule.name,
+            disk=self.disk.name,
+            zone=args.zone,
+            opts=inside,
+        )
+        self.register_outputs({"disk": self.disk.self_link})

@@ -1,0 +1,45 @@
+"""What all VMs of a cluster have in common."""
+
+from typing import Any
+
+from muster.cloud.names import Names
+from muster.cluster.nodes import Disk
+
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+"""What an account may do is said by its roles alone; scopes are an older, second lock."""
+
+# https://cloud.google.com/compute/shielded-vm/docs/shielded-vm
+SHIELDED = {
+    "enable_secure_boot": True,
+    "enable_vtpm": True,
+    "enable_integrity_monitoring": True,
+}
+
+
+def metadata(names: Names, role: str, **more: Any) -> dict[str, Any]:
+    """Return a VM's metadata: people come from the definition alone, and it may report."""
+    return {
+        "enable-oslogin": "FALSE",
+        "block-project-ssh-keys": "TRUE",
+        "enable-guest-attributes": "TRUE",
+        "muster-cluster": names.cluster,
+        "muster-role": role,
+        **more,
+    }
+
+
+def boot_disk(names: Names, role: str, disk: Disk) -> dict[str, Any]:
+    """Return the boot disk of a VM that stays.
+
+    It is made from the family: a new image is no change of it, and a VM that is made anew gets
+    the newest.
+    """
+    return {
+        "auto_delete": True,
+        "initialize_params": {
+            "image": f"projects/{names.project}/global/images/family/{names.image_family}",
+            "size": disk.size_gib,
+            "type": disk.type,
+            "labels": names.labels(role),
+        },
+    }

@@ -1,0 +1,225 @@
+"""The whole of it: `pulumi up` raises inventories/cloud on fakecloud, whose VMs boot.
+
+One cluster, raised once; the tests are in the order of its life.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from muster.clouddemo import tour
+from muster.clouddemo.site import PulumiError, Stack
+from muster.containers.podman import podman
+from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+
+UP_SECONDS = 1500
+
+
+def up(stack: Stack, *options: str) -> str:
+    """`pulumi up`, with all that it prints."""
+    command = stack.command("--non-interactive", "up", "--yes", "--skip-preview", *options)
+    done = subprocess.run(
+        [*command, "--stack", stack.name],
+        env=stack.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=UP_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + consoles(stack)
+    return done.stdout
+
+
+def consoles(stack: Stack) -> str:
+    """The ends of all machines' consoles, for whoever reads of a failure."""
+    found = [""]
+    for name in stack.instances():
+        text = console(stack, name)
+        found.append(f"--- console of {name}:\n{text[-4000:]}")
+    return "\n".join(found)
+
+
+def console(stack: Stack, instance: str) -> str:
+    resource = stack.instances()[instance]
+    return stack.server.do(lambda cloud: cloud.backend.console(resource)).decode(errors="replace")
+
+
+def until(state: Callable[[], object], what: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if state():
+            return
+        time.sleep(0.5)
+    pytest.fail(f"not within {seconds:.0f} s: {what}")
+
+
+def inside(stack: Stack, instance: str, *command: str) -> str:
+    """Run a command in a machine as root, beside all that Muster has set up."""
+    return podman("exec", stack.container(instance), *command)
+
+
+@pytest.fixture(scope="module")
+def stack(raised: Callable[[str], Stack]) -> Stack:
+    return raised("bookworm")
+
+
+@pytest.fixture(scope="module")
+def before(stack: Stack) -> set[tuple[str, str, str]]:
+    """What the project holds before anything is made."""
+    return tour.held(stack)
+
+
+@pytest.fixture(scope="module")
+def first_up(stack: Stack, before: object) -> str:
+    return up(stack)
+
+
+def controller(stack: Stack) -> str:
+    return f"{stack.name}-controller"
+
+
+def test_up_shows_how_far_it_is(first_up: str, stack: Stack) -> None:
+    assert "Install" in first_up  # the image's build
+    assert "Run slurmctld" in first_up  # the controller's first boot
+    assert stack.read("stack", "output", "cluster", "--stack", stack.name).strip() == stack.name
+
+
+def test_second_up_changes_nothing(first_up: str, stack: Stack) -> None:
+    up(stack, "--expect-no-changes")
+
+
+def test_job_makes_the_nodes_that_it_runs_on(first_up: str, stack: Stack) -> None:
+    tour.logged_in(stack)
+    tour.job(stack)
+    assert tour.nodes(stack) == [f"{stack.name}-debug-0", f"{stack.name}-debug-1"]
+    tour.accounting(stack)
+
+
+def test_nodes_from_one_image_are_not_twins(first_up: str, stack: Stack) -> None:
+    tour.run(stack, "srun --nodes=2 true")
+    seen = [
+        (
+            inside(stack, name, "cat", "/etc/machine-id"),
+            inside(stack, name, "sh", "-c", "cat /etc/ssh/ssh_host_ed25519_key.pub"),
+        )
+        for name in tour.nodes(stack)
+    ]
+    assert len(seen) == 2
+    assert all(ids.strip() and keys.strip() for ids, keys in seen)
+    assert seen[0][0] != seen[1][0]
+    assert seen[0][1] != seen[1][1]
+
+
+def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:
+    tour.token(stack)
+
+
+def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
+    boot = inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21]
+    job = tour.run(stack, "sbatch --parsable --wrap 'sleep 60; echo whole'").strip()
+    until(lambda: state(stack, job) == "RUNNING", "the job runs", 120)
+    stack.site.change(tour.add_newcomer)
+    up(stack)
+    tour.newcomer(stack)
+    assert state(stack, job) in {"RUNNING", "COMPLETED"}
+    until(lambda: state(stack, job) == "COMPLETED", "the job has ended", 120)
+    assert "whole" in tour.run(stack, f"cat slurm-{job}.out")
+    assert inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21] == boot
+    up(stack, "--expect-no-changes")
+
+
+def state(stack: Stack, job: str) -> str:
+    return tour.run(stack, f"squeue -h -t all -o %T -j {job}").strip()
+
+
+def places_of_secrets(stack: Stack) -> dict[str, str]:
+    """Everything where a secret could lie in plain text, but must not."""
+    name = stack.name
+    places = {
+        "state": stack.read("stack", "export", "--show-secrets", "--stack", name),
+        "outputs": stack.read("stack", "output", "--json", "--show-secrets", "--stack", name),
+        "instances": json.dumps(stack.instances()),
+        "settings": "".join(file.read_text() for file in stack.site.program.glob("Pulumi*.yaml")),
+    }
+
+    def stored(kind: str) -> str:
+        return stack.server.do(
+            lambda cloud: json.dumps([resource for _, _, resource in cloud.store.all(kind)])
+        )
+
+    for kind in ("compute.instanceTemplates", "storage.objects", GUEST_ATTRIBUTES):
+        places[kind] = stored(kind)
+    for machine in stack.instances():
+        places[f"console of {machine}"] = console(stack, machine)
+        places[f"arguments on {machine}"] = inside(stack, machine, "ps", "-eo", "args")
+        places[f"journal of {machine}"] = inside(
+            stack, machine, "journalctl", "--no-pager", "--output=cat"
+        )
+    return places
+
+
+def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
+    secret = inside(stack, controller(stack), "base64", "-w0", "/etc/munge/munge.key")
+    password = inside(
+        stack, controller(stack), "sed", "-n", "s/^StoragePass=//p", "/etc/slurm/slurmdbd.conf"
+    )
+    assert len(secret) > 40
+    assert len(password) > 10
+    places = places_of_secrets(stack)
+    found = [where for where, text in places.items() if secret in text or password in text]
+    assert found == []
+    # The search finds what is planted.
+    inside(stack, controller(stack), "systemd-cat", "echo", password)
+    planted = places_of_secrets(stack)[f"journal of {controller(stack)}"]
+    assert password in planted
+
+
+def test_nodes_vanish_when_they_are_idle(first_up: str, stack: Stack) -> None:
+    until(lambda: tour.nodes(stack) == [], "all nodes are gone", 300)
+    until(lambda: "idle~" in tour.run(stack, "sinfo"), "SLURM knows it", 60)
+
+
+def test_replaced_controller_has_lost_nothing(first_up: str, stack: Stack) -> None:
+    ran = tour.run(stack, "sbatch --parsable --wait --wrap hostname").strip()
+    running = tour.run(stack, "sbatch --parsable --wrap 'sleep 100; echo whole'").strip()
+    until(lambda: state(stack, running) == "RUNNING", "the job runs", 120)
+    pending = tour.run(stack, "sbatch --parsable --begin=now+1hour --wrap true").strip()
+    tour.run(stack, "echo kept >file")
+    before = stack.instances()[controller(stack)]["id"]
+    exported = json.loads(stack.read("stack", "export", "--stack", stack.name))
+    urn = next(
+        item["urn"]
+        for item in exported["deployment"]["resources"]
+        if item["type"] == "gcp:compute/instance:Instance" and item["id"].endswith("-controller")
+    )
+    up(stack, "--replace", urn)
+    assert stack.instances()[controller(stack)]["id"] != before
+    until(lambda: state(stack, running) == "COMPLETED", "the running job has ended", 200)
+    assert "whole" in tour.run(stack, f"cat slurm-{running}.out")
+    assert state(stack, pending) == "PENDING"
+    assert "COMPLETED" in tour.run(stack, f"sacct -nX -j {ran} -o State")
+    assert tour.run(stack, "cat file").strip() == "kept"
+    tour.run(stack, f"scancel {pending}")
+
+
+def test_destroy_is_refused_and_then_leaves_nothing(
+    first_up: str,
+    before: set[tuple[str, str, str]],
+    stack: Stack,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    tour.run(stack, "srun hostname")
+    assert tour.nodes(stack)
+    with pytest.raises(PulumiError):
+        stack.show("destroy")
+    assert "protect" in capfd.readouterr().out
+    assert tour.nodes(stack), "a refused destroy has destroyed something"
+    stack.release_state()
+    stack.show("destroy")
+    assert stack.instances() == {}
+    assert tour.held(stack) - before == set()

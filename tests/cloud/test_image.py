@@ -1,0 +1,272 @@
+"""The image: built by a VM of fakecloud out of the bundle alone, and booted twice."""
+
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from muster.cloud import api, builder, bundle
+from muster.cloud.archive import pack
+from muster.cluster import load
+from muster.containers import image
+from muster.containers.podman import podman, ulimits
+from muster.fakecloud.environment import environment
+from muster.fakecloud.machines import with_machines
+from muster.fakecloud.server import Server
+
+ROOT = Path(__file__).parents[2]
+RELEASE = os.environ.get("RELEASE", "bookworm")
+SYSTEM = image.RELEASES[RELEASE]
+NAME = f"muster-image-{os.getpid()}"
+ZONE = "zones/europe-west4-a"
+REGION = "regions/europe-west4"
+BUCKET = "slurm10-bundles"
+PLANTED = "planted-5e1f"
+"""In the definition and beside it, wherever a name or a secret may stand."""
+
+BUILD_SECONDS = 600
+
+# What a Debian has enabled anyway, and what each VM of a cluster runs.
+ENABLED = {"chrony.service"}
+
+
+def until(state: Callable[[], object], what: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if state():
+            return
+        time.sleep(0.5)
+    pytest.fail(f"not within {seconds:.0f} s: {what}")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A project with a network, a bucket, and an account that may read the bucket."""
+
+    server: Server
+    compute: api.Compute
+    account: str
+
+    def do(self, path: str, body: dict | None = None) -> None:
+        self.compute.wait(self.compute.post(path, body), 200)
+
+    def upload(self, name: str, content: bytes) -> None:
+        answer = httpx.post(
+            f"{self.server.url}/upload/storage/v1/b/{BUCKET}/o",
+            params={"uploadType": "media", "name": name},
+            content=content,
+            headers={"Authorization": "Bearer owner"},
+            trust_env=False,
+        )
+        assert answer.status_code == 200, answer.text
+
+    def insert(self, name: str, source: str, **attributes: str) -> None:
+        items = [{"key": key.replace("_", "-"), "value": v} for key, v in attributes.items()]
+        self.do(
+            f"{ZONE}/instances",
+            {
+                "name": name,
+                "machineType": f"{ZONE}/machineTypes/n1-standard-2",
+                "disks": [
+                    {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": source}}
+                ],
+                "networkInterfaces": [{"subnetwork": f"{REGION}/subnetworks/lab"}],
+                "metadata": {"items": items},
+                "serviceAccounts": [{"email": self.account, "scopes": [api.SCOPE]}],
+            },
+        )
+
+    def build(self, name: str, archive: bytes, digest: str = "") -> dict:
+        """Let a builder run to its end, and return its report."""
+        digest = digest or bundle.digest(archive)
+        self.upload(f"image-{digest}.tar.gz", archive)
+        self.insert(
+            name,
+            f"projects/debian-cloud/global/images/family/{SYSTEM}",
+            startup_script=builder.startup_script(),
+            enable_guest_attributes="TRUE",
+            muster_role="builder",
+            muster_bundle=f"gs://{BUCKET}/image-{digest}.tar.gz",
+        )
+        path = f"{ZONE}/instances/{name}"
+        try:
+            until(
+                lambda: self.compute.get(path)["status"] == "TERMINATED",
+                f"{name} is off",
+                BUILD_SECONDS,
+            )
+        finally:
+            sys.stdout.write(self.compute.get(f"{path}/serialPort")["contents"])
+        found = self.compute.get(f"{path}/getGuestAttributes", queryPath="muster/report")
+        return json.loads(found["queryValue"]["items"][0]["value"])
+
+    def container(self, name: str) -> str:
+        return f"{NAME}-{self.compute.get(f'{ZONE}/instances/{name}')['id']}"
+
+    def run(self, name: str, *command: str) -> str:
+        return podman("exec", self.container(name), *command, timeout=120)
+
+    def state(self, name: str, *command: str) -> str:
+        """What a command prints, whatever its exit status."""
+        return self.run(name, "sh", "-c", f"{' '.join(command)} || true")
+
+
+def account(url: str, project: str, role: str) -> str:
+    """A service account with a role in the project."""
+    with httpx.Client(
+        base_url=url, headers={"Authorization": "Bearer owner"}, trust_env=False
+    ) as http:
+
+        def post(path: str, body: dict) -> dict:
+            answer = http.post(path, json=body)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        post(f"/storage/v1/b?project={project}", {"name": BUCKET, "location": "EUROPE-WEST4"})
+        email = post(f"/iam/v1/projects/{project}/serviceAccounts", {"accountId": "builder"})[
+            "email"
+        ]
+        path = f"/cloudresourcemanager/v1/projects/{project}"
+        policy = post(f"{path}:getIamPolicy", {})
+        policy["bindings"].append({"role": role, "members": [f"serviceAccount:{email}"]})
+        post(f"{path}:setIamPolicy", {"policy": policy})
+    return str(email)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("cloud")
+    with with_machines(NAME, folder) as server, pytest.MonkeyPatch.context() as patch:
+        server.start()
+        project = server.cloud.settings.project
+        for name, value in environment(server.url, project).items():
+            patch.setenv(name, value)
+        try:
+            found = Site(
+                server,
+                api.Compute(project),
+                account(server.url, project, "roles/storage.objectViewer"),
+            )
+            found.do("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
+            subnet = {"network": "global/networks/lab", "ipCidrRange": "10.214.52.0/24"}
+            found.do(f"{REGION}/subnetworks", {"name": "lab", **subnet})
+            yield found
+        finally:
+            server.stop()
+    assert server.cloud.failures == []
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A definition, and beside it secrets, of which nothing may get into the image."""
+    folder = tmp_path_factory.mktemp("definition") / "cloud"
+    shutil.copytree(ROOT / "inventories/cloud", folder)
+    file = folder / "group_vars/all/cluster.yml"
+    text = file.read_text(encoding="utf-8").replace("slurm10", "planted")
+    text = text.replace("os: debian-12", f"os: {SYSTEM}").replace("ada", PLANTED)
+    file.write_text(text, encoding="utf-8")
+    (folder / "group_vars/all/secrets.yml").write_text(f"secrets: {{munge_key: {PLANTED}}}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archive(inventory: Path) -> bytes:
+    return bundle.image_bundle(ROOT, load(inventory))
+
+
+@pytest.fixture(scope="module")
+def machines(site: Site, archive: bytes) -> tuple[str, str]:
+    """Two machines that booted from the image."""
+    report = site.build("maker", archive)
+    assert report["state"] == "done", report
+    assert report["bundle"] == bundle.digest(archive)
+    site.do("global/images", {"name": "baked", "sourceDisk": f"{ZONE}/disks/maker"})
+    for name in ("one", "two"):
+        site.insert(name, "global/images/baked")
+        until(
+            lambda n=name: site.state(n, "systemctl is-system-running") == "running",
+            f"{name} has booted",
+            60,
+        )
+    return "one", "two"
+
+
+def test_two_machines_have_identities_of_their_own(site: Site, machines: tuple[str, str]) -> None:
+    for path in ("/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key.pub"):
+        one, two = (site.run(name, "cat", path) for name in machines)
+        assert one != two, path
+    assert re.fullmatch(r"[0-9a-f]{32}", site.run("one", "cat", "/etc/machine-id"))
+    assert site.state("one", "ls /etc/munge/munge.key 2>/dev/null") == ""
+
+
+def test_nothing_of_the_definition_is_in_the_image(site: Site, machines: tuple[str, str]) -> None:
+    search = f"grep -rlaF {PLANTED} / --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev"
+    assert site.state(machines[0], search) == ""
+    # The search would find it.
+    site.run(machines[0], "sh", "-c", f"echo {PLANTED} >/var/lib/seen")
+    assert site.state(machines[0], search) == "/var/lib/seen"
+
+
+def test_nothing_of_the_build_is_left(site: Site, machines: tuple[str, str]) -> None:
+    left = "find /var/lib/apt/lists /var/cache/apt/archives /root -type f -size +0"
+    found = site.state(machines[0], left).split()
+    assert [path for path in found if path.split("/")[-1] not in {".bashrc", ".profile"}] == []
+    assert site.state(machines[0], "grep -rlE 'Setting up|muster-build' /var/log /tmp") == ""
+
+
+def test_no_daemon_runs_that_nobody_asked_for(site: Site, machines: tuple[str, str]) -> None:
+    listing = ["systemctl", "--root=/", "list-unit-files", "--state=enabled", "--no-legend"]
+    # Beside what all machines of a release have.
+    base = podman("run", "--rm", *ulimits(), image.ensure(RELEASE), *listing)
+    plain, after = (
+        {line.split()[0] for line in text.splitlines()}
+        for text in (base, site.run(machines[0], *listing))
+    )
+    assert after - plain == ENABLED | {
+        "google-startup-scripts.service",
+        "fakecloud-disks.service",
+    }
+    processes = site.run(machines[0], "ps", "-eo", "comm=").split()
+    assert {"munged", "mariadbd", "slurmctld", "slurmd", "slurmdbd", "sackd"} & {
+        *processes
+    } == set()
+
+
+def test_the_virtual_environment_is_all_that_muster_needs(
+    site: Site, machines: tuple[str, str], inventory: Path, tmp_path: Path
+) -> None:
+    name = machines[1]
+    with tarfile.open(fileobj=io.BytesIO(bundle.machine_bundle(ROOT, inventory))) as unpacked:
+        unpacked.extractall(tmp_path / "bundle", filter="data")
+    podman("cp", str(tmp_path / "bundle"), f"{site.container(name)}:/root/bundle")
+    python = "cd /root/bundle && PYTHONPATH=. LC_ALL=C.UTF-8 /opt/muster/venv/bin/"
+    site.run(name, "sh", "-c", f"{python}python -m muster check inventory")
+    site.run(name, "sh", "-c", f"{python}python -c 'import ansible, pydantic, muster.cloud.api'")
+    hosts = "-i planted-controller, --syntax-check"
+    site.run(name, "sh", "-c", f"{python}ansible-playbook {hosts} ansible/site.yml")
+
+
+def test_bundle_that_was_changed_is_not_run(site: Site) -> None:
+    report = site.build("deceived", pack({"other": b"content"}), digest="0" * 64)
+    assert report["state"] == "failed"
+    assert "it was changed" in report["message"]
+
+
+def test_failed_task_is_told(site: Site, archive: bytes) -> None:
+    """The definition says another system than the one that the VM has."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as unpacked:
+        files = {name: unpacked.extractfile(name).read() for name in unpacked.getnames()}
+    files["image.json"] = b'{"os": "debian-11", "slurm_version": "20.11"}'
+    report = site.build("stranger", pack(files))
+    assert report["state"] == "failed"
+    assert f"runs {SYSTEM}, the definition says debian-11" in report["message"]

@@ -1,0 +1,411 @@
+"""Muster's own program with the real engine: a cluster's life in fakecloud, whose VMs only report.
+
+What VMs really do is shown where they boot: tests/cloud.
+"""
+
+import itertools
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from conftest import ALWAYS_ASKED, SETTINGS
+from enginekit.home import Provider, cloud_environment, engine_environment, make_home
+from enginekit.stack import Run, Stack
+from guests import Guests, Script
+
+from muster.fakecloud import Cloud, Settings
+from muster.fakecloud.server import Server
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = "slurm10"
+PROJECT = "/compute/v1/projects/demo-project"
+ZONE = f"{PROJECT}/zones/europe-west4-a"
+MEMORIES = {"compute.operations", "compute.requests"}
+NEEDED = ("ansible", "ansible.cfg", "muster", "pulumi", "requirements-vm.txt", "roles")
+"""What of the checkout a `pulumi up` reads."""
+
+
+@pytest.fixture
+def script() -> Script:
+    """How the VMs behave."""
+    return Script()
+
+
+@pytest.fixture
+def fakecloud(script: Script) -> Iterator[Server]:
+    server = Server(Settings(), backend=lambda fake, _url: Guests(fake, script)).start()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+    assert set(server.cloud.refused_hosts) <= ALWAYS_ASKED
+
+
+@dataclass
+class Definition:
+    """The inventory of the cluster, which a test changes."""
+
+    file: Path
+
+    def change(self, work: Callable[[dict], None]) -> None:
+        """Change the mapping `cluster`."""
+        whole = yaml.safe_load(self.file.read_text())
+        work(whole["cluster"])
+        self.file.write_text(yaml.safe_dump(whole))
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Definition:
+    folder = tmp_path / "inventory"
+    shutil.copytree(ROOT / "inventories" / "cloud", folder)
+    return Definition(folder / "group_vars" / "all" / "cluster.yml")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, pulumi: Path, provider: Provider, fakecloud: Server, definition: Definition
+) -> Stack:
+    """The stack of the program, in a copy of the checkout."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in NEEDED:
+        source = ROOT / name
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
+            shutil.copytree(source, checkout / name, ignore=ignore)
+        elif source.exists():
+            shutil.copy(source, checkout)
+    (checkout / ".venv").symlink_to(sys.prefix)
+    make_home(tmp_path / "home", provider)
+    environment = engine_environment(pulumi, tmp_path) | cloud_environment(
+        fakecloud.url, fakecloud.cloud.settings.project
+    )
+    stack = Stack(pulumi, checkout / "pulumi", CLUSTER, environment, tmp_path / "events")
+    inventory = str(definition.file.parents[2])
+    stack.create({**SETTINGS, "gcp:project": "demo-project", "muster:inventory": inventory})
+    return stack
+
+
+@pytest.fixture
+def outside(fakecloud: Server) -> Iterator[httpx.Client]:
+    """Somebody who looks at the cloud, and changes it, behind Pulumi's back."""
+    headers = {"Authorization": "Bearer owner"}
+    with httpx.Client(base_url=fakecloud.url, headers=headers, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
+    """All that the project has, of every kind: (kind, name)."""
+
+    def look() -> set[tuple[str, str]]:
+        def work(cloud: Cloud) -> set[tuple[str, str]]:
+            store = cloud.store
+            return {
+                (kind, f"{scope}/{name}")
+                for kind in store._kinds
+                for scope, name, item in store.all(kind)
+                # Memories of what was asked for; a deleted role stays for a while, marked.
+                if kind not in MEMORIES and not item.get("deleted")
+            }
+
+        return fakecloud.do(work)
+
+    return look
+
+
+def names(outside: httpx.Client, path: str) -> list[str]:
+    """Names of what a list has."""
+    listed = outside.get(path)
+    assert listed.status_code == 200, listed.text
+    return sorted(item["name"] for item in listed.json().get("items", []))
+
+
+def vm(outside: httpx.Client, name: str) -> dict[str, Any]:
+    """An instance, its metadata as a mapping."""
+    found = outside.get(f"{ZONE}/instances/{name}").json()
+    return found | {"metadata": {each["key"]: each["value"] for each in found["metadata"]["items"]}}
+
+
+def make_node(outside: httpx.Client, name: str) -> None:
+    """Make a node as the controller does: by name, from its template."""
+    query = {"sourceInstanceTemplate": templates(outside)["debug"]["template"]}
+    made = outside.post(f"{ZONE}/instances", json={"name": name}, params=query)
+    assert made.is_success, made.text
+
+
+def add_set(cluster: dict[str, Any]) -> None:
+    cluster["nodes"]["big"] = {"machine_type": "c2-standard-4", "max_nodes": 4, "compact": True}
+    cluster["partitions"]["big"] = {"nodes": ["big"]}
+
+
+def resize(cluster: dict[str, Any]) -> None:
+    cluster["nodes"]["debug"] |= {"max_nodes": 20, "machine_type": "n1-standard-4"}
+
+
+def remove_set(cluster: dict[str, Any]) -> None:
+    del cluster["nodes"]["big"], cluster["partitions"]["big"]
+
+
+def add_person(cluster: dict[str, Any]) -> None:
+    cluster["users"]["people"]["bob"] = {"uid": 20002, "groups": ["ml-users"], "ssh_keys": []}
+    cluster["partitions"]["debug"]["max_time"] = "01:00:00"
+
+
+STAYING = {"Instance", "Disk", "Address", "Secret", "Network", "Subnetwork", "Image"}
+
+
+def disturbed(run: Run) -> list[str]:
+    """What must stay and doesn't: controllers, login nodes, disks and what they stand on."""
+    return [
+        f"{step.op} {step.name}"
+        for step in run.steps
+        if step.kind.rpartition(":")[2] in STAYING
+        and step.op not in {"same", "update", "refresh", "read"}
+    ]
+
+
+def test_up_makes_a_cluster_and_a_second_one_nothing(cluster: Stack, outside: httpx.Client):
+    assert "create" in cluster.preview().counts
+    assert names(outside, f"{ZONE}/instances") == []
+    made = cluster.up()
+    assert f"{CLUSTER}-controller: Start slurmctld" in made.output
+    assert names(outside, f"{ZONE}/instances") == [f"{CLUSTER}-controller", f"{CLUSTER}-login-0"]
+    (image,) = names(outside, f"{PROJECT}/global/images")
+    assert image.startswith(f"{CLUSTER}-")
+    assert ":None" not in str(cluster.export())
+    parents_are_components(cluster)
+
+    outputs = cluster.outputs()
+    controller = vm(outside, f"{CLUSTER}-controller")
+    address = controller["networkInterfaces"][0]["networkIP"]
+    assert outputs == {
+        "addresses": {f"{CLUSTER}-controller": address},
+        "cluster": CLUSTER,
+        "controller": f"{CLUSTER}-controller",
+        "logins": [f"{CLUSTER}-login-0"],
+        "project": "demo-project",
+        "zone": "europe-west4-a",
+    }
+    assert json.loads(controller["metadata"]["muster-hosts"]) == outputs["addresses"]
+    assert cluster.up().changes == []
+    assert cluster.refresh().changes == []
+
+
+def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outside: httpx.Client):
+    count = cluster.up().counts["create"]
+    controller = vm(outside, f"{CLUSTER}-controller")
+    old = templates(outside)["debug"]["template"]
+
+    definition.change(add_set)
+    assert disturbed(cluster.preview()) == []
+    added = cluster.up()
+    assert disturbed(added) == []
+    new_set = ["nodes-big", "nodes-big-placement", "nodes-big-template"]
+    assert added.named("create") == [bundle_of(outside), *new_set]
+    assert set(templates(outside)) == {"big", "debug"}
+
+    definition.change(remove_set)
+    definition.change(resize)
+    resized = cluster.up()
+    assert disturbed(resized) == []
+    assert resized.named("replace") == ["nodes-debug-template"]
+    order = [step.op for step in resized.steps if step.name == "nodes-debug-template"]
+    assert order.index("create-replacement") < order.index("delete-replaced")
+    assert set(resized.named("delete")) > set(new_set)
+    new = templates(outside)["debug"]["template"]
+    assert new != old
+    assert new.startswith(f"projects/demo-project/global/instanceTemplates/{CLUSTER}-debug-")
+
+    definition.change(add_person)
+    changed = cluster.up()
+    assert disturbed(changed) == []
+    assert set(changed.named("update")) == {
+        "controller",
+        "controller-configured",
+        "login-0",
+        "login-0-configured",
+    }
+    assert changed.named("create") == [bundle_of(outside)]
+    assert len(changed.named("delete")) == 1
+    assert vm(outside, f"{CLUSTER}-controller")["id"] == controller["id"]
+    # 20 nodes where there were 10, and a person more: as many resources as before.
+    assert len(changed.named("create", "same", "update")) == count
+    assert cluster.up().changes == []
+
+
+def test_destroy_is_refused_and_then_leaves_nothing(
+    cluster: Stack, outside: httpx.Client, contents: Callable[[], set[tuple[str, str]]]
+):
+    before = contents()
+    count = cluster.up().counts["create"]
+    # SLURM makes nodes, which no state knows.
+    make_node(outside, f"{CLUSTER}-debug-0")
+    make_node(outside, f"{CLUSTER}-debug-1")
+    # As a person runs it, with a preview.
+    refused = cluster.engine("destroy", "--yes", fails=True)
+    assert "protected" in refused.output
+    assert "state unprotect" in refused.output
+    assert len(names(outside, f"{ZONE}/instances")) == 4, "nothing was deleted"
+
+    disk = cluster.resources()["state"]["urn"]
+    cluster.command("state", "unprotect", "--yes", "--stack", CLUSTER, disk)
+    gone = cluster.destroy()
+    assert f"deleting the instance {CLUSTER}-debug-1" in gone.output
+    order = [step.name for step in gone.steps if step.op == "delete"]
+    for first, then in itertools.pairwise(["controller", "sweeper", "network-subnet", "network"]):
+        assert order.index(first) < order.index(then), order
+    assert order.index("login-0") < order.index("sweeper")
+    assert contents() - before == set()
+    assert cluster.resources() == {}
+
+    # The roles' ids stay taken; those of another claim are others.
+    assert cluster.up().counts["create"] == count
+
+
+def templates(outside: httpx.Client) -> dict[str, Any]:
+    """What the controller is told of the node sets."""
+    metadata = vm(outside, f"{CLUSTER}-controller")["metadata"]
+    return dict(json.loads(metadata["muster-templates"]))
+
+
+def bundle_of(outside: httpx.Client) -> str:
+    """The program's name of the archive that the controller is to apply."""
+    address = vm(outside, f"{CLUSTER}-controller")["metadata"]["muster-bundle"]
+    digest = address.rpartition("bundle-")[2].removesuffix(".tar.gz")
+    return f"bundles-bundle-{digest[:12]}"
+
+
+def parents_are_components(cluster: Stack) -> None:
+    """Each of the provider's resources is part of a component, but one or two that stand alone."""
+    loose = {
+        name
+        for name, item in cluster.resources().items()
+        if item["type"].startswith("gcp:")
+        and "::muster:gcp:" not in item.get("parent", "")
+        and "$muster:gcp:" not in item.get("parent", "")
+    }
+    assert loose == {"address"}
+
+
+def test_a_failed_image_is_said_and_the_next_up_converges(
+    cluster: Stack, script: Script, fakecloud: Server, outside: httpx.Client
+):
+    fakecloud.do(lambda _: script.fails.update(builder="E: no such package"))
+    failed = cluster.up(fails=True)
+    assert failed.failed == ["image"]
+    assert "E: no such package" in failed.output
+    assert "fatal: E: no such package" in failed.output, "the end of the console"
+    assert names(outside, f"{ZONE}/instances") == []
+    assert names(outside, f"{PROJECT}/global/images") == []
+
+    # A first boot that fails is another failure; both are mended by an up.
+    def fail_at_login(_: Cloud) -> None:
+        script.fails.clear()
+        script.fails["login"] = "no munge key"
+        # Longer than it takes to begin to wait: a failure from before is given time.
+        script.step_seconds = 2
+
+    fakecloud.do(fail_at_login)
+    failed = cluster.up(fails=True)
+    assert failed.failed == ["login-0-configured"]
+    assert f'{CLUSTER}-login-0 could not configure itself at "Mount the folders"' in failed.output
+
+    def mend(cloud: Cloud) -> None:
+        script.fails.clear()
+        script.step_seconds = 0
+        guests = cloud.backend
+        assert isinstance(guests, Guests)
+        guests.again(f"{CLUSTER}-login-0")
+
+    fakecloud.do(mend)
+    assert cluster.up().named("create") == ["login-0-configured"]
+    assert cluster.up().changes == []
+
+
+def test_two_ups_at_once_and_one_that_is_killed(
+    cluster: Stack, script: Script, fakecloud: Server, outside: httpx.Client, provider: Provider
+):
+    fakecloud.do(lambda _: script.silent.add("builder"))
+    with cluster.running("up", "--yes", "--skip-preview") as process:
+        process.wait_for(lambda: "starting the builder" in process.printed())
+        second = cluster.up(fails=True)
+        assert "locked" in second.output
+        process.wait_for(lambda: len(names(outside, f"{ZONE}/instances")) == 1)
+        process.kill()
+    (builder,) = names(outside, f"{ZONE}/instances")
+    fakecloud.do(lambda _: script.silent.clear())
+    cluster.recover()
+    done = cluster.up()
+    assert f"deleting the instance {builder}" in done.output
+    assert names(outside, f"{ZONE}/instances") == [f"{CLUSTER}-controller", f"{CLUSTER}-login-0"]
+    assert cluster.up().changes == []
+
+
+def test_what_is_wrong_is_one_sentence_before_anything_is_made(
+    cluster: Stack,
+    definition: Definition,
+    fakecloud: Server,
+    outside: httpx.Client,
+    contents: Callable[[], set[tuple[str, str]]],
+):
+    before = contents()
+
+    def refused(*sentences: str) -> None:
+        run = cluster.up(fails=True)
+        for sentence in sentences:
+            assert sentence in run.output, run.output
+        assert "Traceback" not in run.output
+        assert contents() == before
+
+    cluster.configure({"muster:inventry": "x"})
+    refused("muster:inventry means nothing to Muster", "pulumi config rm muster:inventry")
+    cluster.command("config", "rm", "--stack", CLUSTER, "muster:inventry")
+
+    inventory = str(definition.file.parents[2])
+    cluster.configure({"muster:inventory": "inventories/none"})
+    refused("muster:inventory: there is no folder")
+    cluster.configure({"muster:inventory": inventory})
+
+    cluster.configure({"gcp:project": "another-project"})
+    refused("the project another-project is not there, or you have no rights in it")
+    cluster.configure({"gcp:project": "demo-project"})
+
+    good = definition.file.read_text()
+    definition.change(lambda found: found["nodes"]["debug"].update(machine_type="a2-highgpu-1g"))
+    refused("cluster.yml:", "has GPUs, whose driver Muster does not install in the cloud yet")
+    definition.file.write_text(good)
+    definition.change(lambda found: found.update(name="other"))
+    refused("the stack is slurm10", "pulumi stack select --create other")
+    definition.file.write_text(good)
+
+    region = "europe-west4"
+    fakecloud.do(lambda cloud: cloud.settings.quotas.update({region: {"CPUS": 23, "INSTANCES": 8}}))
+    refused(
+        "the project's quota CPUS is 23 in europe-west4, and the definition's maximum needs 24",
+        "the project's quota INSTANCES is 8 in europe-west4",
+    )
+    fakecloud.do(lambda cloud: cloud.settings.quotas.clear())
+
+    service = "/serviceusage/v1/projects/demo-project/services/iap.googleapis.com"
+    assert outside.post(f"{service}:disable", json={}).is_success
+    before = contents()
+    refused("has not enabled iap.googleapis.com: `gcloud services enable iap.googleapis.com")
+    assert outside.post(f"{service}:enable", json={}).is_success
+    before = contents()
+
+    token = cluster.environment.pop("GOOGLE_OAUTH_ACCESS_TOKEN")
+    cluster.environment["NO_GCE_CHECK"] = "true"
+    refused("no credentials for Google Cloud: run `gcloud auth application-default login`")
+    cluster.environment["GOOGLE_OAUTH_ACCESS_TOKEN"] = token
+
+    body = {"name": CLUSTER, "autoCreateSubnetworks": False}
+    assert outside.post(f"{PROJECT}/global/networks", json=body).is_success
+    before = contents()
+    refused("another cluster has the name")

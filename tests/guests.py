@@ -1,0 +1,125 @@
+"""Machines of fakecloud's that only report: what a builder, a controller, a login node would say.
+
+They stand for guests where a test is about who waits for them.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from muster.fakecloud import Cloud
+from muster.fakecloud.backends import Done
+from muster.fakecloud.backends.memory import MemoryBackend
+from muster.fakecloud.call import Resource
+from muster.fakecloud.guest import attributes
+from muster.fakecloud.services.compute import lifecycle
+from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster.fakecloud.services.compute.resources import Reference, from_link
+
+STEPS = {
+    "builder": ("Fetch the bundle", "Install SLURM"),
+    "controller": ("Fetch the bundle", "Start slurmctld"),
+    "login": ("Fetch the bundle", "Mount the folders"),
+}
+
+
+@dataclass
+class Script:
+    """How guests behave; a test changes it while the cloud runs, by `server.do`."""
+
+    step_seconds: float = 0.05
+    fails: dict[str, str] = field(default_factory=dict)
+    """Role -> the message with which its last step fails."""
+    silent: set[str] = field(default_factory=set)
+    """Roles that report nothing."""
+    stays_on: bool = False
+    """A builder that is done doesn't power itself off."""
+    applied: list[tuple[str, str]] = field(default_factory=list)
+    """(machine, digest) in the order in which they were done."""
+
+
+class Guests(MemoryBackend):
+    """Instances that report as their metadata's `muster-role` says; nodes and others do nothing."""
+
+    def __init__(self, cloud: Cloud, script: Script) -> None:
+        super().__init__()
+        self.cloud = cloud
+        self.script = script
+
+    def start(self, instance: Resource, done: Done) -> None:
+        """It runs, and its programs begin."""
+        super().start(instance, done)
+        role = attributes(instance).get("muster-role", "")
+        if role in STEPS and role not in self.script.silent:
+            target = from_link(instance["selfLink"])
+            self.cloud.later(0, lambda: self._apply(target, instance["id"], role))
+
+    def again(self, name: str) -> None:
+        """Let a machine's programs begin anew, as somebody on it would."""
+        for _, _, instance in list(self.cloud.store.all("compute.instances")):
+            if instance["name"] == name:
+                role = attributes(instance)["muster-role"]
+                self._apply(from_link(instance["selfLink"]), instance["id"], role)
+
+    def _apply(self, target: Reference, identity: str, role: str) -> None:
+        """Work on the bundle that the metadata names now."""
+        instance = self._present(target, identity)
+        if instance is not None:
+            name = attributes(instance)["muster-bundle"].rpartition("/")[2]
+            digest = name.removesuffix(".tar.gz").rpartition("-")[2]
+            self._step(target, identity, role, digest, 0)
+
+    def _step(self, target: Reference, identity: str, role: str, digest: str, number: int) -> None:
+        instance = self._present(target, identity)
+        if instance is None:
+            return
+        steps = STEPS[role]
+        failure = self.script.fails.get(role)
+        console = self.consoles.get(identity, b"")
+        if number < len(steps):
+            self.consoles[identity] = console + f"[muster] {steps[number]}\r\n".encode()
+            self._report(target, digest, "running", steps[number])
+            self.cloud.later(
+                self.script.step_seconds,
+                lambda: self._step(target, identity, role, digest, number + 1),
+            )
+        elif failure:
+            self.consoles[identity] = console + f"fatal: {failure}\r\n".encode()
+            self._report(target, digest, "failed", steps[-1], failure)
+            self._await_change(target, identity, role, digest)
+        else:
+            self.script.applied.append((target.name, digest))
+            self._report(target, digest, "done", steps[-1])
+            if role == "builder":
+                if not self.script.stays_on:
+                    lifecycle.powered_off(self.cloud, instance)
+            else:
+                self._await_change(target, identity, role, digest)
+
+    def _await_change(self, target: Reference, identity: str, role: str, digest: str) -> None:
+        """Begin again when another bundle is wanted."""
+
+        def changed() -> None:
+            instance = self._present(target, identity)
+            if instance is None:
+                return
+            if digest in attributes(instance)["muster-bundle"]:
+                self._await_change(target, identity, role, digest)
+            else:
+                self._apply(target, identity, role)
+
+        # Soon, not at once: the watchers of a change are told one after another.
+        watchers = self.cloud.watchers.setdefault(target.link, [])
+        watchers.append(lambda: self.cloud.later(0, changed))
+
+    def _present(self, target: Reference, identity: str) -> Resource | None:
+        """The machine, if it is still there and on."""
+        instance = target.find(self.cloud)
+        same = instance is not None and instance["id"] == identity
+        return instance if same and instance["status"] in ("STAGING", "RUNNING") else None
+
+    def _report(
+        self, target: Reference, bundle: str, state: str, step: str, message: str = ""
+    ) -> None:
+        text = json.dumps({"bundle": bundle, "state": state, "step": step, "message": message})
+        scope = f"{target.scope}/{target.name}"
+        self.cloud.store.put(GUEST_ATTRIBUTES, scope, "muster/report", {"value": text})

@@ -1,0 +1,115 @@
+"""Folders are mounted before those who need them, and never taken from those who use them."""
+
+import pytest
+
+UNITS = {"/srv/home-1": r"srv-home\x2d1.mount", "/apps": "apps.mount"}
+MOUNTS = [
+    {"source": "localhost:/srv/home", "path": "/srv/home-1", "options": "rw,hard,vers=4.2"},
+    {"source": "localhost:/srv/apps", "path": "/apps", "options": "ro,hard,vers=4.2"},
+]
+WAITING = "/run/systemd/system/waiting.service"
+
+
+def source_of(host, path):
+    """Return what is mounted at `path`, empty if nothing is."""
+    table = host.file("/proc/self/mountinfo").content_string
+    found = [line.split(" - ")[1].split()[1] for line in table.splitlines() if f" {path} " in line]
+    return found[-1] if found else ""
+
+
+def changed(said, host):
+    name = host.check_output("hostname")
+    return f"{name} " in said and "changed=0 " not in said
+
+
+@pytest.fixture
+def waiting(host):
+    """A unit that needs a folder, as slurmd does."""
+    unit = "[Unit]\\nRequiresMountsFor=/apps\\n[Service]\\nExecStart=/bin/sleep 600\\n"
+    host.check_output(f"printf '{unit}' >{WAITING} && systemctl daemon-reload")
+    yield
+    host.check_output(f"systemctl stop waiting; rm {WAITING}; systemctl daemon-reload")
+
+
+@pytest.fixture
+def user(host):
+    """Somebody who is in a folder."""
+    host.check_output("systemd-run --quiet --unit=user --working-directory=/apps sleep 600")
+    yield
+    host.run("systemctl stop user")
+
+
+@pytest.mark.parametrize("mount", MOUNTS, ids=lambda mount: mount["path"])
+def test_folders_are_mounted_now_and_at_each_boot(host, mount):
+    unit = UNITS[mount["path"]]
+    assert source_of(host, mount["path"]) == mount["source"]
+    assert host.run(f"systemctl is-enabled '{unit}'").stdout.strip() == "enabled"
+    text = host.file(f"/etc/systemd/system/{unit}").content_string
+    assert f"What={mount['source']}\nWhere={mount['path']}\nType=nfs4\n" in text
+    assert f"Options={mount['options']},retry=9\n" in text
+
+
+def test_no_helper_of_version_3_starts_at_a_boot(host):
+    for unit in ("rpcbind.service", "rpcbind.socket"):
+        assert host.run(f"systemctl is-enabled {unit}").stdout.strip() == "disabled"
+
+
+def test_who_needs_a_folder_waits_for_it(host, waiting):
+    host.check_output("systemctl stop apps.mount")
+    host.check_output("systemctl start waiting")
+    assert source_of(host, "/apps") == "localhost:/srv/apps"
+    after = host.check_output("systemctl show waiting --property=After --value").split()
+    assert "apps.mount" in after
+
+
+def test_other_options_are_taken_when_nobody_uses_the_folder(host, converge):
+    other = [MOUNTS[0], {**MOUNTS[1], "options": "rw,hard,vers=4.2"}]
+    try:
+        assert changed(converge("nfs_client", nfs_client_mounts=other), host)
+        asked = host.file("/run/mount.nfs4").content_string.splitlines()[-1]
+        assert "rw,hard,vers=4.2" in asked
+        assert source_of(host, "/apps") == "localhost:/srv/apps"
+        assert not changed(converge("nfs_client", nfs_client_mounts=other), host)
+    finally:
+        converge("nfs_client")
+
+
+def test_a_folder_in_use_keeps_its_mount_until_it_is_free(host, converge, user):
+    other = [MOUNTS[0], {**MOUNTS[1], "source": "localhost:/srv/other"}]
+    try:
+        said = " ".join(converge("nfs_client", nfs_client_mounts=other).split())
+        assert "/apps: somebody uses it, so it stays mounted as it is" in said
+        assert source_of(host, "/apps") == "localhost:/srv/apps"
+        # Nothing more can be done, so nothing more is said to be.
+        assert not changed(converge("nfs_client", nfs_client_mounts=other), host)
+        host.check_output("systemctl stop user")
+        assert changed(converge("nfs_client", nfs_client_mounts=other), host)
+        assert source_of(host, "/apps") == "localhost:/srv/other"
+    finally:
+        converge("nfs_client")
+
+
+def test_a_mount_that_is_taken_out_is_unmounted(host, converge):
+    try:
+        assert changed(converge("nfs_client", nfs_client_mounts=MOUNTS[:1]), host)
+        assert source_of(host, "/apps") == ""
+        assert not host.file("/etc/systemd/system/apps.mount").exists
+        assert not changed(converge("nfs_client", nfs_client_mounts=MOUNTS[:1]), host)
+    finally:
+        converge("nfs_client")
+
+
+def test_what_somebody_else_mounted_is_refused(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "path": "/dev/shm"}]
+    said = " ".join(converge("nfs_client", nfs_client_mounts=wanted).split())
+    assert "/dev/shm is mounted from" in said
+
+
+def test_a_server_that_is_away_is_named(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "source": "127.0.0.9:/x", "path": "/srv/x"}]
+    try:
+        said = " ".join(converge("nfs_client", nfs_client_mounts=wanted).split())
+        assert "127.0.0.9 does not answer on port 2049" in said
+        assert source_of(host, "/srv/x") == ""
+    finally:
+        converge("nfs_client")

@@ -1,0 +1,97 @@
+"""Folders are served to whom the role names, as exportfs understands it, without restarts."""
+
+import pytest
+
+EXPORTS = "/etc/exports.d/muster.exports"
+
+
+def exported(host):
+    """Return (folder, client) -> options as exportfs told them to the server."""
+    found = {}
+    for line in host.file("/var/lib/nfs/etab").content_string.splitlines():
+        path, client = line.split("\t")
+        name, _, options = client.partition("(")
+        found[path, name] = set(options.rstrip(")").split(","))
+    return found
+
+
+def started(host):
+    return host.check_output("systemctl show nfs-server --property=ActiveEnterTimestampMonotonic")
+
+
+def test_folders_are_served_to_the_named_clients_alone(host):
+    assert set(exported(host)) == {
+        ("/srv/home", "192.0.2.0/24"),
+        ("/srv/home", "198.51.100.7"),
+        ("/srv/home", "198.51.100.8"),
+        ("/dev/shm", "192.0.2.0/24"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("192.0.2.0/24", {"rw", "root_squash"}),
+        ("198.51.100.7", {"ro", "root_squash"}),
+        ("198.51.100.8", {"rw", "no_root_squash"}),
+    ],
+)
+def test_who_may_write_and_who_is_root(host, client, expected):
+    options = exported(host)["/srv/home", client]
+    assert expected <= options
+    assert {"sync", "no_subtree_check", "sec=sys"} <= options
+    assert "fsid=6f9a3c1e-0000-4000-8000-000000000001" in options
+
+
+def test_a_folder_with_a_disk_is_served_only_while_that_is_mounted(host):
+    assert any(word.startswith("mountpoint") for word in exported(host)["/dev/shm", "192.0.2.0/24"])
+    options = exported(host)["/srv/home", "192.0.2.0/24"]
+    assert not any(word.startswith("mountpoint") for word in options)
+
+
+def test_only_version_4_is_spoken(host):
+    def setting(name):
+        return host.check_output(f"nfsconf --get nfsd {name}")
+
+    assert [setting(name) for name in ("vers3", "vers4.0", "vers4.1", "vers4.2")] == [
+        *("n", "n", "y", "y")
+    ]
+    for unit in ("rpcbind.service", "rpcbind.socket", "rpc-statd.service"):
+        assert host.run(f"systemctl is-enabled {unit}").stdout.strip() == "masked"
+
+
+def test_threads_suffice_for_the_connections(host):
+    # 1000 connections, twenty a thread; the machine of the tests has fewer than seven cores.
+    assert host.check_output("nfsconf --get nfsd threads") == "50"
+
+
+def test_changed_exports_reach_the_server_without_a_restart(host, converge):
+    before = started(host)
+    changed = [
+        {
+            **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001"},
+            **{"own_disk": False, "clients": [{"host": "203.0.113.0/24", "writes": True}]},
+        }
+    ]
+    try:
+        converge("nfs_server", nfs_server_exports=changed, nfs_server_threads=20)
+        assert set(exported(host)) == {("/srv/home", "203.0.113.0/24")}
+        assert host.file("/run/rpc.nfsd").content_string == "20\n"
+        assert started(host) == before
+    finally:
+        said = converge("nfs_server")
+    assert "failed=0" in said, said
+    assert ("/srv/home", "203.0.113.0/24") not in exported(host)
+
+
+def test_a_folder_whose_disk_is_away_is_refused(host, converge):
+    before = host.file(EXPORTS).content_string
+    wanted = [
+        {
+            **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001"},
+            **{"own_disk": True, "clients": [{"host": "192.0.2.0/24"}]},
+        }
+    ]
+    said = " ".join(converge("nfs_server", nfs_server_exports=wanted).split())
+    assert "no disk is mounted at /srv/home" in said
+    assert host.file(EXPORTS).content_string == before

@@ -1,0 +1,403 @@
+"""The archives that VMs fetch: the same bytes for the same content, and no secret in them."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.cloud import bundle, installhalves
+from muster.cloud.archive import pack
+from muster.cluster import load
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER = "group_vars/all/cluster.yml"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what the archives are made of, with the inventory."""
+    root = tmp_path / "checkout"
+    for folder in ("ansible", "roles", "muster", "inventories/cloud"):
+        hidden = shutil.ignore_patterns("__pycache__", ".ansible", "secrets.yml")
+        shutil.copytree(ROOT / folder, root / folder, symlinks=True, ignore=hidden)
+    for name in ("ansible.cfg", "requirements-vm.txt"):
+        shutil.copy(ROOT / name, root / name)
+    return root
+
+
+def machine(root: Path) -> bytes:
+    return bundle.machine_bundle(root, root / "inventories/cloud")
+
+
+def of_image(root: Path) -> bytes:
+    return bundle.image_bundle(root, load(root / "inventories/cloud"))
+
+
+def of_image_alone(root: Path) -> bytes:
+    """Of a definition that lies elsewhere: `muster check` has no say in what lies about here."""
+    return bundle.image_bundle(root, load(ROOT / "inventories/cloud"))
+
+
+def contents(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return {name: opened.extractfile(name).read() for name in opened.getnames()}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+BUNDLES = pytest.mark.parametrize("of", [machine, of_image])
+
+
+class TestArchive:
+    def test_it_is_an_ordinary_one(self, tmp_path: Path) -> None:
+        # Over the length of a stored block, and exactly it.
+        files = {"a/ä": b"\x00" * 200_000, "b": b"", "c" * 120: b"#!/bin/sh\n"}
+        (tmp_path / "it.tar.gz").write_bytes(pack(files))
+        subprocess.run(
+            ["tar", "-xzf", "it.tar.gz"],
+            cwd=tmp_path,
+            check=True,
+            timeout=60,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+        assert {name: (tmp_path / name).read_bytes() for name in files} == files
+
+    def test_only_programs_are_executable(self) -> None:
+        with tarfile.open(fileobj=io.BytesIO(pack({"a": b"#!/bin/sh", "b": b"b"}))) as opened:
+            assert [(m.name, m.mode) for m in opened] == [("a", 0o755), ("b", 0o644)]
+
+    def test_its_bytes_are_these_whatever_compressor_python_has(self) -> None:
+        """They are written out by hand: a change of them means a new image for everybody."""
+        known = "535b894dc8079386"
+        assert hashlib.sha256(pack({"a": b"a", "b": b"b"})).hexdigest()[:16] == known
+
+
+@BUNDLES
+class TestSameBytes:
+    def test_whatever_time_permission_or_owner_files_have(
+        self, checkout: Path, of: Callable[[Path], bytes]
+    ) -> None:
+        before = of(checkout)
+        for path in checkout.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                os.utime(path, (1, 1))
+                path.chmod(0o600)
+        assert of(checkout) == before
+
+    def test_whatever_umask_and_order_a_copy_was_made_with(
+        self, checkout: Path, tmp_path: Path, of: Callable[[Path], bytes]
+    ) -> None:
+        copy = tmp_path / "copy"
+        old = os.umask(0o077)
+        try:
+            for path in sorted(checkout.rglob("*"), reverse=True):
+                if path.is_file():
+                    target = copy / path.relative_to(checkout)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(path.read_bytes())
+        finally:
+            os.umask(old)
+        assert of(copy) == of(checkout)
+
+    @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+    def test_in_each_process_and_locale(
+        self, checkout: Path, of: Callable[[Path], bytes], locale: str
+    ) -> None:
+        (checkout / "roles/munge/tasks/über.yml").write_text("[]\n", encoding="utf-8")
+        program = (
+            "import sys; from pathlib import Path; from muster.cloud import bundle\n"
+            "from muster.cluster import load\n"
+            "root = Path(sys.argv[1]); inventory = root / 'inventories/cloud'\n"
+            "print(bundle.digest(bundle.machine_bundle(root, inventory)))\n"
+            "print(bundle.digest(bundle.image_bundle(root, load(inventory))))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(checkout)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            # PYTHONHASHSEED: the order of sets differs between processes.
+            env={**os.environ, "LC_ALL": locale, "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"},
+        )
+        assert bundle.digest(of(checkout)) in done.stdout.split()
+
+
+class TestMachineBundle:
+    def test_it_has_what_a_vm_configures_itself_with(self, checkout: Path) -> None:
+        names = set(contents(machine(checkout)))
+        wanted = {
+            "ansible.cfg",
+            "ansible/site.yml",
+            "ansible/group_vars/all/wiring.yml",
+            "ansible/plugins/action/hardware_report.py",  # a link
+            "inventory/group_vars/all/cluster.yml",
+            "muster/cluster/slurm_parameters.conf",
+            "muster/secrets.py",
+            "roles/munge/templates/etc/default/munge.j2",
+            "roles/mail/files/muster_mail.py",
+            "roles/munge/meta/argument_specs.yml",
+        }
+        assert wanted - names == set()
+        assert {name.split("/")[0] for name in names} == {
+            "ansible.cfg",
+            "ansible",
+            "inventory",
+            "muster",
+            "roles",
+        }
+
+    def test_it_has_nothing_of_what_only_a_laptop_does(self, checkout: Path) -> None:
+        parts = {name.split("/")[1] for name in contents(machine(checkout)) if "muster/" in name}
+        assert not parts & {"fakecloud", "demo", "clouddemo", "containers"}
+
+    def test_all_data_of_the_package_are_in_it(self, checkout: Path) -> None:
+        """What pyproject.toml calls package data is needed where the package runs."""
+        there = {
+            path.relative_to(checkout).as_posix()
+            for path in (checkout / "muster").rglob("*")
+            if path.is_file()
+        }
+        left = there - contents(machine(checkout)).keys()
+        laptop = ("muster/clouddemo/", "muster/containers/", "muster/demo/", "muster/fakecloud/")
+        rest = {name for name in left if not name.startswith(laptop)}
+        assert rest == {"muster/cloud/cli.py"}
+
+    def test_its_modules_import_each_other_alone(self, checkout: Path, tmp_path: Path) -> None:
+        """Of the package: whether a VM has what they import from others, tests/cloud shows."""
+        files = contents(machine(checkout))
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+        modules = [
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for name in files
+            if name.startswith("muster/") and name.endswith(".py") and "__main__" not in name
+        ]
+        # Without what finds the checkout that is installed.
+        alone = (
+            "import sys; sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]"
+        )
+        for work in (f"import {', '.join(modules)}", "from muster.cli import app; app()"):
+            program = f"{alone}\n{work}"
+            done = subprocess.run(
+                [sys.executable, "-c", program, "--help"],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        assert "check" in done.stdout
+        assert "demo" not in done.stdout
+
+    def test_people_are_in_it(self, checkout: Path) -> None:
+        before = machine(checkout)
+        edit(checkout / "inventories/cloud" / CLUSTER, "ada:", "bob:")
+        assert machine(checkout) != before
+
+
+SECRET = b"planted: 5e1f"
+
+PLACES = [
+    "inventories/cloud/group_vars/all/secrets.yml",
+    "inventories/cloud/group_vars/all/.secrets.yml.a1b2",
+    "inventories/cloud/group_vars/all/secrets/munge.yml",
+    "inventories/cloud/group_vars/all/cluster.yml~",
+    "inventories/cloud/group_vars/login/.hidden.yml",
+    "inventories/cloud/host_vars/x/secrets.json",
+    "inventories/cloud/slurm10.pulumi_stack.yml",
+    "inventories/cloud/.machines/key.yml",
+    "inventories/cloud/.env",
+    "inventories/cloud/hosts.yml",
+    "ansible/group_vars/all/secrets.yml",
+    "ansible/munge.key",
+    "roles/munge/files/munge.key",
+    "roles/munge/files/.env",
+    "roles/munge/files/id_ed25519",
+    "roles/munge/tasks/secrets.yml",
+    "roles/munge/munge.key",
+    "muster/token.key",
+    "muster/.env",
+    "muster/cloud/credentials.txt.bak",
+    ".env",
+    "secrets.yml",
+]
+
+
+@pytest.mark.parametrize("of", [machine, of_image_alone])
+class TestSecretsStayBehind:
+    @pytest.mark.parametrize("place", PLACES)
+    def test_files_that_hold_them(
+        self, checkout: Path, of: Callable[[Path], bytes], place: str
+    ) -> None:
+        before = of(checkout)
+        path = checkout / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(SECRET)
+        assert of(checkout) == before
+
+    def test_one_that_is_planted_where_files_are_taken_is_seen(
+        self, checkout: Path, of: Callable[[Path], bytes]
+    ) -> None:
+        """The test before could fail: in this place a file gets in."""
+        path = checkout / "roles/munge/tasks/install.yml"
+        path.write_bytes(path.read_bytes() + b"# " + SECRET)
+        assert any(SECRET in content for content in contents(of(checkout)).values())
+
+    def test_private_keys_end_it(self, checkout: Path, of: Callable[[Path], bytes]) -> None:
+        key = "-----BEGIN OPENSSH " + "PRIVATE KEY-----"
+        path = checkout / "roles/munge/tasks/install.yml"
+        path.write_text(path.read_text() + f"# {key}\n")
+        with pytest.raises(bundle.BundleError, match=r"munge/tasks/install.yml holds a private"):
+            of(checkout)
+
+
+class TestLinks:
+    def test_one_that_leads_out_of_the_checkout_ends_it(self, checkout: Path) -> None:
+        (checkout / "roles/munge/files").mkdir(exist_ok=True)
+        (checkout / "roles/munge/files/more").symlink_to("/etc/hostname")
+        with pytest.raises(bundle.BundleError, match="leads out of"):
+            machine(checkout)
+
+    def test_one_to_secrets_ends_it(self, checkout: Path) -> None:
+        folder = checkout / "inventories/cloud/group_vars/all"
+        (folder / "secrets.yml").write_bytes(SECRET)
+        (folder / "more.yml").symlink_to("secrets.yml")
+        with pytest.raises(bundle.BundleError, match=r"a link to secrets.yml"):
+            machine(checkout)
+
+    @pytest.mark.parametrize("text", ["$ANSIBLE_VAULT;1.1;AES256\n1234\n", "x: !vault |\n  12\n"])
+    def test_what_is_encrypted_ends_it(self, checkout: Path, text: str) -> None:
+        path = checkout / "inventories/cloud/group_vars/all/more.yml"
+        path.write_text(text)
+        with pytest.raises(bundle.BundleError, match=r"more.yml is encrypted"):
+            machine(checkout)
+
+
+class TestImageBundle:
+    def test_it_tells_two_facts_of_the_cluster(self, checkout: Path) -> None:
+        facts = json.loads(contents(of_image(checkout))["image.json"])
+        assert facts == {"os": "debian-12", "slurm_version": "22.05"}
+
+    def test_it_has_the_install_halves_alone(self, checkout: Path) -> None:
+        names = contents(of_image(checkout)).keys()
+        assert "roles/slurm/tasks/install.yml" in names
+        assert "ansible/plugins/action/managed_packages.py" in names
+        assert [n for n in names if n.endswith("configure.yml") or "managed_service" in n] == []
+
+    @pytest.mark.parametrize(
+        ("path", "old", "new"),
+        [
+            ("roles/munge/tasks/install.yml", "names: [munge]", "names: [munge, libmunge2]"),
+            ("roles/slurmdbd/vars/main.yml", "slurm-client]", "slurm-client, slurm-wlm]"),
+            ("ansible/image.yml", "enabled: false", "enabled: true"),
+            ("ansible/plugins/modules/managed_packages.py", "dpkg-query", "dpkg-queries"),
+            ("requirements-vm.txt", "pydantic==", "pydantic==9"),
+            (f"inventories/cloud/{CLUSTER}", "os: debian-12", "os: debian-13"),
+            (f"inventories/cloud/{CLUSTER}", "os: ", 'slurm_version: "23.02"\n  os: '),
+        ],
+    )
+    def test_it_changes_with_what_is_installed(
+        self, checkout: Path, path: str, old: str, new: str
+    ) -> None:
+        before = of_image(checkout)
+        edit(checkout / path, old, new)
+        assert of_image(checkout) != before
+
+    @pytest.mark.parametrize(
+        ("path", "old", "new"),
+        [
+            (f"inventories/cloud/{CLUSTER}", "max_nodes: 10", "max_nodes: 9"),
+            (f"inventories/cloud/{CLUSTER}", "idle_seconds", "features: [new]\n      idle_seconds"),
+            (f"inventories/cloud/{CLUSTER}", "name: slurm10", "name: other"),
+            (
+                f"inventories/cloud/{CLUSTER}",
+                "default: true",
+                "max_time: '1:00'\n      default: true",
+            ),
+            ("roles/munge/tasks/configure.yml", "Run munged", "Run the daemon"),
+            ("roles/base/defaults/main.yml", "minimum_free_mib: 512", "minimum_free_mib: 900"),
+            ("roles/base/vars/main.yml", "ntp.ubuntu.com", "ntp.example.org"),
+            ("roles/slurmd/defaults/main.yml", "slurmd_port: 6818", "slurmd_port: 6918"),
+            ("roles/munge/README.md", "munge", "Munge"),
+            ("ansible/group_vars/all/wiring.yml", "munge_threads", "munge_other"),
+            ("ansible/plugins/modules/people.py", "import", "import  "),
+        ],
+    )
+    def test_it_does_not_change_with_what_is_configured(
+        self, checkout: Path, path: str, old: str, new: str
+    ) -> None:
+        before = of_image(checkout)
+        edit(checkout / path, old, new)
+        assert of_image(checkout) == before
+
+    def test_it_does_not_change_with_people(self, checkout: Path) -> None:
+        before = of_image(checkout)
+        edit(checkout / "inventories/cloud" / CLUSTER, "ada", "bob")
+        assert of_image(checkout) == before
+
+    def test_files_and_templates_of_an_install_half_are_in_it(self, checkout: Path) -> None:
+        role = checkout / "roles/munge"
+        for name, text in {
+            "files/usr/lib/muster/program": "#!/bin/sh\n",
+            "files/other": "",
+            "templates/etc/a.j2": "{{ munge_first }}",
+            "templates/etc/b.j2": "",
+        }.items():
+            (role / name).parent.mkdir(parents=True, exist_ok=True)
+            (role / name).write_text(text)
+        path = role / "tasks/install.yml"
+        path.write_text(
+            path.read_text() + "- name: Write files\n  managed_files:\n    files:\n"
+            "      - {dest: /etc/a, template: etc/a.j2}\n"
+            '      - {dest: /usr/lib/muster/program, content: "{{ __munge_program }}"}\n'
+        )
+        with (role / "vars/main.yml").open("a") as file:
+            file.write("__munge_program: \"{{ lookup('file', 'usr/lib/muster/program') }}\"\n")
+            file.write('munge_first: "{{ munge_second }}"\n')
+        with (role / "defaults/main.yml").open("a") as file:
+            file.write("munge_second: 2\nmunge_third: 3\n")
+        found = contents(of_image(checkout))
+        here = {name.removeprefix("roles/munge/") for name in found if "roles/munge/" in name}
+        assert here == {
+            "defaults/main.yml",
+            "files/usr/lib/muster/program",
+            "tasks/install.yml",
+            "templates/etc/a.j2",
+            "vars/main.yml",
+        }
+        assert yaml.safe_load(found["roles/munge/defaults/main.yml"]) == {"munge_second": 2}
+        assert "ansible/plugins/modules/managed_files.py" in found
+        assert "ansible/plugins/action/managed_files.py" in found
+
+    def test_files_that_tasks_are_included_from_are_in_it(self, checkout: Path) -> None:
+        tasks = checkout / "roles/munge/tasks"
+        (tasks / "more.yml").write_text("- name: More\n  ansible.builtin.import_tasks: most.yml\n")
+        (tasks / "most.yml").write_text("[]\n")
+        with (tasks / "install.yml").open("a") as file:
+            file.write("- name: Include\n  ansible.builtin.include_tasks: {file: more.yml}\n")
+        assert "roles/munge/tasks/most.yml" in contents(of_image(checkout))
+        edit(tasks / "more.yml", "most.yml", '"{{ which }}.yml"')
+        with pytest.raises(installhalves.UnreadableError, match="write the name out"):
+            of_image(checkout)
+
+
+def test_each_role_with_an_install_half_is_in_the_image() -> None:
+    halves = {path.parents[1].name for path in (ROOT / "roles").glob("*/tasks/install.yml")}
+    assert sorted(installhalves.roles(ROOT)) == sorted(halves)

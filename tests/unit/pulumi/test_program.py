@@ -1,0 +1,333 @@
+"""What the program asks for, input by input. That Google takes it, tests/engine shows."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pulumi
+import pytest
+
+MACHINE, IMAGE = (sha256(text).hexdigest() for text in (b"machine", b"image"))
+BUCKET = "demo-project-slurm10-muster"
+VM = {
+    "enable-oslogin": "FALSE",
+    "block-project-ssh-keys": "TRUE",
+    "enable-guest-attributes": "TRUE",
+    "muster-cluster": "slurm10",
+}
+HOSTS = '{"slurm10-controller": "10.10.0.2"}'
+SHIELDED = {"enableSecureBoot": True, "enableVtpm": True, "enableIntegrityMonitoring": True}
+SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
+ACCOUNT = "slurm10-{}@demo-project.iam.gserviceaccount.com"
+
+Run = Callable[..., Any]
+
+
+def test_one_of_each_and_no_more_for_more_nodes(run: Run):
+    few = run()
+    assert len(few.kinds("gcp:")) == 38
+    assert len(few.components) == 9
+    assert few.kinds("compute/instance:") == ["controller", "login-0"]
+    assert few.kinds("dynamic/muster") == [
+        "claim",
+        "controller-configured",
+        "image",
+        "login-0-configured",
+        "sweeper",
+    ]
+    many = run(lambda cluster: cluster["nodes"]["debug"].update(max_nodes=5000))
+    assert set(many.made) == set(few.made)
+
+
+def test_the_network_is_private(run: Run):
+    cloud = run()
+    network = cloud.inputs("network")
+    assert (network["name"], network["mtu"], network["autoCreateSubnetworks"]) == (
+        "slurm10",
+        8896,
+        False,
+    )
+    subnet = cloud.inputs("network-subnet")
+    assert subnet["privateIpGoogleAccess"] is True
+    assert (subnet["ipCidrRange"], subnet["region"]) == ("10.10.0.0/16", "europe-west4")
+    nat = cloud.inputs("network-nat")
+    assert nat["subnetworks"] == [
+        {"name": "id/network-subnet", "sourceIpRangesToNats": ["ALL_IP_RANGES"]}
+    ]
+    ssh = cloud.inputs("network-iap-ssh")
+    assert ssh["sourceRanges"] == ["35.235.240.0/20"]
+    assert ssh["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
+    assert ssh["targetServiceAccounts"] == [
+        ACCOUNT.format(role) for role in ("controller", "login")
+    ]
+    assert cloud.inputs("network-internal")["sourceRanges"] == ["10.10.0.0/16"]
+    assert cloud.kinds("firewall:") == ["network-iap-ssh", "network-internal"]
+    machines = [cloud.inputs(name) for name in ("controller", "login-0", "nodes-debug-template")]
+    assert not any("accessConfigs" in each["networkInterfaces"][0] for each in machines)
+
+
+def test_only_login_nodes_get_a_public_address_and_only_if_asked(run: Run):
+    cloud = run(lambda cluster: cluster["cloud"]["login"].update(public_address=True, count=2))
+    for name in ("login-0", "login-1"):
+        assert cloud.inputs(name)["networkInterfaces"][0]["accessConfigs"] == [{}]
+    assert "accessConfigs" not in cloud.inputs("controller")["networkInterfaces"][0]
+    rule = cloud.inputs("network-public-ssh")
+    assert rule["sourceRanges"] == ["0.0.0.0/0"]
+    assert rule["targetServiceAccounts"] == [ACCOUNT.format("login")]
+
+
+def test_the_controller(run: Run):
+    found = run().inputs("controller")
+    assert found.pop("metadata") == {
+        **VM,
+        "muster-role": "controller",
+        "muster-bundle": f"gs://{BUCKET}/bundle-{MACHINE}.tar.gz",
+        "muster-hosts": HOSTS,
+        "muster-templates": json.dumps(
+            {
+                "debug": {
+                    "template": "projects/demo-project/global/instanceTemplates/slurm10-debug-1",
+                    "zones": ["europe-west4-a"],
+                }
+            }
+        ),
+    }
+    labels = {"muster-cluster": "slurm10", "muster-role": "controller"}
+    assert found == {
+        "name": "slurm10-controller",
+        "zone": "europe-west4-a",
+        "machineType": "n1-standard-2",
+        "allowStoppingForUpdate": True,
+        "bootDisk": {
+            "autoDelete": True,
+            "initializeParams": {
+                "image": "projects/demo-project/global/images/family/slurm10",
+                "size": 20,
+                "type": "pd-balanced",
+                "labels": labels,
+            },
+        },
+        "attachedDisks": [{"source": "link/slurm10-state", "deviceName": "state"}],
+        "networkInterfaces": [
+            {"subnetwork": "link/slurm10", "networkIp": "10.10.0.2", "nicType": "GVNIC"}
+        ],
+        "serviceAccount": {"email": ACCOUNT.format("controller"), "scopes": SCOPES},
+        "labels": labels,
+        "shieldedInstanceConfig": SHIELDED,
+    }
+
+
+def test_a_login_node_and_who_reaches_it(run: Run):
+    users = ["user:ada@example.org", "group:ml@example.org"]
+    cloud = run(lambda cluster: cluster["cloud"].update(iap_users=users))
+    found = cloud.inputs("login-0")
+    assert found["name"] == "slurm10-login-0"
+    assert found["metadata"] == {
+        **VM,
+        "muster-role": "login",
+        "muster-bundle": f"gs://{BUCKET}/bundle-{MACHINE}.tar.gz",
+        "muster-hosts": HOSTS,
+    }
+    tunnels = cloud.kinds("tunnelInstanceIAMMember")
+    assert sorted(cloud.inputs(name)["member"] for name in tunnels) == sorted(users)
+    for name in tunnels:
+        assert cloud.inputs(name)["role"] == "roles/iap.tunnelResourceAccessor"
+        assert cloud.inputs(name)["instance"] == "slurm10-login-0"
+    boot = cloud.inputs("login-0-configured")
+    assert (boot["bundle"], boot["instance_id"]) == (MACHINE, "number of slurm10-login-0")
+
+
+def test_what_a_node_is_made_from(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"] |= {"labels": {"team": "ml"}, "zones": []}
+
+    found = run(change).inputs("nodes-debug-template")
+    metadata = found.pop("metadata")
+    mounts = json.loads(metadata.pop("muster-mounts"))
+    assert [each["path"] for each in mounts] == ["/home", "/apps", "/data"]
+    assert {each["type"] for each in mounts} == {"nfs4"}
+    assert metadata == {**VM, "muster-role": "node", "muster-hosts": HOSTS}
+    labels = {
+        "team": "ml",
+        "muster-cluster": "slurm10",
+        "muster-role": "node",
+        "muster-node-set": "debug",
+    }
+    assert found == {
+        "namePrefix": "slurm10-debug-",
+        "machineType": "n1-standard-2",
+        "disks": [
+            {
+                "boot": True,
+                "autoDelete": True,
+                "sourceImage": "projects/demo-project/global/images/slurm10-1",
+                "diskSizeGb": 20,
+                "diskType": "pd-balanced",
+                "labels": labels,
+            }
+        ],
+        "networkInterfaces": [{"subnetwork": "link/slurm10", "nicType": "GVNIC"}],
+        "serviceAccount": {"email": ACCOUNT.format("node"), "scopes": SCOPES},
+        "labels": labels,
+        "scheduling": {"onHostMaintenance": "MIGRATE", "automaticRestart": False},
+        "shieldedInstanceConfig": SHIELDED,
+    }
+
+
+def test_spot_and_compact_sets(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"]["spot"] = True
+        cluster["nodes"]["near"] = {
+            "machine_type": "c2-standard-4",
+            "max_nodes": 2,
+            "compact": True,
+            "zones": ["europe-west4-b", "europe-west4-a"],
+        }
+
+    cloud = run(change)
+    assert cloud.inputs("nodes-debug-template")["scheduling"] == {
+        "preemptible": True,
+        "provisioningModel": "SPOT",
+        "instanceTerminationAction": "DELETE",
+        "onHostMaintenance": "TERMINATE",
+        "automaticRestart": False,
+    }
+    assert cloud.kinds("resourcePolicy:") == ["nodes-near-placement", "state-snapshots"]
+    policy = cloud.inputs("nodes-near-placement")
+    assert policy["groupPlacementPolicy"] == {"collocation": "COLLOCATED"}
+    near = cloud.inputs("nodes-near-template")
+    assert near["resourcePolicies"] == "id/nodes-near-placement"
+    assert near["scheduling"]["onHostMaintenance"] == "TERMINATE"
+    told = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])
+    assert told["near"]["zones"] == ["europe-west4-b", "europe-west4-a"]
+    (expression,) = (cloud.inputs("rights-nodes")["condition"]["expression"],)
+    assert expression.count("europe-west4-b/") == 2
+
+
+def test_the_controllers_rights(run: Run):
+    cloud = run()
+    member = "serviceAccount:" + ACCOUNT.format("controller")
+    assert cloud.kinds("iAMCustomRole") == [
+        "rights-lists-role",
+        "rights-nodes-role",
+        "rights-uses-role",
+    ]
+    assert cloud.inputs("rights-nodes-role")["roleId"] == "slurm10_nodes_abc123"
+    nodes = cloud.inputs("rights-nodes")
+    assert nodes["member"] == member
+    assert nodes["condition"]["expression"].split(" || ") == [
+        f'resource.name.startsWith("projects/demo-project/{place}/slurm10-")'
+        for place in (
+            "zones/europe-west4-a/instances",
+            "zones/europe-west4-a/disks",
+            "global/images",
+            "global/instanceTemplates",
+            "regions/europe-west4/resourcePolicies",
+        )
+    ]
+    lists = cloud.inputs("rights-lists")
+    assert "condition" not in lists
+    role = cloud.inputs("rights-lists-role")
+    assert role["permissions"] == ["compute.instances.list", "compute.zoneOperations.get"]
+    acts = cloud.inputs("rights-acts-as-node")
+    node = ACCOUNT.format("node")
+    assert acts["serviceAccountId"] == f"projects/demo-project/serviceAccounts/{node}"
+    assert acts["role"] == "projects/demo-project/roles/slurm10_uses_abc123"
+    assert cloud.inputs("rights-subnet")["subnetwork"] == "slurm10"
+    assert cloud.kinds("projects/iAMMember") == ["rights-lists", "rights-nodes"]
+
+
+def test_who_reads_which_secret(run: Run):
+    cloud = run()
+    assert cloud.kinds("secretmanager/secretVersion") == [], "no value passes the program"
+    found = {
+        (each["secretId"], each["role"].rpartition(".")[2], each["member"].split("@")[0][15:])
+        for each in map(cloud.inputs, cloud.kinds("secretIamMember"))
+    }
+    munge, password = "slurm10-munge-key", "slurm10-slurmdbd-password"
+    assert found == {
+        (munge, "secretAccessor", "slurm10-controller"),
+        (munge, "secretVersionAdder", "slurm10-controller"),
+        (munge, "secretAccessor", "slurm10-login"),
+        (munge, "secretAccessor", "slurm10-node"),
+        (password, "secretAccessor", "slurm10-controller"),
+        (password, "secretVersionAdder", "slurm10-controller"),
+    }
+
+
+def test_the_bucket_and_who_reads_what(run: Run):
+    cloud = run()
+    bucket = cloud.inputs("bundles")
+    assert bucket["name"] == BUCKET
+    assert bucket["uniformBucketLevelAccess"] is True
+    assert bucket["publicAccessPrevention"] == "enforced"
+    assert cloud.kinds("bucketObject:") == [
+        f"bundles-bundle-{MACHINE[:12]}",
+        f"bundles-image-{IMAGE[:12]}",
+    ]
+    assert cloud.inputs(f"bundles-image-{IMAGE[:12]}")["name"] == f"image-{IMAGE}.tar.gz"
+    readers = {
+        each["member"].split("@")[0].rpartition("-")[2]: each["condition"]["expression"]
+        for each in map(cloud.inputs, cloud.kinds("bucketIAMMember"))
+    }
+    start = f"projects/_/buckets/{BUCKET}/objects"
+    assert readers == {
+        "controller": f'resource.name.startsWith("{start}/bundle-")',
+        "login": f'resource.name.startsWith("{start}/bundle-")',
+        "builder": f'resource.name.startsWith("{start}/image-")',
+    }
+
+
+def test_the_image_is_known_by_what_goes_into_it(run: Run):
+    found = run().inputs("image")
+    found.pop("__provider")
+    assert {key: value for key, value in found.items() if value is not None} == {
+        "project": "demo-project",
+        "cluster": "slurm10",
+        "zone": "europe-west4-a",
+        "os": "debian-12",
+        "machine_type": "n1-standard-2",
+        "digest": IMAGE,
+        "archive": f"gs://{BUCKET}/image-{IMAGE}.tar.gz",
+        "subnetwork": "id/network-subnet",
+        "account": ACCOUNT.format("builder"),
+    }
+
+
+def test_the_state_disk_and_its_snapshots(run: Run):
+    cloud = run()
+    disk = cloud.inputs("state")
+    assert (disk["name"], disk["size"], disk["type"]) == ("slurm10-state", 100, "pd-balanced")
+    assert disk["labels"] == {"muster-cluster": "slurm10", "muster-role": "state"}
+    policy = cloud.inputs("state-snapshots")["snapshotSchedulePolicy"]
+    assert policy["schedule"] == {"dailySchedule": {"daysInCycle": 1, "startTime": "03:00"}}
+    assert policy["retentionPolicy"]["maxRetentionDays"] == 7
+    attachment = cloud.inputs("state-snapshots-of-disk")
+    assert (attachment["disk"], attachment["name"]) == ("slurm10-state", "slurm10-snapshots")
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"gcp__project": ""}, "the project is missing: `pulumi config set gcp:project PROJECT`"),
+        ({"muster__inventory": "no/such"}, "muster:inventory: there is no folder"),
+        ({"muster__inventory": "inventories/lab"}, "describes a cluster of your own machines"),
+        ({"muster__nodes": "9"}, "muster:nodes means nothing to Muster"),
+        ({"stack": "other"}, "the stack is other"),
+    ],
+)
+def test_wrong_values_are_one_sentence(
+    run: Run, monkeypatch: pytest.MonkeyPatch, config: dict[str, str], sentence: str
+):
+    for name in (
+        "GOOGLE_PROJECT",
+        "GOOGLE_CLOUD_PROJECT",
+        "GCLOUD_PROJECT",
+        "CLOUDSDK_CORE_PROJECT",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(pulumi.RunError) as caught:
+        run(**config)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)

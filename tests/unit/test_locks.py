@@ -1,0 +1,37 @@
+"""The two locks: all that the project needs, and of it what a VM of a cluster needs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRY = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
+
+
+def entries(lock: str) -> dict[str, str]:
+    """Package -> its version and hashes; without its marker: more is asked for by more."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    return {
+        match["name"]: re.sub(r" ;.*(?= \\\n)", "", match["rest"]) for match in ENTRY.finditer(text)
+    }
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in requirements}
+
+
+def test_the_lock_of_vms_is_a_part_of_the_whole() -> None:
+    whole, part = entries("requirements.txt"), entries("requirements-vm.txt")
+    assert len(part) > 20
+    assert {name: whole.get(name) for name in part} == part
+    assert all("--hash=sha256:" in rest for rest in part.values())
+
+
+def test_a_vm_gets_what_it_needs_and_nothing_of_a_laptop() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    part = entries("requirements-vm.txt").keys()
+    assert names(project["dependencies"]) <= part
+    # cryptography is in both: ansible-core needs it.
+    extras = project["optional-dependencies"]
+    assert names(extras["laptop"]) & part == {"cryptography"}
+    assert names(extras["dev"]) & part == set()

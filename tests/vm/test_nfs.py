@@ -1,0 +1,164 @@
+"""Folders served and mounted by a kernel: what the roles nfs_server and nfs_client promise.
+
+The machines are booted once; each test leaves them as it found them.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import CLUSTER, GROUPS, Pair
+
+from muster import wiring
+
+ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
+WAITING = "/etc/systemd/system/waiting.service"
+
+
+@pytest.fixture
+def home(pair: Pair) -> Iterator[str]:
+    """The home of somebody with the number 20001, made on the server."""
+    pair.server.check("install -d -o 20001 -g 20001 -m 700 /home/ada")
+    yield "/home/ada"
+    pair.server.check("rm -r /home/ada")
+
+
+def options_at(pair: Pair, path: str) -> set[str]:
+    """Options of the client's mount at `path`, as its kernel tells them."""
+    table = pair.client.check("cat /proc/self/mountinfo")
+    line = next(line for line in table.splitlines() if line.split()[4] == path)
+    own, _, of_system = line.partition(" - ")
+    kind, source, options = of_system.split()
+    assert (kind, source) == ("nfs4", f"storage1:{path}")
+    shared = {option for option in options.split(",") if option not in ("rw", "ro")}
+    return shared | {*own.split()[5].split(",")}
+
+
+def state(pair: Pair, unit: str) -> str:
+    return pair.client.ssh(f"systemctl is-active {unit}").stdout.strip()
+
+
+def wait_for(pair: Pair, unit: str, wanted: str, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while state(pair, unit) != wanted:
+        assert time.monotonic() < deadline, f"{unit} is not {wanted} but {state(pair, unit)}"
+        time.sleep(1)
+
+
+def test_a_second_run_changes_nothing(pair: Pair) -> None:
+    recap = pair.play()
+    assert {host: counts["changed"] for host, counts in recap.items()} == {
+        "storage1": 0,
+        "node1": 0,
+    }
+
+
+def test_a_file_that_somebody_writes_on_a_node_is_on_the_server(pair: Pair, home: str) -> None:
+    pair.client.check(f"{ADA} sh -c 'echo from the node >{home}/file'")
+    assert pair.server.check(f"cat {home}/file") == "from the node"
+    assert pair.server.check(f"stat -c %u:%g {home}/file") == "20001:20001"
+
+
+def test_root_of_a_node_is_nobody_in_the_folders(pair: Pair, home: str) -> None:
+    for path in ("/home", home):
+        done = pair.client.ssh(f"touch {path}/planted")
+        assert (done.returncode, "Permission denied" in done.stderr) == (1, True), done.stderr
+
+
+def test_nodes_read_the_modules_and_nobody_writes_them(pair: Pair) -> None:
+    pair.server.check("echo module >/apps/file")
+    assert pair.client.check("cat /apps/file") == "module"
+    done = pair.client.ssh("touch /apps/planted")
+    assert (done.returncode, "Read-only" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("path", ["/home", "/apps"])
+def test_the_kernel_has_the_options_that_were_asked_for(pair: Pair, path: str) -> None:
+    definition = wiring.definition_of(CLUSTER, GROUPS)
+    asked = next(m["options"] for m in wiring.mounts(definition) if m["path"] == path)
+    # The kernel tells actimeo by what it sets, and of that what is no default.
+    told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
+    wanted = {told_as for word in asked.split(",") for told_as in told.get(word, {word})}
+    assert wanted - options_at(pair, path) == set()
+
+
+def test_only_version_4_is_served(pair: Pair) -> None:
+    versions = pair.server.check("cat /proc/fs/nfsd/versions").split()
+    assert versions == ["-3", "+4", "-4.0", "+4.1", "+4.2"]
+    listening = pair.server.check("ss -H -ltun | awk '{print $5}'").split()
+    assert sorted({address.rpartition(":")[2] for address in listening}) == ["2049", "22"]
+
+
+def mount_from_elsewhere(pair: Pair) -> subprocess.CompletedProcess[str]:
+    """Mount /home by the server's other address, so from the client's other one."""
+    return pair.client.ssh(
+        "mkdir -p /mnt/other && "
+        "timeout 60 mount -t nfs4 -o vers=4.2,retry=0 198.51.100.1:/home /mnt/other && "
+        "umount /mnt/other"
+    )
+
+
+def test_another_network_is_refused(pair: Pair) -> None:
+    done = mount_from_elsewhere(pair)
+    assert done.returncode != 0
+    assert "access denied" in done.stderr or "No such file" in done.stderr, done.stderr
+
+
+def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Pair, home: str) -> None:
+    started = "systemctl show nfs-server --property=ActiveEnterTimestampMonotonic"
+    before = pair.server.check(started)
+    pair.client.check(
+        "systemd-run --quiet --unit=writer --uid=20001 "
+        f"sh -c 'while echo line; do sleep 0.2; done >{home}/open'"
+    )
+    try:
+        wider = [
+            {**e, "clients": [*e["clients"], {**e["clients"][0], "host": "198.51.100.0/24"}]}
+            for e in pair.exports
+        ]
+        recap = pair.play("--limit=storage1", nfs_server_exports=wider, nfs_server_threads=20)
+        assert recap["storage1"]["changed"] > 0
+        assert pair.server.check("cat /proc/fs/nfsd/threads") == "20"
+        assert pair.server.check(started) == before
+        done = mount_from_elsewhere(pair)
+        assert done.returncode == 0, done.stderr
+        lines = int(pair.client.check(f"{ADA} wc -l <{home}/open"))
+        time.sleep(2)
+        assert int(pair.client.check(f"{ADA} wc -l <{home}/open")) > lines
+        assert state(pair, "writer") == "active"
+    finally:
+        pair.client.ssh("systemctl stop writer")
+        pair.play("--limit=storage1")
+    assert mount_from_elsewhere(pair).returncode != 0
+
+
+def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Pair) -> None:
+    pair.server.check("systemctl stop nfs-server")
+    try:
+        begin = time.monotonic()
+        recap = pair.play("--limit=node1")
+        assert recap["node1"]["changed"] == 0
+        assert time.monotonic() - begin < 90
+    finally:
+        pair.server.check("systemctl start nfs-server")
+    # `hard`: whoever waited goes on.
+    assert "ada" not in pair.client.check("timeout 100 ls /home")
+
+
+def test_at_a_boot_a_daemon_like_slurmd_waits_for_its_folders(pair: Pair) -> None:
+    unit = (
+        "[Unit]\\nRequiresMountsFor=/home /apps\\n[Service]\\n"
+        "ExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
+    )
+    pair.client.check(f"printf '{unit}' >{WAITING}; systemctl enable --quiet waiting; sync")
+    pair.server.check("systemctl stop nfs-server")
+    pair.client.stop()
+    pair.client.start()
+    pair.client.wait()
+    wait_for(pair, "home.mount", "activating")
+    assert state(pair, "waiting") == "inactive"
+    pair.server.check("systemctl start nfs-server")
+    wait_for(pair, "waiting", "active", seconds=150)
+    assert options_at(pair, "/home") >= {"hard", "vers=4.2"}
+    pair.client.check(f"systemctl disable --now --quiet waiting; rm {WAITING}")

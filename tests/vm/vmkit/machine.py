@@ -1,0 +1,152 @@
+"""One virtual machine: QEMU without KVM, reached by ssh."""
+
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmkit.root import Root
+
+BOOT_SECONDS = 240
+"""Bound of a boot; 30 to 50 s on two cores."""
+
+KERNEL = (
+    "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off no_timer_check tsc=reliable "
+    "audit=0 apparmor=0"
+)
+
+
+class VmError(Exception):
+    """A machine did not do what it should; the text has its last words."""
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that nobody has right now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@dataclass
+class Machine:
+    """A machine of the pair: storage1 listens on the wire between them, node1 connects to it."""
+
+    name: str
+    number: int
+    root: Root
+    folder: Path
+    wire: str
+    """QEMU's words for its end of the wire."""
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def console(self) -> Path:
+        """What the kernel and systemd print."""
+        return self.folder / f"{self.name}.console"
+
+    def prepare(self) -> None:
+        """Make the disks: what this machine writes of the root, and an empty one."""
+        for words in (
+            ("-F", "raw", "-b", str(self.root.disk), f"{self.folder}/{self.name}.qcow2"),
+            (f"{self.folder}/{self.name}-data.qcow2", "64M"),
+        ):
+            subprocess.run(
+                ["qemu-img", "create", "-q", "-f", "qcow2", *words], timeout=60, check=True
+            )
+
+    def start(self) -> None:
+        """Switch it on."""
+        disks = [
+            word
+            for number, disk in enumerate((self.name, f"{self.name}-data"))
+            for word in (
+                *("-drive", f"file={self.folder}/{disk}.qcow2,if=none,id=d{number},cache=unsafe"),
+                *("-device", f"nvme,drive=d{number},serial=d{number}"),
+            )
+        ]
+        self.process = subprocess.Popen(
+            [
+                # With KVM inside a virtual machine the guest hangs; emulated it always runs.
+                *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"),
+                *("-m", "768", "-nodefaults", "-no-reboot", "-display", "none"),
+                *("-monitor", "none", "-serial", f"file:{self.console}"),
+                *("-kernel", str(self.root.kernel)),
+                *("-append", f"{KERNEL} systemd.hostname={self.name}"),
+                *disks,
+                *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
+                *("-device", "virtio-net-pci,netdev=host,mac=52:54:00:00:00:01,romfile="),
+                *("-netdev", f"socket,id=wire,{self.wire}"),
+                "-device",
+                f"virtio-net-pci,netdev=wire,mac=52:54:00:00:01:{self.number:02x},romfile=",
+                *("-device", "virtio-rng-pci"),
+            ],
+            stdin=subprocess.DEVNULL,
+            # A Ctrl-C is for the tests, which then switch it off.
+            start_new_session=True,
+        )
+
+    def wait(self) -> None:
+        """Return when it has booted and answers."""
+        deadline = time.monotonic() + BOOT_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise VmError(f"{self.name}: QEMU ended: {self.last_words()}")
+            done = self.ssh("true", timeout=20)
+            if done.returncode == 0:
+                return
+            time.sleep(1)
+        raise VmError(f"{self.name}: no ssh after {BOOT_SECONDS} s: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the end of the console."""
+        return self.console.read_text(errors="replace")[-1000:] if self.console.exists() else ""
+
+    def ssh_config(self) -> str:
+        """Return the lines with which ssh reaches it, its host key checked."""
+        known = self.folder / f"{self.name}.known_hosts"
+        known.write_text(f"{self.name} {self.root.host_key}\n", encoding="utf-8")
+        return (
+            f"Host {self.name}\n  HostName 127.0.0.1\n  Port {self.port}\n  User root\n"
+            f"  HostKeyAlias {self.name}\n  UserKnownHostsFile {known}\n"
+            f"  IdentityFile {self.root.key}\n  IdentitiesOnly yes\n  ConnectTimeout 10\n"
+            f"  ControlPath {self.folder}/%n\n  ControlMaster auto\n  ControlPersist 300\n"
+            "  LogLevel ERROR\n"
+        )
+
+    def ssh(self, command: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a shell command as root; return its result, 255 where ssh has no answer in time."""
+        words = ["ssh", "-F", f"{self.folder}/ssh_config", self.name, command]
+        try:
+            return subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(words, 255, "", f"no answer after {timeout:.0f} s")
+
+    def check(self, command: str) -> str:
+        """Run a shell command that must succeed; return its output."""
+        done = self.ssh(command)
+        assert done.returncode == 0, f"{self.name}: {command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def stop(self) -> None:
+        """Switch it off, as by the plug."""
+        # ssh would keep the connection of before for the next boot.
+        subprocess.run(
+            ["ssh", "-F", f"{self.folder}/ssh_config", "-O", "exit", self.name],
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=30)
+            self.process = None

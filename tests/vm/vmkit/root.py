@@ -1,0 +1,147 @@
+"""The disk of a virtual machine: Debian with its kernel, made by mmdebstrap, kept by digest.
+
+What the roles' install halves install is in it, as in an image of the cloud: emulated, apt would
+take minutes. No registry is asked, and nothing but Debian's archive.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from muster.containers import image
+from muster.containers.podman import run
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPE = Path(__file__).with_name("recipe")
+
+ROLES = ("nfs_server", "nfs_client")
+PACKAGES = [
+    "dbus",
+    "iproute2",
+    "kmod",
+    "linux-image-cloud-amd64",  # ext4 and NVMe are built in, so no initrd is needed
+    "netbase",
+    "openssh-server",
+    "procps",
+    "python3",
+    "python3-apt",
+    "systemd",
+    "systemd-sysv",
+    "udev",
+]
+
+# Units that take seconds of an emulated boot and do nothing for a test.
+MASKED = """
+    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer
+    e2scrub_reap.service getty@tty1.service serial-getty@ttyS0.service
+    systemd-binfmt.service systemd-networkd-wait-online.service
+"""
+
+SIZE = "1500M"
+BUILD_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Root:
+    """A built disk and what goes with it."""
+
+    disk: Path
+    kernel: Path
+    key: Path
+    """Private key of the one who may log in as root."""
+    host_key: str
+    """Public host key of all machines made from it."""
+
+
+def installed_by_roles() -> list[str]:
+    """Return the packages that the roles' install halves ask for."""
+    return [
+        name
+        for role in ROLES
+        for task in yaml.safe_load((ROOT / f"roles/{role}/tasks/install.yml").read_text())
+        for name in task.get("managed_packages", {}).get("names", [])
+    ]
+
+
+def digest(release: str) -> str:
+    """Return what changes with anything that goes into the disk."""
+    found = hashlib.sha256()
+    found.update(" ".join([release, *PACKAGES, *installed_by_roles()]).encode())
+    found.update(Path(__file__).read_bytes() + image.proxy_settings().encode())
+    for path in sorted(RECIPE.rglob("*")):
+        if path.is_file():
+            found.update(str(path.relative_to(RECIPE)).encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def ensure(release: str) -> Root:
+    """Build the disk of `release` unless it is there: a minute or two, 1 GB.
+
+    Raises:
+        muster.containers.podman.MachineError: mmdebstrap failed.
+
+    """
+    folder = image.CACHE / f"vm-{release}-{digest(release)}"
+    image.CACHE.mkdir(parents=True, exist_ok=True)
+    with (image.CACHE / f"vm-{release}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build(release, folder)
+    return Root(
+        folder / "root.img",
+        folder / "vmlinuz",
+        folder / "key",
+        (folder / "host_key.pub").read_text(encoding="utf-8").strip(),
+    )
+
+
+def build(release: str, folder: Path) -> None:
+    """Build into a folder beside, and rename it when it is whole."""
+    with tempfile.TemporaryDirectory(dir=image.CACHE, prefix="vm-build-") as name:
+        work = Path(name) / "vm"
+        work.mkdir()
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / "key"],
+            timeout=30,
+            check=True,
+        )
+        (work / "proxy.conf").write_text(image.proxy_settings(), encoding="utf-8")
+        packages = ",".join([*PACKAGES, *installed_by_roles()])
+        run(
+            [
+                "mmdebstrap",
+                "--variant=minbase",
+                f"--include={packages}",
+                '--aptopt=APT::Install-Recommends "false"',
+                f"--customize-hook=copy-in {RECIPE}/etc /",
+                f"--customize-hook=upload {work}/proxy.conf /etc/apt/apt.conf.d/91proxy",
+                '--customize-hook=mkdir -m 700 -p "$1"/root/.ssh',
+                f"--customize-hook=upload {work}/key.pub /root/.ssh/authorized_keys",
+                '--customize-hook=chroot "$1" systemctl enable --quiet systemd-networkd.service',
+                f'--customize-hook=chroot "$1" systemctl mask --quiet {" ".join(MASKED.split())}',
+                f'--customize-hook=cp "$1"/boot/vmlinuz-* {work}/vmlinuz',
+                f'--customize-hook=cp "$1"/etc/ssh/ssh_host_ed25519_key.pub {work}/host_key.pub',
+                release,
+                f"{name}/root",
+            ],
+            timeout=BUILD_SECONDS,
+        )
+        # Afterwards: while a hook runs, /proc and /sys are mounted there.
+        run(["mke2fs", "-q", "-t", "ext4", "-d", f"{name}/root", f"{work}/root.img", SIZE])
+        run(["rm", "-r", "--one-file-system", f"{name}/root"])
+        run(["chown", "-R", f"{os.getuid()}:{os.getgid()}", str(work)])
+        work.rename(folder)
+
+
+def missing_programs() -> list[str]:
+    """Return what `make vm` would install."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    wanted = ("qemu-system-x86_64", "qemu-img", "mke2fs", "mmdebstrap", "ssh")
+    return [name for name in wanted if shutil.which(name, path=path) is None]
