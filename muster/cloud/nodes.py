@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -34,6 +34,8 @@ AT_ONCE = 8
 
 https://cloud.google.com/compute/api-quota
 """
+POLL_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between looks; the last one from then on."""
 SCONTROL_S = 60
 REASON_CHARACTERS = 200
 """Longest reason: the accounting database keeps 255 bytes of it."""
@@ -241,6 +243,13 @@ class Fleet:
             operation = self.compute.get(f"zones/{zone}/operations/{operation['name']}")
         # It waits for what has ended already, so for its error alone.
         return operation["status"] == "DONE" and bool(self.compute.wait(operation, 0))
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds between looks, without end."""
+    yield from POLL_S
+    while True:
+        yield POLL_S[-1]
 
 
 def at_once(work: Any, items: Iterable[Any]) -> list[Any]:

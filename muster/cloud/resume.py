@@ -30,9 +30,6 @@ log = logging.getLogger("muster")
 MARGIN = 0.1
 """Part of ResumeTimeout that is left when the last verdict falls."""
 
-POLL_S = (0.5, 1.0, 2.0)
-"""Seconds between looks; the last one from then on."""
-
 # https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability
 SHORTAGE = "ZONE_RESOURCE_POOL_EXHAUSTED"
 """Beginning of the codes of a zone that has no room; another zone may have."""
@@ -73,7 +70,7 @@ def resume(
     until = time.monotonic() + settings.resume_timeout_s * (1 - MARGIN)
     found = [_node(name, settings.cluster, sets) for name in names]
     told: set[str] = set()
-    for pause in _pauses():
+    for pause in nodes.pauses():
         try:
             _look(fleet, found, settings.resume_timeout_s)
         except CloudError as error:
@@ -88,12 +85,6 @@ def resume(
             break
         time.sleep(pause)
     return all(node.verdict == "" for node in found)
-
-
-def _pauses() -> Iterator[float]:
-    yield from POLL_S
-    while True:
-        yield POLL_S[-1]
 
 
 def _node(name: str, cluster: str, sets: dict[str, NodeSet]) -> Node:

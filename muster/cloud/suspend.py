@@ -19,15 +19,13 @@ from muster.cloud.nodes import Fleet, SettingsError, Vm
 
 log = logging.getLogger("muster")
 
-POLL_S = 1.0
-
 
 def suspend(fleet: Fleet, names: list[str], timeout_s: float) -> bool:
     """Delete the VMs of nodes; whether all are gone within the time."""
     until = time.monotonic() + timeout_s
     wanted = set(names)
     asked: dict[str, dict[str, Any]] = {}
-    while True:
+    for pause in nodes.pauses():
         try:
             left = [vm for vm in fleet.vms() if vm.name in wanted]
             if not left:
@@ -38,15 +36,12 @@ def suspend(fleet: Fleet, names: list[str], timeout_s: float) -> bool:
             log.warning("the VMs can't be listed: %s", error)
             left = []
         if time.monotonic() >= until:
-            what = nodes.fold(vm.name for vm in left) if left else words_of(names)
-            log.error("%s: not gone after %.0f s", what, timeout_s)
-            return False
-        time.sleep(POLL_S)
-
-
-def words_of(names: list[str]) -> str:
-    """Return what is said of nodes whose VMs could not be listed."""
-    return f"some of {nodes.fold(names)}, perhaps,"
+            # Where the VMs could not be listed it may be any.
+            doubtful = [vm.name for vm in left] or names
+            log.error("%s: not gone after %.0f s", nodes.fold(doubtful), timeout_s)
+            break
+        time.sleep(pause)
+    return False
 
 
 def _delete(fleet: Fleet, vm: Vm, asked: dict[str, dict[str, Any]]) -> None:
