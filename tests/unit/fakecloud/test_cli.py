@@ -89,7 +89,7 @@ def test_every_endpoint_of_the_provider_ends_with_a_segment():
     """PROVIDER.md: the value must end with "/segment/"."""
     found = environment("http://127.0.0.1:1", "p")
     endpoints = {name: value for name, value in found.items() if name.endswith("_CUSTOM_ENDPOINT")}
-    assert len(endpoints) == 7
+    assert len(endpoints) == 8
     for value in endpoints.values():
         assert value.endswith("/"), value
         assert value.count("/") >= 5, value
