@@ -152,7 +152,7 @@ vm: setup vm-packages ## NFS between virtual machines with kernels of their own
 	@pytest tests/vm
 
 .PHONY: engine
-engine: setup ## Pulumi's engine on a small program (PROVIDER=real|double)
+engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)
 	@pytest tests/engine -n 2
 
 .PHONY: bench
