@@ -201,13 +201,15 @@ class Stack:
         return done.stdout
 
     def show(self, *words: str) -> None:
-        """Run a command that a person watches, such as `up`.
+        """Run a command that a person watches, such as `up`, with its preview.
+
+        Only the preview of `destroy` sees what is protected before anything is deleted.
 
         Raises:
             PulumiError: it failed.
 
         """
-        command = self.command(*words, "--stack", self.name, "--yes", "--skip-preview")
+        command = self.command(*words, "--stack", self.name, "--yes")
         sys.stdout.flush()
         if subprocess.run(command, env=self.environment, check=False).returncode != 0:
             raise PulumiError(f"`pulumi {' '.join(words)}` failed; its last lines say why")
@@ -238,6 +240,7 @@ class Stack:
         """
         return [
             *("ssh", "-F", "none", "-i", str(self.site.key), "-o", "BatchMode=yes"),
+            *("-o", "LogLevel=ERROR"),
             *("-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=20"),
             *("-o", f"UserKnownHostsFile={self.site.folder / 'known_hosts'}"),
             f"{person}@{self.address(instance)}",

@@ -92,11 +92,8 @@ def batch(stack: Stack) -> str:
 
 def token(stack: Stack) -> str:
     """The metadata server, which hands out the VM's token, is not for ada."""
-    command = (
-        'python3 -c "import urllib.request as u; '
-        "u.urlopen('http://169.254.169.254/computeMetadata/v1/', timeout=5)\" 2>&1 | tail -n 1"
-    )
-    shown = [run(stack, command), run(stack, f"srun sh -c '{command}'")]
+    probe = "(: </dev/tcp/169.254.169.254/80) 2>&1 | tail -n 1"
+    shown = [run(stack, probe), run(stack, f'srun bash -c "{probe}"')]
     for text in shown:
         expect(text, "refused")
     return f"on the login node: {shown[0]}inside a job: {shown[1]}"
