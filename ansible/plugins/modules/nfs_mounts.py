@@ -165,8 +165,9 @@ class Unit:
             )
 
     def ours(self):
-        """Whether what is mounted is this unit's, of now or of before."""
-        sources = [line[5:] for line in self.before.splitlines() if line.startswith("What=")]
+        """Whether what is mounted is this unit's: of now, of before, or kept for its users."""
+        texts = self.before + (read_text(self.outdated) or "")
+        sources = [line[5:] for line in texts.splitlines() if line.startswith("What=")]
         return self.found[1] in [*sources, self.wanted["source"]]
 
     def is_enabled(self):
@@ -203,7 +204,7 @@ class Unit:
 
     def write(self):
         """Bring the file to what is wanted; systemd learns of it from the caller."""
-        if self.found and self.writes():
+        if self.found and self.writes() and not os.path.exists(self.outdated):
             # First: a run that is killed now must leave word that the mount is older than its unit.
             write_text(self.outdated, self.before)
         if self.writes():
