@@ -58,7 +58,7 @@ def _life(stack: Stack, watch: Stopwatch) -> None:
         stack.show("up")
     for title, step in tour.STEPS:
         _step(stack, watch, title, step)
-    stack.site.change(tour.add_newcomer)
+    tour.add_newcomer(stack.site)
     with watch("the definition gets a person and a partition; pulumi up"):
         stack.show("up")
     _step(stack, watch, "bob, who was added, runs a job in the new partition", tour.newcomer)

@@ -74,16 +74,20 @@ class Site:
         """The definition."""
         return self.inventory / "group_vars/all/cluster.yml"
 
-    @property
-    def key(self) -> Path:
-        """The ssh key of all people."""
-        return self.folder / "ssh_key"
+    def key(self, person: str) -> Path:
+        """A person's ssh key, made when it is asked for first."""
+        found = self.folder / f"key-of-{person}"
+        machines.make_key(found)
+        return found
+
+    def public_key(self, person: str) -> str:
+        """What of it a definition holds."""
+        return self.key(person).with_suffix(".pub").read_text(encoding="utf-8").strip()
 
     def create(self) -> None:
-        """Make the folder anew: definition, key, shared folders, Pulumi.yaml."""
+        """Make the folder anew: definition, keys, shared folders, Pulumi.yaml."""
         machines.remove_folder(self.folder)
         shutil.copytree(TEMPLATE, self.inventory)
-        machines.make_key(self.key)
         for name in FOLDERS:
             (self.folder / "shared" / name).mkdir(parents=True)
         self.change(self._fit)
@@ -105,9 +109,8 @@ class Site:
 
     def _fit(self, cluster: Any) -> None:
         cluster["os"] = image.RELEASES[self.release]
-        public = self.key.with_suffix(".pub").read_text(encoding="utf-8").strip()
-        for person in cluster["users"]["people"].values():
-            person["ssh_keys"] = [public]
+        for name, person in cluster["users"]["people"].items():
+            person["ssh_keys"] = [self.public_key(name)]
         # No kernel NFS in containers: each VM is given the same three folders of this machine.
         cluster["storage"] = {name: {"kind": "existing", "path": f"/{name}"} for name in FOLDERS}
         for nodes in cluster["nodes"].values():
@@ -239,7 +242,7 @@ class Stack:
         Straight to its address: on this machine there is no IAP to go through.
         """
         return [
-            *("ssh", "-F", "none", "-i", str(self.site.key), "-o", "BatchMode=yes"),
+            *("ssh", "-F", "none", "-i", str(self.site.key(person)), "-o", "BatchMode=yes"),
             *("-o", "LogLevel=ERROR"),
             *("-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=20"),
             *("-o", f"UserKnownHostsFile={self.site.folder / 'known_hosts'}"),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from muster.clouddemo.site import Stack
+from muster.clouddemo.site import Site, Stack
 from muster.fakecloud.operations import KIND as OPERATIONS
 
 PERSON, NEWCOMER = "ada", "bob"
@@ -105,20 +105,24 @@ def accounting(stack: Stack) -> str:
     return expect(run(stack, f"sacct -X -o {columns}"), stack.name, "COMPLETED")
 
 
-def add_newcomer(cluster: Any) -> None:
+def add_newcomer(site: Site) -> None:
     """Change the definition: another person, another partition."""
-    people = cluster["users"]["people"]
-    people[NEWCOMER] = {
-        "uid": 20002,
-        "groups": list(people[PERSON]["groups"]),
-        "ssh_keys": list(people[PERSON]["ssh_keys"]),
-    }
-    cluster["accounts"][next(iter(cluster["accounts"]))]["users"].append(NEWCOMER)
-    cluster["partitions"]["long"] = {
-        "nodes": ["debug"],
-        "max_time": "7-00:00:00",
-        "groups": list(cluster["partitions"]["debug"]["groups"]),
-    }
+
+    def edit(cluster: Any) -> None:
+        people = cluster["users"]["people"]
+        people[NEWCOMER] = {
+            "uid": 20002,
+            "groups": list(people[PERSON]["groups"]),
+            "ssh_keys": [site.public_key(NEWCOMER)],
+        }
+        cluster["accounts"][next(iter(cluster["accounts"]))]["users"].append(NEWCOMER)
+        cluster["partitions"]["long"] = {
+            "nodes": ["debug"],
+            "max_time": "7-00:00:00",
+            "groups": list(cluster["partitions"]["debug"]["groups"]),
+        }
+
+    site.change(edit)
 
 
 def newcomer(stack: Stack) -> str:

@@ -123,7 +123,7 @@ def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
     boot = inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21]
     job = tour.run(stack, "sbatch --parsable --wrap 'sleep 60; echo whole'").strip()
     until(lambda: state(stack, job) == "RUNNING", "the job runs", 120)
-    stack.site.change(tour.add_newcomer)
+    tour.add_newcomer(stack.site)
     up(stack)
     tour.newcomer(stack)
     assert state(stack, job) in {"RUNNING", "COMPLETED"}
