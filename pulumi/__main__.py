@@ -23,7 +23,7 @@ from components.state import State, StateArgs
 from components.vault import Vault, VaultArgs
 from muster.cloud.bundle import image_bundle, machine_bundle
 from muster.cluster.nodes import VirtualMachines
-from muster.wiring import mounts
+from muster.wiring import mounts, node_people_dir
 
 settings = configuration.read()
 configuration.check(settings)
@@ -130,6 +130,7 @@ sets = {
             accounts.node.email,
             hosts,
             mounts(definition),
+            node_people_dir(definition),
         ),
     )
     for name, nodes in node_sets.items()

@@ -31,6 +31,8 @@ class NodeSetArgs:
     """JSON: host name -> address, of hosts whose address is fixed."""
     mounts: Sequence[Mapping[str, str]]
     """What they mount, in this order."""
+    people: str
+    """Shared folder with the passwd and group files of the cluster's people."""
 
 
 class NodeSet(pulumi.ComponentResource):
@@ -79,7 +81,11 @@ class NodeSet(pulumi.ComponentResource):
             metadata=vm.metadata(
                 names,
                 NODE,
-                **{"muster-hosts": args.hosts, "muster-mounts": json.dumps(list(args.mounts))},
+                **{
+                    "muster-hosts": args.hosts,
+                    "muster-mounts": json.dumps(list(args.mounts)),
+                    "muster-people": args.people,
+                },
             ),
             labels=labels,
             scheduling=scheduling(nodes),

@@ -147,7 +147,12 @@ def test_what_a_node_is_made_from(run: Run):
     mounts = json.loads(metadata.pop("muster-mounts"))
     assert [each["path"] for each in mounts] == ["/home", "/apps", "/data"]
     assert {each["type"] for each in mounts} == {"nfs4"}
-    assert metadata == {**VM, "muster-role": "node", "muster-hosts": HOSTS}
+    assert metadata == {
+        **VM,
+        "muster-role": "node",
+        "muster-hosts": HOSTS,
+        "muster-people": "/apps/.muster/extrausers",
+    }
     labels = {
         "team": "ml",
         "muster-cluster": "slurm10",
