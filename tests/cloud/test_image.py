@@ -38,8 +38,15 @@ PLANTED_KEY = base64.b64encode(os.urandom(64)).decode()
 
 BUILD_SECONDS = 600
 
-# What a Debian has enabled anyway, and what each VM of a cluster runs.
-ENABLED = {"chrony.service"}
+# What the image adds to a Debian: each VM runs it, whatever it is for.
+ENABLED = {
+    "chrony.service",
+    "logrotate.timer",
+    "muster-boot.service",
+    "muster-guard.service",
+    "muster-host-keys.service",
+    "nfs-client.target",
+}
 
 
 def until(state: Callable[[], object], what: str, seconds: float) -> None:
