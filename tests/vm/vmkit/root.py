@@ -44,6 +44,9 @@ MASKED = """
     systemd-binfmt.service systemd-networkd-wait-online.service
 """
 
+# As on a host of which Ansible asked the package: no daemon starts before its role configured it.
+SILENT = "nfs-server.service rpcbind.service rpcbind.socket"
+
 SIZE = "1500M"
 BUILD_SECONDS = 600
 
@@ -126,6 +129,7 @@ def build(release: str, folder: Path) -> None:
                 f"--customize-hook=upload {work}/key.pub /root/.ssh/authorized_keys",
                 '--customize-hook=chroot "$1" systemctl enable --quiet systemd-networkd.service',
                 f'--customize-hook=chroot "$1" systemctl mask --quiet {" ".join(MASKED.split())}',
+                f'--customize-hook=chroot "$1" systemctl disable --quiet {SILENT}',
                 f'--customize-hook=cp "$1"/boot/vmlinuz-* {work}/vmlinuz',
                 f'--customize-hook=cp "$1"/etc/ssh/ssh_host_ed25519_key.pub {work}/host_key.pub',
                 release,
