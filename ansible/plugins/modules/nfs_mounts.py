@@ -28,7 +28,7 @@ options:
     elements: dict
     required: true
     suboptions:
-      source: {type: str, required: true, description: Server and folder as C(server:/folder).}
+      source: {type: str, required: true, description: "Server and folder, C(server:/folder)."}
       path: {type: path, required: true, description: Where it is mounted.}
       type: {type: str, choices: [nfs4], default: nfs4, description: Type of the file system.}
       options: {type: str, required: true, description: Options of mount(8).}

@@ -1,0 +1,31 @@
+"""`make cloud-demo`, as a user types it, on the release that test_cluster.py leaves out."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_demo_ends_with_nothing_left() -> None:
+    done = subprocess.run(
+        ["make", "cloud-demo", "RELEASE=trixie"],
+        cwd=ROOT,
+        env=os.environ | {"MAKEFLAGS": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for shown in (
+        "debug*       up   infinite     10  idle~ slurm10-debug-[0-9]",
+        "VMs now: slurm10-controller, slurm10-debug-0, slurm10-debug-1, slurm10-login-0",
+        "Connection refused",
+        "COMPLETED",
+        "nothing: no VM, disk, image",
+        "how long it took",
+    ):
+        assert shown in done.stdout, done.stdout
