@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.clouddemo.site import Site, Stack
-from muster.fakecloud.operations import KIND as OPERATIONS
 
 PERSON, NEWCOMER = "ada", "bob"
+MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}
+"""Kinds that are what the cloud remembers: what was done, asked for, handed out for an hour."""
+
 JOB_SECONDS = 300
 """Bound of each command here: ResumeTimeout, the longest that nodes may take to come."""
 
@@ -139,7 +141,7 @@ def held(stack: Stack) -> set[tuple[str, str, str]]:
             for kind in cloud.store.kinds()
             for scope, name, resource in cloud.store.all(kind)
             # A deleted role stays to be seen for some weeks.
-            if kind != OPERATIONS and not resource.get("deleted")
+            if kind not in MEMORIES and not resource.get("deleted")
         }
     )
 
