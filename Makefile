@@ -37,7 +37,7 @@ $(VENV)/.complete: requirements.txt pyproject.toml
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; fi
 	@echo "installing Muster and its dependencies into $(VENV) (half a minute)"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@grep -A 100 '^uv==' requirements.txt | awk 'NR > 1 && /^[a-z]/ {exit} {print}' > $(VENV)/uv.txt
+	@awk '/^uv==/ {uv = 1; print; next} /^[a-z]/ {uv = 0} uv' requirements.txt > $(VENV)/uv.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
 	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
