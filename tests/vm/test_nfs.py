@@ -87,8 +87,9 @@ def test_the_kernel_has_the_options_that_were_asked_for(pair: Pair, path: str) -
 def test_only_version_4_is_served(pair: Pair) -> None:
     versions = pair.server.check("cat /proc/fs/nfsd/versions").split()
     assert versions == ["-3", "+4", "-4.0", "+4.1", "+4.2"]
-    listening = pair.server.check("ss -H -ltun | awk '{print $5}'").split()
-    assert sorted({address.rpartition(":")[2] for address in listening}) == ["2049", "22"]
+    listening = pair.server.check("ss -H -ltunp")
+    ports = {line.split()[4].rpartition(":")[2] for line in listening.splitlines()}
+    assert ports == {"2049", "22"}, listening
 
 
 def mount_from_elsewhere(pair: Pair) -> subprocess.CompletedProcess[str]:
@@ -110,7 +111,7 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Pair, ho
     started = "systemctl show nfs-server --property=ActiveEnterTimestampMonotonic"
     before = pair.server.check(f"cp {EXPORTS} /root/exports; {started}")
     pair.client.check(
-        "systemd-run --quiet --unit=writer --uid=20001 "
+        f"systemd-run --quiet --unit=writer {ADA} "
         f"sh -c 'while echo line; do sleep 0.2; done >{home}/open'"
     )
     try:
