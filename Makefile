@@ -106,7 +106,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit engine molecule cluster cloud
+LAYERS := lint unit engine molecule cluster cloud vm
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
