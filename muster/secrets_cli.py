@@ -1,10 +1,12 @@
 """`muster secrets`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster import secrets
+from muster.cluster import DefinitionError, load
 from muster.cluster.command import inventory_of
 from muster.cluster.sources import CLUSTER_FILE, HOSTS_FILE
 
@@ -18,6 +20,9 @@ def make(
     """Make the munge key and the passwords of a cluster, once."""
     inventory = inventory_of(cluster)
     path = secrets.path_of(inventory)
+    if _in_cloud(inventory):
+        typer.echo("a cluster in the cloud makes its secrets itself; there is nothing to do")
+        return
     missing = [name for name in (HOSTS_FILE, CLUSTER_FILE) if not (inventory / name).is_file()]
     if missing:
         raise _stop(
@@ -51,6 +56,14 @@ def make(
     typer.echo(f"made {', '.join(made)} in {path} (mode 0600)")
     typer.echo(f"Keep a copy of it. To encrypt it: ansible-vault encrypt {path}")
     typer.echo("All commands then want a file with its password in ANSIBLE_VAULT_PASSWORD_FILE.")
+
+
+def _in_cloud(inventory: Path) -> bool:
+    """Whether it is in the cloud; a definition that is wrong is for `muster check` to tell."""
+    try:
+        return load(inventory).cluster.cloud is not None
+    except DefinitionError:
+        return False
 
 
 def _stop(message: str, code: int) -> typer.Exit:

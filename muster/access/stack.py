@@ -78,7 +78,7 @@ def outputs(name: str, *, program: Path = PROGRAM, run: Run = subprocess.run) ->
 
 def _refusal(name: str, said: str) -> str:
     if re.search(r"no stack named|not found", said):
-        return f"there is no stack {name} here; make it as docs/cloud-access.md says: pulumi up"
+        return f"there is no stack {name} here; make it as docs/cloud.md says: pulumi up"
     last = said.splitlines()[-1] if said else "(nothing)"
     return f"pulumi does not say what the stack {name} has: {last.removeprefix('error: ')}"
 

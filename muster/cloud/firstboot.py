@@ -56,7 +56,8 @@ def wait(
     )
     if watch.state == reports.FAILED and watch.report:
         raise CloudError(
-            f"{name} could not configure itself {watch.last_step}: {watch.report.message}; {look}"
+            f"{name} could not configure itself {watch.last_step}: {watch.report.message}; {look}. "
+            f"The end of its console:\n{reports.console(compute, watch.instance)}"
         )
     if ended:
         status = watch.status.lower() or "gone"

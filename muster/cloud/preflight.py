@@ -78,8 +78,8 @@ def _explained(project: str, error: CloudError) -> str:
     if error.status in (403, NOT_FOUND):
         return (
             f"the project {project} is not there, or you have no rights in it ({error}): "
-            "`pulumi config set gcp:project PROJECT`, or ask its owner for the rights that "
-            "docs/ lists"
+            "`pulumi config set gcp:project PROJECT`, or ask its owner for the rights "
+            "that docs/cloud.md lists"
         )
     return str(error)
 

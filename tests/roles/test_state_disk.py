@@ -124,6 +124,32 @@ def test_the_file_system_grows_with_its_disk(host):
     host.check_output("systemctl start keeper")
 
 
+def damaged(disk):
+    """Return commands that make a file system of ours and take its superblock away."""
+    return (
+        f"mkfs.ext4 -q -L muster-state {disk} && "
+        f"dd if=/dev/zero of={disk} bs=4096 count=1 conv=notrunc status=none"
+    )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damaged,
+        lambda disk: f"dd if=/dev/urandom of={disk} bs=512 seek=9 count=1 conv=notrunc status=none",
+    ],
+    ids=["superblock", "data"],
+)
+def test_a_disk_that_is_neither_known_nor_blank_is_refused(host, settings, other_disk, damage):
+    host.check_output(f"sh -c '{damage(other_disk)}'")
+    before = host.check_output(f"sha256sum {other_disk}")
+    settings(device=other_disk, path="/srv/other")
+    done = run(host)
+    assert done.rc == 1
+    assert "is not formatted: mend it" in done.stderr
+    assert host.check_output(f"sha256sum {other_disk}") == before
+
+
 @pytest.mark.parametrize("make", ["mkfs.ext4 -q -L photos", "mkswap --quiet"])
 def test_a_disk_with_anything_on_it_is_refused(host, settings, other_disk, make):
     host.check_output(f"{make} {other_disk}")
@@ -132,7 +158,7 @@ def test_a_disk_with_anything_on_it_is_refused(host, settings, other_disk, make)
     done = run(host)
     assert done.rc == 1
     assert f"{other_disk} holds" in done.stderr
-    assert "wipefs --all" in done.stderr
+    assert "blkdiscard --zeroout" in done.stderr
     assert host.check_output(f"sha256sum {other_disk}") == before
 
 

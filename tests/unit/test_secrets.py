@@ -42,6 +42,13 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
+def test_a_cluster_in_the_cloud_needs_none_from_here() -> None:
+    done = run("cloud")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "makes its secrets itself" in done.stdout
+    assert not secrets.path_of(ROOT / "inventories/cloud").exists()
+
+
 def values(inventory: Path) -> dict[str, str]:
     document = yaml.safe_load(secrets.path_of(inventory).read_text())
     assert list(document) == ["secrets"]

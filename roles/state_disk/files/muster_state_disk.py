@@ -5,7 +5,8 @@
     muster_state_disk.py apply    at each boot (muster-state-disk.service) and in each play
     muster_state_disk.py check    say what `apply` would do, and do nothing
 
-A blank disk gets an ext4 file system; a disk with anything on it is never formatted. A file system
+A disk of zeros gets an ext4 file system; one with anything else on it is never formatted, known or
+not: a damaged file system can be mended. A file system
 that is smaller than its disk grows. Each folder is bound to the folder of the same path on the
 disk: what the machine has there moves to the disk once, while the daemons that use it are down;
 from then on the disk's content wins. The ssh host keys are kept there too, so that a machine made
@@ -34,6 +35,9 @@ LABEL = "muster-state"
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 DEVICE_SECONDS = 90
 """How long a disk may take to appear at boot, as systemd waits for one."""
+MIB = 2**20
+SAMPLES_MIB = (*range(16), *(128 * group for group in (1, 3, 5, 7, 9, 25, 27, 49)))
+"""Where a disk is read to see whether it is blank: its head, and ext4's copies (mke2fs(8))."""
 GROWS_FROM_BYTES = 16 * 2**20
 """A file system is at most a little smaller than its disk: blocks come in groups."""
 
@@ -108,6 +112,7 @@ class StateDisk:
         # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
         code, out = run("blkid", "--probe", "--output", "export", self.device, codes=(0, 2))
         if code == 2:
+            self.refuse_content()
             return True
         found = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
         kind = found.get("TYPE") or found.get("PTTYPE", "something unknown")
@@ -115,9 +120,26 @@ class StateDisk:
             raise DiskError(
                 f"{self.device} holds {kind} labelled {found.get('LABEL', '(nothing)')}, and not "
                 f"the state of a cluster (ext4 labelled {LABEL}); attach another disk, or, if "
-                f"nothing on it is needed, wipefs --all {self.device} and run again"
+                f"nothing on it is needed, blkdiscard --zeroout {self.device} and run again"
             )
         return False
+
+    def refuse_content(self):
+        """Refuse a disk that libblkid knows nothing of, unless it is zero wherever it is read."""
+        try:
+            blank = is_zero(self.device)
+        except OSError as error:
+            raise DiskError(
+                f"{self.device} can't be read ({error.strerror}), so it is not formatted; look at "
+                "`dmesg`"
+            ) from error
+        if not blank:
+            raise DiskError(
+                f"{self.device} holds something that is no file system any more, so it is not "
+                "formatted: mend it (e2fsck; mke2fs -n says where copies of a lost superblock "
+                f"are), or, if nothing on it is needed, blkdiscard --zeroout {self.device} and run "
+                "again"
+            )
 
     def can_grow(self):
         """Whether the disk is larger than the file system on it, in bytes."""
@@ -221,12 +243,31 @@ def same(one, other):
     return os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
 
 
+def is_zero(device):
+    """Whether a disk is zero wherever SAMPLES_MIB looks, and at its end."""
+    with open(device, "rb") as disk:
+        size = disk.seek(0, os.SEEK_END)
+        for place in (*(number * MIB for number in SAMPLES_MIB), size - MIB):
+            if 0 <= place < size:
+                disk.seek(place)
+                if disk.read(MIB).strip(b"\0"):
+                    return False
+    return True
+
+
 def copy(files, folder):
     """Copy files with their modes into a folder, each at once."""
     for file in files:
         target = f"{folder}/{os.path.basename(file)}"
-        shutil.copy2(file, target + ".new")
-        os.rename(target + ".new", target)
+        new = f"{target}.new"
+        if os.path.exists(new):
+            os.remove(new)
+        # Nobody else may open a key while it is written.
+        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "rb") as source, open(made, "wb") as copied:
+            shutil.copyfileobj(source, copied)
+        shutil.copystat(file, new)
+        os.rename(new, target)
 
 
 def main(arguments):

@@ -221,6 +221,20 @@ def test_new_bundle_mends_a_failed_run(vm):
     assert not vm.notice.exists()
 
 
+def test_old_bundle_after_one_that_failed_is_applied_anew(vm):
+    good = bundle()
+    vm.raise_()
+    vm.boot()
+    vm.set(muster_bundle=vm.upload(good))
+    vm.reports(bundle=digest_of(good), state="done")
+    vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
+    vm.reports(state="failed")
+    vm.set(muster_bundle=vm.upload(good))
+    vm.reports(bundle=digest_of(good), state="done")
+    assert Path(vm.runs()[-1]["cwd"]).name == digest_of(good)
+    assert (vm.opt / "current").resolve().name == digest_of(good)
+
+
 def test_wrong_definition_is_reported_with_its_sentence(vm):
     wrong = "cluster:\n  name: slurm10\n  os: debian-12\n  nodez: {}\n"
     vm.raise_()

@@ -106,6 +106,9 @@ class Configurer:
             self._persist(wanted, "Wait for the controller", lambda: self._reach(address))
         self._reporter.running(wanted.digest, "Read the definition")
         self._playbook.prepare(place, self._name, wanted.addresses)
+        # From here on this VM is neither as before nor as wanted: whoever wants the old bundle back
+        # needs a run.
+        self._places.applied.unlink(missing_ok=True)
         # Now, not at the end: what the run configures may call programs of its bundle.
         bundles.make_current(place, self._places.opt)
         self._playbook.run(
