@@ -58,6 +58,22 @@ def _delete(fleet: Fleet, vm: Vm, asked: dict[str, dict[str, Any]]) -> None:
         log.warning("%s: %s: %s %s", vm.name, vm.zone, error.reason, error)
 
 
+def _fleet(cluster: str, until: float) -> Fleet | None:
+    """The cluster's VMs; None if nobody says in time in which project they are.
+
+    Who gives up at once leaves VMs running that SLURM takes for gone.
+    """
+    for pause in nodes.pauses():
+        try:
+            return Fleet(Compute(nodes.metadata("project/project-id")), cluster)
+        except CloudError as error:
+            log.log(logging.ERROR if time.monotonic() >= until else logging.WARNING, "%s", error)
+        if time.monotonic() >= until:
+            break
+        time.sleep(pause)
+    return None
+
+
 def main(words: list[str], path: Path = nodes.SETTINGS) -> int:
     """Run the program; return its exit status."""
     if len(words) != 1:
@@ -71,12 +87,8 @@ def main(words: list[str], path: Path = nodes.SETTINGS) -> int:
     nodes.prepare(settings)
     names = nodes.expand(words[0])
     log.info("suspend %s: %d nodes", words[0], len(names))
-    try:
-        fleet = Fleet(Compute(nodes.metadata("project/project-id")), settings.cluster)
-    except CloudError as error:
-        log.error("suspend %s: %s", words[0], error)
-        return 1
-    return 0 if suspend(fleet, names, settings.suspend_timeout_s) else 1
+    fleet = _fleet(settings.cluster, time.monotonic() + settings.suspend_timeout_s)
+    return 0 if fleet and suspend(fleet, names, settings.suspend_timeout_s) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 """SuspendProgram: the VMs of nodes are gone, and no others."""
 
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
 import pytest
 from nodes_kit import PROJECT, ZONES, Lab
 
@@ -90,3 +94,37 @@ def test_nodes_that_did_not_register_are_powered_down(lab: Lab):
     lab.scontrol(status=1)
     assert lab.run("resume_failed", "lab-debug-0") == 1
     assert lab.run("resume_failed") == 2
+
+
+@pytest.fixture
+def moody(lab: Lab) -> Iterator[list[int]]:
+    """A metadata server that answers with these statuses, the last one from then on."""
+    statuses = [404, 503, 200]
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
+            self.end_headers()
+            self.wfile.write(b"demo-project")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        lab.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{server.server_port}"
+        yield statuses
+        server.shutdown()
+
+
+def test_a_metadata_server_that_is_away_is_waited_for(lab: Lab, moody: list[int]):
+    lab.make("lab-debug-0")
+    assert lab.run("suspend", "lab-debug-0") == 0
+    assert lab.states() == {}
+
+
+def test_a_metadata_server_that_stays_away_is_said(lab: Lab, moody: list[int]):
+    lab.configure(suspend_s=1)
+    moody[:] = [404]
+    assert lab.run("suspend", "lab-debug-0") == 1
+    assert "the metadata server answers 404 to project/project-id" in lab.said
