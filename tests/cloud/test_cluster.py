@@ -6,16 +6,18 @@ One cluster, raised once; the tests are in the order of its life.
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from muster.clouddemo import tour
-from muster.clouddemo.site import PulumiError, Stack
+from muster.clouddemo.cli import engine_here
+from muster.clouddemo.site import PulumiError, Site, Stack
 from muster.containers.podman import podman
 from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 UP_SECONDS = 1500
+SUBNET = "10.214.80.0/20"
 
 
 def up(stack: Stack, *options: str) -> str:
@@ -64,8 +66,12 @@ def inside(stack: Stack, instance: str, *command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def stack(raised: Callable[[str], Stack]) -> Stack:
-    return raised("bookworm")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The cluster's, in a cloud that ends with this module: a machine can have one at a time."""
+    site = Site(tmp_path_factory.mktemp("site") / "muster-cloud-test", "bookworm", SUBNET)
+    site.create()
+    with site.cloud() as server:
+        yield site.stack(engine_here(site.folder), server)
 
 
 @pytest.fixture(scope="module")
