@@ -18,7 +18,7 @@ description:
   - Learns what is mounted from the kernel's table alone. No path on a server is looked at, since
     that waits for as long as the server is away.
   - NFS takes most options at the mount only. A folder whose options have changed is unmounted and
-    mounted again if nobody uses it. If somebody does it stays as it is and the task says so: a
+    mounted again if nobody uses it. If somebody does it stays as it is and the task says so; a
     later run does it, or the next boot.
   - A unit of this module that is no longer asked for is removed, on the same terms.
 options:
