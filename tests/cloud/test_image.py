@@ -46,6 +46,9 @@ ENABLED = {
     "muster-guard.service",
     "muster-host-keys.service",
     "nfs-client.target",
+    # systemd's own; the image that a real cloud begins with has them enabled already.
+    "remote-fs.target",
+    "systemd-pstore.service",
 }
 
 
