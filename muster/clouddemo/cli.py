@@ -13,6 +13,7 @@ from muster.clouddemo import tour
 from muster.clouddemo.site import Engine, PulumiError, Site, Stack
 from muster.containers import image
 from muster.containers.podman import MachineError, check_machine
+from muster.demo.showing import TourError
 from muster.demo.stopwatch import Stopwatch, console
 from muster.fakecloud.server import PortError
 
@@ -44,7 +45,7 @@ def demo(
             site.create()
         with site.cloud() as server:
             _life(site.stack(engine, server), watch)
-    except (MachineError, PortError, PulumiError, tour.TourError) as error:
+    except (MachineError, PortError, PulumiError, TourError) as error:
         raise _stop(str(error)) from error
     except KeyboardInterrupt:
         raise _stop("interrupted; VMs, networks and images are gone", code=130) from None
@@ -69,7 +70,7 @@ def _life(stack: Stack, watch: Stopwatch) -> None:
     with watch("what is left"):
         left = tour.held(stack) - before
         if left:
-            raise tour.TourError(f"left in the project: {sorted(left)}")
+            raise TourError(f"left in the project: {sorted(left)}")
         console.print("nothing: no VM, disk, image, address, network, secret, bucket, account")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.clouddemo.site import Site, Stack
+from muster.demo.showing import TourError, expect
 
 PERSON, NEWCOMER = "ada", "bob"
 MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}
@@ -13,10 +14,6 @@ MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}
 
 JOB_SECONDS = 300
 """Bound of each command here: ResumeTimeout, the longest that nodes may take to come."""
-
-
-class TourError(Exception):
-    """A step did not show what it should."""
 
 
 def login(stack: Stack) -> str:
@@ -47,19 +44,6 @@ def run(stack: Stack, command: str, person: str = PERSON) -> str:
     if done.returncode != 0:
         raise TourError(f"`{command}` ended with {done.returncode}: {done.stdout.strip()}")
     return done.stdout
-
-
-def expect(shown: str, *wanted: str) -> str:
-    """Return `shown` if it contains all of `wanted`.
-
-    Raises:
-        TourError: something is missing.
-
-    """
-    for text in wanted:
-        if text not in shown:
-            raise TourError(f"{text!r} is missing in what came out:\n{shown}")
-    return shown
 
 
 def nodes(stack: Stack) -> list[str]:

@@ -10,6 +10,7 @@ from muster.containers import image, machines
 from muster.containers.podman import MachineError, check_machine
 from muster.demo import tour
 from muster.demo.instance import Instance
+from muster.demo.showing import TourError
 from muster.demo.stopwatch import Stopwatch, console
 
 app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_help=True)
@@ -101,7 +102,7 @@ def _tour(watch: Stopwatch) -> None:
             console.rule(f"[bold]{step.title}", align="left")
             console.print(step.shown.rstrip(), markup=False, soft_wrap=True)
             watch.rows.append((step.title, step.seconds))
-    except tour.TourError as error:
+    except TourError as error:
         raise _stop(str(error)) from error
 
 

@@ -15,6 +15,7 @@ import pexpect
 from rich.text import Text
 
 from muster.containers.machines import Fleet
+from muster.demo.showing import TourError, expect
 
 ACCESS = "lab-access"
 USER = "ada"
@@ -22,10 +23,6 @@ JOB_SECONDS = 120
 """Bound of each job here; they take seconds."""
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-class TourError(Exception):
-    """A step did not show what it should."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +85,6 @@ class Session:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def expect(shown: str, *wanted: str) -> str:
-    """Return `shown` if it contains all of `wanted`.
-
-    Raises:
-        TourError: something is missing.
-
-    """
-    for text in wanted:
-        if text not in shown:
-            raise TourError(f"{text!r} is missing in what came out:\n{shown}")
-    return shown
 
 
 def cluster_is_up(session: Session) -> str:

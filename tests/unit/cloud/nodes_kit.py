@@ -1,7 +1,7 @@
 """A cluster `lab` in fakecloud: its controller's metadata and rights, and a scontrol that listens.
 
 What is replaced is SLURM alone. The controller's VM has 127.0.0.1, from where the tests ask the
-metadata server; what it may do is what tests/unit/fakecloud/test_least_privilege.py says.
+metadata server; what it may do is what muster.cloud.rights says, as pulumi/ grants it.
 """
 
 import io
@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from muster.cloud import resume, resume_failed, suspend
+from muster.cloud import resume, resume_failed, rights, suspend
+from muster.cloud.names import Names
 from muster.fakecloud import identity
 from muster.fakecloud.server import Server
 
@@ -27,27 +28,6 @@ PROJECT = "projects/demo-project"
 ZONES = ("europe-west4-a", "europe-west4-b")
 REGION = "regions/europe-west4"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-BY_NAME = (
-    "compute.disks.create",
-    "compute.images.useReadOnly",
-    "compute.instanceTemplates.useReadOnly",
-    "compute.instances.create",
-    "compute.instances.delete",
-    "compute.instances.get",
-    "compute.instances.setLabels",
-    "compute.instances.setMetadata",
-    "compute.instances.setServiceAccount",
-    "compute.instances.setTags",
-)
-EVERYWHERE = ("compute.instances.list", "compute.zoneOperations.get")
-MINE = " || ".join(
-    f'resource.name.startsWith("{PROJECT}/{collection}/lab-")'
-    for collection in (
-        *(f"zones/{zone}/{kind}" for zone in ZONES for kind in ("instances", "disks")),
-        "global/images",
-        "global/instanceTemplates",
-    )
-)
 SCONTROL = """#!/bin/sh
 printf '%s\\n' "$*" >>{log}
 exit {status}
@@ -160,10 +140,13 @@ class Lab:
 
     def _grant(self, email: str, compute: str) -> None:
         member = [f"serviceAccount:{email}"]
-        mine = {"title": "mine", "expression": MINE}
+        mine = {
+            "title": "mine",
+            "expression": rights.own_names(Names("lab", "demo-project"), ZONES),
+        }
         project = [
-            {"role": self._role("lab_nodes", BY_NAME), "members": member, "condition": mine},
-            {"role": self._role("lab_lists", EVERYWHERE), "members": member},
+            {"role": self._role("lab_nodes", rights.OWN), "members": member, "condition": mine},
+            {"role": self._role("lab_lists", rights.ANYWHERE), "members": member},
         ]
         where = f"/cloudresourcemanager/v1/{PROJECT}"
         policy = self.ok(f"{where}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}})

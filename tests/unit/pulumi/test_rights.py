@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from muster.cloud import rights
 from muster.cloud.names import Names
 from muster.fakecloud import Settings, identity
 from muster.fakecloud.server import Server
@@ -23,8 +24,8 @@ NAMES = Names("lab", "demo-project")
 class Cloud:
     """A cloud with all that nodes of the cluster `lab` are made of."""
 
-    def __init__(self, server: Server, rights: Any) -> None:
-        self.server, self.rights = server, rights
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.clients = ExitStack()
         self.owner = self.client("owner")
         self.network()
@@ -81,12 +82,12 @@ class Cloud:
         member = [f"serviceAccount:{self.controller}"]
         condition = {
             "title": "own",
-            "expression": self.rights.own_names(NAMES, [ZONE]),
+            "expression": rights.own_names(NAMES, [ZONE]),
         }
-        anywhere_too = (*self.rights.ANYWHERE, *self.rights.PLACES)
-        own = {"role": self.role("own", self.rights.OWN, without), "members": member}
+        anywhere_too = (*rights.ANYWHERE, *rights.PLACES)
+        own = {"role": self.role("own", rights.OWN, without), "members": member}
         anywhere = {"role": self.role("lists", anywhere_too, without), "members": member}
-        uses = {"role": self.role("uses", self.rights.USES, without), "members": member}
+        uses = {"role": self.role("uses", rights.USES, without), "members": member}
         project = f"/cloudresourcemanager/v1/{P}"
         policy = self.post(f"{project}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}})
         bindings = [*policy["bindings"], {**own, "condition": condition}, anywhere]
@@ -112,10 +113,8 @@ class Cloud:
 
 @contextmanager
 def new_cloud() -> Iterator[Cloud]:
-    from components import rights
-
     server = Server(Settings()).start()
-    made = Cloud(server, rights)
+    made = Cloud(server)
     with made.clients:
         yield made
     server.stop()
@@ -148,7 +147,6 @@ def test_they_are_enough(cloud: Cloud):
 
 
 def test_none_is_to_spare(cloud: Cloud):
-    rights = cloud.rights
     spare = []
     for permission in (*rights.OWN, *rights.ANYWHERE, *rights.PLACES, *rights.USES):
         with new_cloud() as other:
