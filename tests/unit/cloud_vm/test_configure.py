@@ -199,6 +199,18 @@ def test_failed_task_is_reported_after_three_tries(vm):
     ]
 
 
+def test_a_message_of_any_length_is_told(vm):
+    """Else nobody hears of the failure: a guest attribute has its limits."""
+    long = [{"task": "Install", "failed": f"first {'x' * 50_000} last"}]
+    vm.raise_()
+    vm.boot()
+    vm.set(muster_bundle=vm.upload(bundle(long, 2)))
+    message = vm.reports(state="failed")["message"]
+    assert message.startswith("first x")
+    assert message.endswith("x last")
+    assert len(message) < 2100
+
+
 def test_run_that_fails_once_goes_on_as_running(vm):
     """Whoever waits for the report must not give up while another try is to come."""
     vm.raise_()

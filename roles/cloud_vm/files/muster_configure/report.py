@@ -5,7 +5,7 @@ import json
 import subprocess
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from .cloud import TroubleError
@@ -14,6 +14,8 @@ ATTRIBUTE = "muster/report"
 MIN_PAUSE_S = 2.0
 """Between two reports: the metadata server takes few a second, and nobody reads faster."""
 RETRY_S = 10.0
+LONGEST = 2000
+"""Characters of a message that is sent: apt's may be of any length; the journal has it whole."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 
 
@@ -94,7 +96,8 @@ class Reporter:
                 report = self._newest
             pause = self.pause_s
             try:
-                self._cloud.tell(ATTRIBUTE, json.dumps(asdict(report)))
+                short = replace(report, message=shortened(report.message))
+                self._cloud.tell(ATTRIBUTE, json.dumps(asdict(short)))
             except TroubleError as error:
                 self.say(f"no report: {error}")
                 pause = RETRY_S
@@ -104,6 +107,14 @@ class Reporter:
                     self._changed.notify_all()
             if report.state == RUNNING or pause == RETRY_S:
                 time.sleep(pause)
+
+
+def shortened(text):
+    """Return a text that a guest attribute takes: of a long one both ends."""
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]} [...] {text[-half:]}"
 
 
 def notice(report):
