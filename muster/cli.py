@@ -13,10 +13,13 @@ COMMANDS = {
     "check": "muster.cluster.command:check",
     "cloud": "muster.cloud.cli:app",
     "demo": "muster.demo.cli:app",
+    "nodes": "muster.autoscaler.commands:nodes",
     "render": "muster.render:render",
     "schema": "muster.cluster.command:schema",
     "secrets": "muster.secrets_cli:make",
     "ssh-config": "muster.access.command:ssh_config",
+    "timeline": "muster.autoscaler.commands:timeline",
+    "why": "muster.autoscaler.commands:why",
 }
 
 

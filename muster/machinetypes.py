@@ -50,7 +50,19 @@ class MachineType:
         """
         return self.series in _COMPACT_PLACEMENT
 
+    @property
+    def on_host_maintenance(self) -> str:
+        """What Google is asked to do when a VM's host needs maintenance: MIGRATE or TERMINATE.
 
+        A type that can't be moved is refused with MIGRATE, and one of E2 with TERMINATE:
+        https://cloud.google.com/compute/docs/instances/setting-vm-host-options#limitations
+        """
+        return "TERMINATE" if self.gpus or self.series in _NOT_MOVED else "MIGRATE"
+
+
+# Google's list of what is not moved names no H3, but a VM of H3 has a host for itself, and
+# TERMINATE is refused for E2 alone.
+_NOT_MOVED = ("h3",)
 _COMPACT_PLACEMENT = ("a2", "a3", "c2", "c2d", "c3", "c3d", "g2", "h3", "n2", "n2d")
 
 

@@ -1,16 +1,13 @@
 """`muster render`: SLURM's configuration files as the play would write them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from muster.cluster.command import inventory_of
-
-if TYPE_CHECKING:
-    from muster.slurm import SlurmFiles
-
-_WRONG_DEFINITION = 2
+from muster.cluster.command import definition_of, inventory_of
+from muster.slurm import SlurmFiles
+from muster.slurm import render as rendered
 
 
 def render(
@@ -21,16 +18,7 @@ def render(
     ] = None,
 ) -> None:
     """Show SLURM's files; secrets are not among them. Exit code 2 if the definition is wrong."""
-    # Only here: `muster --help` need not wait for pydantic.
-    from muster.cluster import DefinitionError, load  # noqa: PLC0415
-    from muster.slurm import render as rendered  # noqa: PLC0415
-
-    try:
-        files = by_name(rendered(load(inventory_of(cluster))))
-    except DefinitionError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(_WRONG_DEFINITION) from None
+    files = by_name(rendered(definition_of(inventory_of(cluster))))
     if output is None:
         for name, content in files.items():
             typer.echo(f"#### {name}\n{content}")
@@ -41,7 +29,7 @@ def render(
         typer.echo(f"wrote {output / name}")
 
 
-def by_name(files: "SlurmFiles") -> dict[str, str]:
+def by_name(files: SlurmFiles) -> dict[str, str]:
     """Return the files that the cluster has by name: no gres.conf without GPUs, for example."""
     contents = {
         "slurm.conf": files.slurm_conf,

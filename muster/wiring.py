@@ -152,8 +152,17 @@ def state_folders(definition: Definition) -> list[dict[str, Any]]:
     if definition.cluster.cloud is None:
         return []
     served = definition.cluster.storage.served().values()
+    # Which clients there are and may claim their locks again: nfsdcld(8). Without it a controller
+    # made anew refuses them, and programs lose the locks that they hold.
+    clients = {
+        "path": "/var/lib/nfs",
+        "owner": "statd",
+        "group": "nogroup",
+        "units": ["nfs-server", "nfs-mountd", "nfsdcld"],
+    }
     return [
         *({"path": folder.path, "units": ["nfs-server"]} for folder in served),
+        *([clients] if served else []),
         {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]},
         # StateSaveLocation, as the role slurmctld has it.
         {

@@ -124,7 +124,6 @@ sets = {
             name,
             nodes,
             zones[name],
-            cloud.region,
             image.link,
             network.subnet.self_link,
             accounts.node.email,
@@ -150,6 +149,8 @@ controller = Controller(
         machine_archive.digest,
         hosts,
         {name: each.told for name, each in sets.items()},
+        cloud.iap_admins,
+        rights.reaches,
     ),
     ready,
 )
@@ -166,7 +167,8 @@ logins = [
             bundles.machine,
             machine_archive.digest,
             hosts,
-            cloud.iap_users,
+            sorted({*cloud.iap_users, *cloud.iap_admins}),
+            rights.reaches,
         ),
         ready,
     )

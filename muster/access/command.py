@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from muster.access import ssh, stack
-from muster.cluster.command import inventory_of
+from muster.cluster.command import definition_of, inventory_of
 
 WRONG = 2
 
@@ -18,29 +18,25 @@ def ssh_config(
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Write it into ~/.ssh/config.d, where ~/.ssh/config reads it."
+            "--write",
+            help="Write it into ~/.ssh/config.d, where ~/.ssh/config reads it, and the VMs' host "
+            "keys beside it.",
         ),
     ] = False,
 ) -> None:
     """Print an ssh configuration for the login nodes of a cluster in the cloud."""
-    from muster.cluster import DefinitionError, load  # noqa: PLC0415 (as in muster check)
-
     inventory = inventory_of(cluster)
-    try:
-        definition = load(inventory)
-    except DefinitionError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(WRONG) from None
+    definition = definition_of(inventory)
     if definition.cluster.cloud is None:
         raise _stop(f"{inventory} is not in the cloud: its hosts.yml says where its hosts are")
     if user is not None and user not in definition.cluster.users.people:
         raise _stop(f"nobody in {inventory} has the login {user}; add the person to cluster.yml")
     name = definition.cluster.name
     try:
-        text = ssh.config(stack.stack_of(name, stack.outputs(name)), user)
+        made = stack.stack_of(name, stack.outputs(name))
     except stack.StackError as error:
         raise _stop(str(error)) from error
+    text = ssh.config(made, user)
     if not write:
         typer.echo(text, nl=False)
         return
@@ -49,6 +45,11 @@ def ssh_config(
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     typer.echo(f"wrote {file}; now: ssh {name}")
+    # Only here: it needs Google's libraries, which take a second to import.
+    from muster.access import hostkeys  # noqa: PLC0415
+
+    for host, why in hostkeys.write(made).items():
+        typer.echo(f"{host}: the first connection learns its host key ({why})")
     if not _is_included(home / "config"):
         typer.echo("Put this line at the top of ~/.ssh/config: Include config.d/*")
 

@@ -8,6 +8,16 @@ https://cloud.google.com/iap/docs/using-tcp-forwarding
 from muster.access.stack import Stack
 
 
+def alias(stack: Stack, host: str) -> str:
+    """What a VM is called in known_hosts: two clusters may have hosts of the same name."""
+    return f"{host}.{stack.zone}.{stack.project}"
+
+
+def known_hosts(stack: Stack) -> str:
+    """Path of the file with the host keys of a cluster."""
+    return f"~/.ssh/known_hosts.muster-{stack.cluster}"
+
+
 def options(stack: Stack, host: str) -> dict[str, str]:
     """Return the options of ssh_config(5) with which ssh reaches `host`."""
     tunnel = (
@@ -16,11 +26,11 @@ def options(stack: Stack, host: str) -> dict[str, str]:
     )
     return {
         "ProxyCommand": tunnel,
-        # Two clusters may have hosts of the same name, so each has keys of its own.
-        "HostKeyAlias": f"{host}.{stack.zone}.{stack.project}",
-        "UserKnownHostsFile": f"~/.ssh/known_hosts.muster-{stack.cluster}",
-        # The first connection learns the key, later ones insist on it. Google vouches for the
-        # first one: IAP ends at the VM of that name, and nobody else is on the way.
+        "HostKeyAlias": alias(stack, host),
+        "UserKnownHostsFile": known_hosts(stack),
+        # A key in the file is insisted on. `muster ssh-config --write` asks Google for the keys;
+        # else the first connection learns them, and Google vouches for it in another way: IAP ends
+        # at the VM of that name, and nobody else is on the way.
         "StrictHostKeyChecking": "accept-new",
         "ServerAliveInterval": "30",
     }
@@ -32,9 +42,12 @@ def arguments(stack: Stack, host: str) -> str:
 
 
 def config(stack: Stack, user: str | None = None) -> str:
-    """Return an ssh_config(5) for people: the login nodes, the first one by the cluster's name."""
+    """Return an ssh_config(5) of the login nodes, the first by the cluster's name, and controller.
+
+    The controller lets in administrators alone, and IAP those of them in `cloud.iap_admins`.
+    """
     blocks = []
-    for number, host in enumerate(stack.logins):
+    for number, host in enumerate([*stack.logins, stack.controller]):
         names = f"{stack.cluster} {host}" if number == 0 else host
         lines = {"User": user} if user else {}
         lines |= options(stack, host)

@@ -2,9 +2,11 @@
 
 Credentials are GOOGLE_OAUTH_ACCESS_TOKEN, else google-auth's application default ones; addresses
 are the variables that Google's Pulumi provider reads, GOOGLE_<PRODUCT>_CUSTOM_ENDPOINT, else
-Google's own. What a lost answer or a busy server costs is bounded by `RETRIES`.
+Google's own. A call has one bound for all its tries: CALL_S, or less where its caller's time ends.
 """
 
+import json
+import math
 import os
 import time
 import uuid
@@ -13,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import google.auth
+import google.auth.compute_engine
+import google.auth.credentials
 import google.auth.exceptions
 import requests
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.credentials import Credentials
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
 
 # https://cloud.google.com/docs/authentication/application-default-credentials
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -28,19 +30,16 @@ ENDPOINTS = {
 }
 """Product as in the variables' names -> its address; a value ends with a slash."""
 
-# Waits of 0, 1, 2, 4 and 8 s: a busy server has a quarter of a minute to recover.
-RETRIES = Retry(
-    total=5,
-    backoff_factor=0.5,
-    backoff_max=8,
-    retry_after_max=20,
-    status_forcelist=(429, 500, 502, 503, 504),
-    # POSTs too: an insert that is sent twice is refused as existing, or has a requestId.
-    allowed_methods=None,
-    raise_on_status=False,
-)
-TIMEOUT_S = (10, 60)
-"""Seconds to connect, and without a byte of an answer."""
+CALL_S = 90.0
+"""Seconds until a call is given up, with all its tries, unless its caller has less time."""
+CONNECT_S, SILENCE_S = 10.0, 30.0
+"""Seconds to connect, and without a byte of an answer, until a try is lost."""
+PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Before the second and each later try: a busy server has a quarter of a minute to recover."""
+BUSY = (429, 500, 502, 503, 504)
+LONGEST_RETRY_AFTER_S = 20
+LAST_LOOK_S = 5.0
+"""Seconds that a look may take which is begun just before somebody's time ends."""
 PAGE = 500
 """Items of one page; Google's highest."""
 POLL_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -68,36 +67,132 @@ def endpoint(product: str) -> str:
     return os.environ.get(f"GOOGLE_{product}_CUSTOM_ENDPOINT") or ENDPOINTS[product]
 
 
-def connect() -> requests.Session:
-    """Return a session with credentials; it may be used for all products.
+def credentials(*, on_vm: bool = False) -> google.auth.credentials.Credentials:
+    """Return what calls are made with.
+
+    `on_vm`: this is a VM, whose own identity counts whether its metadata server answers now or
+    not; google-auth would take one that doesn't for a machine outside of Google Cloud.
+
+    Raises:
+        CloudError: there are none.
+
+    """
+    token = os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN")
+    found: google.auth.credentials.Credentials
+    try:
+        if token:
+            found = Credentials(token)  # type: ignore[no-untyped-call]
+        elif on_vm:
+            found = google.auth.compute_engine.Credentials()  # type: ignore[no-untyped-call]
+        else:
+            found = google.auth.default(scopes=[SCOPE])[0]
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise CloudError(
+            f"no credentials for Google Cloud ({_first(error)}): run `gcloud auth "
+            "application-default login`, or set GOOGLE_OAUTH_ACCESS_TOKEN",
+            401,
+            "noCredentials",
+        ) from error
+    return found
+
+
+def connect(*, on_vm: bool = False) -> requests.Session:
+    """Return a session with `credentials`; it may be used for all products.
 
     Raises:
         CloudError: there are no credentials.
 
     """
-    token = os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN")
-    try:
-        credentials = (
-            Credentials(token)  # type: ignore[no-untyped-call]
-            if token
-            else google.auth.default(scopes=[SCOPE])[0]
+    return AuthorizedSession(credentials(on_vm=on_vm))  # type: ignore[no-untyped-call]
+
+
+def no_token(session: requests.Session, error: Exception) -> CloudError:
+    """What somebody is told whose credentials yield no token."""
+    said = _first(error)
+    if isinstance(getattr(session, "credentials", None), google.auth.compute_engine.Credentials):
+        return CloudError(
+            f"the metadata server gives this VM no token: {said}; see whether the VM has a service "
+            "account, and `systemctl status muster-guard` for who may ask",
+            0,
+            "unreachable",
         )
-    except google.auth.exceptions.GoogleAuthError as error:
-        raise no_credentials() from error
-    session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
-    for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(max_retries=RETRIES))
-    return session
-
-
-def no_credentials() -> CloudError:
-    """What somebody without credentials is told."""
+    if _may_pass(error):
+        return CloudError(
+            f"no token for Google Cloud: {said}; see whether this machine reaches "
+            "https://oauth2.googleapis.com",
+            0,
+            "unreachable",
+        )
     return CloudError(
-        "no credentials for Google Cloud: run `gcloud auth application-default login`, or set "
-        "GOOGLE_OAUTH_ACCESS_TOKEN",
+        f"Google Cloud takes these credentials no more ({said}): run `gcloud auth "
+        "application-default login`, or set GOOGLE_OAUTH_ACCESS_TOKEN anew",
         401,
         "noCredentials",
     )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the next try may succeed: nobody answered, or somebody who is busy."""
+    if isinstance(error, google.auth.exceptions.GoogleAuthError):
+        lost = isinstance(error, google.auth.exceptions.TransportError)
+        # A VM's credentials wrap what they could not reach.
+        lost = lost or isinstance(error.__cause__, google.auth.exceptions.TransportError)
+        return lost or bool(error.retryable)
+    return isinstance(
+        error,
+        requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError,
+    )
+
+
+def _first(error: Exception) -> str:
+    """An error of google-auth as one line; what else it holds is an answer's whole body."""
+    return " ".join(str(error.args[0] if error.args else type(error).__name__).split())
+
+
+def persist(
+    ask: Callable[[tuple[float, float]], requests.Response], until: float
+) -> requests.Response:
+    """Ask until there is an answer of a server that is not busy, or as good as no time is left.
+
+    Args:
+        ask: sends the request once; takes what requests calls timeout, in seconds.
+        until: when it is given up, in seconds of time.monotonic().
+
+    Returns:
+        The last answer, whatever its status.
+
+    Raises:
+        requests.RequestException: there was none.
+        google.auth.exceptions.GoogleAuthError: there is no token for it.
+
+    """
+    pauses = iter(PAUSES_S)
+    while True:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise requests.Timeout("no time is left")
+        lost = None
+        try:
+            answer = ask((min(CONNECT_S, left), min(SILENCE_S, left)))
+        except (requests.RequestException, google.auth.exceptions.GoogleAuthError) as error:
+            if not _may_pass(error):
+                raise
+            lost, pause = error, next(pauses, math.inf)
+        else:
+            if answer.status_code not in BUSY:
+                return answer
+            pause = max(next(pauses, math.inf), _retry_after_s(answer))
+        if time.monotonic() + pause >= until:
+            if lost:
+                raise lost
+            return answer
+        time.sleep(pause)
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    """Seconds that a busy server asks for."""
+    said = answer.headers.get("Retry-After", "")
+    return min(float(said), LONGEST_RETRY_AFTER_S) if said.isdigit() else 0
 
 
 def new_request_id() -> str:
@@ -107,53 +202,77 @@ def new_request_id() -> str:
 
 @dataclass
 class Service:
-    """One of Google's APIs."""
+    """One of Google's APIs; `until` ends all calls, in seconds of time.monotonic()."""
 
     product: str
     session: requests.Session
+    until: float = math.inf
 
     def call(self, verb: str, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
         """Send a request to a path below the API's address, and return the answer.
 
+        POSTs are repeated too: an insert that is sent twice is refused as existing, or has a
+        requestId. The fetching of a token may take google-auth half a minute more.
+
         Raises:
-            CloudError: it was refused, or there was no answer.
+            CloudError: it was refused, or there was no answer in time.
 
         """
         url = endpoint(self.product) + path
+        begin = time.monotonic()
         try:
-            answer = self.session.request(verb, url, params=query, json=body, timeout=TIMEOUT_S)
+            answer = persist(
+                lambda timeout: self.session.request(
+                    verb, url, params=query, json=body, timeout=timeout
+                ),
+                min(begin + CALL_S, self.until),
+            )
         except google.auth.exceptions.GoogleAuthError as error:
-            raise no_credentials() from error
+            raise no_token(self.session, error) from error
         except requests.RequestException as error:
-            raise CloudError(f"no answer from {url}: {error}", 0, "unreachable") from error
+            took = time.monotonic() - begin
+            raise CloudError(
+                f"no answer from {url} after {took:.0f} s: {error}", 0, "unreachable"
+            ) from error
         if not answer.ok:
-            raise refused(answer)
-        return dict(answer.json()) if answer.content else {}
+            raise refused(answer.status_code, answer.content, answer.url)
+        try:
+            return dict(answer.json()) if answer.content else {}
+        except ValueError as error:
+            # A proxy's page, not Google's answer.
+            raise CloudError(f"the answer from {url} is no JSON: {error}") from error
 
 
-def refused(answer: requests.Response) -> CloudError:
+def refused(status: int, content: bytes, url: str) -> CloudError:
     """An answer with an error as an exception.
 
     https://cloud.google.com/apis/design/errors; Compute Engine's own form has `errors` with a
     `reason`, that of newer APIs a `status` and details.
     """
     try:
-        error = answer.json()["error"]
+        error = json.loads(content)["error"]
         entries = error.get("errors") or [{}]
         details = [each.get("reason") for each in error.get("details", []) if "reason" in each]
         reason = entries[0].get("reason") or next(iter(details), "") or error.get("status", "")
-        return CloudError(error["message"], answer.status_code, reason)
+        return CloudError(error["message"], status, reason)
     except (ValueError, KeyError, TypeError, AttributeError):
         # A proxy's page, not Google's answer.
-        return CloudError(f"{answer.status_code} from {answer.url}", answer.status_code)
+        return CloudError(f"{status} from {url}", status)
 
 
 class Compute:
     """Compute Engine in one project; paths are below `projects/P/`, as `zones/Z/instances`."""
 
-    def __init__(self, project: str, session: requests.Session | None = None) -> None:
+    def __init__(
+        self, project: str, session: requests.Session | None = None, until: float = math.inf
+    ) -> None:
+        """`until`: when all its calls end, in seconds of time.monotonic()."""
         self.project = project
-        self.service = Service("COMPUTE", session or connect())
+        self.service = Service("COMPUTE", session or connect(), until)
+
+    def by(self, until: float) -> "Compute":
+        """The same for somebody whose time ends; `until` is in seconds of time.monotonic()."""
+        return Compute(self.project, self.service.session, min(until, self.service.until))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return a resource, or the answer to another question."""
@@ -185,6 +304,7 @@ class Compute:
 
         """
         until = time.monotonic() + timeout_s
+        bounded = self.by(until + LAST_LOOK_S)
         delays = _delays()
         while operation.get("status") != "DONE":
             if time.monotonic() > until:
@@ -196,7 +316,7 @@ class Compute:
                     "timeout",
                 )
             time.sleep(next(delays))
-            operation = self.get(f"{_place(operation)}/operations/{operation['name']}")
+            operation = bounded.get(f"{_place(operation)}/operations/{operation['name']}")
         errors = (operation.get("error") or {}).get("errors") or []
         if errors:
             raise CloudError(

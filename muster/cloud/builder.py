@@ -1,6 +1,20 @@
-"""The program that builds the image: the builder VM's startup-script."""
+"""The VM that builds the image: what it starts from, and its program; pure."""
 
 from pathlib import Path
+
+from muster.cluster.nodes import Disk
+
+# https://cloud.google.com/compute/docs/images/os-details
+BASE = {
+    "debian-12": "projects/debian-cloud/global/images/family/debian-12",
+    "debian-13": "projects/debian-cloud/global/images/family/debian-13",
+    "ubuntu-22.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts",
+    "ubuntu-24.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
+}
+"""Operating system in the definition -> the image that a builder starts from."""
+
+DISK = Disk(size_gib=10)
+"""The builder's; the image is as large, so no VM of the cluster can have a smaller one."""
 
 
 def startup_script() -> str:

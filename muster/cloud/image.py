@@ -13,18 +13,10 @@ from typing import Any
 
 from muster.cloud import names, reports, sweep
 from muster.cloud.api import CloudError, Compute, exists, last, new_request_id
-from muster.cloud.builder import startup_script
+from muster.cloud.builder import BASE, DISK, startup_script
 from muster.cloud.names import Names
 from muster.cloud.reports import Progress, Watch
-
-# https://cloud.google.com/compute/docs/images/os-details
-BASE = {
-    "debian-12": "projects/debian-cloud/global/images/family/debian-12",
-    "debian-13": "projects/debian-cloud/global/images/family/debian-13",
-    "ubuntu-22.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts",
-    "ubuntu-24.04": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
-}
-"""Operating system in the definition -> the image that a builder starts from."""
+from muster.machinetypes import machine_types
 
 BUILD_TIMEOUT_S = 2700
 """Seconds for the install halves; ten minutes are usual."""
@@ -33,8 +25,6 @@ CALL_TIMEOUT_S = 600
 """Seconds for one operation: a VM made or deleted, an image made from its disk."""
 # Google ends a builder that nobody looks after any more: the laptop was closed, `pulumi up` killed.
 MAX_RUN_S = BUILD_TIMEOUT_S + POWER_OFF_TIMEOUT_S + 600
-DISK_GIB = 10
-"""Size of the image: no VM of the cluster can have a smaller disk."""
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -128,20 +118,26 @@ def builder(wanted: Build, name: str) -> dict[str, Any]:
                 "autoDelete": True,
                 "initializeParams": {
                     "sourceImage": BASE[wanted.os],
-                    "diskSizeGb": str(DISK_GIB),
-                    "diskType": f"zones/{wanted.zone}/diskTypes/pd-balanced",
+                    "diskSizeGb": str(DISK.size_gib),
+                    "diskType": f"zones/{wanted.zone}/diskTypes/{DISK.type}",
                     "labels": labels,
                 },
             }
         ],
-        "networkInterfaces": [{"subnetwork": wanted.subnetwork}],
+        "networkInterfaces": [{"subnetwork": wanted.subnetwork, "nicType": "GVNIC"}],
         "serviceAccounts": [{"email": wanted.account, "scopes": [CLOUD_PLATFORM]}],
         "metadata": {"items": [{"key": key, "value": text} for key, text in metadata.items()]},
-        "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
+        # As of all VMs, see pulumi/components/vm.py.
+        "shieldedInstanceConfig": {
+            "enableSecureBoot": True,
+            "enableVtpm": True,
+            "enableIntegrityMonitoring": True,
+        },
         # https://cloud.google.com/compute/docs/instances/limit-vm-runtime
         "scheduling": {
             "maxRunDuration": {"seconds": str(MAX_RUN_S)},
             "instanceTerminationAction": "DELETE",
+            "onHostMaintenance": machine_types()[wanted.machine_type].on_host_maintenance,
             "automaticRestart": False,
         },
     }

@@ -50,7 +50,13 @@ def files(root: Path, *, os: str, slurm_version: str) -> dict[str, bytes]:
                 found[path] = (root / path).read_bytes()
     for role, texts in reading.roles.items():
         found |= _role(root / "roles" / role, texts)
-    facts = {"os": os, "slurm_version": slurm_version}
+    facts = {
+        "os": os,
+        "slurm_version": slurm_version,
+        # For the digest alone: from another system, or on a larger disk, another image is made.
+        "base": builder.BASE[os],
+        "disk_gib": builder.DISK.size_gib,
+    }
     return found | {
         "image.json": json.dumps(facts).encode(),
         BUILD_PROGRAM: builder.startup_script().encode(),

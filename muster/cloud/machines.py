@@ -15,6 +15,12 @@ from typing import Any
 from muster.cluster import DefinitionError, cloud_hosts, load
 from muster.cluster.definition import Hosts
 
+# It smears leap seconds, so none beside it:
+# https://cloud.google.com/compute/docs/instances/time-synchronization/configure-ntp
+TIME_SERVERS = ["metadata.google.internal"]
+"""The role base's base_ntp_servers. Not in wiring.yml, which would win against what somebody writes
+into group_vars/all of an inventory."""
+
 
 def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, Any]:
     """The five groups, as the VM `own` sees them; `addresses`: host -> fixed address.
@@ -34,10 +40,12 @@ def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, An
     if own not in hosts.groups["controller"]:
         # It has no key to log in to the controller with.
         variables[own]["verify_controller"] = ""
-    return {
+    found: dict[str, Any] = {
         group: {"hosts": {host: variables[host] if group == "all" else {} for host in members}}
         for group, members in hosts.groups.items()
     }
+    found["all"]["vars"] = {"base_ntp_servers": TIME_SERVERS}
+    return found
 
 
 def main(arguments: list[str]) -> int:

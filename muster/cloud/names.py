@@ -125,10 +125,6 @@ class Names:
         room = _TEMPLATE_PREFIX - len(f"{self.cluster}--{digest}-")
         return f"{self.cluster}-{node_set[:room].rstrip('-')}-{digest}-"
 
-    def placement(self, node_set: str) -> str:
-        """A node set's placement policy."""
-        return f"{self.cluster}-{node_set}"
-
     def node_prefix(self, node_set: str) -> str:
         """What the names of a node set's VMs begin with; a number from 0 follows."""
         return f"{self.cluster}-{node_set}-"
@@ -138,10 +134,35 @@ class Names:
         return {CLUSTER_LABEL: self.cluster, ROLE_LABEL: role, **more}
 
 
+def share_a_prefix(one: str, other: str) -> bool:
+    """Whether rights that are bound to the prefix of one cluster reach the other's resources."""
+    first, second = sorted((f"{one}-", f"{other}-"), key=len)
+    return one != other and second.startswith(first)
+
+
 def of_cluster(cluster: str, role: str = "") -> str:
     """The filter of a list that finds what has a cluster's label, and a role's if one is given.
 
     https://cloud.google.com/compute/docs/reference/rest/v1/instances/list#body.QUERY_PARAMETERS.filter
     """
     found = f"labels.{CLUSTER_LABEL}={cluster}"
-    return f"{found} AND labels.{ROLE_LABEL}={role}" if role else found
+    return f"{found} AND {of_role(role)}" if role else found
+
+
+def of_role(role: str) -> str:
+    """The same for what has a role in any cluster."""
+    return f"labels.{ROLE_LABEL}={role}"
+
+
+def job_placement(cluster: str, job: int) -> str:
+    """The placement policy of one job's nodes."""
+    return f"{cluster}-job{job}"
+
+
+def of_jobs(cluster: str) -> str:
+    """The filter of a list that finds the placement policies of a cluster's jobs.
+
+    They can have no labels:
+    https://cloud.google.com/compute/docs/reference/rest/v1/resourcePolicies#ResourcePolicy
+    """
+    return f"name eq {cluster}-job[0-9]+"

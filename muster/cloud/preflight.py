@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from muster.cloud import names, quotas
 from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
+from muster.cloud.builder import DISK
 from muster.cluster.cloud import Cloud
 from muster.cluster.model import Cluster
 from muster.cluster.nodes import Disk, VirtualMachines
@@ -19,14 +21,11 @@ SERVICES = (
 )
 """The APIs whose resources pulumi/ makes."""
 
-# https://cloud.google.com/compute/resource-usage: these share one quota, others have their own.
-_SHARED_CPUS = ("e2", "f1", "g1", "n1")
 _DISK_METRICS = {
     "pd-standard": "DISKS_TOTAL_GB",
     "pd-balanced": "SSD_TOTAL_GB",
     "pd-ssd": "SSD_TOTAL_GB",
 }
-_GLOBAL = "CPUS_ALL_REGIONS"
 
 
 def problems(compute: Compute, cluster: Cluster) -> list[str]:
@@ -38,13 +37,33 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
             return [disabled]
         project = compute.get("")
         region = compute.get(f"regions/{cluster.cloud.region}")
+        neighbours = list(_neighbours(compute, cluster.name))
     except CloudError as error:
         return [_explained(compute.project, error)]
     limits = {
         each["metric"]: float(each["limit"])
         for each in [*project.get("quotas", []), *region.get("quotas", [])]
+        if quotas.counts(each["metric"], each["limit"])
     }
-    return list(_too_small(compute.project, cluster.cloud, limits, needs(cluster, limits)))
+    small = _too_small(compute.project, cluster.cloud, limits, needs(cluster, limits))
+    return [*neighbours, *small]
+
+
+def _neighbours(compute: Compute, cluster: str) -> Iterator[str]:
+    """A sentence about each cluster of the project that shares a prefix with this one.
+
+    Each has a state disk, which is among the first that is made of it.
+    """
+    disks = compute.everywhere("disks", filter=names.of_role(names.STATE))
+    others = {disk["labels"].get(names.CLUSTER_LABEL, cluster) for disk in disks}
+    for other in sorted(others):
+        if names.share_a_prefix(cluster, other):
+            short, long = sorted((cluster, other), key=len)
+            yield (
+                f'the project {compute.project} has a cluster "{other}", and the controller of '
+                f'"{short}" may delete each VM whose name begins with "{short}-", so those of '
+                f'"{long}" too: take another cluster.name than {cluster}, or another project'
+            )
 
 
 def _disabled(compute: Compute) -> str:
@@ -85,11 +104,7 @@ def _explained(project: str, error: CloudError) -> str:
 
 
 def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
-    """Return what the cluster uses at most, by metric of Google's quotas.
-
-    Spot VMs count as PREEMPTIBLE_CPUS where the project has such a quota, else as all others:
-    https://cloud.google.com/compute/docs/instances/spot#quotas
-    """
+    """Return what the cluster uses at most, by metric of Google's quotas."""
     cloud = cluster.cloud
     assert cloud is not None  # noqa: S101 - see problems
     total: Counter[str] = Counter()
@@ -97,13 +112,9 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     def add(machine_type: str, disk: Disk, count: int, *, spot: bool = False) -> None:
         shape = machine_types().get(machine_type)
         cpus = (shape.cpus if shape else 1) * count
-        family = machine_type.partition("-")[0]
-        metric = "CPUS" if family in _SHARED_CPUS else f"{family.upper()}_CPUS"
-        if spot and limits.get("PREEMPTIBLE_CPUS"):
-            metric = "PREEMPTIBLE_CPUS"
-        total[metric] += cpus
-        total[_GLOBAL] += cpus
-        total["INSTANCES"] += count
+        total[quotas.cpu_metric(machine_type, limits, spot=spot)] += cpus
+        total[quotas.ALL_REGIONS] += cpus
+        total[quotas.INSTANCES] += count
         if disk.type in _DISK_METRICS:
             total[_DISK_METRICS[disk.type]] += disk.size_gib * count
 
@@ -117,6 +128,8 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     for nodes in cluster.nodes.values():
         if isinstance(nodes, VirtualMachines):
             add(nodes.machine_type, nodes.disk, nodes.max_nodes, spot=nodes.spot)
+    # Of the VM that builds an image: nodes go on meanwhile.
+    add(cloud.image.machine_type, DISK, 1)
     return total
 
 
@@ -126,7 +139,7 @@ def _too_small(
     for metric, amount in sorted(wanted.items()):
         # A metric that Google doesn't list (new machine families) is not for us to judge.
         if amount > limits.get(metric, amount):
-            where = "in all regions" if metric == _GLOBAL else f"in {cloud.region}"
+            where = "in all regions" if metric == quotas.ALL_REGIONS else f"in {cloud.region}"
             yield (
                 f"the project's quota {metric} is {limits[metric]:.0f} {where}, and the "
                 f"definition's maximum needs {amount}: lower max_nodes, or ask for more at "

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.cloud.api import CloudError, Compute, exists, last
+from muster.cloud.api import LAST_LOOK_S, CloudError, Compute, exists, last
 
 ATTRIBUTE = "muster/report"
 RUNNING, DONE, FAILED = "running", "done", "failed"
@@ -69,18 +69,19 @@ class Watch:
     def until(self, seen: Callable[["Watch"], bool], timeout_s: float) -> bool:
         """Look until something is so; False where it isn't in time. Prints each new step."""
         until = time.monotonic() + timeout_s
+        compute = self.compute.by(until + LAST_LOOK_S)
         while True:
-            self._look()
+            self._look(compute)
             if seen(self):
                 return True
             if time.monotonic() > until:
                 return False
             time.sleep(POLL_S)
 
-    def _look(self) -> None:
+    def _look(self, compute: Compute) -> None:
         # First the VM: what it reports before its end is then seen.
-        self.vm = exists(lambda: self.compute.get(self.instance))
-        report = read(self.compute, self.instance) if self.vm else None
+        self.vm = exists(lambda: compute.get(self.instance))
+        report = read(compute, self.instance) if self.vm else None
         if report and report.bundle == self.bundle:
             self.report = report
             if report.step and report.step != self._said:

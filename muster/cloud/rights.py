@@ -1,6 +1,6 @@
-"""What the controller may do in Google Cloud: make and delete the cluster's own nodes; pure.
+"""What the controller and people may do in Google Cloud, as little as there can be; pure.
 
-pulumi/ grants it, and the tests of resume and suspend have no more.
+pulumi/ grants it, and the tests of the autoscaler have no more.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,38 @@ OWN = (
     "compute.instances.create",
     "compute.instances.delete",
     "compute.instances.get",
+    "compute.instances.getGuestAttributes",
     "compute.instances.setLabels",
     "compute.instances.setMetadata",
     "compute.instances.setServiceAccount",
 )
 """On what bears the cluster's prefix."""
-ANYWHERE = ("compute.instances.list", "compute.zoneOperations.get")
-"""A list and an operation have no name that a condition could look at."""
-PLACES = ("compute.resourcePolicies.use",)
+ANYWHERE = (
+    "compute.instances.list",
+    "compute.projects.get",
+    "compute.regions.get",
+    "compute.zoneOperations.list",
+)
+"""Lists, operations and quotas have no name that a condition could look at."""
+PLACES = (
+    "compute.regionOperations.list",
+    "compute.resourcePolicies.create",
+    "compute.resourcePolicies.delete",
+    "compute.resourcePolicies.list",
+    "compute.resourcePolicies.use",
+)
 """Where nodes are placed compactly. A condition on a placement policy's name would never hold:
 https://cloud.google.com/iam/docs/conditions-resource-attributes#resource-name."""
 USES = ("compute.subnetworks.use", "iam.serviceAccounts.actAs")
 """On the cluster's subnet and on its nodes' account."""
+
+REACHES = ("compute.instances.get", "compute.instances.getGuestAttributes")
+"""On the VMs that a person reaches through IAP, besides the tunnel itself.
+
+`gcloud compute start-iap-tunnel` asks for the VM before it connects (StartIapTunnel._FetchInstance
+in its sources); the guest attributes have the VM's host keys. `gcloud compute ssh` would ask for
+the project too, and then change its metadata, where people don't come from here.
+"""
 
 
 def own_names(names: Names, zones: Sequence[str]) -> str:

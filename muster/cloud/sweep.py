@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cloud import names
-from muster.cloud.api import NOT_FOUND, CloudError, Compute
+from muster.cloud.api import LAST_LOOK_S, NOT_FOUND, CloudError, Compute
 from muster.cloud.reports import Progress
 
 TIMEOUT_S = 900
 """Seconds until a sweep is given up; deleting a VM takes a minute or two."""
 POLL_S = 1.0
+SETTLE_S = 5.0
+"""Seconds in which whatever was asked for shows in a list: an insert's answer is its operation."""
 # Being deleted: asking again would only cost quota.
 _GOING = ("STOPPING", "DELETING")
 
@@ -27,22 +29,39 @@ def everything(
 ) -> None:
     """Delete all instances, then disks, then images that have a cluster's label.
 
+    A VM that was asked for just before the controller's end may appear late, so that a second
+    look, `SETTLE_S` later, must find nothing too. Last the placement policies of its jobs, which
+    can have no label, by their names.
+
     Raises:
         CloudError: something is still there after `timeout_s` seconds; names some of it.
 
     """
-    _sweep(compute, names.of_cluster(cluster), progress, timeout_s)
+    until = time.monotonic() + timeout_s
+    found = names.of_cluster(cluster)
+    _sweep(compute, found, progress, until)
+    while True:
+        time.sleep(SETTLE_S)
+        if not _sweep(compute, found, progress, until):
+            break
+
+    def policies() -> list[dict[str, Any]]:
+        return compute.everywhere("resourcePolicies", filter=names.of_jobs(cluster))
+
+    _delete(compute, "placement", policies, until, progress)
 
 
 def builders(
     compute: Compute, cluster: str, progress: Progress, timeout_s: float = TIMEOUT_S
 ) -> None:
     """Delete a cluster's builders and unfinished images; raises as `everything` does."""
-    _sweep(compute, names.of_cluster(cluster, names.BUILDER), progress, timeout_s)
+    found = names.of_cluster(cluster, names.BUILDER)
+    _sweep(compute, found, progress, time.monotonic() + timeout_s)
 
 
-def _sweep(compute: Compute, found: str, progress: Progress, timeout_s: float) -> None:
-    until = time.monotonic() + timeout_s
+def _sweep(compute: Compute, found: str, progress: Progress, until: float) -> bool:
+    """Delete what has a label, and return whether there was anything."""
+    compute = compute.by(until + LAST_LOOK_S)
 
     def disks() -> list[dict[str, Any]]:
         listed = compute.everywhere("disks", filter=found)
@@ -53,19 +72,21 @@ def _sweep(compute: Compute, found: str, progress: Progress, timeout_s: float) -
         "disk": disks,
         "image": lambda: compute.list("global/images", filter=found),
     }
-    for kind, look in kinds.items():
-        _delete(compute, kind, look, until, progress)
+    kinds_found = [_delete(compute, kind, look, until, progress) for kind, look in kinds.items()]
+    return any(kinds_found)
 
 
-def _delete(compute: Compute, kind: str, look: Look, until: float, progress: Progress) -> None:
-    """Delete what a look finds, all at once, until a look finds nothing.
+def _delete(compute: Compute, kind: str, look: Look, until: float, progress: Progress) -> bool:
+    """Delete what a look finds, all at once, until a look finds nothing; return if one did.
 
     A refusal (too many calls, a disk that is still being let go of) is no end: the next look
     decides.
     """
     refusal: CloudError | None = None
     said: set[str] = set()
+    found = False
     while left := look():
+        found = True
         for item in left:
             if item["status"] in _GOING:
                 continue
@@ -85,6 +106,7 @@ def _delete(compute: Compute, kind: str, look: Look, until: float, progress: Pro
                 "run the same command again"
             )
         time.sleep(POLL_S)
+    return found
 
 
 def path_of(item: dict[str, Any]) -> str:

@@ -58,6 +58,13 @@ class Cloud(Model):
             "or `group:ml@example.org`."
         ),
     ] = []
+    iap_admins: Annotated[
+        list[str],
+        Field(
+            description="Who may reach the controller through IAP, and the login nodes too, "
+            "written as in `iap_users`."
+        ),
+    ] = []
 
     @property
     def region(self) -> str:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from muster.cluster import Definition, DefinitionError, entry, load, reference
+
 INVENTORIES = Path("inventories")
 _WRONG_DEFINITION = 2
 
@@ -24,6 +26,19 @@ def inventory_of(cluster: str) -> Path:
     raise typer.Exit(_WRONG_DEFINITION)
 
 
+def definition_of(inventory: Path) -> Definition:
+    """The definition in `inventory`.
+
+    Says what is wrong with it and ends the program with code 2 if anything is.
+    """
+    try:
+        return load(inventory)
+    except DefinitionError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(_WRONG_DEFINITION) from None
+
+
 def check(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
     hosts: Annotated[
@@ -32,16 +47,8 @@ def check(
     ] = False,
 ) -> None:
     """Say all that is wrong with a definition; exit code 2 if anything is."""
-    # Only here: pydantic takes a tenth of a second, which other commands need not wait for.
-    from muster.cluster import DefinitionError, load  # noqa: PLC0415
-
     inventory = inventory_of(cluster)
-    try:
-        definition = load(inventory)
-    except DefinitionError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(_WRONG_DEFINITION) from None
+    definition = definition_of(inventory)
     counts = {
         "hosts": definition.hosts.groups["all"],
         "partitions": definition.cluster.partitions,
@@ -53,6 +60,8 @@ def check(
     }
     said = ", ".join(f"{name}: {len(things)}" for name, things in counts.items())
     typer.echo(f"{inventory}: no errors ({said})")
+    for warning in entry.warnings(definition.cluster):
+        typer.echo(f"warning: {warning}", err=True)
     if hosts:
         # Its own module: it needs Ansible, which takes seconds to import.
         run = importlib.import_module("muster.hosts_check").run
@@ -68,8 +77,6 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON schema of cluster.yml, for editors."""
-    from muster.cluster import reference  # noqa: PLC0415 (see check)
-
     if not write:
         typer.echo(reference.schema_text(), nl=False)
         return

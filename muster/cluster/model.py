@@ -74,7 +74,9 @@ class Cluster(Model):
         Cloud | None,
         Field(description="Google Cloud; null: machines of your own, named in hosts.yml."),
     ] = None
-    scheduling: Annotated[Scheduling, Field(description="What SLURM hands out.")] = Scheduling()
+    scheduling: Annotated[
+        Scheduling, Field(description="What SLURM hands out, and how eagerly.")
+    ] = Scheduling()
     accounts: Annotated[
         dict[str, Account],
         Field(

@@ -1,5 +1,6 @@
 """Node sets (what a compute node has) and partitions (who may use it, for how long)."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -84,6 +85,26 @@ class Disk(Model):
     ] = "pd-balanced"
 
 
+class Fallback(Model):
+    """Another way to make a node, for when there is no room; what it leaves out is as before."""
+
+    machine_type: Annotated[
+        str | None,
+        Field(description="Machine type with as many CPUs; null: that of the node set."),
+    ] = None
+    spot: Annotated[
+        bool | None, Field(description="Spot VMs or not; null: as the node set says.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to make a node: a machine type, as a spot VM or not."""
+
+    machine_type: str
+    spot: bool
+
+
 class VirtualMachines(_NodeSet):
     """Compute nodes in the cloud, called `<cluster>-<set>-<n>`: VMs that exist while jobs run."""
 
@@ -111,6 +132,13 @@ class VirtualMachines(_NodeSet):
         bool,
         Field(description="Spot VMs: cheaper, and Google may take them back at any time."),
     ] = False
+    fallback: Annotated[
+        list[Fallback],
+        Field(
+            description="Other ways to make a node, tried in this order in all zones where the "
+            "first one finds no room, such as `[{spot: false}]`."
+        ),
+    ] = []
     compact: Annotated[
         bool,
         Field(description="A compact placement policy: nodes of one job stand near each other."),
@@ -147,9 +175,23 @@ class VirtualMachines(_NodeSet):
         return self.shape.cpus if self.shape else 1
 
     @property
+    def ways(self) -> list[Way]:
+        """The ways to make a node, the first one first."""
+        first = Way(self.machine_type, self.spot)
+        others = [
+            Way(
+                other.machine_type or self.machine_type,
+                self.spot if other.spot is None else other.spot,
+            )
+            for other in self.fallback
+        ]
+        return [first, *others]
+
+    @property
     def memory_mib(self) -> int:
-        """Memory of one node in MiB, as little as slurmd there will see."""
-        return self.shape.usable_memory_mib if self.shape else 2**30
+        """Memory of one node in MiB, as little as slurmd will see on any of its machine types."""
+        shapes = [machine_types().get(way.machine_type) for way in self.ways]
+        return min(shape.usable_memory_mib if shape else 2**30 for shape in shapes)
 
     @property
     def gpus(self) -> Gpus | None:
@@ -216,7 +258,7 @@ class Partition(Model):
 
 
 class Scheduling(Model):
-    """What SLURM hands out."""
+    """What SLURM hands out, and how eagerly."""
 
     consumable: Annotated[
         Literal["cpu", "core"],
@@ -225,3 +267,11 @@ class Scheduling(Model):
             "or core (`CR_Core_Memory`)."
         ),
     ] = "cpu"
+    profile: Annotated[
+        Literal["elastic", "throughput"] | None,
+        Field(
+            description="What the scheduler is tuned for: elastic (nodes are asked for and jobs "
+            "start at once) or throughput (hundreds of short jobs a minute); null: elastic in the "
+            "cloud, SLURM's own settings on machines of your own."
+        ),
+    ] = None

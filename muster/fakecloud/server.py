@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 VERBS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 STOP_SECONDS = 10
+"""For what the cloud's thread does at once."""
+END_SECONDS = 150
+"""For its end: machines that shut down are waited for, and all are removed."""
 
 
 def application(cloud: Cloud) -> Starlette:
@@ -57,7 +60,9 @@ def application(cloud: Cloud) -> Starlette:
 
 
 def _method_of(request: Request) -> str:
-    """The method's id, or "" where no description has the path."""
+    """The method's id, "batch" of many calls in one, or "" where no description has the path."""
+    if request.path.startswith("/batch/"):
+        return "batch"
     try:
         return routes.find(request.verb, request.path).method.id
     except ApiError:
@@ -243,7 +248,7 @@ class Server:
         """End the thread."""
         self.loop.call_soon_threadsafe(self._ask_to_end)
         if self._thread:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(END_SECONDS)
             if self._thread.is_alive():
                 raise TimeoutError("fakecloud's thread doesn't end")
 

@@ -4,9 +4,9 @@ Pure functions that know SLURM 21.08 to 25.11; who writes the files and who rest
 business of the roles. Which parameter exists in which release says muster.cluster.slurmparameters.
 """
 
+from muster.hostlists import expand, fold
 from muster.slurm.change import Change, change
 from muster.slurm.files import SlurmFiles, render
-from muster.slurm.hostlists import expand, fold
 from muster.slurm.restart import RestartDigests
 
 __all__ = ["Change", "RestartDigests", "SlurmFiles", "change", "expand", "fold", "render"]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from muster.hostlists import expand, fold
 from muster.slurm.conffile import Line, parse
 from muster.slurm.files import SlurmFiles
-from muster.slurm.hostlists import expand, fold
 from muster.slurm.restart import (
     slurmctld_nodes,
     slurmctld_parameters,

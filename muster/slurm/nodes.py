@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from muster.cluster.definition import Definition
 from muster.cluster.nodes import NodeSet, Partition, VirtualMachines
+from muster.hostlists import fold
 from muster.slurm.conffile import Line
-from muster.slurm.hostlists import fold
 
 HARDWARE = (
     "CPUs",

@@ -1,12 +1,9 @@
 """The parameters of slurm.conf that are not nodes and partitions."""
 
-from collections.abc import Iterable
-from math import isfinite
-
 from muster.cluster.base import Scalar
 from muster.cluster.definition import Definition
 from muster.cluster.nodes import NodeSet
-from muster.cluster.times import seconds
+from muster.slurm.scheduling import profile, scheduler_options
 
 STATE_DIR = "/var/lib/slurm/slurmctld"
 LOG_DIR = "/var/log/slurm"
@@ -14,6 +11,7 @@ MUNGE_SOCKET = "/run/munge/munge.socket.2"
 RESUME_PROGRAM = "/usr/local/sbin/muster-resume"
 SUSPEND_PROGRAM = "/usr/local/sbin/muster-suspend"
 RESUME_FAIL_PROGRAM = "/usr/local/sbin/muster-resume-failed"
+WAIT_PROGRAM = "/usr/local/sbin/muster-wait-for-nodes"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
 
 # Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
@@ -28,9 +26,6 @@ KEPT_ENTRIES = {
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
 }
-
-_BACKFILL_DEFAULT_MINUTES = 1440
-_BACKFILL_LONGEST_MINUTES = 43200
 
 
 def parameters(definition: Definition) -> dict[str, Scalar]:
@@ -108,30 +103,11 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         # Who joins a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
     }
-    options = _backfill(partition.max_time for partition in cluster.partitions.values())
-    if cluster.cloud:
-        # A job asks for its nodes at once (default: 3 s later) and starts when all of them are up.
-        options += ["batch_sched_delay=0", "salloc_wait_nodes", "sbatch_wait_nodes"]
-    if options:
+    if options := scheduler_options(definition):
         keys["SchedulerParameters"] = ",".join(options)
     if _gpu_sets(definition):
         keys["GresTypes"] = "gpu"
     return keys
-
-
-def _backfill(max_times: Iterable[str]) -> list[str]:
-    """Return options for jobs that are longer than the day that backfill looks ahead by default.
-
-    Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
-    that planning costs the same.
-    """
-    finite = [limit for text in max_times if isfinite(limit := seconds(text))]
-    longest = int(max(finite, default=0) // 60)
-    if longest <= _BACKFILL_DEFAULT_MINUTES:
-        return []
-    window = min(longest, _BACKFILL_LONGEST_MINUTES)
-    resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
-    return ["bf_continue", f"bf_window={window}", f"bf_resolution={resolution}"]
 
 
 def _jobs() -> dict[str, Scalar]:
@@ -179,14 +155,19 @@ def _power(definition: Definition) -> dict[str, Scalar]:
         # Partitions of VMs have their own: nothing else is ever switched off.
         "SuspendTime": "INFINITE",
     }
+    if profile(definition) == "elastic":
+        # A job whose nodes have come is started by a pass every 30 s (PERIODIC_TIMEOUT in
+        # slurmctld.h), or when this program ends, which waits for them: slurm.conf(5).
+        keys["PrologSlurmctld"] = WAIT_PROGRAM
     version = cluster.slurm_version
     if version < "23.02":
         # Later releases show powered-down nodes anyway, and refuse the value.
         keys["PrivateData"] = "cloud"
     else:
         keys["ReconfigFlags"] = "KeepPowerSaveSettings"
-        # A node that was drained for a look is kept for it.
-        keys["SuspendExcStates"] = "DRAIN,MAINTENANCE,RESERVED"
+        # A node that was drained or set down for a look is kept for it; the autoscaler powers down
+        # what is down for other reasons. 22.05 has nothing like it.
+        keys["SuspendExcStates"] = "DOWN,DRAIN,MAINTENANCE,RESERVED"
     if version < "23.11":
         # Nodes can't forward messages to each other before the controller knows their addresses.
         keys["TreeWidth"] = 65533

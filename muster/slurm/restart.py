@@ -17,8 +17,8 @@ from json import dumps
 
 from muster.cluster.base import Scalar
 from muster.cluster.definition import Definition
+from muster.hostlists import fold
 from muster.slurm.conffile import Line, word
-from muster.slurm.hostlists import fold
 from muster.slurm.nodes import HARDWARE, hardware
 
 RECONFIGURE_STARTS_ANEW = "23.11"

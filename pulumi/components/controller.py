@@ -1,12 +1,13 @@
 """The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
+from components.entrance import let_in
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.cloud.names import CONTROLLER, STATE_DEVICE, Names
 from muster.cluster.cloud import Controller as Wanted
@@ -34,6 +35,10 @@ class ControllerArgs:
     """JSON: host name -> address, of hosts whose address is fixed."""
     templates: Mapping[str, pulumi.Input[dict[str, object]]]
     """Node set -> its template and zones."""
+    admins: Sequence[str]
+    """Who may reach it through IAP, as members."""
+    reaches: pulumi.Input[str]
+    """Name of the role of those who do."""
 
 
 class Controller(pulumi.ComponentResource):
@@ -71,10 +76,15 @@ class Controller(pulumi.ComponentResource):
                 },
             ),
             labels=names.labels(CONTROLLER),
+            scheduling={
+                "on_host_maintenance": vm.on_host_maintenance(args.wanted.machine_type),
+                "automatic_restart": True,
+            },
             shielded_instance_config=vm.SHIELDED,
             # By `pulumi up --replace` too: two of one name can't be.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
+        let_in(self.instance, name, args.admins, args.reaches, inside)
         FirstBoot(
             f"{name}-configured",
             FirstBootArgs(

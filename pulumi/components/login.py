@@ -8,11 +8,10 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
+from components.entrance import let_in
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.cloud.names import LOGIN, Names
 from muster.cluster.cloud import Login as Wanted
-
-TUNNEL = "roles/iap.tunnelResourceAccessor"
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class LoginArgs:
     """JSON: host name -> address, of hosts whose address is fixed."""
     users: Sequence[str]
     """Who may reach it through IAP, as members."""
+    reaches: pulumi.Input[str]
+    """Name of the role of those who do."""
 
 
 class Login(pulumi.ComponentResource):
@@ -63,19 +64,15 @@ class Login(pulumi.ComponentResource):
                 names, LOGIN, **{"muster-bundle": args.bundle, "muster-hosts": args.hosts}
             ),
             labels=names.labels(LOGIN),
+            scheduling={
+                "on_host_maintenance": vm.on_host_maintenance(args.wanted.machine_type),
+                "automatic_restart": True,
+            },
             shielded_instance_config=vm.SHIELDED,
             # By `pulumi up --replace` too: two of one name can't be.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        for user in args.users:
-            gcp.iap.TunnelInstanceIAMMember(
-                f"{name}-{user}",
-                instance=self.instance.name,
-                zone=args.zone,
-                role=TUNNEL,
-                member=user,
-                opts=inside,
-            )
+        let_in(self.instance, name, args.users, args.reaches, inside)
         FirstBoot(
             f"{name}-configured",
             FirstBootArgs(names, args.zone, host, self.instance.instance_id, args.digest),

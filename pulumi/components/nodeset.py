@@ -9,7 +9,7 @@ import pulumi_gcp as gcp
 
 from components import vm
 from muster.cloud.names import NODE, NODE_SET_LABEL, Names
-from muster.cluster.nodes import VirtualMachines
+from muster.cluster.nodes import VirtualMachines, Way
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,6 @@ class NodeSetArgs:
     node_set: str
     nodes: VirtualMachines
     zones: Sequence[str]
-    region: str
     image: pulumi.Input[str]
     """Link of the image."""
     subnet: pulumi.Input[str]
@@ -36,12 +35,12 @@ class NodeSetArgs:
 
 
 class NodeSet(pulumi.ComponentResource):
-    """Instance template, and placement policy where nodes are to stand near each other.
+    """Instance templates, one for each way to make a node.
 
-    `told` is what the controller is told of the set: template and zones.
+    `told` is what the controller is told of the set, as muster.autoscaler.sets reads it.
     """
 
-    template: gcp.compute.InstanceTemplate
+    templates: Sequence[gcp.compute.InstanceTemplate]
     told: pulumi.Output[dict[str, object]]
 
     def __init__(
@@ -49,65 +48,86 @@ class NodeSet(pulumi.ComponentResource):
     ) -> None:
         super().__init__("muster:gcp:NodeSet", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
-        names, nodes = args.names, args.nodes
-        labels = nodes.labels | names.labels(NODE, **{NODE_SET_LABEL: args.node_set})
-        placement = None
-        if nodes.compact:
-            placement = gcp.compute.ResourcePolicy(
-                f"{name}-placement",
-                name=names.placement(args.node_set),
-                region=args.region,
-                group_placement_policy={"collocation": "COLLOCATED"},
-                opts=inside,
+        self.templates = [
+            gcp.compute.InstanceTemplate(
+                # The first one has no number: what is added behind it replaces nothing.
+                f"{name}-template-{number}" if number else f"{name}-template",
+                template(args, way),
+                inside,
             )
+            for number, way in enumerate(args.nodes.ways)
+        ]
+        links = pulumi.Output.all(*[made.name for made in self.templates])
+        self.told = links.apply(lambda found: told(args, found))
+        self.register_outputs({"templates": links})
+
+
+def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
+    """Return what nodes are made of that are made in one way.
+
+    Who makes them adds the placement policy of their job, where the set is compact.
+    """
+    names, nodes = args.names, args.nodes
+    labels = nodes.labels | names.labels(NODE, **{NODE_SET_LABEL: args.node_set})
+    return gcp.compute.InstanceTemplateArgs(
         # Its name ends with digits of the provider's, so that the new one is there before the old
         # one goes.
-        self.template = gcp.compute.InstanceTemplate(
-            f"{name}-template",
-            name_prefix=names.template_prefix(args.node_set),
-            machine_type=nodes.machine_type,
-            disks=[
-                {
-                    "boot": True,
-                    "auto_delete": True,
-                    "source_image": args.image,
-                    "disk_size_gb": nodes.disk.size_gib,
-                    "disk_type": nodes.disk.type,
-                    "labels": labels,
-                }
-            ],
-            network_interfaces=[{"subnetwork": args.subnet, "nic_type": "GVNIC"}],
-            service_account={"email": args.account, "scopes": [vm.CLOUD_PLATFORM]},
-            metadata=vm.metadata(
-                names,
-                NODE,
-                **{
-                    "muster-hosts": args.hosts,
-                    "muster-mounts": json.dumps(list(args.mounts)),
-                    "muster-people": args.people,
-                },
-            ),
-            labels=labels,
-            scheduling=scheduling(nodes),
-            shielded_instance_config=vm.SHIELDED,
-            resource_policies=placement.id if placement else None,
-            opts=inside,
-        )
-        self.told = self.template.name.apply(
-            lambda template: {
-                "template": f"projects/{names.project}/global/instanceTemplates/{template}",
-                "zones": list(args.zones),
-            }
-        )
-        self.register_outputs({"template": self.template.name})
+        name_prefix=names.template_prefix(args.node_set),
+        machine_type=way.machine_type,
+        disks=[
+            gcp.compute.InstanceTemplateDiskArgs(
+                boot=True,
+                auto_delete=True,
+                source_image=args.image,
+                disk_size_gb=nodes.disk.size_gib,
+                disk_type=nodes.disk.type,
+                labels=labels,
+            )
+        ],
+        network_interfaces=[
+            gcp.compute.InstanceTemplateNetworkInterfaceArgs(
+                subnetwork=args.subnet, nic_type="GVNIC"
+            )
+        ],
+        service_account=gcp.compute.InstanceTemplateServiceAccountArgs(
+            email=args.account, scopes=[vm.CLOUD_PLATFORM]
+        ),
+        metadata=vm.metadata(
+            names,
+            NODE,
+            **{
+                "muster-hosts": args.hosts,
+                "muster-mounts": json.dumps(list(args.mounts)),
+                "muster-people": args.people,
+            },
+        ),
+        labels=labels,
+        scheduling=scheduling(nodes, way),
+        shielded_instance_config=vm.SHIELDED,
+    )
 
 
-def scheduling(nodes: VirtualMachines) -> dict[str, object]:
+def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
+    """Return the ways to make a node in the order in which they are tried: each in all zones."""
+    choices = [
+        {
+            "template": f"projects/{args.names.project}/global/instanceTemplates/{name}",
+            "zone": zone,
+            "machine_type": way.machine_type,
+            "spot": way.spot,
+        }
+        for name, way in zip(templates, args.nodes.ways, strict=True)
+        for zone in args.zones
+    ]
+    return {"choices": choices, "compact": args.nodes.compact}
+
+
+def scheduling(nodes: VirtualMachines, way: Way) -> dict[str, object]:
     """Return how Google treats the VMs.
 
     A VM that comes back by itself would be a node that SLURM has given up.
     """
-    if nodes.spot:
+    if way.spot:
         return {
             "preemptible": True,
             "provisioning_model": "SPOT",
@@ -116,5 +136,5 @@ def scheduling(nodes: VirtualMachines) -> dict[str, object]:
             "automatic_restart": False,
         }
     # https://cloud.google.com/compute/docs/instances/use-compact-placement-policies#restrictions
-    moves = "TERMINATE" if nodes.compact else "MIGRATE"
+    moves = "TERMINATE" if nodes.compact else vm.on_host_maintenance(nodes.machine_type)
     return {"on_host_maintenance": moves, "automatic_restart": False}

@@ -1,4 +1,4 @@
-"""What the controller may do: make and delete the cluster's own nodes, and nothing else."""
+"""Who may do what: the controller makes and deletes the cluster's own nodes; people see VMs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from muster.cloud.names import Names
-from muster.cloud.rights import ANYWHERE, OWN, PLACES, USES, own_names
+from muster.cloud.rights import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,12 @@ class RightsArgs:
 
 
 class Rights(pulumi.ComponentResource):
-    """Custom roles and their bindings."""
+    """Custom roles and their bindings.
+
+    `reaches` is the role of those who reach a VM, which is given on that VM: entrance.py.
+    """
+
+    reaches: pulumi.Output[str]
 
     def __init__(
         self, name: str, args: RightsArgs, opts: pulumi.ResourceOptions | None = None
@@ -88,4 +93,5 @@ class Rights(pulumi.ComponentResource):
             member=args.controller,
             opts=inside,
         )
+        self.reaches = role("reaches", "sees a VM that it reaches through IAP", REACHES)
         self.register_outputs({})

@@ -11,7 +11,7 @@ import pulumi_gcp as gcp
 from muster.cloud import preflight
 from muster.cloud.api import CloudError, Compute
 from muster.cloud.names import Names
-from muster.cluster import Definition, DefinitionError, load
+from muster.cluster import Definition, DefinitionError, entry, load
 from muster.cluster.cloud import Cloud
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def read() -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Ask Google whether the cluster can be made.
+    """Ask Google whether the cluster can be made, and say if nobody could enter it.
 
     Raises:
         pulumi.RunError: it can't; one sentence for each reason.
@@ -92,3 +92,5 @@ def check(settings: Settings) -> None:
         found = [str(error)]
     if found:
         raise pulumi.RunError("\n".join(found))
+    for warning in entry.warnings(settings.definition.cluster):
+        pulumi.warn(warning)

@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.cloud.names import Names
 from muster.cluster.nodes import Disk
+from muster.machinetypes import machine_types
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 """What an account may do is said by its roles alone; scopes are an older, second lock."""
@@ -26,6 +27,11 @@ def metadata(names: Names, role: str, **more: Any) -> dict[str, Any]:
         "muster-role": role,
         **more,
     }
+
+
+def on_host_maintenance(machine_type: str) -> str:
+    """Return what becomes of a VM when its host needs maintenance: MIGRATE or TERMINATE."""
+    return machine_types()[machine_type].on_host_maintenance
 
 
 def boot_disk(names: Names, role: str, disk: Disk) -> dict[str, Any]:

@@ -5,10 +5,10 @@ One cluster, raised once; the tests are in the order of its life.
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from waiting import until
 
 from muster.clouddemo import tour
 from muster.clouddemo.cli import engine_here
@@ -49,15 +49,6 @@ def consoles(stack: Stack) -> str:
 def console(stack: Stack, instance: str) -> str:
     resource = stack.instances()[instance]
     return stack.server.do(lambda cloud: cloud.backend.console(resource)).decode(errors="replace")
-
-
-def until(state: Callable[[], object], what: str, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if state():
-            return
-        time.sleep(0.5)
-    pytest.fail(f"not within {seconds:.0f} s: {what}")
 
 
 def inside(stack: Stack, instance: str, *command: str) -> str:

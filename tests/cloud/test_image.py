@@ -8,13 +8,13 @@ import re
 import shutil
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
+from waiting import until
 
 from muster.cloud import api, builder, bundle
 from muster.cloud.archive import pack
@@ -50,15 +50,6 @@ ENABLED = {
     "remote-fs.target",
     "systemd-pstore.service",
 }
-
-
-def until(state: Callable[[], object], what: str, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if state():
-            return
-        time.sleep(0.5)
-    pytest.fail(f"not within {seconds:.0f} s: {what}")
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
+from waiting import until
 
 from muster.containers.podman import podman
 from muster.fakecloud.backends.machine import LABEL
@@ -34,15 +34,6 @@ echo "startup-script of $name was here"
 echo "$name" >>/root/boots
 metadata instance/guest-attributes/test/boots PUT "$(tr '\\n' ' ' </root/boots)"
 """
-
-
-def until(state: Callable[[], object], what: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if state():
-            return
-        time.sleep(0.2)
-    pytest.fail(f"not within {seconds:.0f} s: {what}")
 
 
 class Compute:
@@ -139,7 +130,7 @@ def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compute]:
 
 def test_machine_boots_and_runs_its_startup_script(compute: Compute) -> None:
     compute.do("POST", f"{ZONE}/instances", instance("one", DEBIAN))
-    until(lambda: compute.attribute("one", "test/boots"), "one has run its startup-script")
+    until(lambda: compute.attribute("one", "test/boots"), "one has run its startup-script", 90)
     assert compute.attribute("one", "test/boots") == "one "
     console = compute.get(f"{ZONE}/instances/one/serialPort")["contents"]
     assert "startup-script of one was here" in console
@@ -147,7 +138,7 @@ def test_machine_boots_and_runs_its_startup_script(compute: Compute) -> None:
 
 def test_machines_find_each_other_by_name(compute: Compute) -> None:
     compute.do("POST", f"{ZONE}/instances", instance("two", DEBIAN))
-    until(lambda: compute.attribute("two", "test/boots"), "two has run its startup-script")
+    until(lambda: compute.attribute("two", "test/boots"), "two has run its startup-script", 90)
     address = compute.get(f"{ZONE}/instances/two")["networkInterfaces"][0]["networkIP"]
     assert address in in_machine(compute, "one", "getent", "hosts", "two")
     assert in_machine(compute, "two", "hostname") == "two"
@@ -171,7 +162,7 @@ def test_services_of_a_machine_reach_the_apis_as_its_account(compute: Compute) -
     account = compute.account("lister", "roles/compute.viewer")
     body = instance("asking", DEBIAN, serviceAccounts=[{"email": account, "scopes": [SCOPE]}])
     compute.do("POST", f"{ZONE}/instances", body)
-    until(lambda: compute.attribute("asking", "test/boots"), "asking has booted")
+    until(lambda: compute.attribute("asking", "test/boots"), "asking has booted", 90)
     service = ["systemd-run", "--quiet", "--pipe", "python3", "-c", ASK.replace("PROJECT", PROJECT)]
     assert in_machine(compute, "asking", *service).split() == ["asking", "one", "two"]
     compute.do("DELETE", f"{ZONE}/instances/asking")
@@ -185,9 +176,9 @@ def in_machine(compute: Compute, name: str, *command: str) -> str:
 def test_machine_that_powers_itself_off_is_terminated_and_starts_again(compute: Compute) -> None:
     in_machine(compute, "one", "systemctl", "poweroff")
     status = f"{ZONE}/instances/one"
-    until(lambda: compute.get(status)["status"] == "TERMINATED", "one is off")
+    until(lambda: compute.get(status)["status"] == "TERMINATED", "one is off", 90)
     compute.do("POST", f"{ZONE}/instances/one/start")
-    until(lambda: compute.attribute("one", "test/boots") == "one one ", "one has booted again")
+    until(lambda: compute.attribute("one", "test/boots") == "one one ", "one has booted again", 90)
 
 
 def test_image_of_a_disk_boots_again_under_another_name(compute: Compute) -> None:
@@ -195,7 +186,7 @@ def test_image_of_a_disk_boots_again_under_another_name(compute: Compute) -> Non
     compute.do("POST", "global/images", {"name": "baked", "sourceDisk": f"{ZONE}/disks/one"})
     compute.do("DELETE", f"{ZONE}/instances/one")
     compute.do("POST", f"{ZONE}/instances", instance("three", "global/images/baked"))
-    until(lambda: compute.attribute("three", "test/boots"), "three has run its startup-script")
+    until(lambda: compute.attribute("three", "test/boots"), "three has run its startup-script", 90)
     assert compute.attribute("three", "test/boots") == "one one three "
 
 
@@ -207,7 +198,7 @@ def test_data_disk_outlives_the_machine(compute: Compute) -> None:
         body = instance(name, DEBIAN)
         body["disks"].append(disk)
         compute.do("POST", f"{ZONE}/instances", body)
-        until(lambda n=name: compute.attribute(n, "test/boots"), f"{name} has booted")
+        until(lambda n=name: compute.attribute(n, "test/boots"), f"{name} has booted", 90)
         if number == 0:
             in_machine(compute, name, "mkfs.ext4", "-q", device)
         in_machine(compute, name, "mount", device, "/mnt")

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,16 +132,6 @@ class Lab:
         """Return a function from host to address."""
         fleet = self.instance.fleet()
         return {machine.name: machine.address for machine in fleet.machines}.__getitem__
-
-
-def until(state: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Return when `state()` holds; fail with `what` after the bound."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if state():
-            return
-        time.sleep(0.2)
-    pytest.fail(f"not within {seconds:.0f} s: {what}")
 
 
 def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[Lab]:

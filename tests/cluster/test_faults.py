@@ -1,6 +1,7 @@
 """Daemons and nodes die; nothing that users gave or that accounting knows is lost."""
 
-from conftest import Lab, until
+from conftest import Lab
+from waiting import until
 
 from muster.containers.podman import podman
 

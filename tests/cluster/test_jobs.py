@@ -1,7 +1,8 @@
 """What a user does: ada's tour, arrays, and what SLURM must refuse."""
 
 import pytest
-from conftest import Lab, until
+from conftest import Lab
+from waiting import until
 
 from muster.demo import tour
 

@@ -1,6 +1,7 @@
 """A node comes and goes while the cluster works."""
 
-from conftest import Lab, until
+from conftest import Lab
+from waiting import until
 
 from muster.containers import machines
 from muster.containers.podman import podman

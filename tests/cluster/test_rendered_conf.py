@@ -71,7 +71,7 @@ for folder in /var/lib/slurm/slurmctld /run/slurmctld; do
   mount -t tmpfs -o mode=0755 none $folder
   chown slurm: $folder
 done
-for program in muster-resume muster-suspend muster-resume-failed; do
+for program in muster-resume muster-suspend muster-resume-failed muster-wait-for-nodes; do
   printf '#!/bin/sh\\n' >/usr/local/sbin/$program
   chmod 0755 /usr/local/sbin/$program
 done

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Lab, until
+from conftest import Lab
+from waiting import until
 
 from muster.containers.podman import podman
 

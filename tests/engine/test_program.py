@@ -3,14 +3,18 @@
 What VMs really do is shown where they boot: tests/cloud.
 """
 
+import io
 import itertools
 import json
 import shutil
 import sys
+import tarfile
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -20,6 +24,7 @@ from enginekit.home import Provider, cloud_environment, engine_environment, make
 from enginekit.stack import Run, Stack
 from guests import Guests, Script
 
+from muster import secrets
 from muster.fakecloud import Cloud, Settings
 from muster.fakecloud.server import Server
 
@@ -135,7 +140,7 @@ def vm(outside: httpx.Client, name: str) -> dict[str, Any]:
 
 def make_node(outside: httpx.Client, name: str) -> None:
     """Make a node as the controller does: by name, from its template."""
-    query = {"sourceInstanceTemplate": templates(outside)["debug"]["template"]}
+    query = {"sourceInstanceTemplate": templates(outside)["debug"]["choices"][0]["template"]}
     made = outside.post(f"{ZONE}/instances", json={"name": name}, params=query)
     assert made.is_success, made.text
 
@@ -171,7 +176,11 @@ def disturbed(run: Run) -> list[str]:
     ]
 
 
-def test_up_makes_a_cluster_and_a_second_one_nothing(cluster: Stack, outside: httpx.Client):
+def test_up_makes_a_cluster_and_a_second_one_nothing(
+    cluster: Stack, definition: Definition, outside: httpx.Client
+):
+    # As who moves a cluster from metal has them lying about.
+    secrets.make(definition.file.parents[2])
     assert "create" in cluster.preview().counts
     assert names(outside, f"{ZONE}/instances") == []
     made = cluster.up()
@@ -180,6 +189,8 @@ def test_up_makes_a_cluster_and_a_second_one_nothing(cluster: Stack, outside: ht
     (image,) = names(outside, f"{PROJECT}/global/images")
     assert image.startswith(f"{CLUSTER}-")
     assert ":None" not in str(cluster.export())
+    made_secrets = yaml.safe_load(secrets.path_of(definition.file.parents[2]).read_text())
+    reads_no_secret(cluster, outside, list(made_secrets["secrets"].values()))
     parents_are_components(cluster)
 
     outputs = cluster.outputs()
@@ -198,16 +209,38 @@ def test_up_makes_a_cluster_and_a_second_one_nothing(cluster: Stack, outside: ht
     assert cluster.refresh().changes == []
 
 
+def reads_no_secret(cluster: Stack, outside: httpx.Client, values: list[str]) -> None:
+    """Whoever reads the bucket, the metadata or the state reads no secret of the inventory."""
+    bucket = f"/storage/v1/b/demo-project-{CLUSTER}-muster/o"
+    texts = [
+        json.dumps(cluster.export()).encode(),
+        outside.get(f"{ZONE}/instances").content,
+        outside.get(f"{PROJECT}/global/instanceTemplates").content,
+    ]
+    for each in outside.get(bucket).json()["items"]:
+        got = outside.get(f"{bucket}/{quote(each['name'], safe='')}", params={"alt": "media"})
+        with tarfile.open(fileobj=io.BytesIO(got.content)) as archive:
+            texts += [member.read() for entry in archive if (member := archive.extractfile(entry))]
+    everything = b"\0".join(texts)
+    assert b"uid: 20001" in everything, "what the inventory says of people is there to be found"
+    assert len(values) == len(secrets.MAKERS)
+    for value in values:
+        forms = [value.encode(), b64encode(value.encode()).rstrip(b"=")]
+        if len(value) > secrets.PASSWORD_CHARACTERS:
+            forms.append(b64decode(value))  # the munge key itself
+        assert not any(form in everything for form in forms)
+
+
 def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outside: httpx.Client):
     count = cluster.up().counts["create"]
     controller = vm(outside, f"{CLUSTER}-controller")
-    old = templates(outside)["debug"]["template"]
+    old = templates(outside)["debug"]["choices"][0]["template"]
 
     definition.change(add_set)
     assert disturbed(cluster.preview()) == []
     added = cluster.up()
     assert disturbed(added) == []
-    new_set = ["nodes-big", "nodes-big-placement", "nodes-big-template"]
+    new_set = ["nodes-big", "nodes-big-template"]
     assert added.named("create") == [bundle_of(outside), *new_set]
     assert set(templates(outside)) == {"big", "debug"}
 
@@ -218,8 +251,12 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert resized.named("replace") == ["nodes-debug-template"]
     order = [step.op for step in resized.steps if step.name == "nodes-debug-template"]
     assert order.index("create-replacement") < order.index("delete-replaced")
+    # The controller is told of the new one before the old one goes: nobody makes a node of neither.
+    whole = [(step.op, step.name) for step in resized.steps]
+    told = whole.index(("update", "controller"))
+    assert told < whole.index(("delete-replaced", "nodes-debug-template"))
     assert set(resized.named("delete")) > set(new_set)
-    new = templates(outside)["debug"]["template"]
+    new = templates(outside)["debug"]["choices"][0]["template"]
     assert new != old
     assert new.startswith(f"projects/demo-project/global/instanceTemplates/{CLUSTER}-debug-")
 
@@ -243,7 +280,11 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
 def test_a_new_image_reaches_templates_and_who_is_made_anew(
     cluster: Stack, definition: Definition, outside: httpx.Client
 ):
+    lists = {"iap_admins": ["user:eve@example.org"], "iap_users": ["user:ada@example.org"]}
+    definition.change(lambda found: found["cloud"].update(lists))
     cluster.up()
+    let_in = reaching(outside, "controller"), reaching(outside, "login-0")
+    assert let_in == ({"user:eve@example.org"}, {"user:ada@example.org", "user:eve@example.org"})
     (old,) = names(outside, f"{PROJECT}/global/images")
     controller = vm(outside, f"{CLUSTER}-controller")
     disk = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()["id"]
@@ -263,8 +304,11 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
         if item["type"] == "gcp:compute/instance:Instance" and item["urn"].endswith("controller")
     )
     done = cluster.up("--replace", urn)
-    assert done.named("replace") == ["controller"]
+    who = "controller-user:eve@example.org"
+    assert done.named("replace") == ["controller", who, f"{who}-sees"]
     assert done.named("update") == ["controller-configured"]
+    # Google forgets a VM's policy with the VM.
+    assert (reaching(outside, "controller"), reaching(outside, "login-0")) == let_in
     new = vm(outside, f"{CLUSTER}-controller")
     assert new["id"] != controller["id"]
     assert (
@@ -305,6 +349,24 @@ def test_destroy_is_refused_and_then_leaves_nothing(
 
     # The roles' ids stay taken; those of another claim are others.
     assert cluster.up().counts["create"] == count
+
+
+def reaching(outside: httpx.Client, host: str) -> set[str]:
+    """Who may reach a VM through IAP and may see it, as gcloud needs both."""
+    place = f"zones/europe-west4-a/instances/{CLUSTER}-{host}"
+    tunnel = outside.post(
+        f"/iap/v1/projects/demo-project/iap_tunnel/{place}:getIamPolicy",
+        json={"options": {"requestedPolicyVersion": 3}},
+    )
+    seen = outside.get(
+        f"{PROJECT}/{place}/getIamPolicy", params={"optionsRequestedPolicyVersion": 3}
+    )
+    members = [
+        {member for binding in answer.json().get("bindings", []) for member in binding["members"]}
+        for answer in (tunnel, seen)
+    ]
+    assert members[0] == members[1]
+    return members[0]
 
 
 def templates(outside: httpx.Client) -> dict[str, Any]:
@@ -424,9 +486,9 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
     definition.file.write_text(good)
 
     region = "europe-west4"
-    fakecloud.do(lambda cloud: cloud.settings.quotas.update({region: {"CPUS": 23, "INSTANCES": 8}}))
+    fakecloud.do(lambda cloud: cloud.settings.quotas.update({region: {"CPUS": 25, "INSTANCES": 8}}))
     refused(
-        "the project's quota CPUS is 23 in europe-west4, and the definition's maximum needs 24",
+        "the project's quota CPUS is 25 in europe-west4, and the definition's maximum needs 26",
         "the project's quota INSTANCES is 8 in europe-west4",
     )
     fakecloud.do(lambda cloud: cloud.settings.quotas.clear())
@@ -440,8 +502,16 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
 
     token = cluster.environment.pop("GOOGLE_OAUTH_ACCESS_TOKEN")
     cluster.environment["NO_GCE_CHECK"] = "true"
-    refused("no credentials for Google Cloud: run `gcloud auth application-default login`")
+    refused("): run `gcloud auth application-default login`, or set GOOGLE_OAUTH_ACCESS_TOKEN")
     cluster.environment["GOOGLE_OAUTH_ACCESS_TOKEN"] = token
+
+    labels = {"muster-cluster": f"{CLUSTER}-gpu", "muster-role": "state"}
+    body = {"name": f"{CLUSTER}-gpu-state", "sizeGb": "10", "labels": labels}
+    assert outside.post(f"{ZONE}/disks", json=body).is_success
+    before = contents()
+    refused(f'a cluster "{CLUSTER}-gpu"', "take another cluster.name than slurm10")
+    assert outside.delete(f"{ZONE}/disks/{CLUSTER}-gpu-state").is_success
+    before = contents()
 
     body = {"name": CLUSTER, "autoCreateSubnetworks": False}
     assert outside.post(f"{PROJECT}/global/networks", json=body).is_success

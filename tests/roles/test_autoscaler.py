@@ -1,45 +1,211 @@
-"""slurmctld can start its programs, with nothing but their settings."""
+"""slurmctld's calls reach the daemon, which works in its confines and comes back from anything.
+
+SLURM is real; in the daemon's place is molecule/autoscaler/daemon.py, which gives all nodes back.
+"""
 
 import json
+import re
+import shlex
+import time
 
 import pytest
 
 SLURM = "setpriv --reuid=slurm --regid=slurm --clear-groups --reset-env"
-LOG = "/var/log/muster/autoscaler.log"
+SPOOL = "/var/spool/muster-autoscaler"
+UNIT = "muster-autoscaler"
 
 
-@pytest.mark.parametrize("program", ["resume", "suspend", "resume-failed"])
-def test_a_program_runs_with_an_empty_environment(host, program):
-    call = f"{SLURM} env -i PATH=/bin:/usr/bin /usr/local/sbin/muster-{program} lab-debug-[0-3]"
-    assert host.run(call).rc == 7
-    # slurmctld throws away what a program prints.
+@pytest.fixture
+def journal(host):
+    """What the daemon has said since, when it has said `wanted`."""
+    since = host.check_output("date +%s.%N")
+
+    def read(wanted: str, seconds: float = 60) -> str:
+        deadline = time.monotonic() + seconds
+        while True:
+            said = host.check_output(
+                f"journalctl --unit={UNIT} --since=@{since} --output=cat --no-pager"
+            )
+            if re.search(wanted, said):
+                return said
+            assert time.monotonic() < deadline, f"not within {seconds} s: {wanted}; said: {said}"
+            time.sleep(0.3)
+
+    return read
+
+
+def shown(host, name: str) -> str:
+    return host.check_output(f"systemctl show {UNIT} --property={name} --value")
+
+
+def test_a_job_asks_for_its_nodes_and_they_are_given_back_with_a_reason(host, journal):
+    """From sbatch to the reason at the node, through all there is but the cloud."""
+    job = host.check_output(
+        "cd /tmp && sbatch --parsable --nodes=2 --nodelist=lab-debug-[0-1] --wrap true"
+    )
+    try:
+        names = r"\('lab-debug-0', 'lab-debug-1'\)"
+        said = journal(rf"{names} wanted by {{{job}: {names}}}")
+        said = journal(f"suspend of {names}")
+        assert "'lab-debug-0': 'powering up', 'lab-debug-1': 'powering up'" in said
+        assert "'lab-debug-9': 'powered down'" in said
+        node = host.check_output("scontrol --oneliner show node lab-debug-1")
+        assert "Reason=muster: no cloud here [slurm@" in node
+        assert "CONFIGURING" not in host.check_output(f"squeue --noheader --format=%T --job={job}")
+    finally:
+        host.check_output(f"scancel {job}")
+    assert host.check_output(f"find {SPOOL} -type f") == ""
+
+
+def test_what_slurm_asks_for_while_the_daemon_is_away_is_not_lost(host, journal):
+    host.check_output(f"systemctl stop {UNIT}")
+    try:
+        call = f"{SLURM} env -i PATH=/bin:/usr/bin /usr/local/sbin/muster-resume lab-debug-[4-5]"
+        host.check_output(call)
+        [name] = host.check_output(f"ls --ignore=wake {SPOOL}").splitlines()
+        assert re.fullmatch(r"\d{19}-\d+\.resume", name)
+    finally:
+        host.check_output(f"systemctl start {UNIT}")
+    journal(r"\('lab-debug-4', 'lab-debug-5'\) wanted by {}")
+
+
+@pytest.mark.parametrize("program", ["suspend", "resume-failed"])
+def test_the_other_programs_reach_it(host, journal, program):
+    host.check_output(f"{SLURM} env -i PATH=/bin /usr/local/sbin/muster-{program} lab-debug-7")
+    journal(rf"{program} of \('lab-debug-7',\)")
+
+
+def test_a_program_that_can_do_nothing_says_so_in_the_journal(host):
+    """slurmctld throws away what its programs print."""
+    # As on a full disk.
+    call = "ulimit -f 0; exec /usr/local/sbin/muster-resume lab-debug-7 2>/dev/null"
+    done = host.run(f"{SLURM} env -i PATH=/bin sh -c {shlex.quote(call)}")
+    assert done.rc == 1
     host.check_output("journalctl --sync")
-    said = host.check_output(f"journalctl --identifier=muster-{program} --output=cat --no-pager")
-    module = program.replace("-", "_")
-    wanted = f"slurm: PYTHONPATH=/opt/muster/current -m muster.cloud.{module} lab-debug-[0-3]"
-    assert said.splitlines()[-1] == wanted
+    said = host.check_output("journalctl --identifier=muster-resume --output=cat --no-pager")
+    assert said.splitlines()[-1].startswith("lab-debug-7 is not in the spool: ")
 
 
-def test_the_settings_are_what_the_programs_read(host):
+def test_no_job_waits_for_nodes_while_the_daemon_is_away(host):
+    job = "env -i SLURM_JOB_ID=1 SLURM_JOB_NODELIST=lab-debug-0"
+    done = host.run(f"{SLURM} timeout 10 {job} /usr/local/sbin/muster-wait-for-nodes")
+    assert (done.rc, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_settings_are_what_the_daemon_reads(host):
     found = json.loads(host.check_output(f"{SLURM} cat /etc/muster/autoscaler.json"))
     assert found == {
         "cluster": "lab",
         "compute_endpoint": "http://192.0.2.1/compute/v1/",
-        "log_file": LOG,
         "resume_timeout_s": 60,
-        "suspend_timeout_s": 120,
     }
 
 
-def test_the_log_can_be_written_and_is_rotated(host):
-    host.check_output(f"{SLURM} sh -c 'echo one >>{LOG}'")
+def test_the_spool_is_slurms_alone(host):
+    folder = host.file(SPOOL)
+    assert (folder.user, folder.group, oct(folder.mode)) == ("slurm", "slurm", "0o700")
+
+
+def test_the_daemon_comes_back_when_it_is_killed_and_at_boot(host):
+    before = shown(host, "MainPID")
+    assert before != "0"
+    host.check_output(f"kill -KILL {before}")
+    deadline = time.monotonic() + 60
+    while shown(host, "ActiveState") != "active" or shown(host, "MainPID") == before:
+        assert time.monotonic() < deadline, "it did not come back"
+        time.sleep(0.3)
+    assert host.service(UNIT).is_enabled
+
+
+def test_other_code_or_settings_are_what_runs(host, converge):
+    def run(**variables) -> tuple[str, str]:
+        said = converge("autoscaler", "--tags=autoscaler", **variables)
+        assert "failed=0" in said, said
+        return shown(host, "MainPID"), said
+
+    before = shown(host, "MainPID")
+    try:
+        other = run(__autoscaler_code=[__file__])[0]
+        assert other != before
+    finally:
+        again = run()[0]
+    assert again not in (other, before)
+    assert run()[0] == again
+
+
+def test_systemd_would_notice_that_it_is_stuck(host):
+    assert shown(host, "WatchdogUSec") == "1min"
+    heard = int(shown(host, "WatchdogTimestampMonotonic"))
+    deadline = time.monotonic() + 30
+    while int(shown(host, "WatchdogTimestampMonotonic")) == heard:
+        assert time.monotonic() < deadline, "it says nothing"
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize(
+    ("tries", "says"),
+    [
+        ("touch /etc/muster/x", "Read-only file system"),
+        ("touch /opt/muster/current/x", "Read-only file system"),
+        ("touch /var/lib/slurm/slurmctld/x", "Read-only file system"),
+        ("ls /home", "Permission denied"),
+        (
+            "/opt/muster/venv/bin/python -c 'import socket; socket.socket(socket.AF_PACKET)'",
+            "Address family not supported",
+        ),
+    ],
+)
+def test_what_the_daemon_may_not(host, tries, says):
+    """The same confines around another command."""
+    unit = host.check_output(f"systemctl cat {UNIT}")
+    kept = re.findall(
+        r"^((?:User|UMask|Protect\w+|Private\w+|ProcSubset|ReadWritePaths|NoNewPrivileges|"
+        r"CapabilityBoundingSet|Restrict\w+|LockPersonality|Memory\w+|SystemCall\w+)=.*)$",
+        unit,
+        re.MULTILINE,
+    )
+    assert len(kept) > 20
+    options = " ".join(f"--property={shlex.quote(each)}" for each in kept)
+    done = host.run(f"systemd-run --quiet --wait --pipe {options} /bin/sh -c {shlex.quote(tries)}")
+    assert done.rc != 0
+    assert re.search(says, done.stderr), done.stderr
+
+
+def test_systemd_finds_little_to_blame(host):
+    """0.0 is a unit that may nothing, 10.0 one that may all."""
+    said = host.check_output(f"systemd-analyze security --no-pager {UNIT}")
+    [level] = re.findall(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert float(level) <= 1.5, said
+
+
+def test_what_the_daemon_shows_everybody_reads_and_it_outlives_the_daemon(host):
+    status = "/run/muster-autoscaler/status.json"
+    nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+    assert json.loads(host.check_output(f"{nobody} cat {status}"))["cluster"] == "lab"
+    host.check_output(f"systemctl stop {UNIT}")
+    try:
+        assert host.file(status).exists
+    finally:
+        host.check_output(f"systemctl start {UNIT}")
+
+
+def test_the_event_log_is_rotated_and_goes_on_in_a_new_file(host, journal):
+    log = "/var/log/muster/autoscaler-events.jsonl"
+    assert host.file(log).mode == 0o600
+    assert host.file("/var/log/muster").mode == 0o750
     host.check_output("logrotate --force /etc/logrotate.d/muster-autoscaler")
-    assert host.file(f"{LOG}.1").content_string.endswith("one\n")
-    host.check_output(f"{SLURM} sh -c 'echo two >>{LOG}'")
-    assert host.file(LOG).content_string == "two\n"
-    host.check_output(f"rm {LOG} {LOG}.1")
+    assert not host.file(log).exists
+    host.check_output(f"{SLURM} /usr/local/sbin/muster-suspend lab-debug-7")
+    journal("suspend of .*lab-debug-7")
+    deadline = time.monotonic() + 10
+    while not host.file(log).exists:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert json.loads(host.file(log).content_string)["event"] == "suspend"
+    assert host.file(f"{log}.1").exists
 
 
-def test_nobody_else_reads_the_log(host):
-    folder = host.file("/var/log/muster")
-    assert (folder.user, oct(folder.mode)) == ("slurm", "0o750")
+def test_the_command_of_people_is_there(host):
+    shown = host.file("/usr/local/bin/muster")
+    assert (shown.mode, shown.user) == (0o755, "root")
+    assert 'exec /opt/muster/venv/bin/python -m muster "$@"' in shown.content_string

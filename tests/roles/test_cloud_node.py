@@ -1,10 +1,10 @@
 """A node's boot brings key, munged and slurmd in order, and the people of the shared folder."""
 
 import json
-import time
 from base64 import b64encode
 
 import pytest
+from waiting import wait_for
 
 KEY = b"This key is public, for trials only!!!"
 PEOPLE = "/apps/.muster/extrausers"
@@ -31,16 +31,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
 """
 ENDPOINT = "Environment=GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT=http://169.254.169.254/v1/"
-
-
-def wait_for(host, command, wanted, seconds=30):
-    """Run `command` until it says `wanted`; return what it said last."""
-    deadline = time.monotonic() + seconds
-    while True:
-        said = host.run(command).stdout.strip()
-        if said == wanted or time.monotonic() > deadline:
-            return said
-        time.sleep(0.3)
 
 
 def put(host, path, text):
@@ -78,9 +68,20 @@ def booted(host):
     units = "muster-node.target muster-key.service muster-mounts.service slurmd munge metadata"
     host.check_output(f"systemctl stop {units}; systemctl reset-failed")
     host.check_output("ip address del 169.254.169.254/32 dev lo")
-    host.check_output("cat /root/hosts >/etc/hosts; rm -r /run/muster-node /root/metadata.py")
-    host.check_output("rm /etc/munge/munge.key /var/lib/extrausers; mkdir /var/lib/extrausers")
+    # A test may have ended before the boot had come to any of these.
+    host.check_output("cat /root/hosts >/etc/hosts; rm -rf /run/muster-node /root/metadata.py")
+    host.check_output("rm -rf /etc/munge/munge.key /var/lib/extrausers; mkdir /var/lib/extrausers")
     host.check_output("rm -r /run/systemd/system/muster-key.service.d; systemctl daemon-reload")
+
+
+@pytest.fixture
+def stumbling(host):
+    """A first unit that fails once for a reason that nobody foresaw."""
+    once = "sh -c 'test -e /run/stumbled || { touch /run/stumbled; exit 1; }'"
+    drop_in = "/run/systemd/system/muster-key.service.d/stumble.conf"
+    put(host, drop_in, f"[Service]\nExecStartPre={once}\n")
+    yield
+    host.check_output("rm /run/stumbled")
 
 
 def properties(host, unit, *names):
@@ -152,3 +153,11 @@ def test_the_host_s_own_users_come_first(host):
     lines = host.file("/etc/nsswitch.conf").content_string.splitlines()
     found = [line.split() for line in lines if line.startswith(("passwd:", "group:"))]
     assert [line[1:3] for line in found] == [["files", "extrausers"]] * 2
+
+
+def test_a_boot_that_fails_is_tried_again(host, stumbling, booted):
+    assert wait_for(host, "systemctl is-active munge", "active") == "active"
+    called = "pgrep --full --oldest '^/usr/sbin/slurmd ' | wc --lines"
+    assert wait_for(host, called, "1") == "1"
+    found = properties(host, "muster-key", "NRestarts", "ActiveState")
+    assert found == {"NRestarts": "1", "ActiveState": "active"}

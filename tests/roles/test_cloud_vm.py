@@ -40,6 +40,39 @@ def test_vm_without_the_guard_takes_no_part(host):
     assert host.service("muster-boot").is_enabled
 
 
+@pytest.fixture
+def failed_guard(host):
+    """A guard whose rules nft refuses."""
+    rules = "/etc/muster/guard.nft"
+    host.check_output(f"sh -c 'cp {rules} /root/guard.nft; echo nonsense >{rules}'")
+    assert host.run("systemctl restart muster-guard").rc != 0
+    yield
+    host.check_output(f"sh -c 'cat /root/guard.nft >{rules}; rm /root/guard.nft'")
+    # Tests start it more often than systemd thinks right.
+    host.check_output("systemctl reset-failed muster-guard")
+    host.check_output("systemctl restart muster-guard")
+
+
+@pytest.mark.parametrize("unit", ["door", "muster-configure"])
+def test_nobody_is_let_in_while_the_guard_does_not_hold(host, failed_guard, unit):
+    started = host.run(f"systemctl start {unit}")
+    assert started.rc != 0
+    assert "Assertion failed" in started.stderr
+    assert not host.service(unit).is_running
+
+
+def test_a_guard_that_is_loaded_anew_ends_nothing_that_runs(host):
+    host.check_output("systemctl start door")
+    pid = host.check_output("systemctl show door --property MainPID --value")
+    try:
+        host.check_output("systemctl reset-failed muster-guard")
+        host.check_output("systemctl restart muster-guard")
+        assert host.check_output("systemctl show door --property MainPID --value") == pid
+        assert pid != "0"
+    finally:
+        host.check_output("systemctl stop door")
+
+
 @pytest.mark.parametrize(
     ("role", "unit"),
     [

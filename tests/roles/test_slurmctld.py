@@ -3,18 +3,9 @@
 import time
 
 import pytest
+from waiting import wait_for
 
 ADA = "setpriv --reuid=ada --regid=ada --init-groups --reset-env"
-
-
-def wait_for(host, command, wanted, seconds=30):
-    """Run `command` until it says `wanted`; return what it said last."""
-    deadline = time.monotonic() + seconds
-    while True:
-        said = host.run(command).stdout.strip()
-        if said == wanted or time.monotonic() > deadline:
-            return said
-        time.sleep(0.5)
 
 
 def invocation(host):

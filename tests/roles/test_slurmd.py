@@ -1,8 +1,7 @@
 """slurmd runs jobs, keeps them over its own restart, and has its configuration from one place."""
 
-import time
-
 import pytest
+from waiting import wait_for
 
 ADA = "setpriv --reuid=ada --regid=ada --init-groups --reset-env"
 MOUNT = "/run/systemd/system/srv-trial.mount"
@@ -11,16 +10,6 @@ MOUNT = "/run/systemd/system/srv-trial.mount"
 def is_configless(host):
     """Whether the host is no controller."""
     return not host.check_output("hostname").endswith("-ctl")
-
-
-def wait_for(host, command, wanted, seconds=30):
-    """Run `command` until it says `wanted`; return what it said last."""
-    deadline = time.monotonic() + seconds
-    while True:
-        said = host.run(command).stdout.strip()
-        if said == wanted or time.monotonic() > deadline:
-            return said
-        time.sleep(0.5)
 
 
 def node_state(host, wanted):

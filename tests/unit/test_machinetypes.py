@@ -33,3 +33,19 @@ def test_every_type_has_whole_cores_and_memory_to_use():
 def test_gpus_are_named():
     assert machine_types()["a2-highgpu-4g"].gpus == 4
     assert all(bool(found.gpus) == bool(found.gpu_type) for found in machine_types().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("n1-standard-2", "MIGRATE"),
+        ("c2-standard-60", "MIGRATE"),
+        ("e2-standard-4", "MIGRATE"),
+        ("h3-standard-88", "TERMINATE"),
+        ("a2-highgpu-1g", "TERMINATE"),
+        ("a3-highgpu-8g", "TERMINATE"),
+        ("g2-standard-4", "TERMINATE"),
+    ],
+)
+def test_what_can_not_be_moved_is_ended_when_its_host_needs_maintenance(name, wanted):
+    assert machine_types()[name].on_host_maintenance == wanted

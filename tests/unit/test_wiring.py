@@ -17,7 +17,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster import secrets, wiring
-from muster.cluster import DefinitionError, load
+from muster.cluster import DefinitionError, cloud_hosts, load
 
 ROOT = Path(__file__).resolve().parents[2]
 WIRING = ROOT / "ansible/group_vars/all/wiring.yml"
@@ -72,11 +72,27 @@ def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
         "/home",
         "/apps",
         "/data",
+        "/var/lib/nfs",
         "/var/lib/mysql",
         "/var/lib/slurm/slurmctld",
     ]
     defaults = yaml.safe_load((ROOT / "roles/slurmctld/defaults/main.yml").read_text())
     assert found[-1]["path"] == defaults["slurmctld_state_dir"]
+
+
+def test_the_nfs_server_waits_for_what_it_knows_of_its_clients() -> None:
+    folders = wiring.state_folders(load(ROOT / "inventories/cloud"))
+    known = next(folder for folder in folders if folder["path"] == "/var/lib/nfs")
+    assert {"nfs-server", "nfsdcld"} <= {*known["units"]}
+
+
+def test_a_controller_that_serves_no_folder_keeps_nothing_of_nfs() -> None:
+    cluster = load(ROOT / "inventories/cloud").cluster.model_dump(exclude_unset=True)
+    for folder in ("home", "apps", "data"):
+        cluster["storage"][folder] = {"path": f"/{folder}", "kind": "existing"}
+    hosts = cloud_hosts(load(ROOT / "inventories/cloud").cluster)
+    found = wiring.state_folders(wiring.definition_of(cluster, hosts.groups))
+    assert [folder["path"] for folder in found] == ["/var/lib/mysql", "/var/lib/slurm/slurmctld"]
 
 
 def test_machines_of_one_s_own_have_no_state_disk(definition: Any) -> None:

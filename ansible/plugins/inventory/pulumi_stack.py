@@ -8,6 +8,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
 from ansible.template import trust_as_template
 
 from muster.access import ssh, stack
+from muster.cloud.machines import TIME_SERVERS
 from muster.cluster import DefinitionError, load
 from muster.cluster.definition import cloud_hosts
 
@@ -97,6 +98,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
             if host in groups["all"]:
                 self._reach(host, made)
         self.inventory.set_variable("all", "secrets", secrets_of(made))
+        self.inventory.set_variable("all", "base_ntp_servers", TIME_SERVERS)
 
     def _reach(self, host, made):
         """Say how to reach a host, and its address in the cluster where that is fixed."""

@@ -70,6 +70,9 @@ def hosts_in_the_cloud(sources: Sources) -> Iterator[Finding]:
 def _types(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     for name, nodes in _vms(d):
         yield ("nodes", name, "machine_type"), nodes.machine_type
+        for index, other in enumerate(nodes.fallback):
+            if other.machine_type:
+                yield ("nodes", name, "fallback", index, "machine_type"), other.machine_type
     if cloud := d.cluster.cloud:
         yield ("cloud", "controller", "machine_type"), cloud.controller.machine_type
         yield ("cloud", "login", "machine_type"), cloud.login.machine_type
@@ -102,16 +105,75 @@ def machine_type_with_gpus(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("fallback-of-another-shape")
+def fallback_of_another_shape(d: Definition) -> Iterator[Finding]:
+    """A machine type to fall back to that SLURM would take for another node."""
+    for name, nodes in _vms(d):
+        for index, other in enumerate(nodes.fallback):
+            shape = machine_types().get(other.machine_type or "")
+            if not shape or not nodes.shape:
+                continue
+            found, wanted = ((of.cpus, of.threads_per_core) for of in (shape, nodes.shape))
+            if found != wanted:
+                yield Finding(
+                    ("nodes", name, "fallback", index, "machine_type"),
+                    f"{shape.name} has {found[0]} CPUs with {found[1]} threads a core, and "
+                    f"{nodes.machine_type} has {wanted[0]} with {wanted[1]}",
+                    "take a machine type of the same shape, or make another node set of it",
+                )
+
+
+@check("fallback-twice")
+def fallback_twice(d: Definition) -> Iterator[Finding]:
+    """A way to make a node that was tried before."""
+    for name, nodes in _vms(d):
+        ways = nodes.ways
+        for index in range(len(nodes.fallback)):
+            if ways[index + 1] in ways[: index + 1]:
+                yield Finding(
+                    ("nodes", name, "fallback", index),
+                    "is what was tried before it",
+                    "name another machine_type, change spot, or take it out",
+                )
+
+
 @check("compact-not-possible")
 def compact_not_possible(d: Definition) -> Iterator[Finding]:
     """A compact placement policy for machines that Google does not place so."""
     for name, nodes in _vms(d):
-        if nodes.compact and nodes.shape and not nodes.shape.compact_placement:
-            yield Finding(
-                ("nodes", name, "compact"),
-                f"{nodes.machine_type} can't be placed compactly",
-                "leave it out, or take a machine type such as c2-standard-8",
-            )
+        for way in nodes.ways if nodes.compact else []:
+            shape = machine_types().get(way.machine_type)
+            if shape and not shape.compact_placement:
+                yield Finding(
+                    ("nodes", name, "compact"),
+                    f"{way.machine_type} can't be placed compactly",
+                    "leave it out, or take machine types such as c2-standard-8",
+                )
+
+
+_SMTP = 25
+
+
+@check("mail-port-in-the-cloud")
+def mail_port_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """Mail by port 25 of a host in the internet, which Google lets no VM use."""
+    # https://cloud.google.com/compute/docs/tutorials/sending-mail
+    mail = d.cluster.mail
+    if d.cluster.cloud and mail and mail.port == _SMTP and not _is_inside(mail.relay):
+        yield Finding(
+            ("mail", "port") if "port" in mail.model_fields_set else ("mail", "relay"),
+            f"Google lets no VM reach port 25 of {mail.relay}",
+            "set mail.port to another one at which the relay takes mail, such as 587, or name a "
+            "relay in the network by its private address",
+        )
+
+
+def _is_inside(host: str) -> bool:
+    """Whether a host is in the network for sure: by its address, or by Google's own DNS."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host.endswith(".internal")
 
 
 def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -210,11 +272,25 @@ def label(d: Definition) -> Iterator[Finding]:
 @check("iap-user")
 def iap_user(d: Definition) -> Iterator[Finding]:
     """Somebody who may use IAP, written in a way that Google does not know."""
-    cloud = d.cluster.cloud
-    for index, principal in enumerate(cloud.iap_users if cloud else []):
-        if not _PRINCIPAL.fullmatch(principal):
-            yield Finding(
-                ("cloud", "iap_users", index),
-                f'"{principal}" is nobody to Google',
-                "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME",
-            )
+    for key, principals in _principals(d):
+        for index, principal in enumerate(principals):
+            if not _PRINCIPAL.fullmatch(principal):
+                yield Finding(
+                    ("cloud", key, index),
+                    f'"{principal}" is nobody to Google',
+                    "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME",
+                )
+
+
+@check("iap-user-twice")
+def iap_user_twice(d: Definition) -> Iterator[Finding]:
+    """Somebody who may use IAP, listed twice."""
+    for key, principals in _principals(d):
+        for index, principal in repeated(principals):
+            yield Finding(("cloud", key, index), f'"{principal}" is listed twice', "take one out")
+
+
+def _principals(d: Definition) -> Iterator[tuple[str, list[str]]]:
+    if cloud := d.cluster.cloud:
+        yield "iap_users", cloud.iap_users
+        yield "iap_admins", cloud.iap_admins

@@ -2,12 +2,21 @@
 
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from accesskit import NO_STACK, UP, Pulumi
 
+from muster.fakecloud import Settings
+from muster.fakecloud.environment import environment
+from muster.fakecloud.server import Server
+from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+
 ROOT = Path(__file__).resolve().parents[3]
+STACK = {**UP, "project": "demo-project"}
 
 
 def muster(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -53,9 +62,9 @@ def test_each_login_node_has_its_name_and_the_first_the_cluster_s(pulumi: Pulumi
     assert [line for line in lines if line.startswith("Host ")] == [
         "Host slurm10 slurm10-login-0",
         "Host slurm10-login-1",
+        "Host slurm10-controller",
     ]
     assert "    User " not in done.stdout
-    assert "controller" not in done.stdout
 
 
 def test_write_puts_it_where_ssh_reads_it_and_says_what_is_missing(
@@ -68,6 +77,94 @@ def test_write_puts_it_where_ssh_reads_it_and_says_what_is_missing(
     assert file.read_text() == muster(env, "cloud", "--user", "ada").stdout
     (tmp_path / ".ssh/config").write_text("Include config.d/*\n")
     assert "Include" not in muster(env, "cloud", "--user", "ada", "--write").stdout
+
+
+@pytest.fixture
+def cloud() -> Iterator[Server]:
+    """A cloud with the VMs of the stack, which have said their host keys."""
+    server = Server(Settings()).start()
+    headers = {"Authorization": "Bearer owner"}
+    with httpx.Client(base_url=server.url, headers=headers, trust_env=False) as client:
+
+        def post(path: str, body: dict) -> None:
+            answer = client.post(f"/compute/v1/projects/demo-project/{path}", json=body)
+            assert answer.is_success, answer.text
+
+        post("global/networks", {"name": "n", "autoCreateSubnetworks": False})
+        subnet = {"name": "n", "network": "global/networks/n", "ipCidrRange": "10.0.0.0/20"}
+        post("regions/europe-west4/subnetworks", subnet)
+        source = "projects/debian-cloud/global/images/family/debian-12"
+        disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": source}}
+        metadata = {"items": [{"key": "enable-guest-attributes", "value": "TRUE"}]}
+        for name in (STACK["controller"], *STACK["logins"]):
+            body = {
+                "name": name,
+                "machineType": "zones/europe-west4-a/machineTypes/n1-standard-2",
+                "disks": [disk],
+                "networkInterfaces": [{"subnetwork": "regions/europe-west4/subnetworks/n"}],
+                "metadata": metadata,
+            }
+            post("zones/europe-west4-a/instances", body)
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+
+
+def key(number: int) -> str:
+    """A public key as ssh writes it: RFC 8709, section 4."""
+    return b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes([number]) * 32).decode()
+
+
+def say_key(cloud: Server, host: str, key: str) -> None:
+    """As the VM's muster-configure does."""
+    scope = f"demo-project/zones/europe-west4-a/{host}"
+    cloud.do(lambda c: c.store.put(GUEST_ATTRIBUTES, scope, "hostkeys/ssh-ed25519", {"value": key}))
+
+
+def known(home: Path, host: str) -> list[str]:
+    """The keys that ssh finds for a host, as it reads the file itself."""
+    done = subprocess.run(
+        [
+            *("ssh-keygen", "-F", f"{host}.europe-west4-a.demo-project"),
+            *("-f", str(home / ".ssh/known_hosts.muster-slurm10")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    return [line.split(" ")[2] for line in done.stdout.splitlines() if not line.startswith("#")]
+
+
+def test_write_asks_google_for_the_vms_host_keys(
+    pulumi: Pulumi, tmp_path: Path, cloud: Server
+) -> None:
+    env = pulumi(STACK) | environment(cloud.url, "demo-project")
+    # Of keys that are new, and of those of a VM that was made anew.
+    for controller, login in ((1, 2), (1, 3)):
+        say_key(cloud, "slurm10-controller", key(controller))
+        say_key(cloud, "slurm10-login-0", key(login))
+        done = muster(env, "cloud", "--write")
+        assert done.returncode == 0, done.stderr
+        assert "learns its host key" not in done.stdout
+        assert known(tmp_path, "slurm10-login-0") == [key(login)]
+        assert known(tmp_path, "slurm10-controller") == [key(controller)]
+
+
+def test_a_vm_whose_keys_are_not_to_be_had_is_named_and_what_is_known_stays(
+    pulumi: Pulumi, tmp_path: Path, cloud: Server
+) -> None:
+    env = pulumi(STACK) | environment(cloud.url, "demo-project")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/known_hosts.muster-slurm10").write_text(
+        f"slurm10-controller.europe-west4-a.demo-project ssh-ed25519 {key(1)}\n"
+    )
+    say_key(cloud, "slurm10-login-0", key(2))
+    done = muster(env, "cloud", "--write")
+    assert done.returncode == 0, done.stderr
+    assert "slurm10-controller: the first connection learns its host key" in done.stdout
+    assert known(tmp_path, "slurm10-controller") == [key(1)]
+    assert known(tmp_path, "slurm10-login-0") == [key(2)]
 
 
 @pytest.mark.parametrize(

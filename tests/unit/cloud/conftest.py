@@ -1,11 +1,11 @@
 """A cloud whose machines only report, and Muster's own clients of it."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from types import ModuleType
 
+import node_boot_kit
 import pytest
 from guests import Guests, Script
-from nodes_kit import Lab
 
 from muster.cloud import api, reports, sweep
 from muster.cloud.api import Compute
@@ -37,17 +37,11 @@ def compute(cloud: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(reports, "POLL_S", 0.02)
     monkeypatch.setattr(sweep, "POLL_S", 0.02)
+    monkeypatch.setattr(sweep, "SETTLE_S", 0.02)
     with api.connect() as session:
         # Also of what makes a client of its own.
-        monkeypatch.setattr(api, "connect", lambda: session)
+        monkeypatch.setattr(api, "connect", lambda **_: session)
         yield Compute(cloud.cloud.settings.project)
-
-
-@pytest.fixture
-def lab(cloud: Server, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(cloud, tmp_path)
-    yield made
-    made.http.close()
 
 
 @pytest.fixture
@@ -58,3 +52,9 @@ def net(compute: Compute) -> str:
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"}
     compute.wait(compute.post(f"{REGION}/subnetworks", subnet), 10)
     return f"projects/{compute.project}/{REGION}/subnetworks/lab"
+
+
+@pytest.fixture
+def module() -> ModuleType:
+    """The boot program of nodes."""
+    return node_boot_kit.load()

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.cloud import bundle, installhalves
+from muster.cloud import builder, bundle, installhalves, machines
 from muster.cloud.archive import pack
 from muster.cluster import load
+from muster.cluster.nodes import Disk
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "group_vars/all/cluster.yml"
@@ -291,9 +292,27 @@ class TestLinks:
 
 
 class TestImageBundle:
-    def test_it_tells_two_facts_of_the_cluster(self, checkout: Path) -> None:
+    def test_it_tells_two_facts_of_the_cluster_and_what_it_is_built_on(
+        self, checkout: Path
+    ) -> None:
         facts = json.loads(contents(of_image(checkout))["image.json"])
-        assert facts == {"os": "debian-12", "slurm_version": "22.05"}
+        assert facts == {
+            "os": "debian-12",
+            "slurm_version": "22.05",
+            "base": "projects/debian-cloud/global/images/family/debian-12",
+            "disk_gib": 10,
+        }
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("DISK", Disk(size_gib=20)), ("BASE", {"debian-12": "projects/p/global/images/mine"})],
+    )
+    def test_it_changes_with_what_it_is_built_on(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+    ) -> None:
+        before = of_image(checkout)
+        monkeypatch.setattr(builder, name, value)
+        assert of_image(checkout) != before
 
     def test_it_has_the_install_halves_alone(self, checkout: Path) -> None:
         names = contents(of_image(checkout)).keys()
@@ -333,7 +352,7 @@ class TestImageBundle:
             ),
             ("roles/munge/tasks/configure.yml", "Run munged", "Run the daemon"),
             ("roles/base/defaults/main.yml", "minimum_free_mib: 512", "minimum_free_mib: 900"),
-            ("roles/base/vars/main.yml", "ntp.ubuntu.com", "ntp.example.org"),
+            ("roles/base/vars/main.yml", "libmunge", "libother"),
             ("roles/slurmd/defaults/main.yml", "slurmd_port: 6818", "slurmd_port: 6918"),
             ("roles/munge/README.md", "munge", "Munge"),
             ("ansible/group_vars/all/wiring.yml", "munge_threads", "munge_other"),
@@ -346,6 +365,13 @@ class TestImageBundle:
         before = of_image(checkout)
         edit(checkout / path, old, new)
         assert of_image(checkout) == before
+
+    def test_it_has_the_clock_of_nodes_whom_no_play_configures(self, checkout: Path) -> None:
+        play = yaml.safe_load((checkout / "ansible/image.yml").read_text())[0]
+        assert play["vars"]["base_ntp_servers"] == machines.TIME_SERVERS
+        before = of_image(checkout)
+        edit(checkout / "roles/base/templates/etc/chrony/chrony.conf.j2", "makestep 1 3", "rtcsync")
+        assert of_image(checkout) != before
 
     def test_it_does_not_change_with_people(self, checkout: Path) -> None:
         before = of_image(checkout)

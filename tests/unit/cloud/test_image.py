@@ -1,6 +1,7 @@
 """The image is built, or nothing is left of the attempt."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from guests import Script
@@ -86,8 +87,16 @@ def test_two_images_of_one_digest_have_two_names(compute: Compute, wanted: Build
 
 def test_the_builder_is_private_and_ends_by_itself(wanted: Build):
     body = image.builder(wanted, "lab-builder-01234567")
-    assert [set(each) for each in body["networkInterfaces"]] == [{"subnetwork"}]
+    assert body["networkInterfaces"] == [{"subnetwork": wanted.subnetwork, "nicType": "GVNIC"}]
+    assert body["shieldedInstanceConfig"] == {
+        "enableSecureBoot": True,
+        "enableVtpm": True,
+        "enableIntegrityMonitoring": True,
+    }
     assert body["scheduling"]["instanceTerminationAction"] == "DELETE"
+    assert body["scheduling"]["onHostMaintenance"] == "MIGRATE"
+    whole_host = image.builder(replace(wanted, machine_type="h3-standard-88"), "lab-builder-0")
+    assert whole_host["scheduling"]["onHostMaintenance"] == "TERMINATE"
     seconds = int(body["scheduling"]["maxRunDuration"]["seconds"])
     assert seconds > image.BUILD_TIMEOUT_S + image.POWER_OFF_TIMEOUT_S
     assert body["labels"] == {"muster-cluster": "lab", "muster-role": "builder"}

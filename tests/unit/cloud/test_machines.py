@@ -1,6 +1,7 @@
 """The inventory with which a VM of a cluster in the cloud runs site.yml on itself."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,23 @@ def test_login_cannot_log_in_to_the_controller(hosts: Hosts) -> None:
         "slurm10-controller": {"ansible_host": "10.10.0.2"},
         "slurm10-login-0": {"ansible_connection": "local", "verify_controller": ""},
     }
+
+
+def test_the_clock_follows_google_s_alone_unless_somebody_says_otherwise(tmp_path: Path) -> None:
+    folder = tmp_path / "inventory"
+    shutil.copytree(CLOUD, folder)
+    (folder / "pulumi_stack.yml").unlink()
+    hosts = cloud_hosts(load(CLOUD).cluster)
+    found = inventory(hosts, "slurm10-controller", ADDRESSES)
+    (folder / "machines.json").write_text(json.dumps(found))
+
+    def servers() -> list[list[str]]:
+        seen = groups_in_ansible(folder)["_meta"]["hostvars"]
+        return [seen[host]["base_ntp_servers"] for host in sorted(seen)]
+
+    assert servers() == [["metadata.google.internal"]] * 2
+    (folder / "group_vars/all/time.yml").write_text("base_ntp_servers: [ntp1.example.org]\n")
+    assert servers() == [["ntp1.example.org"]] * 2
 
 
 def test_another_machine_is_refused(hosts: Hosts) -> None:

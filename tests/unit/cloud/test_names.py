@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cloud.names import Names
+from muster.cloud.names import Names, share_a_prefix
 from muster.cluster import patterns
 
 CLUSTERS = st.from_regex(patterns.CLUSTER_NAME, fullmatch=True)
@@ -26,7 +26,6 @@ def test_names_fit(cluster: str, node_set: str):
         names.snapshots,
         names.builder(DIGEST),
         names.image(DIGEST, "abcdef"),
-        names.placement(node_set),
         names.node_prefix(node_set) + "4999",
         names.bucket,
         names.template_prefix(node_set) + "1" * 26,
@@ -44,7 +43,6 @@ def test_what_rights_are_bound_to_begins_with_the_prefix(cluster: str, node_set:
         names.image(DIGEST, "ab"),
         names.template_prefix(node_set),
         names.node_prefix(node_set),
-        names.placement(node_set),
     ):
         assert name.startswith(names.prefix)
     assert names.image(DIGEST, "ab").startswith(names.image_family)
@@ -59,3 +57,15 @@ def test_long_sets_with_one_beginning_have_templates_of_their_own():
 
 def test_a_project_of_an_organization_makes_a_bucket_name():
     assert Names("lab", "example.com:proj").bucket == "example-com-proj-lab-muster"
+
+
+@given(CLUSTERS, CLUSTERS)
+def test_two_clusters_share_a_prefix_if_one_s_rights_reach_the_other_s_names(one: str, other: str):
+    first, second = Names(one, "p"), Names(other, "p")
+    reaches = second.controller.startswith(first.prefix) or first.controller.startswith(
+        second.prefix
+    )
+    # A cluster called like a VM of the other, "lab-controller" beside "lab", is no exception.
+    assert share_a_prefix(one, other) == (one != other and reaches)
+    assert share_a_prefix(one, f"{one}-gpu")
+    assert not share_a_prefix(one, f"{one}s-gpu")

@@ -2,11 +2,9 @@
 
 import base64
 import getpass
-import importlib.util
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,16 +12,18 @@ from typing import Any
 
 import httpx
 import pytest
-from nodes_kit import PROJECT, REGION, SCOPE, ZONES, until
+from node_boot_kit import KEY, PROGRAM, begin
+from waiting import until
 
 from muster.fakecloud.errors import ApiError
 from muster.fakecloud.server import Server
 
-PROGRAM = Path(__file__).parents[3] / "roles/cloud_node/files/usr/local/lib/muster/node.py"
-KEY = b"a key of the trial, thirty-two bytes and more"
+PROJECT = "projects/demo-project"
+REGION, ZONE = "regions/europe-west4", "europe-west4-a"
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 COMPUTE = f"/compute/v1/{PROJECT}"
 SECRETS = f"/secretmanager/v1/{PROJECT}/secrets"
-NODE = f"{COMPUTE}/zones/{ZONES[0]}/instances/lab-debug-3"
+NODE = f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-3"
 ATTRIBUTES = {
     "muster-cluster": "lab",
     "muster-hosts": '{"lab-controller": "10.0.0.2"}',
@@ -58,13 +58,13 @@ class Machine:
         nic = {"subnetwork": f"{REGION}/subnetworks/lab", "networkIP": "127.0.0.1"}
         body = {
             "name": "lab-debug-3",
-            "machineType": f"zones/{ZONES[0]}/machineTypes/n1-standard-2",
+            "machineType": f"zones/{ZONE}/machineTypes/n1-standard-2",
             "disks": [{"boot": True, "initializeParams": {"sourceImage": image}}],
             "networkInterfaces": [nic],
             "serviceAccounts": [{"email": self.email, "scopes": [SCOPE]}],
             "metadata": {"items": [{"key": k, "value": v} for k, v in ATTRIBUTES.items()]},
         }
-        self.ok(f"{COMPUTE}/zones/{ZONES[0]}/instances", body)
+        self.ok(f"{COMPUTE}/zones/{ZONE}/instances", body)
         self.ok(f"{SECRETS}?secretId=lab-munge-key", {"replication": {"automatic": {}}})
         self.may_read()
 
@@ -106,18 +106,6 @@ class Machine:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("muster_node", PROGRAM)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    # So long a test waits for what a node waits a minute for.
-    found.PATIENCE_S, found.LONGEST_WAIT_S = 0.5, 0.2
-    return found
-
-
-@pytest.fixture
 def machine(cloud: Server, tmp_path: Path, module: ModuleType) -> Iterator[Machine]:
     made = Machine(cloud, tmp_path, module)
     yield made
@@ -130,12 +118,6 @@ def restarts(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[s
     called: list[list[str]] = []
     monkeypatch.setattr(module, "command", lambda words, _: called.append(words))
     return called
-
-
-def begin(work: Any) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
 
 
 def test_a_node_gets_its_key_names_options_and_people(machine: Machine):

@@ -7,6 +7,7 @@ import pytest
 
 from muster.cloud import preflight
 from muster.cloud.api import Compute
+from muster.cloud.names import Names
 from muster.cluster import Cluster, load
 from muster.cluster.nodes import VirtualMachines
 from muster.fakecloud.server import Server
@@ -37,17 +38,18 @@ def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
     spot = VirtualMachines(machine_type="n1-standard-4", max_nodes=3, spot=True)
     near = VirtualMachines(machine_type="c2-standard-4", max_nodes=2)
     found = with_nodes(cluster, spot=spot, near=near)
-    # Controller and login have 2 CPUs each, and disks of 20 GiB; the state disk has 100.
+    # Controller, login and builder have 2 CPUs each; disks of 20, 20 and 10 GiB; the state disk
+    # has 100.
     assert preflight.needs(found, {"PREEMPTIBLE_CPUS": 100}) == {
-        "CPUS": 4,
+        "CPUS": 6,
         "PREEMPTIBLE_CPUS": 12,
         "C2_CPUS": 8,
-        "CPUS_ALL_REGIONS": 24,
-        "INSTANCES": 7,
-        "SSD_TOTAL_GB": 240,
+        "CPUS_ALL_REGIONS": 26,
+        "INSTANCES": 8,
+        "SSD_TOTAL_GB": 250,
     }
-    without = preflight.needs(found, {"PREEMPTIBLE_CPUS": 0})
-    assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (16, 0)
+    without = preflight.needs(found, {})
+    assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (18, 0)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +58,11 @@ def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
 def test_a_quota_that_is_too_small(
     compute: Compute, cloud: Server, cluster: Cluster, metric: str, where: str
 ):
-    limit(cloud, **{metric: 24})
+    limit(cloud, **{metric: 26})
     assert preflight.problems(compute, cluster) == []
-    limit(cloud, **{metric: 23})
+    limit(cloud, **{metric: 25})
     assert preflight.problems(compute, cluster) == [
-        f"the project's quota {metric} is 23 {where}, and the definition's maximum needs 24: "
+        f"the project's quota {metric} is 25 {where}, and the definition's maximum needs 26: "
         "lower max_nodes, or ask for more at "
         "https://console.cloud.google.com/iam-admin/quotas?project=demo-project"
     ]
@@ -100,3 +102,32 @@ def test_a_project_that_is_not_there(compute: Compute, cluster: Cluster):
     (sentence,) = preflight.problems(other, cluster)
     assert sentence.startswith("the project another-project is not there, or you have no rights")
     assert "`pulumi config set gcp:project PROJECT`" in sentence
+
+
+def make_state_disk(compute: Compute, cluster: str) -> None:
+    names = Names(cluster, compute.project)
+    body = {"name": names.state_disk, "sizeGb": "10", "labels": names.labels("state")}
+    compute.wait(compute.post("zones/europe-west4-b/disks", body), 10)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "short"), [("lab", "lab-gpu", "lab"), ("lab-gpu", "lab", "lab")]
+)
+def test_a_cluster_whose_name_begins_with_another_s_is_refused(
+    compute: Compute, cluster: Cluster, own: str, other: str, short: str
+):
+    make_state_disk(compute, other)
+    assert preflight.problems(compute, cluster.model_copy(update={"name": own})) == [
+        f'the project demo-project has a cluster "{other}", and the controller of "{short}" may '
+        f'delete each VM whose name begins with "{short}-", so those of "lab-gpu" too: take '
+        f"another cluster.name than {own}, or another project"
+    ]
+
+
+def test_clusters_beside_each_other_are_no_problem(compute: Compute, cluster: Cluster):
+    for other in ("lab", "labs-gpu", "la", "gpu-lab"):
+        make_state_disk(compute, other)
+    disk = {"name": "other", "sizeGb": "10", "labels": {"muster-role": "state"}}
+    compute.wait(compute.post("zones/europe-west4-b/disks", disk), 10)
+    found = preflight.problems(compute, cluster.model_copy(update={"name": "lab"}))
+    assert found == []

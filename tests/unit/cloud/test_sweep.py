@@ -9,6 +9,7 @@ from muster.fakecloud.server import Server
 
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
 ZONES = ("europe-west4-a", "europe-west4-b")
+REGION = "regions/europe-west4"
 
 
 def labels(cluster: str, role: str) -> dict[str, str]:
@@ -77,6 +78,26 @@ def test_everything_of_one_cluster_goes_but_its_state(full: Compute):
     assert len(said) == 6, "nothing was left to delete"
 
 
+def test_a_vm_that_was_asked_for_before_the_end_and_comes_late_goes_too(
+    full: Compute, net: str, monkeypatch: pytest.MonkeyPatch
+):
+    look = Compute.everywhere
+    late = ["lab-debug-7"]
+
+    def everywhere(compute: Compute, collection: str, **query: str) -> list[dict]:
+        found = look(compute, collection, **query)
+        # Images come last: at its first end the sweep has looked for instances and disks.
+        if collection == "disks" and not [disk for disk in found if "state" not in disk["name"]]:
+            while late:
+                make_vm(full, net, late.pop(), ZONES[0], labels("lab", "node"))
+        return found
+
+    monkeypatch.setattr(Compute, "everywhere", everywhere)
+    sweep.everything(full, "lab", print)
+    assert late == [], "it came"
+    assert not [name for name in names(full)["instances"] if "lab-2" not in name]
+
+
 def test_builders_go_and_nodes_stay(full: Compute):
     sweep.builders(full, "lab", print)
     left = names(full)
@@ -104,3 +125,12 @@ def test_what_can_not_be_deleted_is_named_with_the_reason(full: Compute, cloud: 
         "3 instances of the cluster are still there (lab-builder-1, lab-debug-0, lab-debug-1): "
         "Required 'compute.instances.delete' permission; run the same command again"
     )
+
+
+def test_placement_policies_of_jobs_go_by_their_names(compute: Compute, net: str):
+    compact = {"groupPlacementPolicy": {"collocation": "COLLOCATED"}}
+    kept = {"lab-debug", "lab-2-job7", "lab-jobs", "my-lab-job7"}
+    for name in {*kept, "lab-job7", "lab-job81"}:
+        compute.wait(compute.post(f"{REGION}/resourcePolicies", {"name": name, **compact}), 10)
+    sweep.everything(compute, "lab", lambda _: None)
+    assert {each["name"] for each in compute.everywhere("resourcePolicies")} == kept

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BASE = Path(__file__).parent / "base"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFzWZ8Jb1Jm0cWb2Yk6pYxC4o0m1o8rJqf0nXq0Zb1aQ ada"
 
 
 def muster(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -46,6 +47,42 @@ def test_a_right_definition_passes_within_two_seconds_of_cpu_time() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout == "inventories/lab: no errors (hosts: 5, partitions: 2, people: 1)\n"
     assert cpu_seconds() - before < 2
+
+
+def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) -> None:
+    def said(*changes: tuple[str, str]) -> list[str]:
+        file = tmp_path / "group_vars/all/cluster.yml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "inventories/cloud/group_vars/all/cluster.yml").read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        file.write_text(text)
+        answer = muster("check", str(tmp_path))
+        assert answer.returncode == 0
+        return answer.stderr.splitlines()
+
+    key = ("ssh_keys: []", f"ssh_keys: [{KEY}]")
+    admin = ("uid: 20001", "admin: true\n        uid: 20001")
+    users = ("iap_users: []", 'iap_users: ["user:ada@example.org"]')
+    nobody, no_root, no_tunnel = (
+        "warning: nobody can log in: no person in users.people has an ssh key",
+        "warning: nobody can be root on the VMs: no person with an ssh key has `admin: true`",
+        "warning: IAP lets nobody through but those with a role in the whole project",
+    )
+    for changes, expected in (
+        ([], [nobody, no_tunnel]),
+        ([admin, users], [nobody]),
+        ([key], [no_root, no_tunnel]),
+        ([key, admin], [no_tunnel]),
+        ([key, admin, users], []),
+        ([key, admin, ("iap_admins: []", 'iap_admins: ["user:ada@example.org"]')], []),
+        ([key, admin, ("count: 1", "public_address: true")], []),
+        ([("ssh_keys: []", f"ssh_keys: [{KEY}]\n        state: absent"), users], [nobody]),
+    ):
+        assert [
+            line.partition(";")[0].partition(": name")[0] for line in said(*changes)
+        ] == expected
 
 
 def test_a_wrong_definition_ends_with_code_2_and_all_errors(wrong: Path) -> None:

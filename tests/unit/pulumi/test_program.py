@@ -8,6 +8,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from muster.autoscaler.sets import parse as parse_sets
+
 MACHINE, IMAGE = (sha256(text).hexdigest() for text in (b"machine", b"image"))
 BUCKET = "demo-project-slurm10-muster"
 VM = {
@@ -16,6 +18,7 @@ VM = {
     "enable-guest-attributes": "TRUE",
     "muster-cluster": "slurm10",
 }
+TEMPLATES = "projects/demo-project/global/instanceTemplates"
 HOSTS = '{"slurm10-controller": "10.10.0.2"}'
 SHIELDED = {"enableSecureBoot": True, "enableVtpm": True, "enableIntegrityMonitoring": True}
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
@@ -26,7 +29,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 38
+    assert len(few.kinds("gcp:")) == 39
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -87,8 +90,15 @@ def test_the_controller(run: Run):
         "muster-templates": json.dumps(
             {
                 "debug": {
-                    "template": "projects/demo-project/global/instanceTemplates/slurm10-debug-1",
-                    "zones": ["europe-west4-a"],
+                    "choices": [
+                        {
+                            "machine_type": "n1-standard-2",
+                            "spot": False,
+                            "template": f"{TEMPLATES}/slurm10-debug-1",
+                            "zone": "europe-west4-a",
+                        }
+                    ],
+                    "compact": False,
                 }
             }
         ),
@@ -114,13 +124,25 @@ def test_the_controller(run: Run):
         ],
         "serviceAccount": {"email": ACCOUNT.format("controller"), "scopes": SCOPES},
         "labels": labels,
+        "scheduling": {"onHostMaintenance": "MIGRATE", "automaticRestart": True},
         "shieldedInstanceConfig": SHIELDED,
     }
 
 
+def test_a_vm_that_can_not_be_moved_is_ended_for_maintenance(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"]["machine_type"] = "h3-standard-88"
+        cluster["cloud"]["login"]["machine_type"] = "h3-standard-88"
+
+    cloud = run(change)
+    for name in ("login-0", "nodes-debug-template"):
+        assert cloud.inputs(name)["scheduling"]["onHostMaintenance"] == "TERMINATE"
+
+
 def test_a_login_node_and_who_reaches_it(run: Run):
-    users = ["user:ada@example.org", "group:ml@example.org"]
-    cloud = run(lambda cluster: cluster["cloud"].update(iap_users=users))
+    users, admin = ["group:ml@example.org", "user:ada@example.org"], "user:eve@example.org"
+    lists = {"iap_users": users, "iap_admins": [admin, users[1]]}
+    cloud = run(lambda cluster: cluster["cloud"].update(lists))
     found = cloud.inputs("login-0")
     assert found["name"] == "slurm10-login-0"
     assert found["metadata"] == {
@@ -129,11 +151,20 @@ def test_a_login_node_and_who_reaches_it(run: Run):
         "muster-bundle": f"gs://{BUCKET}/bundle-{MACHINE}.tar.gz",
         "muster-hosts": HOSTS,
     }
-    tunnels = cloud.kinds("tunnelInstanceIAMMember")
-    assert sorted(cloud.inputs(name)["member"] for name in tunnels) == sorted(users)
-    for name in tunnels:
-        assert cloud.inputs(name)["role"] == "roles/iap.tunnelResourceAccessor"
-        assert cloud.inputs(name)["instance"] == "slurm10-login-0"
+    everybody = {*users, admin}
+    let_in = {("slurm10-login-0", each) for each in everybody} | {
+        ("slurm10-controller", each) for each in lists["iap_admins"]
+    }
+    tunnels = [cloud.inputs(name) for name in cloud.kinds("tunnelInstanceIAMMember")]
+    assert sorted((each["instance"], each["member"]) for each in tunnels) == sorted(let_in)
+    assert {each["role"] for each in tunnels} == {"roles/iap.tunnelResourceAccessor"}
+    sees = [cloud.inputs(name) for name in cloud.kinds("instanceIAMMember:")]
+    assert sorted((each["instanceName"], each["member"]) for each in sees) == sorted(let_in)
+    assert {each["role"] for each in sees} == {"projects/demo-project/roles/slurm10_reaches_abc123"}
+    assert cloud.inputs("rights-reaches-role")["permissions"] == [
+        "compute.instances.get",
+        "compute.instances.getGuestAttributes",
+    ]
     boot = cloud.inputs("login-0-configured")
     assert (boot["bundle"], boot["instance_id"]) == (MACHINE, "number of slurm10-login-0")
 
@@ -198,17 +229,48 @@ def test_spot_and_compact_sets(run: Run):
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": False,
     }
-    assert cloud.kinds("resourcePolicy:") == ["nodes-near-placement", "state-snapshots"]
-    policy = cloud.inputs("nodes-near-placement")
-    assert policy["groupPlacementPolicy"] == {"collocation": "COLLOCATED"}
+    # Nodes are placed by a policy of their job's own, which the controller makes.
+    assert cloud.kinds("resourcePolicy:") == ["state-snapshots"]
     near = cloud.inputs("nodes-near-template")
-    assert near["resourcePolicies"] == "id/nodes-near-placement"
+    assert "resourcePolicies" not in near
     assert near["scheduling"]["onHostMaintenance"] == "TERMINATE"
     told = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])
-    assert told["near"]["zones"] == ["europe-west4-b", "europe-west4-a"]
+    assert told["near"]["compact"]
+    zones = [choice["zone"] for choice in told["near"]["choices"]]
+    assert zones == ["europe-west4-b", "europe-west4-a"]
     (expression,) = (cloud.inputs("rights-nodes")["condition"]["expression"],)
     assert expression.count("europe-west4-b/") == 2
     assert "compute.resourcePolicies.use" in cloud.inputs("rights-lists-role")["permissions"]
+
+
+def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"] |= {
+            "spot": True,
+            "zones": ["europe-west4-a", "europe-west4-b"],
+            "fallback": [{"machine_type": "n2-standard-2"}, {"spot": False}],
+        }
+
+    cloud = run(change)
+    ways = [cloud.inputs(f"nodes-debug-template{suffix}") for suffix in ("", "-1", "-2")]
+    assert [way["machineType"] for way in ways] == [
+        "n1-standard-2",
+        "n2-standard-2",
+        "n1-standard-2",
+    ]
+    assert [way["scheduling"].get("preemptible") for way in ways] == [True, True, None]
+    told = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])["debug"]
+    assert parse_sets(json.dumps({"debug": told}))["debug"].choices
+    assert [
+        (choice["machine_type"], choice["spot"], choice["zone"][-1]) for choice in told["choices"]
+    ] == [
+        ("n1-standard-2", True, "a"),
+        ("n1-standard-2", True, "b"),
+        ("n2-standard-2", True, "a"),
+        ("n2-standard-2", True, "b"),
+        ("n1-standard-2", False, "a"),
+        ("n1-standard-2", False, "b"),
+    ]
 
 
 def test_the_controllers_rights(run: Run):
@@ -217,6 +279,7 @@ def test_the_controllers_rights(run: Run):
     assert cloud.kinds("iAMCustomRole") == [
         "rights-lists-role",
         "rights-nodes-role",
+        "rights-reaches-role",
         "rights-uses-role",
     ]
     assert cloud.inputs("rights-nodes-role")["roleId"] == "slurm10_nodes_abc123"
@@ -234,7 +297,12 @@ def test_the_controllers_rights(run: Run):
     lists = cloud.inputs("rights-lists")
     assert "condition" not in lists
     role = cloud.inputs("rights-lists-role")
-    assert role["permissions"] == ["compute.instances.list", "compute.zoneOperations.get"]
+    assert role["permissions"] == [
+        "compute.instances.list",
+        "compute.projects.get",
+        "compute.regions.get",
+        "compute.zoneOperations.list",
+    ]
     acts = cloud.inputs("rights-acts-as-node")
     node = ACCOUNT.format("node")
     assert acts["serviceAccountId"] == f"projects/demo-project/serviceAccounts/{node}"

@@ -6,6 +6,7 @@
     bundles.py    archives: checked, unpacked, the old ones removed
     keys.py       the cluster's secrets
     playbook.py   one run of ansible-playbook
+    processes.py  the end of a run that takes too long
     report.py     what others see: the guest attribute, the notice at login, the broadcast
     configurer.py the order of it all
 

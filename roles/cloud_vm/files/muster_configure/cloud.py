@@ -70,7 +70,7 @@ class Cloud:
             address += f"&wait_for_change=true&last_etag={etag}&timeout_sec={WAIT_S}"
             timeout += WAIT_S
         text, headers = self._ask("the metadata server", address, FLAVOR, timeout=timeout)
-        return json.loads(text), headers["ETag"]
+        return _parsed("the metadata server", text), headers["ETag"]
 
     def tell(self, name, value):
         """Set a guest attribute, `namespace/key`."""
@@ -92,8 +92,9 @@ class Cloud:
                 return None
             raise
         try:
-            return base64.b64decode(json.loads(text)["payload"]["data"], validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+            data = _parsed("Secret Manager", text)["payload"]["data"]
+            return base64.b64decode(data, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError, LookupError, TypeError):
             # Without the cause: a traceback would show the secret.
             raise TroubleError(f"the secret {name} is no text; add a version that is") from None
 
@@ -108,7 +109,11 @@ class Cloud:
     def _token(self):
         address = f"{self.metadata}instance/service-accounts/default/token"
         text, _ = self._ask("the metadata server", address, FLAVOR)
-        return {"Authorization": f"Bearer {json.loads(text)['access_token']}"}
+        try:
+            token = _parsed("the metadata server", text)["access_token"]
+        except (LookupError, TypeError) as error:
+            raise TroubleError("the metadata server's answer has no access_token") from error
+        return {"Authorization": f"Bearer {token}"}
 
     def _ask(self, who, address, headers, *, verb="GET", body=None, timeout=REQUEST_S):
         """Return the bytes and headers of an answer.
@@ -130,6 +135,19 @@ class Cloud:
             raise TroubleError(
                 f"{who} does not answer: {reason or type(error).__name__}"
             ) from error
+
+
+def _parsed(who, text):
+    """Return what an answer says as JSON.
+
+    Raises:
+        TroubleError: it is no JSON, such as an empty answer.
+
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise TroubleError(f"{who}: no JSON ({error})") from error
 
 
 def _sentence(text):

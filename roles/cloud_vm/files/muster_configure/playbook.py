@@ -7,6 +7,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from . import processes
 from .cloud import TroubleError
 
 RUN_S = 3600
@@ -90,7 +91,7 @@ class Playbook:
                 try:
                     code = process.wait(RUN_S)
                 except subprocess.TimeoutExpired as error:
-                    process.kill()
+                    processes.end(process)
                     late = f"no end after {RUN_S // 60} minutes"
                     raise RunError(steps.step, late) from error
                 # Its workers have ended with it, so this does too.

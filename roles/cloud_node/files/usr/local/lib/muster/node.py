@@ -6,7 +6,8 @@
 the people's files) and fetches the munge key from Secret Manager. `mounts` mounts the shared
 folders. Neither ends before it is done: slurmd must not start without them. After PATIENCE_S
 seconds the console and the guest attribute muster/report say what is missing; the program goes on
-trying, for whatever it is may come back, and SLURM gives the node up by itself (ResumeTimeout).
+trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM gives the node up,
+and its VM is deleted.
 
 Python's standard library alone, and little of it: each import is a part of the boot.
 """
@@ -27,6 +28,8 @@ PEOPLE = "/apps/.muster/extrausers"
 """Where the controller puts people, unless the attribute muster-people says otherwise."""
 
 SLURMCTLD_PORT = 6817
+SHORTEST_KEY = 32
+"""Bytes of a munge key: munged takes no shorter one."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 PATIENCE_S = 60.0
 REQUEST_S = 10.0
@@ -57,19 +60,30 @@ class Node:
         found = persist(self, "read the metadata", self.facts)
         self.write_hosts(found)
         self.link_people(found)
-        self.write_options(found)
         key = persist(self, "fetch the munge key", lambda: self.munge_key(found))
         self.write_key(key)
+        # Last: what lets slurmd start.
+        self.write_options(found)
 
     def facts(self):
-        """Read all metadata by one request."""
+        """Read all metadata by one request, and refuse what the boot could not work with."""
         # 404 while the server doesn't know the machine yet: nothing else has this address.
         text = request("the metadata server", f"{self.metadata}?recursive=true", FLAVOR)
-        found = json.loads(text)
-        attributes = found["instance"]["attributes"]
-        missing = [name for name in ("muster-cluster", "muster-hosts") if name not in attributes]
+        found = parsed("the metadata server", text)
+        attributes = look(found, "the metadata", "instance", "attributes")
+        missing = [name for name in ("muster-cluster", "muster-hosts") if not attributes.get(name)]
         if missing:
-            raise TroubleError(f"the metadata has no {' and no '.join(missing)}")
+            raise TroubleError(f"the metadata has no {' and no '.join(missing)}; run `pulumi up`")
+        for path in (
+            ("instance", "name"),
+            ("instance", "networkInterfaces", 0, "ip"),
+            ("project", "projectId"),
+        ):
+            look(found, "the metadata", *path)
+        for name, kind in (("muster-hosts", dict), ("muster-mounts", list)):
+            text = attributes.get(name, "[]")
+            if not isinstance(parsed(name, text), kind):
+                raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
         return found
 
     def munge_key(self, found):
@@ -79,7 +93,7 @@ class Node:
             f"{self.metadata}instance/service-accounts/default/token",
             FLAVOR,
         )
-        token = json.loads(text)["access_token"]
+        token = look(parsed("the metadata server", text), "the token", "access_token")
         name = f"{found['instance']['attributes']['muster-cluster']}-munge-key"
         project = found["project"]["projectId"]
         try:
@@ -94,8 +108,18 @@ class Node:
                     f"the secret {name} has no version yet; the controller's first boot adds it"
                 ) from error
             raise
+        data = look(
+            parsed("Secret Manager", text), "the answer of Secret Manager", "payload", "data"
+        )
         # A secret's bytes come in base64, and these are a text that is base64 itself.
-        return binascii.a2b_base64(binascii.a2b_base64(json.loads(text)["payload"]["data"]))
+        try:
+            key = binascii.a2b_base64(binascii.a2b_base64(data))
+        except (ValueError, TypeError):
+            # Without the cause: a traceback would show the secret.
+            key = b""
+        if len(key) < SHORTEST_KEY:
+            raise TroubleError(f"the secret {name} is no munge key; add a version that is one")
+        return key
 
     def write_key(self, key):
         """Write the munge key; a munged that runs with another one is restarted."""
@@ -220,6 +244,35 @@ def request(who, address, headers, verb="GET", body=None):
     return text
 
 
+def parsed(who, text):
+    """Return what an answer says as JSON.
+
+    Raises:
+        TroubleError: it is no JSON, such as an empty answer.
+
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise TroubleError(f"{who}: no JSON ({error})") from error
+
+
+def look(found, what, *path):
+    """Return what lies at a path in an answer.
+
+    Raises:
+        TroubleError: nothing does.
+
+    """
+    for name in path:
+        try:
+            found = found[name]
+        except (LookupError, TypeError) as error:
+            where = ".".join(str(each) for each in path)
+            raise TroubleError(f"{what} has no {where}") from error
+    return found
+
+
 def sentence(text):
     """Return an error's message: Google's, or the first line of what it is."""
     try:
@@ -281,4 +334,9 @@ def write(place, content, mode, owner=None):
 
 if __name__ == "__main__":
     machine = Node(secrets=os.environ.get(SECRETS_VARIABLE, SECRETS))
-    {"key": machine.key, "mounts": machine.mounts}[sys.argv[1]]()
+    try:
+        {"key": machine.key, "mounts": machine.mounts}[sys.argv[1]]()
+    except Exception as unforeseen:
+        # The unit tries again, a few times.
+        machine.report("failed", sys.argv[1], f"{type(unforeseen).__name__}: {unforeseen}")
+        raise

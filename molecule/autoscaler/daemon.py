@@ -1,0 +1,39 @@
+"""In the daemon's place: with SLURM and the spool, in the unit's confines, without a cloud."""
+
+import logging
+import time
+from pathlib import Path
+
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.slurm import Slurm, SlurmError
+from muster.autoscaler.spool import Spool
+from muster.autoscaler.status import StatusFile
+from muster.autoscaler.systemd import ALIVE, READY, notify
+from muster.autoscaler.world import World
+
+spool = Spool(Path("/var/spool/muster-autoscaler"))
+slurm = Slurm()
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+events, status = EventLog(), StatusFile()
+events.write(time.time(), [{"event": "start"}])
+notify(READY)
+while not Path("/etc/muster/stuck").exists():
+    spool.wait(1)
+    notify(ALIVE)
+    now = World("lab", time.time())
+    status.update(now, Memory(), {}, changed=False, returned={}, error=None)
+    for request in spool.requests():
+        jobs = {job.id: job.nodes for job in request.jobs}
+        logging.info("%s wanted by %s", request.nodes, jobs)
+        try:
+            states = {node.name: node.power.value for node in slurm.nodes()}
+            logging.info("states %s", states)
+            slurm.give_back(request.nodes, "no cloud here")
+        except SlurmError as error:
+            logging.info("slurm: %s", error)
+        spool.close(request.id)
+    for call in spool.calls():
+        logging.info("%s of %s", call.program, call.nodes)
+        events.write(time.time(), [{"event": call.program}])
+time.sleep(600)

@@ -1,0 +1,61 @@
+"""The VMs' host keys as they say themselves: what ssh compares a VM with from the first time on.
+
+A VM publishes its keys in its guest attributes, which root on that VM alone can write:
+https://cloud.google.com/compute/docs/metadata/manage-guest-attributes
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from muster.access import ssh
+from muster.access.stack import Stack
+from muster.cloud.api import CloudError, Compute
+
+_KIND, _KEY = re.compile(r"[a-z0-9.@-]+"), re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+def keys_of(compute: Compute, zone: str, host: str) -> dict[str, str]:
+    """Return the host keys of a VM by kind, such as `ssh-ed25519`.
+
+    Raises:
+        CloudError: it has said none yet, is not there, or you may not ask.
+
+    """
+    found = compute.get(f"zones/{zone}/instances/{host}/getGuestAttributes", queryPath="hostkeys/")
+    items = found.get("queryValue", {}).get("items", [])
+    return {
+        each["key"]: each["value"]
+        for each in items
+        if _KIND.fullmatch(each["key"]) and _KEY.fullmatch(each["value"])
+    }
+
+
+def merged(text: str, keys: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a known_hosts file with these keys (alias -> kind -> key) in place of older ones."""
+    kept = [line for line in text.splitlines() if line.split(" ")[0] not in keys]
+    new = [
+        f"{alias} {kind} {key}"
+        for alias, own in sorted(keys.items())
+        for kind, key in sorted(own.items())
+    ]
+    return "".join(f"{line}\n" for line in [*kept, *new])
+
+
+def write(stack: Stack) -> dict[str, str]:
+    """Write the known_hosts file of a cluster; return why keys of a VM are not in it, by VM.
+
+    What the file has of other VMs stays.
+    """
+    keys: dict[str, dict[str, str]] = {}
+    missing: dict[str, str] = {}
+    for host in stack.hosts:
+        try:
+            keys[ssh.alias(stack, host)] = keys_of(Compute(stack.project), stack.zone, host)
+        except CloudError as error:
+            missing[host] = str(error)
+    file = Path(ssh.known_hosts(stack)).expanduser()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    file.write_text(merged(before, keys), encoding="utf-8")
+    return missing

@@ -1,0 +1,323 @@
+"""The daemon: reads, plans, does; all that waits is done by threads, all that decides by one.
+
+Threads put what they find into one inbox. The loop takes out what there is, makes a plan with what
+was read last, and hands each action to the edge that does it. A request of SLURM's is planned for
+the moment it comes, with what is known; nothing that hangs is ever waited for.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import (
+    Action,
+    Close,
+    Delete,
+    Event,
+    GiveBack,
+    Insert,
+    Look,
+    Market,
+    Node,
+    NodeSet,
+    Request,
+    Vm,
+)
+from muster.autoscaler.plan import plan
+from muster.autoscaler.sets import SetsError
+from muster.autoscaler.slurm import SlurmError
+from muster.autoscaler.systemd import ALIVE, READY, notify
+from muster.autoscaler.world import World
+from muster.cloud.api import CloudError
+
+log = logging.getLogger(__name__)
+
+
+class Slurm(Protocol):
+    """slurmctld: `muster.autoscaler.slurm`."""
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes in the cloud; SlurmError: it does not say."""
+
+    def give_back(self, names: Iterable[str], reason: str) -> None:
+        """Take nodes out of their jobs and power them down; SlurmError: it did not."""
+
+
+class Spool(Protocol):
+    """What SLURM's programs have left: `muster.autoscaler.spool`."""
+
+    def requests(self) -> list[Request]:
+        """Return the requests that are not closed."""
+
+    def calls(self) -> Sequence[object]:
+        """Return the calls of the other programs, and forget them."""
+
+    def close(self, request: str) -> None:
+        """Remove a request."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a program to call, at most so long; whether one did."""
+
+
+class Cloud(Protocol):
+    """The cluster's VMs: `muster.autoscaler.fleet`. CloudError: Google does not say."""
+
+    def vms(self) -> list[Vm]:
+        """Return the nodes' VMs."""
+
+    def sets(self) -> dict[str, NodeSet]:
+        """Return the node sets as the controller's metadata says them now."""
+
+    def room(self, found: Iterable[NodeSet]) -> dict[Market, int]:
+        """Return how many more VMs the quotas allow."""
+
+    def submit(self, action: Insert | Delete | Look) -> None:
+        """Begin to do something; exactly one event comes of it, into the inbox."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between readings."""
+
+    slurm_busy_s: float = 2
+    """While nodes or VMs are on their way."""
+    cloud_busy_s: float = 5
+    idle_s: float = 30
+    """Else: what nobody announces, such as a VM that Google takes, is found so late."""
+    retry_s: float = 5
+    """After a reading that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRead:
+    """slurmctld's answer; the time is that of the question."""
+
+    at: float
+    nodes: dict[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class VmsRead:
+    """The cloud's answer; the time is that of the question."""
+
+    at: float
+    vms: list[Vm]
+
+
+@dataclass(frozen=True, slots=True)
+class SetsRead:
+    """The metadata's answer."""
+
+    sets: dict[str, NodeSet]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRead:
+    """What the quotas leave."""
+
+    room: dict[Market, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One of SLURM's programs has put something into the spool."""
+
+
+Message = NodesRead | VmsRead | SetsRead | RoomRead | Called | Event
+Inbox = queue.SimpleQueue[Message]
+Observer = Callable[[World, Memory, Sequence[Action]], None]
+TICK_S = 1.0
+"""A plan is made so often even if nothing is heard: deadlines pass."""
+
+
+class Daemon:
+    """The autoscaler of one cluster.
+
+    `inbox` is where the cloud puts its events; `observe` is called after each plan, for metrics,
+    logs and `muster nodes`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        inbox: Inbox,
+        *,
+        slurm: Slurm,
+        cloud: Cloud,
+        spool: Spool,
+        pace: Pace = Pace(),
+        observe: Observer = lambda *_: None,
+    ) -> None:
+        self.world = world
+        self.memory = Memory()
+        self.slurm = slurm
+        self.cloud = cloud
+        self.spool = spool
+        self.pace = pace
+        self.observe = observe
+        self._inbox = inbox
+        self._returns: queue.SimpleQueue[GiveBack] = queue.SimpleQueue()
+        self._slurm_due = threading.Event()
+        self._cloud_due = threading.Event()
+        self._stopping = threading.Event()
+        self._sets: dict[str, NodeSet] = {}
+        self._busy = True
+        self._broken: BaseException | None = None
+
+    def stop(self) -> None:
+        """End `run` soon. What is under way in the cloud goes on: a successor finds it."""
+        self._stopping.set()
+        self._slurm_due.set()
+        self._cloud_due.set()
+
+    def run(self) -> None:
+        """Work until `stop`.
+
+        Raises:
+            BaseException: what a thread did not expect; systemd starts a successor.
+
+        """
+        work = (self._listen, self._read_slurm, self._read_cloud)
+        threads = [
+            threading.Thread(target=self._safely, args=(each,), daemon=True) for each in work
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._inbox.put(Called())
+            notify(READY)
+            while not self._stopping.is_set():
+                self._round(self._messages())
+                notify(ALIVE)
+        finally:
+            self.stop()
+            for thread in threads:
+                # One that waits for slurmctld or Google is not waited for: nothing depends on it.
+                thread.join(TICK_S)
+        if self._broken:
+            raise self._broken
+
+    def _messages(self) -> list[Message]:
+        """Return all that has come, as soon as something has, or the tick's time is over."""
+        found: list[Message] = []
+        try:
+            found.append(self._inbox.get(timeout=TICK_S))
+            while True:
+                found.append(self._inbox.get_nowait())
+        except queue.Empty:
+            return found
+
+    def _round(self, messages: list[Message]) -> None:
+        events: list[Event] = []
+        news: dict[str, Any] = {}
+        for message in messages:
+            match message:
+                case NodesRead(at, nodes):
+                    news |= {"nodes": nodes, "nodes_at": at}
+                case VmsRead(at, vms):
+                    news |= {"vms": vms, "vms_at": at}
+                case SetsRead(sets):
+                    news |= {"sets": sets}
+                case RoomRead(room):
+                    news |= {"room": room}
+                case Called():
+                    news |= {"requests": self.spool.requests()}
+                    # What they say, the nodes' states say: only that there was one counts.
+                    self.spool.calls()
+                    self._slurm_due.set()
+                    self._cloud_due.set()
+                case event:
+                    events.append(event)
+        self.world = replace(self.world, now=time.time(), events=events, **news)
+        actions, self.memory = plan(self.world, self.memory)
+        for action in actions:
+            self._do(action)
+        closed = {action.request for action in actions if isinstance(action, Close)}
+        if closed:
+            left = [each for each in self.world.requests if each.id not in closed]
+            self.world = replace(self.world, requests=left)
+        memory = self.memory
+        self._busy = any((memory.rising, memory.asks, memory.deleting, memory.given))
+        self.observe(self.world, memory, actions)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case GiveBack():
+                self._returns.put(action)
+                self._slurm_due.set()
+            case Close(request):
+                self.spool.close(request)
+            case _:
+                self.cloud.submit(action)
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._broken = error
+            self.stop()
+
+    def _listen(self) -> None:
+        while not self._stopping.is_set():
+            if self.spool.wait(TICK_S):
+                self._inbox.put(Called())
+
+    def _read_slurm(self) -> None:
+        while not self._stopping.is_set():
+            self._slurm_due.clear()
+            self._give_back()
+            at = time.time()
+            try:
+                nodes = {node.name: node for node in self.slurm.nodes()}
+            except SlurmError as error:
+                log.warning("slurmctld can't be read: %s", error)
+                pause_s = self.pace.retry_s
+            else:
+                self._inbox.put(NodesRead(at, nodes))
+                pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
+            self._slurm_due.wait(pause_s)
+
+    def _give_back(self) -> None:
+        """Give nodes back; what slurmctld doesn't take is decided anew by the plan."""
+        # What comes meanwhile waits: the nodes must be read between.
+        for _ in range(self._returns.qsize()):
+            action = self._returns.get()
+            try:
+                self.slurm.give_back(action.names, action.reason)
+            except SlurmError as error:
+                log.error("nodes are not given back, which is tried again: %s", error)
+
+    def _read_cloud(self) -> None:
+        while not self._stopping.is_set():
+            self._cloud_due.clear()
+            read = [
+                self._tried(each) for each in (self._read_sets, self._read_vms, self._read_room)
+            ]
+            busy = self._busy or not all(read)
+            self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
+
+    @staticmethod
+    def _tried(read: Callable[[], None]) -> bool:
+        """Whether a reading succeeded; one that doesn't is in no other's way."""
+        try:
+            read()
+        except (CloudError, SetsError) as error:
+            log.warning("the cloud can't be read: %s", error)
+            return False
+        return True
+
+    def _read_sets(self) -> None:
+        self._sets = self.cloud.sets()
+        self._inbox.put(SetsRead(self._sets))
+
+    def _read_vms(self) -> None:
+        at = time.time()
+        self._inbox.put(VmsRead(at, self.cloud.vms()))
+
+    def _read_room(self) -> None:
+        self._inbox.put(RoomRead(self.cloud.room(self._sets.values())))

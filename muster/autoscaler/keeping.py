@@ -1,0 +1,99 @@
+"""Nodes in service: each has a VM that runs, or comes back to be made again; pure."""
+
+from muster.autoscaler.memory import Memory, Miss
+from muster.autoscaler.model import Action, Look, Node, Power, Vm
+from muster.autoscaler.returns import Returns
+from muster.autoscaler.world import World
+
+STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
+"""A VM that does nothing. STOPPING comes before: it is looked at again."""
+OURS = "muster:"
+"""Beginning of Muster's own reasons: nobody is to look at such a node."""
+IN_VAIN = "ResumeTimeout reached"
+"""What SLURM says of a node that it has given up; 24.11 appends it to an earlier reason."""
+SILENT = "Not responding"
+"""slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
+
+
+def keep(world: World, memory: Memory, back: Returns) -> list[Action]:
+    """Return what the nodes in service need; give those back that have no VM any more."""
+    actions: list[Action] = []
+    for name, node in world.nodes.items():
+        # A request that is newer than what slurmctld said takes the node out of service.
+        wanted = world.asked.get(name, 0) > world.nodes_at
+        if node.down and node.power is Power.OFF and _ours(node.reason):
+            # SLURM waited in vain while nobody was here; it leaves such nodes down for ever.
+            back.give(name, _why(node.reason))
+        elif node.power is not Power.UP or node.leaving or wanted:
+            memory.missing.pop(name, None)
+            memory.silent.pop(name, None)
+        elif name not in memory.given:
+            actions += _keep(world, memory, back, node)
+    return actions
+
+
+def _keep(world: World, memory: Memory, back: Returns, node: Node) -> list[Action]:
+    name = node.name
+    silent = node.down and (node.silent or SILENT in node.reason)
+    if node.down and not silent and _ours(node.reason):
+        back.give(name, _why(node.reason))
+        return []
+    if (node.drained or (node.down and not silent)) and not node.busy:
+        # Somebody looks at it, or at its disk.
+        return []
+    vm = world.vm.get(name)
+    if vm is None:
+        return _missing(world, memory, back, name)
+    memory.missing.pop(name, None)
+    if vm.status in STOPPED:
+        how = "was taken back (spot)" if vm.spot else f"is {vm.status}"
+        back.give(name, f"its VM in {vm.zone} {how}")
+    elif silent:
+        _silent(world, memory, back, vm)
+    else:
+        memory.silent.pop(name, None)
+    return []
+
+
+def _ours(reason: str) -> bool:
+    return reason.startswith(OURS) or IN_VAIN in reason
+
+
+def _why(reason: str) -> str:
+    """The last of what was said: 24.11 appends it to what was said before."""
+    return reason.rpartition(" : ")[2].removeprefix(OURS).strip()
+
+
+def _silent(world: World, memory: Memory, back: Returns, vm: Vm) -> None:
+    since = memory.silent.setdefault(vm.name, world.now)
+    if world.now >= since + world.limits.silent_s:
+        back.give(
+            vm.name,
+            f"its VM in {vm.zone} runs and slurmd has not answered for "
+            f"{world.limits.silent_s:.0f} s",
+        )
+
+
+def _missing(world: World, memory: Memory, back: Returns, name: str) -> list[Action]:
+    """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
+    if world.vms_at == 0 or world.vms_at < world.nodes_at - world.limits.missing_s:
+        # The list may be older than the node's service.
+        return []
+    miss = memory.missing.get(name)
+    if miss is None:
+        memory.missing[name] = Miss(world.vms_at)
+        return []
+    if world.vms_at < miss.since + world.limits.missing_s:
+        return []
+    node_set = world.set_of(name)
+    zones = frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()
+    if not zones:
+        # Its set was removed from the definition while the node was in service.
+        return []
+    if zones <= miss.without:
+        del memory.missing[name]
+        back.give(name, "its VM is gone, and nobody here deleted it")
+        return []
+    due = sorted(zones - miss.asked)
+    memory.missing[name] = Miss(miss.since, miss.asked | zones, miss.without)
+    return [Look(name, zone) for zone in due]

@@ -1,0 +1,240 @@
+"""Metrics for Prometheus: https://prometheus.io/docs/practices/naming/.
+
+Served on an address of this machine alone. What changes with each plan is worked out when somebody
+asks; only what must be counted is counted on the way.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from muster.autoscaler.coldstarts import PHASES
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import (
+    Action,
+    Delete,
+    Deleted,
+    Event,
+    Failure,
+    GiveBack,
+    Insert,
+    Inserted,
+    Market,
+    Request,
+    Seen,
+)
+from muster.autoscaler.stages import Stage
+from muster.autoscaler.world import World
+
+COLD_START_S = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
+CALL_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+
+
+class MetricsError(Exception):
+    """The metrics can't be served; the message is one sentence."""
+
+
+class Budget(Protocol):
+    """What the cloud's edge has used of what it may: `muster.autoscaler.google.Budget`."""
+
+    @property
+    def calls(self) -> Mapping[tuple[str, str], int]:
+        """(method, HTTP status or Google's word for what went wrong) -> how often."""
+
+    @property
+    def waited_s(self) -> Mapping[str, float]:
+        """Group of methods -> seconds that calls have waited to stay below the rate limit."""
+
+    @property
+    def pace(self) -> Mapping[str, float]:
+        """Group of methods -> part of its rate that is used at present."""
+
+    @property
+    def bulk(self) -> int:
+        """Bulk operations under way."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the last plan left."""
+
+    world: World
+    memory: Memory
+    nodes: Mapping[tuple[str, Stage], int] = field(default_factory=dict)
+    """(node set, stage) -> how many."""
+
+
+class Metrics(Collector):
+    """All metrics of one daemon; `called` may be used by any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.registry = CollectorRegistry()
+        self.budget: Callable[[], Budget] | None = None
+        """Where the cloud's edge tells what it has used."""
+        self._clock = clock
+        self._seen: _Seen | None = None
+        self.registry.register(self)
+        of = self.registry
+        self._requests = Counter("muster_requests", "Calls of ResumeProgram", registry=of)
+        self._wanted = Counter("muster_requested_nodes", "Nodes that these asked for", registry=of)
+        self._actions = Counter(
+            "muster_actions", "What the plan has had done, by VM or node", ["action"], registry=of
+        )
+        self._failures = Counter(
+            "muster_failures", "VMs whose action failed", ["action", "code"], registry=of
+        )
+        self._cold = Histogram(
+            "muster_cold_start_seconds",
+            "From the phase before, the first from SLURM's request, until seen",
+            ["phase"],
+            buckets=COLD_START_S,
+            registry=of,
+        )
+        for phase in PHASES:
+            self._cold.labels(phase)
+        self._calls = Histogram(
+            "muster_api_call_seconds",
+            "Until Google answered a request; `batch` is many calls in one",
+            ["method"],
+            buckets=CALL_S,
+            registry=of,
+        )
+
+    def called(self, method: str, seconds: float) -> None:
+        """Take how long a request to the cloud's API took."""
+        self._calls.labels(method).observe(seconds)
+
+    def requested(self, request: Request) -> None:
+        """Count a call of ResumeProgram."""
+        self._requests.inc()
+        self._wanted.inc(len(request.nodes))
+
+    def acted(self, action: Action) -> None:
+        """Count an action."""
+        match action:
+            case Insert(names=names):
+                self._actions.labels("insert").inc(len(names))
+            case GiveBack(names=names):
+                self._actions.labels("give back").inc(len(names))
+            case Delete():
+                self._actions.labels("delete").inc()
+
+    def failed(self, event: Event, failure: Failure, count: int) -> None:
+        """Count what an event says of failures."""
+        names: dict[type[Event], str] = {Inserted: "insert", Deleted: "delete", Seen: "look"}
+        self._failures.labels(names[type(event)], failure.code).inc(count)
+
+    def started(self, phases: Mapping[str, float]) -> None:
+        """Take the phases of a node's cold start, in seconds."""
+        for phase, seconds in phases.items():
+            self._cold.labels(phase).observe(seconds)
+
+    def saw(self, world: World, memory: Memory, nodes: Mapping[tuple[str, Stage], int]) -> None:
+        """Take what a plan has left; none of it is changed later."""
+        self._seen = _Seen(world, memory, nodes)
+
+    def describe(self) -> list[Metric]:
+        """Nothing is asked for when the collector is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Work out the gauges."""
+        if self._seen:
+            yield from _gauges(self._seen, self._clock())
+        if self.budget:
+            yield from _budget(self.budget())
+
+
+def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
+    world, memory = seen.world, seen.memory
+    nodes = GaugeMetricFamily("muster_nodes", "Nodes by stage", labels=["set", "stage"])
+    for (of, stage), count in seen.nodes.items():
+        nodes.add_metric([of, stage.value], count)
+    yield nodes
+    yield GaugeMetricFamily(
+        "muster_open_requests", "Requests with a node that has no verdict", len(world.requests)
+    )
+    age = GaugeMetricFamily(
+        "muster_reading_age_seconds", "Since something was read last", labels=["what"]
+    )
+    for what, at in (("slurmctld", world.nodes_at), ("cloud", world.vms_at)):
+        if at:
+            age.add_metric([what], max(0.0, now - at))
+    yield age
+    yield GaugeMetricFamily("muster_plan_age_seconds", "Since the last plan", now - world.now)
+    breaker = GaugeMetricFamily(
+        "muster_breaker",
+        "1: there was no room, it is left alone; 0.5: it may be tried, or is",
+        labels=["zone", "machine_type", "spot"],
+    )
+    for market, each in memory.breakers.items():
+        shut = not each.trial and now < each.until
+        breaker.add_metric(_labels(market), 1 if shut else 0.5)
+    yield breaker
+    room = GaugeMetricFamily(
+        "muster_quota_room",
+        "VMs that the quotas allow besides those there are",
+        labels=["zone", "machine_type", "spot"],
+    )
+    for market, most in world.room.items():
+        room.add_metric(_labels(market), most)
+    yield room
+
+
+def _labels(market: Market) -> list[str]:
+    return [market.zone, market.machine_type, "yes" if market.spot else "no"]
+
+
+def _budget(budget: Budget) -> Iterator[Metric]:
+    calls = CounterMetricFamily(
+        "muster_api_calls",
+        "Calls by HTTP status, or Google's word for what went wrong",
+        labels=["method", "code"],
+    )
+    for (method, code), count in budget.calls.items():
+        calls.add_metric([method, code], count)
+    yield calls
+    waited = CounterMetricFamily(
+        "muster_api_waited_seconds",
+        "That calls have waited to stay below the rate limit",
+        labels=["group"],
+    )
+    pace = GaugeMetricFamily(
+        "muster_api_pace",
+        "Part of the allowed rate that is used; below 1: Google has refused calls for their rate",
+        labels=["group"],
+    )
+    for group, seconds in budget.waited_s.items():
+        waited.add_metric([group], seconds)
+    for group, part in budget.pace.items():
+        pace.add_metric([group], part)
+    yield waited
+    yield pace
+    yield GaugeMetricFamily("muster_api_bulk_operations", "Under way", budget.bulk)
+
+
+def serve(metrics: Metrics, address: str, port: int) -> Callable[[], None]:
+    """Answer Prometheus in a thread of its own; return what ends it.
+
+    Raises:
+        MetricsError: nobody can listen there.
+
+    """
+    try:
+        server, thread = start_http_server(port, address, metrics.registry)
+    except OSError as error:
+        raise MetricsError(
+            f"metrics can't be served on {address}:{port}: {error}; name another metrics_port"
+        ) from error
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop

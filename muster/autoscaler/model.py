@@ -1,0 +1,223 @@
+"""What the plan is about: nodes, VMs, requests, what is to be done and what came of it; pure data.
+
+Times are seconds since the epoch, by the controller's clock unless said otherwise.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Power(StrEnum):
+    """What SLURM takes a node for: https://slurm.schedmd.com/power_save.html."""
+
+    UP = "up"
+    """It is in service, or would be if it were sound."""
+    RISING = "powering up"
+    """SLURM has called ResumeProgram and waits until the node registers."""
+    FALLING = "powering down"
+    """SLURM has called SuspendProgram; after SuspendTimeout the node is off."""
+    OFF = "powered down"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a node set of VMs, as slurmctld has it. Nodes that stand there are none of ours."""
+
+    name: str
+    power: Power
+    down: bool = False
+    """Its state is DOWN or FAIL: it takes no jobs until somebody acts."""
+    drained: bool = False
+    """DRAIN: kept for somebody to look at."""
+    silent: bool = False
+    """Its slurmd does not answer."""
+    busy: bool = False
+    """Jobs are on it, or have it allocated."""
+    leaving: bool = False
+    """It will be powered down when its jobs have ended (POWER_DOWN)."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM with this cluster's label and the role of a node."""
+
+    name: str
+    zone: str
+    status: str
+    """https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
+    created: float
+    """When it was asked for, by Google's clock."""
+    machine_type: str = ""
+    spot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and those of its nodes that are to be made."""
+
+    id: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one call of ResumeProgram asks for; it stays in the spool until each node is settled."""
+
+    id: str
+    """Name of its file: different for each call, the same for a daemon that comes after."""
+    asked: float
+    nodes: tuple[str, ...]
+    jobs: tuple[Job, ...] = ()
+    """Jobs that wait for nodes; a node may be in no job (`scontrol ... state=power_up`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to make a node: a template in a zone."""
+
+    template: str
+    """projects/P/global/instanceTemplates/T"""
+    zone: str
+    machine_type: str
+    spot: bool = False
+
+    @property
+    def market(self) -> "Market":
+        """Where it takes its room from."""
+        return Market(self.zone, self.machine_type, self.spot)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Market:
+    """What runs short as a whole: a machine type in a zone, spot apart from on demand."""
+
+    zone: str
+    machine_type: str
+    spot: bool
+
+    def __str__(self) -> str:
+        """Such as `n1-standard-2 (spot) in europe-west4-a`."""
+        return f"{self.machine_type}{' (spot)' if self.spot else ''} in {self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """A node set: the ways to make its nodes, the best one first."""
+
+    name: str
+    choices: tuple[Choice, ...]
+    compact: bool = False
+    """The nodes of one job get a placement policy of their own."""
+
+
+# --- what is to be done ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Make VMs by one bulkInsert, at most 5,000; answered by `Inserted`.
+
+    `id` follows from the request, the names and the choice: it becomes the requestId, so a
+    successor that asks again asks for nothing new.
+    """
+
+    id: str
+    choice: Choice
+    names: tuple[str, ...]
+    least: int
+    """Fewer than so many: none (minCount)."""
+    job: int = 0
+    """The job that needs all of them; 0 = each counts for itself."""
+    placement: bool = False
+    """With a placement policy of their own, which is made before and named after the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a VM; answered by `Deleted`."""
+
+    vm: Vm
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Take nodes that don't come out of their jobs, with a reason that users read.
+
+    SLURM queues the jobs again; powered down, the nodes may be tried again after SuspendTimeout.
+    """
+
+    names: tuple[str, ...]
+    reason: str
+    """Without the `muster: ` that each reason of Muster's begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask for one VM by its name, which is consistent where lists are not; answered by `Seen`."""
+
+    name: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A request is settled: its file may go."""
+
+    request: str
+
+
+Action = Insert | Delete | GiveBack | Look | Close
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something was refused.
+
+    `code` is Google's word: `ZONE_RESOURCE_POOL_EXHAUSTED`, `rateLimitExceeded`, `unreachable`.
+    """
+
+    code: str
+    message: str
+    status: int = 0
+    """HTTP status; 0 = there was no answer, or it was an operation that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """An Insert has ended. A name that is in neither has its VM (or it existed already)."""
+
+    id: str
+    failed: dict[str, Failure] = field(default_factory=dict)
+    """Name -> why it has no VM."""
+    whole: Failure | None = None
+    """Why none was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A Delete has ended, well (also where the VM was gone before) or not."""
+
+    name: str
+    zone: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Look's answer."""
+
+    name: str
+    zone: str
+    exists: bool
+    report: str = ""
+    """What the VM said last of its own boot (guest attribute muster/report): state and step."""
+    failure: Failure | None = None
+    """Why it is not known whether it exists."""
+
+
+Event = Inserted | Deleted | Seen

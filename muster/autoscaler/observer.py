@@ -1,0 +1,194 @@
+"""Tells those outside what each plan saw and did: status file, event log, metrics.
+
+The daemon calls it after each plan. When nothing was read, done or heard since, it compares and
+returns; what it knows besides is since when each node is in its stage.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from muster.autoscaler import happenings
+from muster.autoscaler.coldstarts import ColdStarts
+from muster.autoscaler.happenings import Line
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.metrics import Metrics
+from muster.autoscaler.model import Action, GiveBack, Insert, Inserted, Request
+from muster.autoscaler.stages import RISING, Stage, View, stage, stages, touched
+from muster.autoscaler.status import (
+    LastError,
+    Returned,
+    Row,
+    StatusError,
+    StatusFile,
+    read,
+)
+from muster.autoscaler.world import World
+
+RETURNED = 1000
+"""Jobs whose nodes were given back that are remembered."""
+
+
+class Observer:
+    """What a `Daemon` calls after each plan."""
+
+    def __init__(self, status: StatusFile, events: EventLog, metrics: Metrics) -> None:
+        self.status = status
+        self.events = events
+        self.metrics = metrics
+        self._rows: dict[str, Row] = {}
+        self._counts: Counter[tuple[str, Stage]] = Counter()
+        self._cold = ColdStarts()
+        self._given: dict[str, str] = {}
+        """Node -> why it was given back, until SLURM has taken it."""
+        self._asks: dict[str, tuple[str, ...]] = {}
+        """Inserts under way, and their nodes."""
+        self._returned: dict[int, Returned] = {}
+        self._error: LastError | None = None
+        self._requests: dict[str, Request] = {}
+        self._wanted: dict[str, tuple[str, tuple[int, ...]]] = {}
+        """Node -> its request, and the jobs that wait for it."""
+        self._seen: tuple[World, Memory] | None = None
+        self._before = self._predecessor()
+        # A fresh one knows nothing of what was before.
+        self._lines: list[Line] = [{"event": "start", "fresh": not self._before or None}]
+
+    def __call__(self, world: World, memory: Memory, actions: Sequence[Action]) -> None:
+        """Take a plan's outcome."""
+        self._take_requests(world)
+        self._take_actions(world, actions)
+        self._take_events(world)
+        changed = bool(world.nodes) and self._take_stages(world, memory)
+        self.events.write(world.now, self._lines)
+        self._lines = []
+        self.metrics.saw(world, memory, dict(self._counts))
+        self.status.update(
+            world,
+            memory,
+            self._rows,
+            changed=changed,
+            returned=self._returned,
+            error=self._error,
+        )
+
+    def _predecessor(self) -> dict[str, Row]:
+        """What the daemon before this one wrote, if it ran since the machine was booted."""
+        try:
+            return read(self.status.path).nodes
+        except StatusError:
+            return {}
+
+    def _take_requests(self, world: World) -> None:
+        found = {request.id: request for request in world.requests}
+        if found.keys() == self._requests.keys():
+            return
+        for name, request in found.items():
+            if name not in self._requests:
+                self.metrics.requested(request)
+                self._lines.append(happenings.of_request(request))
+        self._requests = found
+        jobs: dict[str, list[int]] = {}
+        self._wanted = {}
+        for request in world.requests:
+            for job in request.jobs:
+                for node in job.nodes:
+                    jobs.setdefault(node, []).append(job.id)
+            for node in request.nodes:
+                self._wanted[node] = (request.id, tuple(jobs.get(node, ())))
+
+    def _take_actions(self, world: World, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self.metrics.acted(action)
+            self._lines.append(happenings.of_action(action))
+            if isinstance(action, Insert):
+                self._asks[action.id] = action.names
+            elif isinstance(action, GiveBack):
+                for name in action.names:
+                    self._given[name] = action.reason
+                    for job in self._jobs(name):
+                        self._returned.pop(job, None)
+                        self._returned[job] = Returned(world.now, action.reason)
+        while len(self._returned) > RETURNED:
+            del self._returned[next(iter(self._returned))]
+
+    def _jobs(self, name: str) -> tuple[int, ...]:
+        if name in self._wanted:
+            return self._wanted[name][1]
+        return self._rows[name].jobs if name in self._rows else ()
+
+    def _take_events(self, world: World) -> None:
+        for event in world.events:
+            asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
+            self._lines += happenings.of_event(event, asked)
+            for what, failure, count in happenings.failures(event, asked):
+                self.metrics.failed(event, failure, count)
+                self._error = LastError(world.now, what, failure.code, failure.message)
+
+    def _take_stages(self, world: World, memory: Memory) -> bool:
+        """Take what has changed; whether anything has."""
+        for name in [name for name in self._given if name not in memory.given]:
+            del self._given[name]
+        if self._seen is None:
+            found: dict[str, View | None] = dict(stages(world, memory, self._given))
+        else:
+            names = touched(self._seen, (world, memory))
+            found = {name: stage(world, memory, self._given, name) for name in names}
+        self._seen = (world, memory)
+        changed = False
+        for name, view in found.items():
+            row = self._rows.get(name)
+            if view is None:
+                self._vanishes(world, name, row)
+            elif row is None:
+                self._appears(world, name, view)
+            elif row.view is not view and row.view != view:
+                self._changes(world, memory, name, row, view)
+            else:
+                continue
+            changed = True
+        return changed
+
+    def _vanishes(self, world: World, name: str, row: Row | None) -> None:
+        """Take a name of which there is neither a node nor a VM any more."""
+        if row:
+            del self._rows[name]
+            self._count(world, name, row.view.stage, -1)
+            self._lines.append({"event": "removed", "node": name})
+
+    def _appears(self, world: World, name: str, view: View) -> None:
+        """Take a node that is seen for the first time; a predecessor may know since when."""
+        before = self._before.get(name)
+        request, jobs = self._wanted.get(name, ("", ()))
+        row = Row(view, world.now, jobs, request)
+        self._rows[name] = row
+        self._count(world, name, view.stage, 1)
+        if before and before.view.stage is view.stage:
+            row.since, row.jobs, row.request = before.since, before.jobs, before.request
+        elif before or view.stage is not Stage.OFF:
+            self._lines.append(happenings.of_stage(name, row, None, 0, {}))
+
+    def _changes(self, world: World, memory: Memory, name: str, row: Row, view: View) -> None:
+        before, since = row.view.stage, row.since
+        row.view = view
+        if view.stage is before:
+            return
+        row.since = world.now
+        asked = memory.rising.get(name, world.now)
+        if view.stage in RISING:
+            if before not in RISING:
+                # SLURM asked a moment before this plan.
+                row.since = min(asked, world.now)
+            row.request, row.jobs = self._wanted.get(name, (row.request, row.jobs))
+        elif view.stage in (Stage.IDLE, Stage.OFF):
+            row.jobs, row.request = (), ""
+        phases = self._cold.moved(name, view.stage, world.now, asked) or {}
+        self.metrics.started(phases)
+        self._count(world, name, before, -1)
+        self._count(world, name, view.stage, 1)
+        self._lines.append(
+            happenings.of_stage(name, row, before, max(0.0, row.since - since), phases)
+        )
+
+    def _count(self, world: World, name: str, stage: Stage, by: int) -> None:
+        of = name.removeprefix(f"{world.cluster}-").rpartition("-")[0]
+        self._counts[of, stage] += by

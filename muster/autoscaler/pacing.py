@@ -1,0 +1,103 @@
+"""How fast Google may be asked: token buckets, which slow down for all when Google says so.
+
+https://cloud.google.com/compute/api-quota: each group of methods has its own limit per minute, and
+who is above it gets 403 rateLimitExceeded until the next minute begins.
+"""
+
+import threading
+import time
+from enum import StrEnum
+
+LEAST_PACE = 1 / 8
+RECOVERY_S = 60.0
+"""Seconds from a stop to the full pace: Google refills each minute."""
+
+
+class Group(StrEnum):
+    """Methods that share a limit."""
+
+    MUTATE = "mutate"
+    READ = "read"
+    LIST = "list"
+    BULK = "bulk"
+    """Besides MUTATE: at most 20 a second.
+    https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation"""
+
+
+class TooLateError(Exception):
+    """No token in time."""
+
+
+class Bucket:
+    """A token bucket; a call takes one token, also where many are in one HTTP request.
+
+    What jobs wait for is urgent. Anything else leaves half of the bucket to it, so that thousands
+    of deletions don't delay an insert.
+    """
+
+    def __init__(self, per_second: float, burst: int, stop: threading.Event) -> None:
+        self.per_second = per_second
+        self.burst = burst
+        self.waited_s = 0.0
+        """Seconds that calls have waited here, all together."""
+        self._stop = stop
+        self._tokens = float(burst)
+        self._pace = 1.0
+        """Present part of the rate."""
+        self._counted = self._slowed = time.monotonic()
+        self._lock = threading.Lock()
+        # One of each sort waits for a token, the others for their turn: a waiting thread that is
+        # woken in vain costs more than the call.
+        self._turn = {True: threading.Lock(), False: threading.Lock()}
+
+    def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
+        """Wait for tokens; `until` by time.monotonic(). At most half a bucket at a time.
+
+        Raises:
+            TooLateError: there are none by then, or everything is to end.
+
+        """
+        began = time.monotonic()
+        if not self._turn[urgent].acquire(timeout=min(max(until - began, 0), 1e6)):
+            raise TooLateError
+        try:
+            while missing := self._missing(count, 0 if urgent else self.burst // 2):
+                if time.monotonic() + missing > until or self._stop.wait(missing):
+                    raise TooLateError
+        finally:
+            self.waited_s += time.monotonic() - began
+            self._turn[urgent].release()
+
+    def _missing(self, count: int, leave: int) -> float:
+        """Seconds until there may be tokens; 0: they are taken."""
+        with self._lock:
+            self._refill()
+            short = count + leave - self._tokens
+            if short > 0:
+                return short / (self.per_second * self._pace)
+            self._tokens -= count
+            return 0
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        passed, self._counted = now - self._counted, now
+        self._pace = min(1.0, self._pace + passed / RECOVERY_S)
+        grown = self._tokens + passed * self.per_second * self._pace
+        self._tokens = min(float(self.burst), grown)
+
+    def slow(self) -> None:
+        """Google refused a call for its rate: half the pace, which comes back within a minute."""
+        with self._lock:
+            self._refill()
+            self._tokens = min(self._tokens, 0)
+            # Those that were under way together are refused together.
+            if self._counted - self._slowed > 1 or self._pace == 1:
+                self._slowed = self._counted
+                self._pace = max(LEAST_PACE, self._pace / 2)
+
+    @property
+    def pace(self) -> float:
+        """The part of its rate that it allows at present."""
+        with self._lock:
+            self._refill()
+            return self._pace

@@ -1,0 +1,46 @@
+"""What a VM costs by the hour: Google's list prices of one day, which stands in prices.json.
+
+An orientation, no bill: discounts are not in it, spot prices change once a month, and disks,
+network and licences come on top (https://cloud.google.com/compute/vm-instance-pricing).
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from muster.machinetypes import machine_types
+
+_FILE = Path(__file__).with_name("prices.json")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The table."""
+
+    date: str
+    """The day for which they were read."""
+    regions: dict[str, dict[str, tuple[float, float]]]
+    """Region -> machine type, or line of them for one CPU -> on demand, spot."""
+
+    def per_hour(self, machine_type: str, zone: str, *, spot: bool) -> float | None:
+        """Return US dollars per hour; None where no price is known."""
+        row = self.regions.get(zone.rpartition("-")[0], {})
+        if machine_type in row:
+            return row[machine_type][spot]
+        line = row.get(machine_type.rpartition("-")[0])
+        shape = machine_types().get(machine_type)
+        return line[spot] * shape.cpus if line and shape else None
+
+
+@cache
+def prices() -> Prices:
+    """Return the table."""
+    found = json.loads(_FILE.read_text(encoding="utf-8"))
+    return Prices(
+        found["date"],
+        {
+            region: {name: (each[0], each[1]) for name, each in row.items()}
+            for region, row in found["regions"].items()
+        },
+    )

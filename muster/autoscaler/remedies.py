@@ -1,0 +1,48 @@
+"""What the cloud's refusals mean: whether another try, another place or nothing helps; pure.
+
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation and
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability
+"""
+
+from enum import Enum
+
+from muster.autoscaler.model import Failure
+
+# Beginnings: Google has _WITH_DETAILS forms.
+_NO_ROOM = ("ZONE_RESOURCE_POOL_EXHAUSTED", "VM_MIN_COUNT_NOT_REACHED", "insufficientCapacity")
+_NO_QUOTA = ("QUOTA_EXCEEDED", "quotaExceeded")
+# https://cloud.google.com/compute/api-quota: refilled each minute.
+_BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
+
+# A template that has just been replaced: the metadata names the new one in a moment.
+_REPLACED = "notFound"
+
+# Words of muster.autoscaler.google's own: no answer, or none in time.
+_UNKNOWN = ("unreachable", "timeout", "notSent", "noToken")
+
+TOO_MANY, SERVER_ERROR = 429, 500
+
+
+class Remedy(Enum):
+    """What may help."""
+
+    ELSEWHERE = "another zone, machine type or provisioning"
+    LATER = "the same call again, after a while"
+    NOTHING = "somebody must change something"
+
+
+def remedy(failure: Failure) -> Remedy:
+    """What may help after a failure."""
+    if failure.code.startswith(_NO_ROOM) or failure.code in _NO_QUOTA:
+        return Remedy.ELSEWHERE
+    passing = failure.code in (*_BUSY, _REPLACED, *_UNKNOWN)
+    if passing or failure.status == TOO_MANY or failure.status >= SERVER_ERROR:
+        return Remedy.LATER
+    return Remedy.NOTHING
+
+
+def sentence(failure: Failure) -> str:
+    """A failure for a reason that users read: Google's word, then its sentence."""
+    if failure.code and failure.code not in failure.message:
+        return f"{failure.code}: {failure.message}" if failure.message else failure.code
+    return failure.message

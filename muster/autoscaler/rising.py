@@ -1,0 +1,109 @@
+"""Nodes that SLURM waits for: what their VMs' states and the time say of them; pure.
+
+Each stage has a time of its own, so that a reason says where it ended: asked for, VM runs, booted,
+registered (with which SLURM takes it into service).
+"""
+
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import Action, Look, Vm
+from muster.autoscaler.remedies import sentence
+from muster.autoscaler.returns import Returns
+from muster.autoscaler.world import World
+
+COMING = ("PROVISIONING", "STAGING", "PENDING", "REPAIRING")
+RUNNING = "RUNNING"
+LEAVING = ("STOPPING", "PENDING_STOP", "DEPROVISIONING")
+LOOK_S = 20.0
+"""How long a VM's word about its boot is waited for."""
+
+
+def judge(world: World, memory: Memory, back: Returns) -> list[Action]:
+    """Return what the nodes on their way need, apart from inserts."""
+    actions: list[Action] = []
+    for name in world.rising():
+        if name not in memory.given:
+            actions += _judge(world, memory, back, name)
+    return actions
+
+
+def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Action]:
+    begun = memory.rising[name]
+    limits = world.limits
+    vm = present(world, memory, name)
+    if vm is None or vm.status != RUNNING:
+        # The next one that runs begins its boot then.
+        for of in (memory.running, memory.said, memory.inspecting):
+            of.pop(name, None)
+    if vm is not None and vm.status in LEAVING:
+        # Its absence from the next list is no gap in the list.
+        memory.made.pop(name, None)
+    if name in memory.hopeless:
+        back.give(name, memory.hopeless[name])
+    elif world.now >= begun + limits.resume_s * limits.verdict:
+        back.give(name, _too_late(world, memory, name, vm))
+    elif vm is None:
+        if world.now >= begun + limits.made_s:
+            back.give(name, f"no VM within {limits.made_s:.0f} s{_trouble(memory, name)}")
+    elif world.left_over(vm):
+        # It is deleted (`clearing`), then a new one is made.
+        pass
+    elif vm.status == RUNNING:
+        return _boots(world, memory, back, vm)
+    elif vm.status in COMING:
+        if world.now >= begun + limits.made_s:
+            back.give(
+                name,
+                f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s "
+                "after it was asked for",
+            )
+    elif vm.status not in LEAVING:
+        # It had run, or never will. What leaves is gone soon, and then asked for again.
+        how = "taken back (spot)" if vm.spot else "stopped"
+        back.give(name, f"its VM in {vm.zone} was {how} while it booted")
+    return []
+
+
+def present(world: World, memory: Memory, name: str) -> Vm | None:
+    """A node's VM, unless the list is older than its deletion."""
+    vm = world.vm.get(name)
+    if vm is None or memory.gone.get(name, {}).get(vm.zone, 0) >= world.vms_at:
+        return None
+    return vm
+
+
+def _boots(world: World, memory: Memory, back: Returns, vm: Vm) -> list[Action]:
+    name = vm.name
+    since = memory.running.setdefault(name, world.now)
+    late = world.now - since - world.limits.boot_s
+    if late < 0:
+        return []
+    if name in memory.said or late >= LOOK_S:
+        back.give(name, _stuck(world, memory, vm))
+        return []
+    if name in memory.inspecting:
+        return []
+    memory.inspecting[name] = world.now
+    return [Look(name, vm.zone)]
+
+
+def _stuck(world: World, memory: Memory, vm: Vm) -> str:
+    said = memory.said.get(vm.name, "")
+    waited = f"its VM in {vm.zone} has run for {world.limits.boot_s:.0f} s"
+    if said:
+        return f"{waited} and slurmd has not registered; it says: {said}"
+    return f"{waited} and nothing is heard of its system; look at its console"
+
+
+def _too_late(world: World, memory: Memory, name: str, vm: Vm | None) -> str:
+    waited = f"{world.limits.resume_s * world.limits.verdict:.0f} s"
+    if vm is None:
+        return f"no VM within {waited}{_trouble(memory, name)}"
+    return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
+
+
+def _trouble(memory: Memory, name: str) -> str:
+    if name in memory.pause:
+        return f": {sentence(memory.pause[name][1])}"
+    if name in memory.refused:
+        return f": {sentence(memory.refused[name][-1][1])}"
+    return ""

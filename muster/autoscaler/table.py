@@ -1,0 +1,84 @@
+"""The table of `muster nodes`."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from muster.autoscaler.prices import prices
+from muster.autoscaler.stages import IN_SERVICE, RISING, Stage, View
+from muster.autoscaler.status import Row, Status
+from muster.autoscaler.why import lasted
+
+_COLUMNS = ("node", "state", "stage", "since", "zone", "type", "$/h", "reason")
+_STYLES: Mapping[Stage, str] = (
+    dict.fromkeys(IN_SERVICE, "green")
+    | dict.fromkeys(RISING, "yellow")
+    | dict.fromkeys((Stage.STUCK, Stage.DOWN, Stage.SILENT, Stage.MISSING, Stage.GIVEN_BACK), "red")
+)
+
+
+def table(status: Status, now: float) -> Table:
+    """Return the nodes that are not simply off; its caption has the rest."""
+    found = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    for name in _COLUMNS:
+        right = name in ("since", "$/h")
+        found.add_column(
+            name, justify="right" if right else "left", no_wrap=name != "reason", overflow="fold"
+        )
+    total = 0.0
+    for name in sorted(status.nodes, key=in_order):
+        row = status.nodes[name]
+        price = _price(row.view)
+        total += price or 0
+        found.add_row(*_cells(name, row, price, now))
+    found.caption = Text(_caption(status, total, now))
+    return found
+
+
+def in_order(name: str) -> tuple[str, int, str]:
+    """Sort names by their number: lab-debug-9 comes before lab-debug-10."""
+    front, _, number = name.rpartition("-")
+    return (front, int(number), "") if number.isdecimal() else (name, -1, number)
+
+
+def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
+    view = row.view
+    spot = " spot" if view.spot else ""
+    cells = (
+        name,
+        view.state or "-",
+        view.stage.value,
+        lasted(now - row.since),
+        view.zone or "-",
+        f"{view.machine_type}{spot}" or "-",
+        f"{price:.3f}" if price is not None else "-",
+        "".join(letter if letter.isprintable() else " " for letter in view.reason),
+    )
+    # As text: reasons are anybody's words, and rich would read [tags] in them.
+    style = _STYLES.get(view.stage, "")
+    return [Text(cell, style if at == 2 else "") for at, cell in enumerate(cells)]
+
+
+def _price(view: View) -> float | None:
+    """US dollars per hour of what stands there; None where no price is known or nothing is."""
+    if view.stage in (Stage.OFF, Stage.WAITING, Stage.ASKED):
+        return None
+    return prices().per_hour(view.machine_type, view.zone, spot=view.spot)
+
+
+def _caption(status: Status, total: float, now: float) -> str:
+    lines = [f"{len(status.nodes)} nodes; {len(status.off)} more are off"]
+    if total:
+        lines[0] += f"; {total:.2f} $/h for VMs at list prices of {prices().date}"
+    read = [
+        f"{what} {lasted(now - at)} ago" if at else f"{what} not yet"
+        for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read))
+    ]
+    lines.append(f"read: {', '.join(read)}")
+    lines += [
+        f"no room for {shut.market}: {shut.code}, "
+        + ("being tried" if shut.on_trial else f"tried again in {lasted(shut.until - now)}")
+        for shut in status.breakers
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,256 @@
+"""The picture of `muster timeline`: one SVG, a row for each node, the jobs above; pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+from xml.sax.saxutils import escape
+
+from muster.autoscaler.history import History, JobSpan, Span
+from muster.autoscaler.stages import Stage
+from muster.autoscaler.table import in_order
+from muster.autoscaler.why import lasted
+
+CHART = 1000
+"""Width of the time axis, in pixels; names stand left of it."""
+MARGIN, GAP = 16, 8
+LETTER, NAME_LETTER = 6.3, 6.7
+"""Width of a letter of 11 pixels, about; those of names are all the same."""
+LANES = 40
+"""Most rows of jobs."""
+LANE = 13
+STEPS_S = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400, 7 * 86400),
+)
+TICKS = 10
+
+# Apart for people who see red and green alike: they differ in lightness too.
+COLOURS = {
+    Stage.WAITING: "#6f7782",
+    Stage.ASKED: "#fff0a8",
+    Stage.MADE: "#f7c55b",
+    Stage.BOOTING: "#7fb8e6",
+    Stage.STUCK: "#b5179e",
+    Stage.IDLE: "#c9e7c6",
+    Stage.BUSY: "#2a7f4f",
+    Stage.DRAINED: "#9d86c9",
+    Stage.DOWN: "#e0555a",
+    Stage.SILENT: "#f29a9d",
+    Stage.MISSING: "#e58a45",
+    Stage.GIVEN_BACK: "#8f1d22",
+    Stage.GOING: "#d3d8de",
+    Stage.STRAY: "#1d1d1d",
+}
+JOB, JOB_WAITS, JOB_LOST = "#3d5a98", "url(#waits)", "url(#lost)"
+
+STYLE = """
+text { font: 11px system-ui, "Helvetica Neue", Arial, sans-serif; fill: #24292f }
+.name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; text-anchor: end }
+.title { font-size: 15px; font-weight: 600 }
+.soft { fill: #6a737d }
+.tick { text-anchor: middle; fill: #57606a }
+.job { font-size: 9px; fill: #fff; text-anchor: middle }
+.grid { stroke: #e3e6ea; stroke-width: 1 }
+.row { fill: #f6f8fa }
+"""
+PATTERN = """<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse"
+ patternTransform="rotate(45)"><rect width="5" height="5" fill="{light}"/>
+<rect width="2" height="5" fill="{dark}"/></pattern>"""
+
+
+def draw(history: History, zone: tzinfo | None = None) -> str:
+    """Return the picture as text; `zone` of its times, by default that of this machine."""
+    return "\n".join(_Picture(history, zone).lines()) + "\n"
+
+
+class _Picture:
+    def __init__(self, history: History, zone: tzinfo | None) -> None:
+        self.history = history
+        self.zone = zone
+        self.names = sorted(history.nodes, key=in_order)
+        self.row = 18 if len(self.names) <= 40 else 14 if len(self.names) <= 100 else 11
+        longest = max(map(len, [*self.names, "jobs"]))
+        self.left = MARGIN + GAP + NAME_LETTER * longest * self._size / 11
+        self.lanes, self.more = _lanes(history.jobs)
+
+    @property
+    def _size(self) -> int:
+        """Of the letters of names."""
+        return min(11, self.row - 2)
+
+    def lines(self) -> Iterator[str]:
+        legend_end, legend = self._legend(58)
+        axis = legend_end + 26
+        jobs = axis + GAP
+        nodes = jobs + (LANE * len(self.lanes) + (16 if self.more else 0) + 2 * GAP) * bool(
+            self.lanes
+        )
+        sets = {name.rpartition("-")[0] for name in self.names}
+        end = nodes + self.row * len(self.names) + GAP * max(0, len(sets) - 1)
+        width, height = self.left + CHART + 2 * MARGIN, end + 24 + MARGIN
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'width="{width:.0f}" height="{height:.0f}">'
+        )
+        yield f"<style>{STYLE}</style>"
+        yield "<defs>"
+        yield PATTERN.format(name="waits", light="#e4e9f3", dark="#a9b8d8")
+        yield PATTERN.format(name="lost", light="#fbe3e4", dark="#c9474c")
+        yield "</defs>"
+        yield f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>'
+        yield _text(MARGIN, 28, "Nodes and the jobs that asked for them", "title")
+        yield _text(MARGIN, 46, self._stretch(), "soft")
+        yield from legend
+        yield from self._axis(axis, end)
+        yield from self._jobs(jobs)
+        yield from self._nodes(nodes)
+        yield "</svg>"
+
+    def _when(self, at: float) -> datetime:
+        return datetime.fromtimestamp(at, self.zone).astimezone(self.zone)
+
+    def _clock(self, at: float) -> str:
+        return f"{self._when(at):%H:%M:%S}"
+
+    def _stretch(self) -> str:
+        begin, end = self._when(self.history.begin), self._when(self.history.end)
+        to = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+        nodes, jobs = len(self.names), len(self.history.jobs)
+        return f"{begin:%Y-%m-%d %H:%M} to {to} {end:%Z} · {nodes} nodes · {jobs} jobs"
+
+    def _x(self, at: float) -> float:
+        begin, end = self.history.begin, self.history.end
+        return self.left + CHART * (min(max(at, begin), end) - begin) / max(end - begin, 1e-9)
+
+    def _legend(self, top: float) -> tuple[float, list[str]]:
+        """The colours that occur; returns its lower end, too."""
+        stages = {span.stage for spans in self.history.nodes.values() for span in spans}
+        found = [(stage.value, colour) for stage, colour in COLOURS.items() if stage in stages]
+        if self.history.jobs:
+            found += [("job waits for its nodes", JOB_WAITS), ("job has its nodes", JOB)]
+        if any(job.lost for job in self.history.jobs):
+            found.append(("nodes given back, job is queued again", JOB_LOST))
+        lines: list[str] = []
+        x: float = MARGIN
+        for text, colour in found:
+            width = 18 + LETTER * len(text) + 14
+            if x + width > self.left + CHART + MARGIN and x > MARGIN:
+                x, top = MARGIN, top + 18
+            lines.append(_bar((x, top, 12, 12), colour))
+            lines.append(_text(x + 17, top + 10, text))
+            x += width
+        return top + 12, lines
+
+    def _axis(self, top: float, end: float) -> Iterator[str]:
+        length = self.history.end - self.history.begin
+        step = next((each for each in STEPS_S if length / each <= TICKS), STEPS_S[-1])
+        # Ticks at round times of the zone.
+        offset = self._when(self.history.begin).utcoffset()
+        shift = offset.total_seconds() if offset else 0
+        at = -(-(self.history.begin + shift) // step) * step - shift
+        day = None
+        while at <= self.history.end:
+            x, when = self._x(at), self._when(at)
+            yield f'<line class="grid" x1="{x:.1f}" y1="{top:.0f}" x2="{x:.1f}" y2="{end:.0f}"/>'
+            text = f"{when:%H:%M:%S}" if step < 60 else f"{when:%H:%M}"
+            if step >= 86400 or (day and when.date() != day):
+                text = f"{when:%m-%d}" if step >= 86400 else f"{when:%m-%d %H:%M}"
+            day = when.date()
+            yield _text(x, top - 5, text, "tick")
+            yield _text(x, end + 16, text, "tick")
+            at += step
+
+    def _jobs(self, top: float) -> Iterator[str]:
+        if self.lanes:
+            yield _text(self.left - GAP, top + LANE - 3, "jobs", "name")
+        for lane in self.lanes:
+            for job in lane:
+                yield from self._job(job, top)
+            top += LANE
+        if self.more:
+            yield _text(self.left, top + 12, f"and {self.more} more jobs at the same time", "soft")
+
+    def _job(self, job: JobSpan, y: float) -> Iterator[str]:
+        wanted = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+        wait = lasted(job.ready - job.begin)
+        hint = f"job {job.id}, {wanted}: asked {self._clock(job.begin)}, "
+        hint += f"given back after {wait}" if job.lost else f"waited {wait}"
+        rows = (y, LANE - 2)
+        colour = JOB_LOST if job.lost else JOB_WAITS
+        yield self._span((job.begin, job.ready), rows, colour, hint)
+        if job.end > job.ready:
+            hint += f", ran {lasted(job.end - job.ready)}"
+            yield self._span((job.ready, job.end), rows, JOB, hint)
+            begin, end = self._x(job.ready), self._x(job.end)
+            if end - begin > LETTER * len(str(job.id)) + 4:
+                yield _text((begin + end) / 2, y + LANE - 4.5, str(job.id), "job")
+
+    def _nodes(self, top: float) -> Iterator[str]:
+        of = None
+        for at, name in enumerate(self.names):
+            front = name.rpartition("-")[0]
+            if of is not None and front != of:
+                top += GAP
+            of = front
+            if at % 2 == 0:
+                yield f'<rect class="row" x="{MARGIN}" y="{top:.1f}" ' + (
+                    f'width="{self.left + CHART - MARGIN:.1f}" height="{self.row}" opacity="0.6"/>'
+                )
+            base = top + self.row / 2 + self._size * 0.36
+            size = f' style="font-size:{self._size}px"'
+            yield _text(self.left - GAP, base, name, "name", size)
+            for span in self.history.nodes[name]:
+                hint = self._hint(name, span)
+                colour = COLOURS[span.stage]
+                rows = (top + 1.5, self.row - 3)
+                yield self._span((span.begin, span.end), rows, colour, hint)
+            top += self.row
+
+    def _hint(self, name: str, span: Span) -> str:
+        parts = [
+            f"{name}: {span.stage.value} for {lasted(span.end - span.begin)}",
+            f"from {self._clock(span.begin)}",
+            span.where,
+            span.reason,
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def _span(
+        self, of: tuple[float, float], rows: tuple[float, float], colour: str, hint: str
+    ) -> str:
+        """A bar for a stretch of time; `rows`: its upper end and its height."""
+        begin, end = map(self._x, of)
+        return _bar((begin, rows[0], max(1.0, end - begin), rows[1]), colour, hint)
+
+
+def _lanes(jobs: Sequence[JobSpan]) -> tuple[list[list[JobSpan]], int]:
+    """Put jobs into rows in which none covers another; return how many had no place, too."""
+    lanes: list[list[JobSpan]] = []
+    more = 0
+    for job in jobs:
+        free = next((lane for lane in lanes if lane[-1].end <= job.begin), None)
+        if free is not None:
+            free.append(job)
+        elif len(lanes) < LANES:
+            lanes.append([job])
+        else:
+            more += 1
+    return lanes, more
+
+
+def _bar(box: tuple[float, float, float, float], colour: str, hint: str = "") -> str:
+    """A rectangle: left, upper end, width, height."""
+    place = 'x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"'.format(*box)
+    # Browsers show a title as a hint.
+    inside = f"><title>{_safe(hint)}</title></rect>" if hint else "/>"
+    return f'<rect {place} fill="{colour}"{inside}'
+
+
+def _text(x: float, y: float, text: str, of: str = "", more: str = "") -> str:
+    kind = f' class="{of}"' if of else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{more}>{_safe(text)}</text>'
+
+
+def _safe(text: str) -> str:
+    """A text as XML takes it: without characters that no document may have."""
+    return escape("".join(letter if letter.isprintable() else " " for letter in text))

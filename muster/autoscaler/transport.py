@@ -1,0 +1,273 @@
+"""Compute Engine's API over kept-alive connections: pacing, bounded tries, counters.
+
+A call that can be lost on its way bears a requestId, so it may be sent again.
+"""
+
+import json
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from muster.autoscaler import batch
+from muster.autoscaler.pacing import Bucket, Group, TooLateError
+from muster.autoscaler.tokens import Token
+from muster.cloud.api import CloudError, refused
+
+log = logging.getLogger("muster")
+
+CONNECTIONS = 96
+CONNECT_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 8.0
+
+UNAUTHORIZED, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 429, 500, 501
+# https://cloud.google.com/compute/api-quota
+RATE_LIMIT = {"rateLimitExceeded", "userRateLimitExceeded"}
+# A 503 that is no trouble of the server's: the zone has no room.
+# https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation
+NO_ROOM = "insufficientCapacity"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How Google is asked. The defaults are below what every project may do."""
+
+    per_minute: float = 1200
+    """Calls of each group; Google's lowest default is 1,500."""
+    burst: int = 10
+    bulk_per_second: float = 10
+    """With `burst` never above Google's 20 in any second."""
+    bulk_at_once: int = 10
+    """Bulk operations under way; Google's limit."""
+    deadline_s: float = 120
+    """Seconds until an action has its event."""
+    try_s: float = 10
+    """Seconds without a byte of an answer after which a call is made again."""
+
+
+def limited(error: CloudError) -> bool:
+    """Whether Google refused a call for its rate alone."""
+    return error.status == TOO_MANY or error.reason in RATE_LIMIT
+
+
+def may_pass(error: CloudError) -> bool:
+    """Whether a call is worth another try: no answer, a server in trouble, an old token."""
+    if error.status >= SERVER_ERROR:
+        return error.status != NOT_IMPLEMENTED and error.reason != NO_ROOM
+    return error.status in (0, UNAUTHORIZED)
+
+
+def pause_s(tried: int) -> float:
+    """Seconds until a call is worth another try.
+
+    By chance, but at least half of it: those that failed together don't come back together.
+    """
+    longest: float = min(FIRST_PAUSE_S * 2**tried, LONGEST_PAUSE_S)
+    return longest * random.uniform(0.5, 1)  # noqa: S311
+
+
+Called = Callable[[str, float], None]
+"""Told the method and the seconds until its answer, or until it was clear that there is none."""
+
+
+class Transport:
+    """Calls of one API; may be used by many threads."""
+
+    def __init__(
+        self,
+        base: str,
+        token: Token,
+        limits: Limits,
+        stop: threading.Event,
+        called: Called = lambda *_: None,
+    ) -> None:
+        """`base` is the API's address, with a slash at its end; `called` hears of each request."""
+        self.limits = limits
+        self._called = called
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """(method, HTTP status or Google's reason) -> how often."""
+        self.buckets = {
+            group: Bucket(limits.per_minute / 60, limits.burst, stop) for group in Group
+        }
+        self.buckets[Group.BULK] = Bucket(limits.bulk_per_second, limits.burst, stop)
+        self._stop = stop
+        self._token = token
+        self._counting = threading.Lock()
+        self._base = base
+        self._path = urlsplit(base).path
+        # All calls go to one host: a PoolManager would look for it each time.
+        self._pool = urllib3.connection_from_url(base, maxsize=CONNECTIONS, retries=False)
+
+    def call(
+        self,
+        method: str,
+        verb: str,
+        path: str,
+        *,
+        until: float,
+        groups: tuple[Group, ...],
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make a call, again where that may help, and return the answer.
+
+        `method` is its name in the API, for the counters; `path` lies below the base.
+
+        Raises:
+            CloudError: it was refused, or there is no answer by `until` (time.monotonic()).
+
+        """
+        target = f"{path}?{urlencode(query)}" if query else path
+        content = None if body is None else json.dumps(body).encode()
+        failed: CloudError | None = None
+        for tried in count():
+            try:
+                for group in groups:
+                    self.buckets[group].take(until)
+                return self._once(method, verb, target, content, until)
+            except TooLateError:
+                raise failed or _too_late(method) from None
+            except CloudError as error:
+                failed = error
+            if limited(failed):
+                self.buckets[groups[0]].slow()
+            elif not may_pass(failed):
+                raise failed
+            log.warning("%s %s: %s %s", verb, path, failed.reason, failed)
+            if not self.pause(pause_s(tried), until):
+                raise failed
+        raise AssertionError
+
+    def pages(
+        self, method: str, path: str, *, until: float, query: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list.
+
+        Raises:
+            CloudError: one of them can't be had.
+
+        """
+        token: dict[str, str] = {}
+        while True:
+            page = self.call(
+                method, "GET", path, until=until, groups=(Group.LIST,), query={**query, **token}
+            )
+            yield page
+            if not page.get("nextPageToken"):
+                return
+            token = {"pageToken": page["nextPageToken"]}
+
+    def pause(self, seconds: float, until: float) -> bool:
+        """Wait; False: there is no time left for it."""
+        return time.monotonic() + seconds <= until and not self._stop.wait(seconds)
+
+    def batch(
+        self, method: str, calls: Sequence[tuple[str, str]]
+    ) -> list[dict[str, Any] | CloudError]:
+        """Make calls of one method (verb, path) by one request, once; what came of each.
+
+        They have their tokens already.
+        """
+        body = batch.request([(verb, self._path + path) for verb, path in calls])
+        try:
+            answer = self._send(
+                "batch",
+                "POST",
+                f"/batch{self._path.rstrip('/')}",
+                content=body,
+                kind=batch.CONTENT_TYPE,
+                within=self.limits.try_s,
+            )
+            found = batch.answers(answer.headers.get("content-type", ""), answer.data)
+        except (ValueError, IndexError) as error:
+            lost = CloudError(f"no answers from {self._base}: {error}", 0, "unreachable")
+            return [lost] * len(calls)
+        except CloudError as error:
+            return [error] * len(calls)
+        missing = CloudError(f"no answer from {self._base} to one call of many", 0, "unreachable")
+        return [
+            self._read(method, path, *found[number]) if number in found else missing
+            for number, (_, path) in enumerate(calls)
+        ]
+
+    def _once(
+        self, method: str, verb: str, target: str, content: bytes | None, until: float
+    ) -> dict[str, Any]:
+        within = min(self.limits.try_s, until - time.monotonic())
+        if within <= 0:
+            raise TooLateError
+        kind = "" if content is None else "application/json"
+        answer = self._send(
+            method, verb, self._path + target, content=content, kind=kind, within=within
+        )
+        found = self._read(method, target, answer.status, answer.data)
+        if isinstance(found, CloudError):
+            raise found
+        return found
+
+    def _send(
+        self,
+        method: str,
+        verb: str,
+        target: str,
+        *,
+        content: bytes | None,
+        kind: str,
+        within: float,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Authorization": self._token.header(within)}
+        if kind:
+            headers["Content-Type"] = kind
+        began = time.monotonic()
+        try:
+            answer = self._pool.urlopen(
+                verb,
+                target,
+                body=content,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(CONNECT_S, within), read=within),
+                retries=False,
+            )
+        except (HTTPError, OSError) as error:
+            self._count(method, "unreachable")
+            raise CloudError(f"no answer from {self._base}: {error}", 0, "unreachable") from error
+        finally:
+            self._called(method, time.monotonic() - began)
+        if answer.status == UNAUTHORIZED:
+            self._token.refused()
+        return answer
+
+    def _read(
+        self, method: str, target: str, status: int, data: bytes
+    ) -> dict[str, Any] | CloudError:
+        if status >= 400:
+            failure = refused(status, data, self._base + target)
+            self._count(method, failure.reason or str(status))
+            return failure
+        self._count(method, str(status))
+        try:
+            return dict(json.loads(data)) if data else {}
+        except (ValueError, TypeError) as error:
+            # Cut off, or a proxy's page, or no object.
+            return CloudError(f"no JSON from {self._base}: {error}", 0, "unreachable")
+
+    def _count(self, method: str, code: str) -> None:
+        with self._counting:
+            self.calls[method, code] += 1
+
+
+def _too_late(method: str) -> CloudError:
+    return CloudError(
+        f"{method} was not sent in time: calls are held back to stay below Google's rate limit",
+        0,
+        "notSent",
+    )

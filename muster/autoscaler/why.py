@@ -1,0 +1,174 @@
+"""Why a job waits, or a node is what it is: one sentence for people; pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from muster.autoscaler.model import Market
+from muster.autoscaler.stages import RISING, Stage, View
+from muster.autoscaler.status import Row, Status
+from muster.hostlists import fold
+
+FEW = 3
+"""Nodes of a job that are named one by one."""
+UNREAD_S = 60.0
+"""After that long without a reading something is wrong: they are read every 30 s at least."""
+RECENT_S = 600.0
+"""Age of an error of the cloud's API that may have to do with what is seen now."""
+
+MEANING: Mapping[str, str] = {
+    "Resources": "no nodes are free that fit it",
+    "Priority": "jobs of its partition with a higher priority come first",
+    "BeginTime": "its time to begin is not reached; SLURM sets one when it queues a job again",
+    "Dependency": "it depends on a job that has not ended",
+    "DependencyNeverSatisfied": "it depends on a job that did not end as it must; cancel it",
+    "JobHeldUser": "its owner holds it; `scontrol release` lets it go",
+    "JobHeldAdmin": "an administrator holds it; `scontrol release` lets it go",
+    "ReqNodeNotAvail": "a node that it asks for by name is not in service",
+    "PartitionDown": "its partition is down",
+    "PartitionNodeLimit": "its partition does not give so many nodes to one job",
+    "PartitionTimeLimit": "its partition does not run a job for so long",
+    "JobArrayTaskLimit": "as many tasks of its array run as it allows at a time",
+    "Licenses": "it waits for a licence",
+    "QOSMaxJobsPerUserLimit": "its owner runs as many jobs as the QOS allows",
+}
+"""What SLURM's words mean: https://slurm.schedmd.com/job_reason_codes.html."""
+
+
+class Queued(Protocol):
+    """A job as squeue shows it: `muster.autoscaler.slurm.Queued`."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+
+    @property
+    def shown(self) -> str:
+        """As squeue writes it: `12_3` is a task of an array."""
+
+    @property
+    def state(self) -> str:
+        """Such as `PENDING`, `CONFIGURING`."""
+
+    @property
+    def reason(self) -> str:
+        """Why it waits."""
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The nodes that it has."""
+
+
+def why_node(status: Status, name: str, now: float) -> str | None:
+    """Say what is with a node; None where there is none of that name."""
+    if name in status.off:
+        return f"{name} is off: no job needs it."
+    row = status.nodes.get(name)
+    if row is None:
+        return None
+    parts = [f"{name} {_node(row, now)}"]
+    if row.jobs and row.view.stage in RISING:
+        parts.append(f"it is for job {', '.join(map(str, row.jobs))}")
+    if row.view.stage is Stage.WAITING:
+        parts += _trouble(status, now, besides=row.view.reason)
+    return f"{'; '.join(parts)}."
+
+
+def why_job(status: Status, job: str, queue: Iterable[Queued], now: float) -> str | None:
+    """Say why a job waits; None where the queue has none of that number."""
+    found = [each for each in queue if job in (each.shown, str(each.id))]
+    if not found:
+        return None
+    # Of an array those that wait: nobody asks about the others.
+    order = ("PENDING", "CONFIGURING")
+    each = min(found, key=lambda each: order.index(each.state) if each.state in order else 9)
+    rows = {node: status.nodes[node] for node in each.nodes if node in status.nodes}
+    late = {node: row for node, row in rows.items() if row.view.stage in RISING}
+    if each.state == "PENDING":
+        parts = _pending(status, each, now)
+    elif late:
+        parts = [f"waits for {len(late)} of its {len(each.nodes)} nodes"]
+        parts += [f"{node} {_node(row, now)}" for node, row in list(late.items())[:FEW]]
+        if len(late) > FEW:
+            parts.append(f"and {len(late) - FEW} more")
+        if any(row.view.stage is Stage.WAITING for row in late.values()):
+            parts += _trouble(status, now, besides="; ".join(parts))
+    elif each.state == "CONFIGURING":
+        parts = [f"has its nodes, {fold(each.nodes)}, and is about to start"]
+    else:
+        parts = [f"is {each.state.lower()} on {fold(each.nodes)}"]
+    return f"job {each.shown} {'; '.join(parts)}."
+
+
+def _pending(status: Status, job: Queued, now: float) -> list[str]:
+    # Such as `ReqNodeNotAvail, UnavailableNodes:lab-debug-3`.
+    meaning = MEANING.get(job.reason.partition(",")[0])
+    parts = [f"waits with the reason {job.reason}" + (f": {meaning}" if meaning else "")]
+    back = status.returned.get(job.id)
+    if back:
+        parts.append(f"its nodes were given back {lasted(now - back.at)} ago: {back.reason}")
+    if back or job.reason == "Resources":
+        parts += _trouble(status, now, besides="; ".join(parts))
+    return parts
+
+
+def _node(row: Row, now: float) -> str:
+    """What is with a node, without its name."""
+    view, since = row.view, lasted(now - row.since)
+    where = place(view)
+    because = f": {view.reason}" if view.reason else ""
+    again = f", tried again in {lasted(view.retry - now)}" if view.retry > now else ""
+    said = {
+        Stage.OFF: f"is off{because}",
+        Stage.WAITING: f"has waited for {since} to be asked for{because}{again}",
+        Stage.ASKED: f"was asked of the cloud {since} ago ({where})",
+        Stage.MADE: f"has a VM since {since} that does not run yet ({where})",
+        Stage.BOOTING: f"has been booting for {since} ({where})",
+        Stage.STUCK: f"boots too long and is given back soon ({where}){because}",
+        Stage.IDLE: f"has been idle for {since} ({where})",
+        Stage.BUSY: f"has had jobs for {since} ({where})",
+        Stage.DRAINED: f"has been drained for {since}{because}",
+        Stage.DOWN: f"has been down for {since}{because}",
+        Stage.SILENT: f"has not answered for {since} and its VM runs ({where})",
+        Stage.MISSING: "is in service, but its VM is in no list; it is asked for by name",
+        Stage.GIVEN_BACK: f"was given back {since} ago{because}",
+        Stage.GOING: f"was powered down {since} ago, its VM is deleted{because}",
+        Stage.STRAY: f"is a VM that no node of SLURM has; it is deleted ({where})",
+    }
+    return said[view.stage].replace(" ()", "")
+
+
+def _trouble(status: Status, now: float, besides: str) -> Iterator[str]:
+    """What stands in the way of all nodes, but for what is said already."""
+    for shut in status.breakers:
+        if shut.on_trial:
+            yield f"it is being tried whether there is room for {shut.market} again"
+        else:
+            again = (
+                f"in {lasted(shut.until - now)}" if shut.until > now else "with the next request"
+            )
+            yield f"there was no room for {shut.market} ({shut.code}), tried again {again}"
+    for market, vms in status.room.items():
+        if vms <= 0:
+            yield f"the quota has no room for {market}"
+    for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read)):
+        if now > at + UNREAD_S:
+            since = f"for {lasted(now - at)}" if at else "yet"
+            yield f"{what} has not answered the daemon {since}"
+    error = status.error
+    if error and now < error.at + RECENT_S and error.message not in besides:
+        yield f"{error.what} failed {lasted(now - error.at)} ago: {error.code}: {error.message}"
+
+
+def place(view: View) -> str:
+    """Where a node is, or is to be: `n1-standard-2 (spot) in europe-west4-a`."""
+    if view.machine_type and view.zone:
+        return str(Market(view.zone, view.machine_type, view.spot))
+    return view.zone
+
+
+def lasted(seconds: float) -> str:
+    """Return a time such as `45 s`, `12 min`, `3 h`, `2 d`."""
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < size * most:
+            return f"{max(0.0, seconds) / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"

@@ -1,0 +1,132 @@
+"""What is known when the plan is made; pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from muster.autoscaler.model import Event, Job, Market, Node, NodeSet, Power, Request, Vm
+
+STALE_S = 45.0
+"""Without news it is asked every 30 s."""
+SKEW_S = 10.0
+"""Google's clock and ours may differ by so much; a VM that is left over is older by minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, in seconds."""
+
+    resume_s: float = 300
+    """ResumeTimeout: so long SLURM waits for a node."""
+    verdict: float = 0.9
+    """Part of ResumeTimeout within which each node has its verdict."""
+    made_s: float = 150
+    """From the request to a VM that runs."""
+    boot_s: float = 120
+    """From a VM that runs to a node that has registered."""
+    orphan_s: float = 120
+    """Age of a VM that no node has, before it is deleted."""
+    missing_s: float = 20
+    """How long a VM must be missing from lists before it is asked for by name."""
+    silent_s: float = 600
+    """How long slurmd may fail to answer while its VM runs."""
+    deletion_s: float = 180
+    """After that a deletion whose end nobody told is asked for again."""
+
+
+@dataclass(frozen=True)
+class World:
+    """SLURM, the cloud and the spool as they were read last; each may be some seconds old."""
+
+    cluster: str
+    now: float
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    nodes_at: float = 0
+    """When slurmctld was asked; 0 = it hasn't answered yet."""
+    vms: Sequence[Vm] = ()
+    vms_at: float = 0
+    """When the VMs were listed; 0 = never yet."""
+    requests: Sequence[Request] = ()
+    sets: Mapping[str, NodeSet] = field(default_factory=dict)
+    room: Mapping[Market, int] = field(default_factory=dict)
+    """How many VMs the quotas allow besides those that are there; a market without: unknown."""
+    events: Sequence[Event] = ()
+    """What came of earlier actions, since the last plan."""
+    limits: Limits = Limits()
+
+    @cached_property
+    def vm(self) -> dict[str, Vm]:
+        """Name -> its VM; of several the one that most likely works."""
+        return {name: found[0] for name, found in self._by_name.items()}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Vm]]:
+        found: dict[str, list[Vm]] = {}
+        for vm in self.vms:
+            found.setdefault(vm.name, []).append(vm)
+        for several in found.values():
+            several.sort(key=self._worth)
+        return found
+
+    def _worth(self, vm: Vm) -> tuple[bool, bool, float]:
+        """The one that works comes first: it runs, is no leftover, and is the elder."""
+        return vm.status != "RUNNING", self.left_over(vm), vm.created
+
+    def left_over(self, vm: Vm) -> bool:
+        """Whether a VM was there before SLURM asked: SLURM takes no registration of such a one."""
+        return vm.created < self.asked.get(vm.name, 0) - SKEW_S
+
+    def set_of(self, name: str) -> NodeSet | None:
+        """The node set of a node called CLUSTER-SET-NUMBER."""
+        return self.sets.get(name.removeprefix(f"{self.cluster}-").rpartition("-")[0])
+
+    @cached_property
+    def asked(self) -> dict[str, float]:
+        """Node -> when SLURM asked for it last, as far as the spool knows."""
+        found: dict[str, float] = {}
+        for request in self.requests:
+            for name in request.nodes:
+                found[name] = max(request.asked, found.get(name, 0))
+        return found
+
+    @cached_property
+    def jobs(self) -> dict[str, Job]:
+        """Node -> the job that needs it and others: the largest one of its latest request."""
+        found: dict[str, Job] = {}
+        for request in sorted(self.requests, key=lambda request: request.asked):
+            for name in request.nodes:
+                found.pop(name, None)
+            for job in sorted(request.jobs, key=lambda job: len(job.nodes)):
+                if len(job.nodes) > 1:
+                    found |= dict.fromkeys(job.nodes, job)
+        return found
+
+    @property
+    def stale(self) -> bool:
+        """Whether slurmctld has been silent for so long that its states say nothing any more."""
+        return self.now > self.nodes_at + STALE_S
+
+    def rises(self, name: str) -> bool:
+        """Whether SLURM waits for a node.
+
+        SLURM changes a node's state before it calls ResumeProgram: a request that is older than the
+        reading of the states is settled by what they say.
+        """
+        if self._newer(name):
+            return True
+        node = self.nodes.get(name)
+        return node is not None and node.power is Power.RISING and not node.down
+
+    def _newer(self, name: str) -> bool:
+        """Whether a request is newer than the states; none is of a time that is still to come."""
+        return self.nodes_at < self.asked.get(name, 0) <= self.now + SKEW_S
+
+    def rising(self) -> Iterator[str]:
+        """Yield the nodes that SLURM waits for."""
+        for name, node in self.nodes.items():
+            if node.power is Power.RISING and self.rises(name):
+                yield name
+        for name in self.asked:
+            of = self.nodes.get(name)
+            if self._newer(name) and (of is None or of.power is not Power.RISING):
+                yield name

@@ -1,0 +1,86 @@
+"""SchedulerParameters: how far SLURM plans ahead, and how eagerly it asks for nodes."""
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Literal
+
+from muster.cluster.definition import Definition
+from muster.cluster.times import seconds
+
+_BACKFILL_DEFAULT_MINUTES = 1440
+_BACKFILL_LONGEST_MINUTES = 43200
+
+# Nodes are asked for at once, and by few calls of ResumeProgram. A thousand jobs that each want
+# one of ten thousand nodes cost select/cons_tres some ten seconds of CPU whatever it is told;
+# these decide how that is cut up. Measured: docs/scheduling.md.
+_ELASTIC = [
+    # The default lets a batch job wait 3 s for others.
+    "batch_sched_delay=0",
+    # In microseconds; the default of 2 runs the scheduler for each of a thousand nodes that
+    # register.
+    "sched_min_interval=100000",
+    # Seconds between passes over the whole queue; with the default of 60 the rest of a burst is
+    # left to backfill.
+    "sched_interval=2",
+    # Seconds that a pass may take and keep all else waiting; the default of 2 cuts a burst into
+    # many calls of ResumeProgram. Clients wait for MessageTimeout, 60 s.
+    "max_sched_time=5",
+    # The tasks of a job array count one by one; the default is 100.
+    "default_queue_depth=1000",
+]
+
+
+def profile(definition: Definition) -> Literal["elastic", "throughput"] | None:
+    """Return what the scheduler is tuned for; None: SLURM's own settings."""
+    cluster = definition.cluster
+    return cluster.scheduling.profile or ("elastic" if cluster.cloud else None)
+
+
+def scheduler_options(definition: Definition) -> list[str]:
+    """Return the entries of SchedulerParameters, none of them twice."""
+    cluster = definition.cluster
+    options = _backfill(partition.max_time for partition in cluster.partitions.values())
+    chosen = profile(definition)
+    if chosen == "elastic":
+        options += _ELASTIC
+    elif chosen == "throughput":
+        options += _throughput(cluster.slurm_version)
+    if cluster.cloud:
+        # A job starts when all of its nodes are up.
+        options += ["salloc_wait_nodes", "sbatch_wait_nodes"]
+    return list(dict.fromkeys(options))
+
+
+def _throughput(version: str) -> list[str]:
+    """Return options for hundreds of short jobs a minute: they are looked at together.
+
+    https://slurm.schedmd.com/high_throughput.html
+    """
+    return [
+        # `defer` would make srun wait too, so earlier releases have only the delay.
+        *(["defer_batch"] if version >= "23.02" else []),
+        "batch_sched_delay=5",
+        # Microseconds between two passes, so that jobs that end together cost one.
+        "sched_min_interval=2000000",
+        "default_queue_depth=1000",
+        # Jobs of a partition that is full count in that depth; this looks behind them.
+        "sched_interval=10",
+        "bf_continue",
+        # Planning stops while so many requests wait for an answer.
+        "max_rpc_cnt=150",
+    ]
+
+
+def _backfill(max_times: Iterable[str]) -> list[str]:
+    """Return options for jobs that are longer than the day that backfill looks ahead by default.
+
+    Jobs beyond that window can starve (slurm.conf(5), bf_window); the resolution grows with it, so
+    that planning costs the same.
+    """
+    finite = [limit for text in max_times if isfinite(limit := seconds(text))]
+    longest = int(max(finite, default=0) // 60)
+    if longest <= _BACKFILL_DEFAULT_MINUTES:
+        return []
+    window = min(longest, _BACKFILL_LONGEST_MINUTES)
+    resolution = 60 * -(-window // _BACKFILL_DEFAULT_MINUTES)
+    return ["bf_continue", f"bf_window={window}", f"bf_resolution={resolution}"]

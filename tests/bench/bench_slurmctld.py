@@ -1,0 +1,243 @@
+"""What slurmctld itself needs until a queue has its nodes, with the slurm.conf of each profile.
+
+Run: .venv/bin/python tests/bench/bench_slurmctld.py [bookworm | trixie ...]
+As root, with podman; ten minutes a release. Prints counts first, then CPU and wall time:
+* burst: an array of 1,000 exclusive tasks over 10,000 nodes that are off, until all are asked for;
+  then with 2,000 jobs of another partition in the way. Goals: <= 15 s, <= 4 calls of ResumeProgram.
+* cold: jobs at random moments, sbatch to script less the boot of 1 s. Goal: 95 % <= 2.5 s. The
+  nodes are real slurmds in one container; the gate is Muster's, the program that waits at it too.
+* reading: the states of 10,000 nodes.
+Not shown: authentication (auth/none stands in for munge), accounting, the network.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import jinja2
+
+from muster.autoscaler.gate import Gate
+from muster.cluster import Definition, validate
+from muster.cluster.definition import cloud_hosts
+from muster.cluster.model import Cluster
+from muster.containers import image
+from muster.containers.podman import as_root, exists, podman, ulimits
+from muster.hostlists import expand, fold
+from muster.slurm import render
+from muster.slurm.conffile import parse
+
+NAME = "bench-slurmctld"
+PROFILES = ("elastic", "throughput")
+TASKS, NODES, BLOCKED = 1000, 10_000, 2000
+COLD_JOBS, COLD_NODES = 20, 60
+LARGEST_SET = 5000
+FIRST_PORT = 20001
+"""Below net.ipv4.ip_local_port_range, or an outgoing connection takes the port of a node."""
+
+REPOSITORY = Path(__file__).parents[2]
+WAIT = REPOSITORY / "roles/autoscaler/templates/usr/local/sbin/muster-wait-for-nodes.j2"
+
+# What a container without munge, cgroups of its own and accounting has in place of the roles'.
+REPLACED = {
+    "AuthType": "auth/none",
+    "CredType": "cred/none",
+    "SlurmUser": "root",
+    "SlurmctldHost": NAME,
+    "StateSaveLocation": "/var/bench/state",
+    "SlurmdSpoolDir": "/var/bench/spool/%n",
+    "SlurmctldPidFile": "/var/bench/slurmctld.pid",
+    "SlurmdPidFile": "/var/bench/spool/%n.pid",
+    "SlurmctldLogFile": "/var/bench/slurmctld.log",
+    "SlurmdLogFile": "/var/bench/spool/%n.log",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "MpiDefault": "none",
+    "SlurmdParameters": "config_overrides",
+    "ResumeProgram": "/bench/resume",
+    "SuspendProgram": "/bin/true",
+    "ResumeFailProgram": "/bin/true",
+}
+LEFT_OUT = (
+    "AuthInfo",
+    "PrologFlags",
+    "SrunPortRange",
+    "AccountingStorageType",
+    "AccountingStorageHost",
+    "AccountingStorageEnforce",
+    "JobAcctGatherType",
+    "PriorityType",
+    "PriorityWeightFairshare",
+    "PriorityWeightAge",
+)
+
+RESUME = """#!/bin/bash
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+nodes=$(scontrol show hostnames "$1")
+echo "$(date +%s.%N) $(wc -w <<<"$nodes")" >>/var/bench/resumes
+[ -e /bench/boots ] || exit 0
+for node in $nodes; do
+  mkdir -p /var/bench/spool/"$node"
+  setsid sh -c "sleep 1; exec slurmd -N $node -b -D" </dev/null >/dev/null 2>&1 &
+done
+sleep 0.3 # slurmctld ends the group of processes of this one; they have left it by then
+"""
+
+
+def definition(release: str, profile: str, nodes: int) -> Definition:
+    machine = {"machine_type": "n1-standard-2"}
+    sizes = [min(LARGEST_SET, nodes - begin) for begin in range(0, nodes, LARGEST_SET)]
+    sets = {f"n{number}": {**machine, "max_nodes": size} for number, size in enumerate(sizes)}
+    data = {
+        "name": "bench",
+        "os": image.RELEASES[release],
+        "nodes": sets,
+        "partitions": {
+            "all": {"nodes": list(sets), "default": True, "max_time": "1-00:00:00"},
+            "full": {"nodes": list(sets)},
+        },
+        "cloud": {
+            "zone": "europe-west4-a",
+            "controller": machine,
+            "login": machine,
+            "image": machine,
+            "subnet": "10.0.0.0/16",
+        },
+        "scheduling": {"profile": profile},
+    }
+    return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
+
+
+def slurm_conf(release: str, profile: str, nodes: int) -> str:
+    """The profile's slurm.conf, with what a container needs in place of the roles' work."""
+    lines = []
+    port = FIRST_PORT
+    for line in parse(render(definition(release, profile, nodes)).slurm_conf):
+        if "NodeName" in line:
+            line |= {"NodeHostname": NAME, "NodeAddr": "127.0.0.1"}
+            last = port + len(expand(line["NodeName"])) - 1
+            line["Port"] = f"[{port}-{last}]"
+            port = last + 1
+        elif line.get("PartitionName") == "full":
+            line["Nodes"] = fold(expand(line["Nodes"])[:100])
+        elif line.keys() & {*REPLACED, *LEFT_OUT}:
+            continue
+        if "PrologSlurmctld" in line:
+            line["PrologSlurmctld"] = "/bench/muster-wait-for-nodes"
+        lines.append(line)
+    lines[:0] = [{key: value} for key, value in REPLACED.items()]
+    return "".join(" ".join(f"{k}={v}" for k, v in line.items()) + "\n" for line in lines)
+
+
+def slurm_image(release: str) -> str:
+    """Debian's own packages of SLURM on the base image."""
+    name = f"localhost/muster-bench-slurm:{release}"
+    if not exists("image", name):
+        recipe = (
+            f"FROM {image.ensure(release)}\n"
+            "RUN apt-get update && printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d && "
+            "chmod 0755 /usr/sbin/policy-rc.d && DEBIAN_FRONTEND=noninteractive "
+            "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client\n"
+        )
+        podman("build", "--network", "host", "--tag", name, "-", stdin=recipe, timeout=600)
+    return name
+
+
+@contextmanager
+def container(release: str, profile: str, nodes: int, *, boots: bool) -> Iterator[str]:
+    """A container with the profile's configuration; its process id on this machine."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "etc").mkdir()
+        (folder / "etc/slurm.conf").write_text(slurm_conf(release, profile, nodes))
+        # 22.05 knows no way to do without cgroups, and needs none for what is asked of it here.
+        (folder / "etc/cgroup.conf").write_text(
+            "CgroupPlugin=cgroup/v1\n" if release == "bookworm" else "CgroupPlugin=disabled\n"
+        )
+        environment = jinja2.Environment(autoescape=False)  # noqa: S701
+        environment.filters["comment"] = lambda text: f"# {text}"
+        wait = environment.from_string(WAIT.read_text()).render(
+            ansible_managed=NAME, autoscaler_resume_timeout_seconds=300
+        )
+        for name, text in (("resume", RESUME), ("muster-wait-for-nodes", wait)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        if boots:
+            (folder / "boots").touch()
+        inside = Path(__file__).parent / "slurmctld/inside.py"
+        podman(
+            *("run", "--detach", "--rm", "--name", NAME, "--hostname", NAME, "--privileged"),
+            *("--volume", f"{folder}:/bench", "--volume", f"{folder}/etc:/etc/slurm"),
+            *("--volume", f"{inside}:/inside.py:ro", *ulimits()),
+            *(slurm_image(release), "sleep", "infinity"),
+        )
+        try:
+            yield podman("inspect", "--format", "{{.State.Pid}}", NAME).strip()
+        finally:
+            podman("rm", "--force", "--time", "1", NAME)
+
+
+def measure(release: str, profile: str, nodes: int, *work: str) -> dict[str, Any]:
+    """What inside.py says; with Muster's gate at work where the profile waits at it."""
+    with container(release, profile, nodes, boots=work[0] == "cold") as pid:
+        gate = None
+        if work[0] != "reading" and profile == "elastic":
+            # In the container's network, where the programs that wait look for it.
+            enter = ["nsenter", "--net", f"--target={pid}", sys.executable, __file__]
+            gate = subprocess.Popen(as_root([*enter, "--gate", pid]))
+        try:
+            said = podman("exec", NAME, "python3", "/inside.py", *work, timeout=500)
+        finally:
+            if gate:
+                gate.terminate()
+                gate.wait(30)
+    return json.loads(said.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def keep_gate(pid: str) -> None:
+    """Keep Muster's gate for the slurmctld in the container of process `pid`."""
+
+    def coming() -> set[str]:
+        command = ["nsenter", "--mount", f"--target={pid}", "scontrol", "-o", "show", "node"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        found = set()
+        for line in said.stdout.splitlines():
+            name = line.split(" ", 1)[0].removeprefix("NodeName=")
+            state = line.split(" State=", 1)[1].split(" ", 1)[0]
+            off = "POWERED_DOWN" in state and not state.startswith(("IDLE", "DOWN"))
+            if "POWERING_UP" in state or off:
+                found.add(name)
+        return found
+
+    Gate(coming).run(Event())
+
+
+def main() -> None:
+    """Measure the releases named on the command line, or both."""
+    for release in sys.argv[1:] or list(image.RELEASES):
+        for profile in PROFILES:
+            for blocked in (0, BLOCKED):
+                found = measure(release, profile, NODES, "burst", str(TASKS), str(blocked))
+                print(f"{release} {profile} burst, {blocked} jobs in the way: {found} {load()}")
+            found = measure(release, profile, COLD_NODES, "cold", str(COLD_JOBS))
+            print(f"{release} {profile} cold, {COLD_JOBS} jobs: {found} {load()}")
+        for way, found in measure(release, "elastic", NODES, "reading").items():
+            print(f"{release} reading, {way}: {found}")
+
+
+def load() -> str:
+    """Load of the machine now, and its processors."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--gate"]:
+        keep_gate(sys.argv[2])
+    else:
+        main()

@@ -1,0 +1,132 @@
+"""A fakecloud with the cluster `lab`, and callers with exactly its controller's rights."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+
+from muster.cloud import rights
+from muster.cloud.names import Names
+from muster.fakecloud import Settings, identity
+from muster.fakecloud.server import Server
+
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+P = "projects/demo-project"
+COMPUTE = f"/compute/v1/{P}"
+REGION = "europe-west4"
+ZONE, OTHER_ZONE = ZONES = ("europe-west4-a", "europe-west4-b")
+LABELS = {"muster-cluster": "lab", "muster-role": "node"}
+NAMES = Names("lab", "demo-project")
+
+
+class Cloud:
+    """A cloud with all that nodes of the cluster `lab` are made of."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.clients = ExitStack()
+        self.owner = self.client("owner")
+        self.network()
+        self.node = self.account("lab-node")
+        self.controller = self.account("lab-controller")
+        self.template()
+
+    def client(self, token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        client = httpx.Client(base_url=self.server.url, headers=headers, trust_env=False)
+        return self.clients.enter_context(client)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.owner.post(path, json=body)
+        assert answer.is_success, answer.text
+        return dict(answer.json())
+
+    def account(self, name: str) -> str:
+        body = {"accountId": name, "serviceAccount": {}}
+        return str(self.post(f"/iam/v1/{P}/serviceAccounts", body)["email"])
+
+    def network(self) -> None:
+        self.post(f"{COMPUTE}/global/networks", {"name": "lab", "autoCreateSubnetworks": False})
+        subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/16"}
+        self.post(f"{COMPUTE}/regions/{REGION}/subnetworks", subnet)
+        self.post(f"{COMPUTE}/zones/{ZONE}/disks", {"name": "d", "sizeGb": "10"})
+        image = {"name": "lab-1", "sourceDisk": f"zones/{ZONE}/disks/d"}
+        self.post(f"{COMPUTE}/global/images", image)
+        policy = {"name": "lab-debug", "groupPlacementPolicy": {"collocation": "COLLOCATED"}}
+        self.post(f"{COMPUTE}/regions/{REGION}/resourcePolicies", policy)
+
+    def template(self) -> None:
+        """As components/nodeset.py makes it, with a placement policy."""
+        disk = {
+            "boot": True,
+            "autoDelete": True,
+            "initializeParams": {"sourceImage": f"{P}/global/images/lab-1", "labels": LABELS},
+        }
+        properties = {
+            "machineType": "c2-standard-4",
+            "disks": [disk],
+            "networkInterfaces": [{"subnetwork": f"{P}/regions/{REGION}/subnetworks/lab"}],
+            "serviceAccounts": [{"email": self.node, "scopes": [CLOUD_PLATFORM]}],
+            "labels": LABELS,
+            "metadata": {
+                "items": [
+                    {"key": "muster-role", "value": "node"},
+                    {"key": "enable-guest-attributes", "value": "TRUE"},
+                ]
+            },
+            "resourcePolicies": [f"{P}/regions/{REGION}/resourcePolicies/lab-debug"],
+            "scheduling": {"onHostMaintenance": "TERMINATE", "automaticRestart": False},
+        }
+        body = {"name": "lab-debug-1", "properties": properties}
+        self.post(f"{COMPUTE}/global/instanceTemplates", body)
+
+    def grant(self, without: str = "") -> httpx.Client:
+        """Give the controller its rights but one, and return it as a caller."""
+        self.allow(without)
+        return self.client(self.token())
+
+    def token(self) -> str:
+        """An access token of the controller's."""
+        return self.server.do(
+            lambda cloud: identity.issue(cloud, self.controller, (CLOUD_PLATFORM,), 3600)
+        )
+
+    def allow(self, without: str = "") -> None:
+        """Give the controller its rights but one."""
+        member = [f"serviceAccount:{self.controller}"]
+        condition = {
+            "title": "own",
+            "expression": rights.own_names(NAMES, ZONES),
+        }
+        anywhere_too = (*rights.ANYWHERE, *rights.PLACES)
+        own = {"role": self.role("own", rights.OWN, without), "members": member}
+        anywhere = {"role": self.role("lists", anywhere_too, without), "members": member}
+        uses = {"role": self.role("uses", rights.USES, without), "members": member}
+        project = f"/cloudresourcemanager/v1/{P}"
+        policy = self.post(f"{project}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}})
+        bindings = [*policy["bindings"], {**own, "condition": condition}, anywhere]
+        whole = {"policy": {**policy, "version": 3, "bindings": bindings}}
+        self.post(f"{project}:setIamPolicy", whole)
+        subnet = f"{COMPUTE}/regions/{REGION}/subnetworks/lab"
+        self.post(f"{subnet}/setIamPolicy", {"policy": {"version": 3, "bindings": [uses]}})
+        account = f"/iam/v1/{P}/serviceAccounts/{self.node}"
+        self.post(f"{account}:setIamPolicy", {"policy": {"version": 3, "bindings": [uses]}})
+
+    def role(self, purpose: str, permissions: tuple[str, ...], without: str) -> str:
+        included = [each for each in permissions if each != without]
+        body = {
+            "roleId": NAMES.custom_role(purpose, "abc123"),
+            "role": {"title": purpose, "includedPermissions": included},
+        }
+        return str(self.post(f"/iam/v1/{P}/roles", body)["name"])
+
+
+@contextmanager
+def new_cloud() -> Iterator[Cloud]:
+    server = Server(Settings()).start()
+    made = Cloud(server)
+    with made.clients:
+        yield made
+    server.stop()
+    assert server.cloud.failures == []

@@ -1,0 +1,132 @@
+"""The edge in a test's hands: what it tells, and the cloud behind it."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
+from google.oauth2.credentials import Credentials
+
+from muster.autoscaler.google import Google
+from muster.autoscaler.model import (
+    Choice,
+    Delete,
+    Deleted,
+    Event,
+    Insert,
+    Inserted,
+    Look,
+    Seen,
+    Vm,
+)
+from muster.autoscaler.transport import Limits
+from muster.fakecloud.errors import ApiError
+from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+
+SOON_S = 20
+"""How long a test waits for an event at most."""
+MACHINE_TYPE = "c2-standard-4"
+CHOICE = Choice(f"{P}/global/instanceTemplates/lab-debug-1", ZONE, MACHINE_TYPE)
+BUSY = ApiError(503, "backendError", "Internal error, please try again.")
+
+
+def names(count: int, start: int = 0) -> tuple[str, ...]:
+    return tuple(f"lab-debug-{number}" for number in range(start, start + count))
+
+
+class Edge:
+    """`google` with a list of its events."""
+
+    def __init__(self, cloud: Cloud, limits: Limits | None = None) -> None:
+        self.cloud = cloud
+        self.events: list[Event] = []
+        self._told = threading.Condition()
+        self._numbers = 0
+        self.credentials = Credentials(cloud.token())
+        self.google = Google("demo-project", "lab", self._tell, limits, self.credentials)
+
+    def _tell(self, event: Event) -> None:
+        with self._told:
+            self.events.append(event)
+            self._told.notify_all()
+
+    def told(self, count: int, seconds: float = SOON_S) -> list[Event]:
+        """Wait for so many events, and take them."""
+        with self._told:
+            assert self._told.wait_for(lambda: len(self.events) >= count, seconds), self.events
+            found, self.events = self.events, []
+        return found
+
+    def insert(self, *wanted: str, least: int = 1, action: str = "", **more: Any) -> Inserted:
+        self._numbers += 1
+        action = action or f"request-{self._numbers}"
+        self.google.submit(Insert(action, more.pop("choice", CHOICE), wanted, least, **more))
+        (event,) = self.told(1)
+        assert isinstance(event, Inserted)
+        assert event.id == action
+        return event
+
+    def delete(self, vm: Vm | str) -> Deleted:
+        vm = vm if isinstance(vm, Vm) else Vm(vm, ZONE, "RUNNING", 0)
+        self.google.submit(Delete(vm, "idle"))
+        (event,) = self.told(1)
+        assert isinstance(event, Deleted)
+        assert event.name == vm.name
+        return event
+
+    def look(self, name: str) -> Seen:
+        self.google.submit(Look(name, ZONE))
+        (event,) = self.told(1)
+        assert isinstance(event, Seen)
+        assert event.name == name
+        return event
+
+    def names(self) -> set[str]:
+        """The names of the VMs that there are, as the owner sees them."""
+        found = self.cloud.server.do(
+            lambda fake: [name for _, name, _ in fake.store.all("compute.instances")]
+        )
+        return set(found)
+
+    def make(self, name: str, **more: Any) -> None:
+        """Make a VM by hand."""
+        body = {"name": name, "labels": LABELS, **more}
+        path = f"{COMPUTE}/zones/{ZONE}/instances?sourceInstanceTemplate={CHOICE.template}"
+        self.cloud.post(path, body)
+
+    def report(self, name: str, text: str) -> None:
+        """Let a VM say how far it is."""
+        scope = f"demo-project/zones/{ZONE}/{name}"
+        self.cloud.server.do(
+            lambda fake: fake.store.put(GUEST_ATTRIBUTES, scope, "muster/report", {"value": text})
+        )
+
+    def forget(self, member: str) -> None:
+        """Let Google's operations lack a member from now on."""
+        put = self.cloud.server.cloud.store.put
+
+        def without(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
+            put(kind, scope, name, {key: resource[key] for key in resource if key != member})
+
+        self.cloud.server.cloud.store.put = without  # type: ignore[method-assign]
+
+    def fault(self, pattern: str, **more: Any) -> None:
+        """Let calls of a method of Compute Engine's fail, or `batch`: many in one."""
+        method = pattern if pattern == "batch" else f"compute.{pattern}"
+        self.cloud.server.cloud.faults.add(method, **more)
+
+    def calls(self) -> dict[str, int]:
+        """Method -> calls until now."""
+        counted: dict[str, int] = {}
+        for (method, _), count in self.google.budget().calls.items():
+            counted[method] = counted.get(method, 0) + count
+        return counted
+
+
+def until(state: Callable[[], object], seconds: float = SOON_S) -> None:
+    """Wait for a state, within a bound."""
+    deadline = time.monotonic() + seconds
+    while not state():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.01)

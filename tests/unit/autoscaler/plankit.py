@@ -1,0 +1,180 @@
+"""Rounds of the plan as short text: what was read, what is to be done.
+
+Nodes: `rising`, `up down: REASON`, `up drained`. VMs: `RUNNING in a since 5 spot`. Names are
+written without the cluster's, zones by their last letter.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet as HostList
+
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import (
+    Action,
+    Choice,
+    Close,
+    Delete,
+    Deleted,
+    Event,
+    Failure,
+    GiveBack,
+    Insert,
+    Inserted,
+    Job,
+    Look,
+    Market,
+    Node,
+    NodeSet,
+    Power,
+    Request,
+    Seen,
+    Vm,
+)
+from muster.autoscaler.plan import plan
+from muster.autoscaler.world import World
+
+CLUSTER = "lab"
+REGION = "europe-west4-"
+POWER = {"up": Power.UP, "rising": Power.RISING, "falling": Power.FALLING, "off": Power.OFF}
+PASSING = {"rateLimitExceeded": 403, "backendError": 503, "forbidden": 403, "notFound": 404}
+
+
+def choice(text: str) -> Choice:
+    """`n1 in a`, `n1 spot in a`."""
+    kind, _, zone = text.partition(" in ")
+    machine_type, _, spot = kind.partition(" ")
+    return Choice(f"T/{machine_type}{spot and '-spot'}", REGION + zone, machine_type, bool(spot))
+
+
+SETS = {
+    "debug": NodeSet("debug", (choice("n1 in a"), choice("n1 in b"))),
+    "spot": NodeSet("spot", (choice("n1 spot in a"), choice("n1 in a"))),
+    "close": NodeSet("close", (choice("c2 in a"), choice("c2 in b")), compact=True),
+}
+
+
+def expand(text: str) -> list[str]:
+    return [f"{CLUSTER}-{name}" for name in HostList(text)]
+
+
+def fold(names: Any) -> str:
+    return str(HostList.fromlist([name.removeprefix(f"{CLUSTER}-") for name in names]))
+
+
+def node(name: str, text: str) -> Node:
+    states, _, reason = text.partition(": ")
+    power, *flags = states.split()
+    return Node(name, POWER[power], reason=reason, **dict.fromkeys(flags, True))
+
+
+def vm(name: str, text: str) -> Vm:
+    found = re.fullmatch(r"(\w+) in (\w) since (-?\d+)( spot)?", text)
+    assert found, text
+    status, zone, created, spot = found.groups()
+    return Vm(name, REGION + zone, status, float(created), "n1", bool(spot))
+
+
+def request(name: str, given: dict[str, Any]) -> Request:
+    jobs = [Job(int(job), tuple(expand(names))) for job, names in given.get("jobs", {}).items()]
+    return Request(name, given["at"], tuple(expand(given["nodes"])), tuple(jobs))
+
+
+class Rounds:
+    """The plan's rounds one after the other; what a round doesn't say is as it was before."""
+
+    def __init__(self) -> None:
+        self.world = World(CLUSTER, 0, sets=SETS)
+        self.memory = Memory()
+        self.inserts: list[Insert] = []
+        self.actions: list[Action] = []
+        """Of the last round."""
+
+    def round(self, given: dict[str, Any]) -> list[str]:
+        """Make a plan; return it as text."""
+        now = float(given["at"])
+        world = replace(self.world, now=now, events=self._events(given.get("events", [])))
+        if "nodes" in given:
+            read = {
+                name: node(name, text)
+                for names, text in given["nodes"].items()
+                for name in expand(names)
+            }
+            world = replace(world, nodes={**world.nodes, **read})
+        for name in (name for names in given.get("removed", []) for name in expand(names)):
+            world = replace(world, nodes={k: v for k, v in world.nodes.items() if k != name})
+        if "vms" in given:
+            listed = [
+                vm(name, text)
+                for names, texts in given["vms"].items()
+                for name in expand(names)
+                for text in ([texts] if isinstance(texts, str) else texts)
+            ]
+            world = replace(world, vms=listed)
+        if "requests" in given:
+            found = [request(name, each) for name, each in given["requests"].items()]
+            world = replace(world, requests=found)
+        if "room" in given:
+            world = replace(
+                world, room={choice(text).market: most for text, most in given["room"].items()}
+            )
+        if "sets" in given:
+            found_sets = {
+                name: NodeSet(name, tuple(choice(text) for text in texts))
+                for name, texts in given["sets"].items()
+            }
+            world = replace(world, sets=found_sets)
+        world = replace(
+            world,
+            nodes_at=float(given.get("nodes_at", now)),
+            vms_at=float(given.get("vms_at", now)),
+        )
+        if given.get("restarted"):
+            self.memory = Memory()
+        actions, self.memory = plan(world, self.memory)
+        self.actions = actions
+        self.inserts += [action for action in actions if isinstance(action, Insert)]
+        self.world = world
+        return [self._text(action) for action in actions]
+
+    def _events(self, texts: list[str]) -> list[Event]:
+        return [self._event(text) for text in texts]
+
+    def _event(self, text: str) -> Event:
+        words, _, why = text.partition(": ")
+        what, names, *rest = words.split()
+        found = expand(names)
+        if what in {"made", "refused"}:
+            ask = next(each for each in reversed(self.inserts) if set(found) <= set(each.names))
+            code, _, message = why.partition(" ")
+            failure = Failure(code, message, PASSING.get(code, 0))
+            return Inserted(ask.id, dict.fromkeys(found, failure) if what == "refused" else {})
+        if what == "deleted":
+            zone = REGION + (rest[1] if rest else "a")
+            return Deleted(found[0], zone, Failure(why, "", PASSING.get(why, 0)) if why else None)
+        if what == "unknown":
+            return Seen(found[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403))
+        assert what in {"there", "absent"}, text
+        return Seen(found[0], REGION + rest[1], what == "there", why)
+
+    @staticmethod
+    def _text(action: Action) -> str:
+        match action:
+            case Insert(choice=of, names=names, least=least, job=job, placement=placement):
+                kind = f"{of.machine_type}{' spot' if of.spot else ''} in {of.zone[-1]}"
+                whole = f" all for job {job}" if job else ""
+                assert least == (len(names) if job else 1)
+                return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"
+            case Delete(vm=of_vm, why=why):
+                return f"delete {fold([of_vm.name])} in {of_vm.zone[-1]}: {why}"
+            case GiveBack(names=names, reason=reason):
+                return f"give back {fold(names)}: {reason.replace(REGION, '')}"
+            case Look(name=name, zone=zone):
+                return f"look {fold([name])} in {zone[-1]}"
+            case Close(request=of_request):
+                return f"close {of_request}"
+
+
+def market(text: str) -> Market:
+    return choice(text).market

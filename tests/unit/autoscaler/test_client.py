@@ -1,0 +1,183 @@
+"""What slurmctld calls writes one file, wakes the daemon and is gone, whatever is in the way."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.autoscaler import client
+
+SOURCE = Path(client.__file__)
+PROGRAMS = ["resume", "suspend", "resume-failed"]
+
+
+class Client:
+    """The programs, installed, with a spool of their own; they run as slurmctld runs them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.spool = folder / "spool"
+        self.spool.mkdir()
+        source = SOURCE.read_text()
+        assert client.SPOOL in source
+        for program in PROGRAMS:
+            file = folder / f"muster-{program}"
+            file.write_text(source.replace(client.SPOOL, str(self.spool)))
+
+    def run(self, program: str, *words: str, options: tuple[str, ...] = (), **more):
+        """Exit status and stderr."""
+        environment = {"SLURM_CONF": "/etc/slurm/slurm.conf"} | more.pop("env", {})
+        done = subprocess.run(
+            [sys.executable, "-IS", *options, self.folder / f"muster-{program}", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            **more,
+        )
+        return done.returncode, done.stderr
+
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.spool.iterdir() if path.is_file())
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Client:
+    return Client(tmp_path)
+
+
+@pytest.fixture
+def listener(programs: Client) -> Iterator[int]:
+    """The daemon's end of what wakes it."""
+    os.mkfifo(programs.spool / client.WAKE)
+    fifo = os.open(programs.spool / client.WAKE, os.O_RDWR | os.O_NONBLOCK)
+    yield fifo
+    os.close(fifo)
+
+
+def woken(listener: int) -> bool:
+    try:
+        return bool(os.read(listener, 1))
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_call_is_one_file(programs, program):
+    before = time.time()
+    assert programs.run(program, "lab-debug-[0-3,5]") == (0, "")
+    [file] = programs.files()
+    assert re.fullmatch(rf"\d{{19}}-\d+\.{program}", file.name)
+    assert file.stat().st_mode & 0o777 == 0o600
+    head, rest = file.read_text().split("\n")
+    found = json.loads(head)
+    assert before - 0.001 <= found.pop("asked") <= time.time()
+    assert found == {"program": program, "nodes": "lab-debug-[0-3,5]"}
+    assert rest == ""
+
+
+def test_slurms_file_is_taken_along_as_it_is(programs, tmp_path):
+    given = tmp_path / "memfd"
+    given.write_bytes(b'{"jobs": []}\n\xff')
+    env = {"SLURM_RESUME_FILE": str(given)}
+    assert programs.run("resume", "lab-debug-0", env=env) == (0, "")
+    [file] = programs.files()
+    assert file.read_bytes().partition(b"\n")[2] == given.read_bytes()
+
+
+def test_nodes_are_asked_for_without_slurms_file_too(programs, tmp_path):
+    """It ends with slurmctld, which may be restarted in between."""
+    env = {"SLURM_RESUME_FILE": str(tmp_path / "gone")}
+    assert programs.run("resume", "lab-debug-0", env=env) == (0, "")
+    head, _, rest = programs.files()[0].read_text().partition("\n")
+    assert json.loads(head)["nodes"] == "lab-debug-0"
+    assert "No such file" in rest
+
+
+def test_the_daemon_is_woken_when_the_file_is_there(programs, listener):
+    assert programs.run("resume", "lab-debug-0")[0] == 0
+    assert woken(listener)
+    assert len(programs.files()) == 1
+
+
+def test_no_daemon_is_no_error(programs):
+    os.mkfifo(programs.spool / client.WAKE)
+    assert programs.run("suspend", "lab-debug-0") == (0, "")
+    assert len(programs.files()) == 1
+
+
+def test_a_daemon_that_does_not_read_is_no_error(programs, listener):
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(listener, b"." * 4096)
+    assert programs.run("suspend", "lab-debug-0") == (0, "")
+    assert len(programs.files()) == 1
+
+
+def test_a_disk_that_is_full(programs, listener):
+    """Nothing half is left, and the daemon is woken: SLURM's node states say what is wanted."""
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    status, said = programs.run("resume", "lab-debug-[0-3]", preexec_fn=no_room)
+    assert status == 1
+    assert said.startswith("muster-resume: lab-debug-[0-3] is not in the spool: [Errno 27]")
+    assert "make room there" in said
+    assert programs.files() == []
+    assert woken(listener)
+
+
+def test_no_spool(programs):
+    programs.spool.rmdir()
+    status, said = programs.run("resume-failed", "lab-debug-0")
+    assert status == 1
+    assert said.startswith("muster-resume-failed: lab-debug-0 is not in the spool: [Errno 2]")
+    assert "run site.yml" in said
+
+
+@pytest.mark.parametrize("words", [[], [""], ["a", "b"], ['a"b'], ["a\nb"], ["a\\b"]])
+def test_what_is_no_hostlist_is_refused(programs, words):
+    status, said = programs.run("resume", *words)
+    usage = "usage: muster-resume | muster-suspend | muster-resume-failed HOSTLIST\n"
+    assert (status, said) == (2, usage)
+    assert programs.files() == []
+
+
+def test_it_has_no_other_name(programs):
+    (programs.folder / "muster-resume").rename(programs.folder / "muster-what")
+    assert programs.run("what", "lab-debug-0")[0] == 2
+    assert programs.files() == []
+
+
+def test_twenty_at_once_are_twenty_files(programs):
+    start = [sys.executable, "-IS", programs.folder / "muster-resume"]
+    calls = [subprocess.Popen([*start, f"lab-debug-{n}"]) for n in range(20)]
+    assert [call.wait(60) for call in calls] == [0] * 20
+    asked = [json.loads(file.read_text())["nodes"] for file in programs.files()]
+    assert sorted(asked) == sorted(f"lab-debug-{n}" for n in range(20))
+
+
+def test_it_imports_next_to_nothing(programs):
+    """What Python needs to start, and no module more: they are most of such a program's time."""
+    bare = subprocess.run(
+        [sys.executable, "-IS", "-X", "importtime", "-c", "import os, sys, time"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stderr
+    _, said = programs.run("resume", "lab-debug-0", options=("-X", "importtime"))
+    assert imported(said) - imported(bare) == set()
+
+
+def imported(importtime: str) -> set[str]:
+    return {line.rpartition("|")[2].strip() for line in importtime.splitlines() if "|" in line}

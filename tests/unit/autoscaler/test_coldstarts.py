@@ -1,0 +1,46 @@
+from muster.autoscaler.coldstarts import ColdStarts
+from muster.autoscaler.stages import Stage
+
+
+def follow(*moves):
+    """What the last of several moves gives: stage, time."""
+    cold = ColdStarts()
+    found = None
+    for stage, now in moves:
+        found = cold.moved("n", stage, now, asked=1)
+    return found
+
+
+def test_a_start_has_three_phases():
+    assert follow(
+        (Stage.ASKED, 2), (Stage.MADE, 7), (Stage.BOOTING, 10), (Stage.STUCK, 90), (Stage.BUSY, 95)
+    ) == {"made": 6, "running": 3, "registered": 85}
+
+
+def test_a_stage_that_nobody_saw_took_no_time():
+    assert follow((Stage.ASKED, 2), (Stage.BOOTING, 10), (Stage.IDLE, 30)) == {
+        "made": 9,
+        "running": 0,
+        "registered": 20,
+    }
+
+
+def test_a_vm_that_vanished_is_made_anew():
+    assert follow(
+        (Stage.ASKED, 2),
+        (Stage.MADE, 7),
+        (Stage.WAITING, 20),
+        (Stage.ASKED, 21),
+        (Stage.MADE, 31),
+        (Stage.BOOTING, 35),
+        (Stage.IDLE, 50),
+    ) == {"made": 30, "running": 4, "registered": 15}
+
+
+def test_a_node_that_was_given_back_has_none():
+    moves = ((Stage.ASKED, 2), (Stage.GIVEN_BACK, 9), (Stage.BOOTING, 10), (Stage.IDLE, 30))
+    assert follow(*moves) is None
+
+
+def test_a_node_in_service_starts_no_more():
+    assert follow((Stage.ASKED, 2), (Stage.IDLE, 30), (Stage.BUSY, 31)) is None

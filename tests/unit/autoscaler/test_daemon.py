@@ -1,0 +1,223 @@
+"""The daemon with Google's edge and the spool as they are; SLURM alone is played."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from edgekit import CHOICE, Edge, until
+
+from muster.autoscaler import client, metadata
+from muster.autoscaler.daemon import Daemon, Inbox, Pace
+from muster.autoscaler.fleet import Fleet
+from muster.autoscaler.google import Google
+from muster.autoscaler.history import history, read_log
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.metrics import Metrics
+from muster.autoscaler.model import Node, Power
+from muster.autoscaler.observer import Observer
+from muster.autoscaler.slurm import SlurmError
+from muster.autoscaler.spool import Spool
+from muster.autoscaler.status import StatusFile, read
+from muster.autoscaler.world import World
+from muster.fakecloud.faults import OperationError
+
+PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
+NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
+
+
+class PlayedSlurm:
+    """Nodes that register as soon as their VM runs; a request is what slurmctld would write."""
+
+    def __init__(self, edge: Edge, spool: Path, count: int = 40) -> None:
+        self.edge = edge
+        self.spool = spool
+        self.states = {f"lab-debug-{number}": Power.OFF for number in range(count)}
+        self.reasons: dict[str, str] = {}
+        self.away = False
+        self.lock = threading.Lock()
+
+    def nodes(self) -> list[Node]:
+        if self.away:
+            raise SlurmError("scontrol: Unable to contact slurm controller")
+        with self.lock:
+            running = self.running()
+            for name, power in self.states.items():
+                if power is Power.RISING and name in running:
+                    self.states[name] = Power.UP
+            return [Node(name, power) for name, power in self.states.items()]
+
+    def running(self) -> set[str]:
+        vms = self.edge.cloud.server.do(
+            lambda fake: {name: vm["status"] for _, name, vm in fake.store.all("compute.instances")}
+        )
+        return {name for name, status in vms.items() if status == "RUNNING"}
+
+    def give_back(self, names: Iterable[str], reason: str) -> None:
+        with self.lock:
+            for name in names:
+                self.states[name] = Power.FALLING
+                self.reasons[name] = reason
+
+    def resume(self, *names: str, jobs: dict[int, list[str]] | None = None) -> None:
+        found = [{"job_id": job, "nodes_resume": ",".join(of)} for job, of in (jobs or {}).items()]
+        with self.lock:
+            self.states |= dict.fromkeys(names, Power.RISING)
+        resume_file = json.dumps({"jobs": found}).encode()
+        client.write(str(self.spool), "resume", ",".join(names), resume_file)
+        client.wake(str(self.spool))
+
+    def suspend(self, *names: str, told: bool = True) -> None:
+        with self.lock:
+            self.states |= dict.fromkeys(names, Power.FALLING)
+        if told:
+            client.write(str(self.spool), "suspend", ",".join(names), b"")
+            client.wake(str(self.spool))
+
+    def all_are(self, power: Power, *names: str) -> bool:
+        return all(self.states[name] is power for name in names)
+
+
+class Service:
+    """A daemon that can be ended and started again."""
+
+    def __init__(self, edge: Edge, spool: Path) -> None:
+        self.edge = edge
+        self.folder = spool
+        self.status = spool.parent / "status.json"
+        self.events = EventLog(spool.parent / "events.jsonl")
+        self.slurm = PlayedSlurm(edge, spool)
+        self.start()
+
+    def start(self) -> None:
+        inbox = Inbox()
+        self.google = Google("demo-project", "lab", inbox.put, credentials=self.edge.credentials)
+        self.daemon = Daemon(
+            World("lab", 0),
+            inbox,
+            slurm=self.slurm,
+            cloud=Fleet(self.google),
+            spool=Spool(self.folder),
+            pace=PACE,
+            observe=Observer(StatusFile(self.status), self.events, Metrics()),
+        )
+        self.thread = threading.Thread(target=self.daemon.run)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.daemon.stop()
+        self.thread.join(timeout=10)
+        assert not self.thread.is_alive()
+        self.google.close()
+        self.events.close()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def service(edge: Edge, spool: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    choice = {
+        "template": CHOICE.template,
+        "zone": CHOICE.zone,
+        "machine_type": CHOICE.machine_type,
+        "spot": False,
+    }
+    sets = json.dumps({"debug": {"choices": [choice], "compact": False}})
+    monkeypatch.setattr(metadata, "read", lambda _path: sets)
+    made = Service(edge, spool)
+    yield made
+    made.stop()
+
+
+def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
+    service: Service, spool: Path
+):
+    names = [f"lab-debug-{number}" for number in range(30)]
+    service.slurm.resume(*names, jobs={job: [name] for job, name in enumerate(names, 1)})
+    until(lambda: service.slurm.all_are(Power.UP, *names))
+    until(lambda: not list(spool.glob("*.resume")))
+    calls = service.google.budget().calls
+    assert sum(n for (method, _), n in calls.items() if method == "instances.bulkInsert") == 1
+    service.slurm.suspend(*names)
+    until(lambda: not service.edge.names() & set(names))
+    assert not list(spool.glob("*.suspend"))
+
+
+def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, spool: Path):
+    service.edge.fault("instances.insert", operation_error=NO_ROOM)
+    service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    assert (
+        "ZONE_RESOURCE_POOL_EXHAUSTED of c2-standard-4 in" in service.slurm.reasons["lab-debug-0"]
+    )
+    until(lambda: not list(spool.glob("*.resume")))
+
+
+def test_a_daemon_that_was_away_finds_what_was_asked_for(service: Service, spool: Path):
+    service.stop()
+    service.slurm.resume("lab-debug-0", "lab-debug-1", jobs={1: ["lab-debug-0", "lab-debug-1"]})
+    service.slurm.suspend("lab-debug-2")
+    service.edge.make("lab-debug-2")
+    assert list(spool.glob("*.resume"))
+    service.start()
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0", "lab-debug-1"))
+    until(lambda: "lab-debug-2" not in service.edge.names())
+
+
+def test_a_suspend_that_nobody_heard_of_deletes_all_the_same(service: Service):
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+    service.slurm.suspend("lab-debug-0", told=False)
+    until(lambda: "lab-debug-0" not in service.edge.names())
+
+
+def test_a_daemon_that_is_ended_under_way_leaves_one_vm_for_each_node(service: Service):
+    names = [f"lab-debug-{number}" for number in range(20)]
+    for name in names:
+        service.slurm.resume(name)
+        if name.endswith(("3", "7")):
+            service.stop()
+            service.start()
+    until(lambda: service.slurm.all_are(Power.UP, *names))
+    assert set(names) <= service.edge.names()
+
+
+def test_while_slurmctld_is_away_nothing_is_deleted_and_requests_are_met(service: Service):
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+    service.slurm.away = True
+    service.slurm.resume("lab-debug-1")
+    until(lambda: "lab-debug-1" in service.edge.names())
+    assert "lab-debug-0" in service.edge.names()
+    service.slurm.away = False
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-1"))
+
+
+def test_what_happens_is_told_to_those_outside(service: Service):
+    names = ["lab-debug-0", "lab-debug-1"]
+
+    def shown() -> dict[str, str]:
+        return {name: row.view.stage for name, row in read(service.status).nodes.items()}
+
+    until(service.status.exists)
+    service.slurm.resume(*names, jobs={7: names})
+    until(lambda: shown() == dict.fromkeys(names, "idle"))
+    assert read(service.status).nodes["lab-debug-0"].view.zone == CHOICE.zone
+    service.slurm.suspend(*names)
+    until(lambda: not service.edge.names())
+    with service.slurm.lock:
+        service.slurm.states |= dict.fromkeys(names, Power.OFF)
+    until(lambda: shown() == {})
+    found = history(read_log(service.events.path), 0, time.time())
+    for name in names:
+        stages = [span.stage.value for span in found.nodes[name]]
+        assert stages[0] == "asked" and stages[-2:] == ["idle", "going"], stages
+    assert [(job.id, job.nodes) for job in found.jobs] == [(7, tuple(names))]

@@ -1,0 +1,235 @@
+"""The gate and its client, which is bash: a script starts when its nodes are up."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import jinja2
+import pytest
+
+from muster.autoscaler import gate as gates
+from muster.autoscaler.gate import ADDRESS, Gate, coming
+from muster.autoscaler.model import Node, Power
+
+TEMPLATE = (
+    Path(__file__).parents[3] / "roles/autoscaler/templates/usr/local/sbin/muster-wait-for-nodes.j2"
+)
+PATIENCE_S = 20
+
+
+class Nodes:
+    """What slurmctld says of nodes."""
+
+    def __init__(self, *coming: str) -> None:
+        self.coming = set(coming)
+        self.looks = 0
+        self.broken = False
+
+    def __call__(self) -> set[str]:
+        self.looks += 1
+        if self.broken:
+            raise OSError("slurmctld does not answer")
+        return set(self.coming)
+
+
+@contextmanager
+def gate(nodes: Callable[[], set[str]], limit: int = 2000) -> Iterator[int]:
+    stop, opened = Event(), Gate(nodes, ("127.0.0.1", 0), limit)
+    thread = Thread(target=opened.run, args=(stop,))
+    thread.start()
+    try:
+        yield opened.address[1]
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Start the client as slurmctld does, with an empty environment but for the job's."""
+
+    def start(port: int, nodes: str, seconds: int = 300) -> subprocess.Popen[bytes]:
+        environment = jinja2.Environment(autoescape=False, trim_blocks=True)  # noqa: S701
+        environment.filters["comment"] = lambda text: f"# {text}"
+        script = tmp_path / "muster-wait-for-nodes"
+        text = environment.from_string(TEMPLATE.read_text()).render(
+            ansible_managed="managed", autoscaler_resume_timeout_seconds=seconds
+        )
+        assert f"/{ADDRESS[0]}/{ADDRESS[1]} " in text
+        script.write_text(text.replace(str(ADDRESS[1]), str(port)))
+        return subprocess.Popen(
+            ["/bin/bash", script], env={"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": nodes}
+        )
+
+    return start
+
+
+def waits(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it still waits after a few looks."""
+    try:
+        process.wait(1.5)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def test_a_job_waits_until_its_last_node_is_up(program):
+    nodes = Nodes("n1", "n2", "n3")
+    with gate(nodes) as port:
+        job = program(port, "n[1-2]")
+        assert waits(job)
+        nodes.coming = {"n2", "n3"}
+        assert waits(job)
+        nodes.coming = {"n3"}
+        assert job.wait(PATIENCE_S) == 0
+
+
+def test_a_job_whose_nodes_are_up_does_not_wait_for_others(program):
+    nodes = Nodes("n1")
+    with gate(nodes) as port:
+        waiting, other = program(port, "n1"), program(port, "n2")
+        assert other.wait(PATIENCE_S) == 0
+        assert waits(waiting)
+        nodes.coming = set()
+        assert waiting.wait(PATIENCE_S) == 0
+
+
+def test_what_was_read_before_a_job_came_does_not_let_it_through(program):
+    begun, answer = Event(), Event()
+    later = Nodes("n1")
+
+    def nodes() -> set[str]:
+        if not begun.is_set():
+            begun.set()
+            answer.wait(PATIENCE_S)
+            return set()  # n1 was not on its way when this look began
+        return later()
+
+    with gate(nodes) as port:
+        first = program(port, "n9")
+        assert begun.wait(PATIENCE_S)
+        job = program(port, "n1")
+        time.sleep(0.3)  # it has connected and said what it waits for
+        answer.set()
+        assert first.wait(PATIENCE_S) == 0
+        assert waits(job)
+        later.coming = set()
+        assert job.wait(PATIENCE_S) == 0
+
+
+def test_nobody_looks_at_nodes_while_no_job_waits(program):
+    nodes = Nodes()
+    with gate(nodes) as port:
+        assert program(port, "n1").wait(PATIENCE_S) == 0
+        time.sleep(0.5)
+        looks = nodes.looks
+        time.sleep(1)
+        assert nodes.looks == looks
+
+
+def test_a_job_that_is_cancelled_is_forgotten(program):
+    nodes = Nodes("n1")
+    with gate(nodes) as port:
+        job = program(port, "n1")
+        assert waits(job)
+        job.kill()
+        job.wait(PATIENCE_S)
+        time.sleep(0.5)
+        looks = nodes.looks
+        time.sleep(1)
+        assert nodes.looks == looks
+
+
+def test_a_slurmctld_that_does_not_answer_lets_nobody_through_and_ends_nothing(program):
+    nodes = Nodes()
+    nodes.broken = True
+    with gate(nodes) as port:
+        job = program(port, "n1")
+        assert waits(job)
+        nodes.broken = False
+        assert job.wait(PATIENCE_S) == 0
+
+
+def test_one_too_many_is_left_to_slurm(program):
+    with gate(Nodes("n1"), limit=1) as port:
+        first = program(port, "n1")
+        assert waits(first)
+        assert program(port, "n1").wait(PATIENCE_S) == 0
+        assert first.poll() is None
+    assert first.wait(PATIENCE_S) == 0
+
+
+def test_nobody_waits_when_the_daemon_is_away(program):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    assert program(port, "n1").wait(PATIENCE_S) == 0
+
+
+def test_a_daemon_that_hangs_up_at_once_does_not_fail_the_job(program):
+    with closing(socket.create_server(("127.0.0.1", 0))) as daemon:
+        job = program(daemon.getsockname()[1], "n1")
+        daemon.accept()[0].close()
+        assert job.wait(PATIENCE_S) == 0
+
+
+def test_a_daemon_that_hangs_costs_less_than_resume_timeout(program):
+    with closing(socket.create_server(("127.0.0.1", 0))) as daemon:
+        begun = time.monotonic()
+        assert program(daemon.getsockname()[1], "n1", seconds=2).wait(PATIENCE_S) == 0
+        assert 0.9 < time.monotonic() - begun < PATIENCE_S
+
+
+def test_a_stranger_who_says_nothing_keeps_nobody_else_waiting(program):
+    with gate(Nodes()) as port, socket.create_connection(("127.0.0.1", port)):
+        assert program(port, "n1").wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("said", [b"n[1-\n", b"\xff\xfe\n", b"n" * (2 << 20)])
+def test_what_is_no_hostlist_is_hung_up_on_and_ends_nothing(program, said):
+    nodes = Nodes("n1")
+    with gate(nodes) as port:
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.settimeout(PATIENCE_S)
+            with suppress(ConnectionError):  # it may hang up before it has heard all
+                stranger.sendall(said)
+                assert stranger.recv(1) == b""
+        job = program(port, "n1")
+        assert waits(job)
+        nodes.coming = set()
+        assert job.wait(PATIENCE_S) == 0
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+
+def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gates, "TO_SPEAK_S", 0.2)
+    with gate(Nodes("n1")) as port, closing(connected(port)) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_hostlist_that_would_fill_the_memory_is_refused():
+    with gate(Nodes("n1")) as port, closing(connected(port)) as other:
+        other.sendall(b"n[0-99999999]\n")
+        assert other.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("node", "comes"),
+    [
+        (Node("n", Power.RISING), True),
+        (Node("n", Power.OFF, busy=True), True),
+        (Node("n", Power.FALLING, busy=True), True),
+        (Node("n", Power.OFF), False),
+        (Node("n", Power.UP, busy=True), False),
+        (Node("n", Power.RISING, down=True), False),
+    ],
+)
+def test_which_nodes_are_on_their_way(node: Node, comes: bool):
+    assert coming([node]) == ({"n"} if comes else set())

@@ -1,0 +1,77 @@
+"""The nodes of a job near each other: a policy is made before them and goes after them."""
+
+from controllerkit import ZONE, Cloud
+from edgekit import CHOICE, Edge, names, until
+
+from muster.autoscaler.model import Insert, Inserted
+from muster.fakecloud.errors import quota
+
+
+def policies(cloud: Cloud) -> set[str]:
+    """The policies that there are, but for the kit's own."""
+    found = cloud.server.do(
+        lambda fake: [name for _, name, _ in fake.store.all("compute.resourcePolicies")]
+    )
+    return set(found) - {"lab-debug"}
+
+
+def policies_of(cloud: Cloud, name: str) -> list[str]:
+    """The policies of a VM, by name."""
+    scope = f"demo-project/zones/{ZONE}"
+    vm = cloud.server.do(lambda fake: fake.store.get("compute.instances", scope, name))
+    assert vm
+    return [each.rpartition("/")[2] for each in vm["resourcePolicies"]]
+
+
+def test_a_job_has_a_policy_of_its_own_while_it_has_vms(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 0.2}
+    assert edge.insert(*names(2), least=2, job=7, placement=True) == Inserted("request-1")
+    assert policies_of(cloud, "lab-debug-1") == ["lab-job7"]
+    vms = edge.google.vms()
+    for vm in vms:
+        assert policies(cloud) == {"lab-job7"}
+        edge.delete(vm)
+    edge.google.vms()
+    until(lambda: policies(cloud) == set())
+
+
+def test_single_inserts_have_it_too(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 2}
+    for number in range(10):
+        edge.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
+    until(lambda: edge.google.budget().bulk == 10)
+    assert edge.insert(*names(2), least=2, job=8, placement=True) == Inserted("request-1")
+    assert policies_of(cloud, "lab-debug-0") == ["lab-job8"]
+    assert "instances.insert" in edge.calls()
+
+
+def test_a_policy_that_is_there_is_taken(cloud: Cloud, edge: Edge):
+    edge.insert("lab-debug-0", job=7, placement=True)
+    assert edge.insert("lab-debug-1", job=7, placement=True).whole is None
+    assert policies_of(cloud, "lab-debug-1") == ["lab-job7"]
+
+
+def test_policies_are_made_at_the_same_time(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 1}
+    for job in range(1, 9):
+        edge.google.submit(Insert(f"job-{job}", CHOICE, names(2, 2 * job), 2, job, placement=True))
+    until(lambda: len(policies(cloud)) == 8, seconds=1)
+    assert len(edge.told(8)) == 8
+
+
+def test_what_a_daemon_before_has_left_goes(cloud: Cloud, edge: Edge):
+    edge.insert("lab-debug-0", job=7, placement=True)
+    edge.delete("lab-debug-0")
+    edge.insert("lab-debug-1", job=8, placement=True)
+    successor = Edge(cloud)
+    successor.google.vms()
+    until(lambda: policies(cloud) == {"lab-job8"})
+    successor.google.close()
+
+
+def test_a_policy_that_cant_be_made_is_the_reason(cloud: Cloud, edge: Edge):
+    edge.fault("resourcePolicies.insert", error=quota("Quota 'RESOURCE_POLICIES' exceeded."))
+    event = edge.insert(*names(2), least=2, job=7, placement=True)
+    assert event.whole is not None
+    assert event.whole.code == "quotaExceeded"
+    assert edge.names() == set()

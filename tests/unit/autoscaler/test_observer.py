@@ -1,0 +1,209 @@
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from simkit import Game
+from viewkit import Watched, cold_start
+
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.metrics import Metrics
+from muster.autoscaler.model import Choice, Node, NodeSet, Power, Vm
+from muster.autoscaler.observer import Observer
+from muster.autoscaler.plan import plan
+from muster.autoscaler.stages import stages
+from muster.autoscaler.status import StatusFile, read
+from muster.autoscaler.world import World
+
+
+@pytest.fixture
+def watched(tmp_path):
+    made = Watched(tmp_path)
+    made.round(90, nodes={"debug-[0-3]": "off"}, vms={})
+    yield made
+    made.events.close()
+
+
+@pytest.fixture
+def observer(tmp_path):
+    events = EventLog(tmp_path / "events.jsonl")
+    yield Observer(StatusFile(tmp_path / "status.json"), events, Metrics())
+    events.close()
+
+
+def of(watched, event):
+    return [line for line in watched.lines if line["event"] == event]
+
+
+def test_a_cold_start_is_told_stage_by_stage(watched):
+    cold_start(watched)
+    assert watched.stages() == ["asked", "made", "booting", "busy"]
+    asked, made, booting, busy = of(watched, "stage")
+    assert (asked["was"], asked["since"]) == ("off", 99)
+    assert [made["for_s"], booting["for_s"], busy["for_s"]] == [6, 5, 20]
+    assert busy["cold_start_s"] == {"made": 6, "running": 5, "registered": 20}
+    assert {line["request"] for line in (asked, made, booting, busy)} == {"r100"}
+    assert {tuple(line["jobs"]) for line in (asked, made, booting, busy)} == {(7,)}
+
+
+def test_requests_and_actions_are_told_with_their_ids(watched):
+    cold_start(watched)
+    [request], [insert], [made] = (
+        of(watched, "request"),
+        of(watched, "insert"),
+        of(watched, "inserted"),
+    )
+    assert request["jobs"] == {"7": "lab-debug-0"}
+    assert (insert["nodes"], insert["machine_type"]) == ("lab-debug-0", "n1")
+    assert insert["insert"] == made["insert"]
+    assert [line["request"] for line in of(watched, "settled")] == ["r100"]
+
+
+def test_a_refusal_is_told_once_for_all_its_nodes(watched):
+    watched.round(
+        100, nodes={"debug-[0-3]": "rising"}, requests={"r": {"at": 99, "nodes": "debug-[0-3]"}}
+    )
+    watched.round(101, events=["refused debug-[0-3]: QUOTA_EXCEEDED 'CPUS' is used up"])
+    [refused] = of(watched, "refused")
+    assert (refused["nodes"], refused["code"]) == ("lab-debug-[0-3]", "QUOTA_EXCEEDED")
+    assert watched.status.error.what == "making lab-debug-[0-3]"
+    assert watched.sample("muster_failures_total", action="insert", code="QUOTA_EXCEEDED") == 4
+
+
+def test_a_node_that_is_given_back_says_why_and_so_does_its_job(watched):
+    cold_start(watched)
+    watched.round(200, vms={"debug-0": "TERMINATED in a since 100 spot"})
+    row = watched.status.nodes["lab-debug-0"]
+    assert (row.view.stage, row.since) == ("given back", 200)
+    assert "was taken back (spot)" in row.view.reason
+    assert "was taken back (spot)" in watched.status.returned[7].reason
+
+
+def test_a_successor_knows_since_when_a_node_is_in_its_stage(watched):
+    cold_start(watched)
+    watched.successor()
+    watched.round(300)
+    row = watched.status.nodes["lab-debug-0"]
+    assert (row.since, row.jobs, row.request) == (130, (7,), "r100")
+    assert watched.stages() == ["asked", "made", "booting", "busy"]
+    assert [line.get("fresh") for line in of(watched, "start")] == [True, None]
+
+
+def test_what_changed_while_no_daemon_ran_is_told_by_its_successor(watched):
+    cold_start(watched)
+    watched.successor()
+    watched.round(300, nodes={"debug-0": "off"}, vms={})
+    assert watched.stages() == ["asked", "made", "booting", "busy", "off"]
+
+
+def test_a_node_that_was_not_seen_from_its_beginning_has_no_cold_start(watched):
+    cold_start(watched)
+    watched.round(200, nodes={"debug-1": "rising"}, vms={"debug-1": "RUNNING in a since 199"})
+    watched.round(210, nodes={"debug-1": "up"})
+    assert watched.stages("lab-debug-1") == ["booting", "idle"]
+    assert watched.sample("muster_cold_start_seconds_count", phase="registered") == 1
+
+
+def test_a_node_that_left_slurm_s_configuration_is_removed(watched):
+    watched.round(100, removed=["debug-3"])
+    watched.round(102)
+    assert [line["node"] for line in of(watched, "removed")] == ["lab-debug-3"]
+    assert "lab-debug-3" not in watched.status.off
+    assert watched.sample("muster_nodes", set="debug", stage="off") == 3
+
+
+def stage(watched, node="lab-debug-0"):
+    return watched.observer._rows[node].view.stage
+
+
+def test_a_vm_that_no_list_has_had_is_missing_from_the_first_new_list_on(watched):
+    watched.round(200, nodes={"debug-0": "up busy"}, vms={}, vms_at=100)
+    assert stage(watched) == "busy"
+    watched.round(201, vms_at=201, nodes_at=200)
+    assert stage(watched) == "missing"
+
+
+def test_a_deletion_that_failed_goes_on_no_more(watched):
+    cold_start(watched)
+    watched.round(200, nodes={"debug-0": "off"})
+    watched.round(201, vms={})
+    assert stage(watched) == "going"
+    watched.round(202, vms_at=201, nodes_at=201, events=["deleted debug-0: forbidden"])
+    # So long the VM may be there after all, and is deleted again.
+    assert stage(watched) == "going"
+    watched.round(213, vms_at=201, nodes_at=201)
+    assert stage(watched) == "off"
+
+
+def test_an_idle_node_belongs_to_no_job_any_more(watched):
+    cold_start(watched)
+    watched.round(200, nodes={"debug-0": "up"})
+    assert watched.status.nodes["lab-debug-0"].jobs == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_told_is_what_is_so_whatever_happens(seed, observer):
+    """The observer looks only at what may have changed; here all of it is looked at."""
+
+    def observe(world, memory, actions):
+        observer(world, memory, actions)
+        found = stages(world, memory, observer._given)
+        assert {name: row.view for name, row in observer._rows.items()} == found
+        assert +observer._counts == Counter(("debug", view.stage) for view in found.values())
+
+    game = Game(seed, faults=0.05, observe=observe)
+    for second in range(600):
+        if second % 40 == 0:
+            game.submit(game.random.choice([1, 2, 3]), 60)
+        game.second()
+    last: dict[str, str] = {}
+    told = set()
+    for line in map(json.loads, observer.events.path.read_text().splitlines()):
+        if line["event"] == "stage":
+            assert line.get("was", "off") == last.get(line["node"], "off")
+            last[line["node"]] = line["stage"]
+            told.add(line["stage"])
+    assert {"asked", "made", "booting", "busy", "missing", "given back", "going"} <= told
+
+
+def large(now: float) -> World:
+    names = [f"lab-debug-{number}" for number in range(10_000)]
+    return World(
+        "lab",
+        now,
+        nodes={
+            name: Node(name, Power.UP if number < 5000 else Power.OFF, busy=number < 5000)
+            for number, name in enumerate(names)
+        },
+        nodes_at=now,
+        vms=[Vm(name, "europe-west4-a", "RUNNING", 1, "n1") for name in names[:5000]],
+        vms_at=now,
+        sets={"debug": NodeSet("debug", (Choice("T", "europe-west4-a", "n1"),))},
+    )
+
+
+def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
+    """At most 30 ms of CPU, also when all was read anew; best of several on a busy machine."""
+    world = large(1000)
+    _, memory = plan(world, Memory())
+    observer(world, memory, ())
+    spent = []
+    for now in range(1001, 1006):
+        world = large(now)
+        assert world.vm
+        _, memory = plan(world, memory)
+        begin = time.thread_time()
+        observer(world, memory, ())
+        spent.append(time.thread_time() - begin)
+    assert min(spent) < 0.030
+    again = []
+    for now in range(1006, 1011):
+        world = replace(world, now=now)
+        _, memory = plan(world, memory)
+        begin = time.thread_time()
+        observer(world, memory, ())
+        again.append(time.thread_time() - begin)
+    assert min(again) < 0.005
+    assert len(read(observer.status.path).nodes) == 5000

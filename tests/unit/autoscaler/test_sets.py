@@ -1,0 +1,26 @@
+"""The node sets in the controller's metadata."""
+
+import json
+
+import pytest
+
+from muster.autoscaler.model import Choice, NodeSet
+from muster.autoscaler.sets import SetsError, parse
+
+CHOICE = {"template": "projects/p/T", "zone": "z-a", "machine_type": "n1", "spot": True}
+
+
+def test_sets_are_read_with_their_choices_in_order():
+    other = CHOICE | {"spot": False}
+    text = json.dumps({"debug": {"choices": [CHOICE, other], "compact": False}})
+    choices = (Choice("projects/p/T", "z-a", "n1", True), Choice("projects/p/T", "z-a", "n1"))
+    assert parse(text) == {"debug": NodeSet("debug", choices)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"d": 1}', '{"d": {"choices": []}}', '{"d": {"choices": [{}], "compact": false}}'],
+)
+def test_what_pulumi_did_not_write_is_said(text: str):
+    with pytest.raises(SetsError, match=r"muster-templates can't be read: .*; run `pulumi up`"):
+        parse(text)

@@ -1,0 +1,152 @@
+"""What scontrol and squeue print, and what they are asked: recordings of 22.05.8 and 24.11.5."""
+
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from muster.autoscaler.model import Node, Power
+from muster.autoscaler.slurm import Queued, Slurm, SlurmError
+
+DATA = Path(__file__).parent / "data"
+RELEASES = ["22.05", "24.11"]
+NO_ROOM = "muster: ZONE_RESOURCE_POOL_EXHAUSTED in europe-west4-a"
+
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "$@" >{folder}/called
+{does}
+"""
+
+
+def slurm(folder: Path, does: str, timeout_s: float = 30) -> Slurm:
+    for name in ("scontrol", "squeue"):
+        program = folder / name
+        program.write_text(PROGRAM.format(folder=shlex.quote(str(folder)), does=does))
+        program.chmod(0o755)
+    return Slurm(folder, timeout_s)
+
+
+def printing(folder: Path, text: bytes) -> Slurm:
+    (folder / "printed").write_bytes(text)
+    return slurm(folder, f"exec cat {shlex.quote(str(folder / 'printed'))}")
+
+
+def called(folder: Path) -> list[str]:
+    return (folder / "called").read_text().splitlines()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
+    found = printing(tmp_path, (DATA / release / "nodes").read_bytes()).nodes()
+    expected = {
+        "0": (Power.RISING, {"silent", "busy"}, ""),
+        "1": (Power.RISING, {"silent", "busy"}, ""),
+        "2": (Power.RISING, {"silent", "busy"}, ""),
+        "3": (Power.RISING, {"silent", "busy"}, ""),
+        # scontrol itself takes the quotation mark at the end for its own.
+        "4": (Power.OFF, {"drained"}, 'look [at] | this, "please'),
+        "5": (Power.RISING, {"silent", "busy"}, ""),
+        "6": (Power.OFF, {"drained"}, "first"),
+        "7": (Power.FALLING, set(), "muster: no room"),
+        "8": (Power.OFF, set(), ""),
+        "9": (Power.OFF, set(), ""),
+        "10": (Power.OFF, {"down"}, NO_ROOM),
+        "11": (Power.RISING, {"silent", "leaving"}, ""),
+    }
+    assert {node.name: node for node in found} == {
+        f"lab-debug-{n}": Node(f"lab-debug-{n}", power, reason=reason, **dict.fromkeys(flags, True))
+        for n, (power, flags, reason) in expected.items()
+    }
+    assert called(tmp_path) == ["--oneliner", "show", "node"]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("IDLE+CLOUD", Node("n", Power.UP)),
+        ("MIXED+CLOUD", Node("n", Power.UP, busy=True)),
+        ("ALLOCATED+CLOUD+DRAIN", Node("n", Power.UP, drained=True, busy=True)),
+        ("IDLE+CLOUD+COMPLETING", Node("n", Power.UP, busy=True)),
+        ("DOWN+CLOUD+NOT_RESPONDING", Node("n", Power.UP, down=True, silent=True)),
+        ("IDLE+CLOUD+FAIL", Node("n", Power.UP, down=True)),
+        ("ERROR+CLOUD", Node("n", Power.UP, down=True)),
+        # Asked for and not begun: neither program has been called.
+        ("ALLOCATED+CLOUD+POWER_DOWN", Node("n", Power.UP, busy=True, leaving=True)),
+        ("IDLE+CLOUD+POWER_UP+POWERED_DOWN", Node("n", Power.OFF)),
+        ("IDLE+CLOUD+POWER_UP+POWERING_DOWN", Node("n", Power.FALLING)),
+        ("DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING", Node("n", Power.OFF, down=True, silent=True)),
+        ("IDLE+CLOUD+PLANNED+MAINTENANCE", Node("n", Power.UP)),
+    ],
+)
+def test_states(tmp_path, state, expected):
+    line = f"NodeName=n Arch=x86_64 State={state} ThreadsPerCore=1\n"
+    assert printing(tmp_path, line.encode()).nodes() == [expected]
+
+
+def test_nodes_that_stand_there_are_none_of_ours(tmp_path):
+    line = b"NodeName=metal-0 State=IDLE ThreadsPerCore=1 Comment=+CLOUD State=IDLE+CLOUD \n"
+    assert printing(tmp_path, line).nodes() == []
+
+
+def test_no_nodes_at_all(tmp_path):
+    assert printing(tmp_path, b"No nodes in the system\n").nodes() == []
+
+
+def test_nodes_are_given_back_with_one_call(tmp_path):
+    """One, because nodes that were only set down would stay so after a kill in between."""
+    slurm(tmp_path, "").give_back(["lab-debug-2", "lab-debug-0", "lab-debug-1"], "no room")
+    assert called(tmp_path) == [
+        "update",
+        "nodename=lab-debug-[0-2]",
+        "state=power_down_force",
+        "reason=muster: no room",
+    ]
+
+
+def test_a_reason_is_one_short_line(tmp_path):
+    slurm(tmp_path, "").give_back(["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300)
+    reason = called(tmp_path)[3]
+    assert reason.startswith("reason=muster: first second xxx")
+    assert len(reason.removeprefix("reason=")) == 200
+
+
+def test_nodes_are_powered_down(tmp_path):
+    slurm(tmp_path, "").power_down(["lab-debug-0"])
+    assert called(tmp_path) == ["update", "nodename=lab-debug-0", "state=power_down"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_queue(tmp_path, release):
+    found = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
+    three = ("lab-debug-1", "lab-debug-2", "lab-debug-3")
+    configuring, waiting = ("CONFIGURING", "None"), ("PENDING", "JobArrayTaskLimit")
+    assert found == [
+        Queued(1, "1", *configuring, "root", "debug", 1, ("lab-debug-0",), "a|b c"),
+        Queued(2, "2", *configuring, "root", "debug", 3, three, "wrap"),
+        Queued(4, "3_0", *configuring, "root", "debug", 1, ("lab-debug-5",), "wrap"),
+        Queued(5, "3_1", *configuring, "root", "debug", 1, ("lab-debug-5",), "wrap"),
+        Queued(3, "3_[2-3%2]", *waiting, "root", "debug", 1, (), "wrap"),
+    ]
+
+
+def test_what_slurm_refuses_is_said(tmp_path):
+    refusing = slurm(tmp_path, "echo 'slurm_update error: Invalid node name specified' >&2; exit 1")
+    with pytest.raises(
+        SlurmError,
+        match=r"^scontrol update nodename=gone-0 state=power_down: slurm_update error: "
+        r"Invalid node name specified \(exit status 1\)$",
+    ):
+        refusing.power_down(["gone-0"])
+
+
+def test_a_scontrol_that_hangs_is_ended(tmp_path):
+    before = time.monotonic()
+    with pytest.raises(SlurmError, match=r"^scontrol .*: no answer in 0\.3 s; look at slurmctld$"):
+        slurm(tmp_path, "exec sleep 60", timeout_s=0.3).nodes()
+    assert time.monotonic() - before < 30
+
+
+def test_no_slurm_there(tmp_path):
+    with pytest.raises(SlurmError, match=r"scontrol .*No such file.*; run site\.yml"):
+        Slurm(tmp_path).nodes()

@@ -1,0 +1,188 @@
+"""The spool gives each request until it is closed, to each daemon, and survives what is in it."""
+
+import json
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from muster.autoscaler import client
+from muster.autoscaler.model import Job, Request
+from muster.autoscaler.spool import DAMAGED_KEPT, Call, Spool, SpoolError
+
+DATA = Path(__file__).parent / "data"
+RELEASES = ["22.05", "24.11"]
+NODES = tuple(f"lab-debug-{n}" for n in (0, 1, 2, 3, 5))
+
+
+def put(folder: Path, program: str, nodes: str, more: bytes = b"") -> str:
+    """Write a file as the client does; return its name."""
+    before = set(folder.iterdir())
+    client.write(str(folder), program, nodes, more)
+    [made] = set(folder.iterdir()) - before
+    return made.name
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_request_has_the_nodes_and_the_jobs_that_wait_for_them(spool, release):
+    """Both spellings of SLURM_RESUME_FILE, as slurmctld wrote them."""
+    resume_file = (DATA / release / "resume-file").read_bytes()
+    name = put(spool.folder, "resume", "lab-debug-[0-3,5]", resume_file)
+    [request] = spool.requests()
+    jobs = (
+        Job(1, ("lab-debug-0",)),
+        Job(2, ("lab-debug-1", "lab-debug-2", "lab-debug-3")),
+        Job(4, ("lab-debug-5",)),
+        Job(5, ("lab-debug-5",)),
+    )
+    assert request == Request(name, request.asked, NODES, jobs)
+    assert abs(request.asked - time.time()) < 60
+
+
+def test_a_request_without_slurms_file_has_no_jobs(spool):
+    put(spool.folder, "resume", "lab-debug-7")
+    assert [(each.nodes, each.jobs) for each in spool.requests()] == [(("lab-debug-7",), ())]
+
+
+def test_a_job_whose_nodes_are_all_there_is_none_that_waits(spool):
+    jobs = [{"job_id": 1, "nodes_resume": ""}, {"job_id": 2, "nodes_resume": None}]
+    put(spool.folder, "resume", "lab-debug-7", json.dumps({"jobs": jobs}).encode())
+    assert spool.requests()[0].jobs == ()
+
+
+def test_the_oldest_request_comes_first(spool):
+    names = [put(spool.folder, "resume", f"lab-debug-{n}") for n in (3, 1, 2)]
+    assert [request.id for request in spool.requests()] == names
+
+
+def test_a_file_is_read_once(spool):
+    name = put(spool.folder, "resume", "lab-debug-7")
+    before = spool.requests()
+    (spool.folder / name).write_text("something else")
+    assert spool.requests() == before
+
+
+def test_a_request_is_there_until_it_is_closed_for_each_daemon(spool, tmp_path):
+    first, second = (put(tmp_path, "resume", f"lab-debug-{n}") for n in (0, 1))
+    assert [request.id for request in spool.requests()] == [first, second]
+    spool.close(first)
+    spool.close(first)
+    assert [request.id for request in spool.requests()] == [second]
+    assert [request.id for request in Spool(tmp_path).requests()] == [second]
+
+
+def test_what_the_other_programs_say_is_told_once(spool):
+    put(spool.folder, "suspend", "lab-debug-[0-1]")
+    put(spool.folder, "resume-failed", "lab-debug-2")
+    found = spool.calls()
+    assert found == [
+        Call("suspend", found[0].asked, ("lab-debug-0", "lab-debug-1")),
+        Call("resume-failed", found[1].asked, ("lab-debug-2",)),
+    ]
+    assert spool.calls() == []
+    assert spool.requests() == []
+
+
+@pytest.mark.parametrize("resume_file", [b"{", b"[]", b'{"jobs": [{"job_id": 1}]}', b"\xff", b"{}"])
+def test_nodes_are_wanted_though_slurms_file_is_damaged(spool, caplog, tmp_path, resume_file):
+    name = put(spool.folder, "resume", "lab-debug-[0-1]", resume_file)
+    for daemon in (spool, Spool(tmp_path)):
+        [request] = daemon.requests()
+        assert (request.nodes, request.jobs) == (("lab-debug-0", "lab-debug-1"), ())
+    assert f"{name}: its SLURM_RESUME_FILE can't be read" in caplog.text
+    spool.close(name)
+    assert spool.requests() == []
+    assert (tmp_path / f"{name}.bad").read_bytes().endswith(resume_file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0\0\0\0", b"[]\n", b'{"nodes": 1, "asked": 2}\n', b'{"nodes": "a[", "asked": 2}'],
+)
+@pytest.mark.parametrize("program", ["resume", "suspend"])
+def test_a_file_that_says_nothing_is_set_aside(spool, caplog, content, program):
+    """Such as one that was empty when the machine went down."""
+    name = f"1795310721027048695-1.{program}"
+    (spool.folder / name).write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert (spool.requests(), spool.calls()) == ([], [])
+    assert f"{name} can't be read" in caplog.text
+    assert (spool.folder / f"{name}.bad").read_bytes() == content
+    assert (spool.requests(), spool.calls()) == ([], [])
+
+
+def test_damaged_files_do_not_fill_the_disk(spool):
+    for number in range(DAMAGED_KEPT + 5):
+        (spool.folder / f"17953107210270486{number:02}-1.resume").touch()
+    spool.requests()
+    kept = sorted(path.name for path in spool.folder.glob("*.bad"))
+    assert len(kept) == DAMAGED_KEPT
+    assert kept[0] == "1795310721027048605-1.resume.bad"
+
+
+def test_what_a_killed_program_left_is_removed(tmp_path):
+    left = tmp_path / "1795310721027048695-1.resume.new"
+    left.write_text('{"progr')
+    assert Spool(tmp_path).requests() == []
+    # It may be about to be finished.
+    assert left.exists()
+    os.utime(left, (0, 0))
+    assert Spool(tmp_path).requests() == []
+    assert not left.exists()
+
+
+def test_a_program_wakes_the_daemon(spool):
+    assert not spool.wait(0)
+    put(spool.folder, "resume", "lab-debug-0")
+    client.wake(str(spool.folder))
+    client.wake(str(spool.folder))
+    before = time.monotonic()
+    assert spool.wait(60)
+    assert time.monotonic() - before < 30
+    assert not spool.wait(0), "two calls wake once"
+
+
+def test_a_thread_wakes_the_daemon(spool):
+    sleeper = threading.Thread(target=spool.wait, args=(60,))
+    sleeper.start()
+    spool.wake()
+    sleeper.join(30)
+    assert not sleeper.is_alive()
+
+
+def test_nobody_wakes_it_for_nothing(spool):
+    before = time.monotonic()
+    assert not spool.wait(0.2)
+    assert time.monotonic() - before >= 0.2
+    assert not spool.wait(-1)
+
+
+def test_waking_never_blocks(spool):
+    for _ in range(1 << 17):
+        spool.wake()
+    assert spool.wait(0)
+
+
+def test_a_successor_is_woken_too(spool, tmp_path):
+    successor = Spool(tmp_path)
+    os.close(spool._fifo)
+    client.wake(str(tmp_path))
+    assert successor.wait(10)
+
+
+def test_a_plain_file_in_its_place_does_not_keep_it_awake(tmp_path):
+    (tmp_path / client.WAKE).touch()
+    assert not Spool(tmp_path).wait(0)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(SpoolError, match=r"the spool .*gone can't be used: .*; run site\.yml"):
+        Spool(tmp_path / "gone")

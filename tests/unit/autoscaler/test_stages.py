@@ -1,0 +1,121 @@
+import pytest
+from plankit import CLUSTER, REGION, Rounds
+
+from muster.autoscaler.stages import Stage, View, stages
+
+
+def seen(*rounds: dict) -> View:
+    """The view of debug-0 after rounds of the plan, a second apart unless they say when."""
+    of = Rounds()
+    for at, given in enumerate(rounds, 100):
+        of.round({"at": at, "nodes": {}, "vms": {}, **given})
+    return stages(of.world, of.memory, {})[f"{CLUSTER}-debug-0"]
+
+
+def node(text: str, vm: str = "", **more: object) -> dict:
+    return {"nodes": {"debug-0": text}, "vms": {"debug-0": vm} if vm else {}, **more}
+
+
+REQUEST = {"requests": {"r1": {"at": 99, "nodes": "debug-0"}}}
+NO_ROOM = "refused debug-0: ZONE_RESOURCE_POOL_EXHAUSTED no room"
+LISTS = [{"at": 100 + 21 * n, **node("up busy")} for n in range(3)]
+
+CASES = {
+    "off": ([node("off")], Stage.OFF),
+    "asked of the cloud at once": ([node("rising", **REQUEST)], Stage.ASKED),
+    "asked by the spool before SLURM's states say so": (
+        [node("off"), node("off", nodes_at=98, **REQUEST)],
+        Stage.ASKED,
+    ),
+    "refused for its rate": (
+        [node("rising", **REQUEST), node("rising", events=["refused debug-0: rateLimitExceeded"])],
+        Stage.WAITING,
+    ),
+    "made, says Google, and the list is older": (
+        [node("rising", **REQUEST), node("rising", events=["made debug-0"], vms_at=100)],
+        Stage.MADE,
+    ),
+    "in the list": ([node("rising", "STAGING in a since 99", **REQUEST)], Stage.MADE),
+    "its VM runs": ([node("rising", "RUNNING in a since 99", **REQUEST)], Stage.BOOTING),
+    "a VM from before is deleted first": (
+        [node("rising", "RUNNING in a since 5", **REQUEST)],
+        Stage.WAITING,
+    ),
+    "boots too long": (
+        [
+            node("rising", "RUNNING in a since 99", **REQUEST),
+            {"at": 225, **node("rising", "RUNNING in a since 99")},
+        ],
+        Stage.STUCK,
+    ),
+    "idle": ([node("up", "RUNNING in a since 9")], Stage.IDLE),
+    "busy": ([node("up busy", "RUNNING in a since 9")], Stage.BUSY),
+    "drained": ([node("up drained: look at its disk", "RUNNING in a since 9")], Stage.DRAINED),
+    "down by hand": ([node("up down: broken", "RUNNING in a since 9")], Stage.DOWN),
+    "silent": ([node("up down: Not responding", "RUNNING in a since 9")], Stage.SILENT),
+    "its VM is in no list": (LISTS[:1], Stage.MISSING),
+    "its VM was taken": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.GIVEN_BACK),
+    "powered down": ([node("falling", "RUNNING in a since 9")], Stage.GOING),
+    "off, and its VM still there": ([node("off", "STOPPING in a since 9")], Stage.GOING),
+    "off for SLURM, until SuspendTimeout": ([node("falling")], Stage.GOING),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_stage(case):
+    rounds, stage = CASES[case]
+    assert seen(*rounds).stage is stage
+
+
+def test_every_stage_has_a_case_here():
+    stray = {Stage.STRAY}
+    assert {stage for _, stage in CASES.values()} | stray == set(Stage)
+
+
+def test_a_vm_without_a_node_is_shown():
+    of = Rounds()
+    of.round({"at": 100, "nodes": {"debug-0": "off"}, "vms": {"debug-9": "RUNNING in a since 99"}})
+    assert stages(of.world, of.memory, {})["lab-debug-9"].stage is Stage.STRAY
+
+
+def test_before_slurmctld_is_read_no_vm_is_called_stray():
+    of = Rounds()
+    of.round({"at": 100, "vms": {"debug-9": "RUNNING in a since 99"}})
+    assert stages(of.world, of.memory, {}) == {}
+
+
+def test_a_node_says_where_it_is_or_is_to_be():
+    asked = seen(node("rising", **REQUEST))
+    running = seen(node("up", "RUNNING in b since 9 spot"))
+    assert (asked.zone, asked.machine_type, asked.spot) == (f"{REGION}a", "n1", False)
+    assert (running.zone, running.spot) == (f"{REGION}b", True)
+
+
+def test_a_node_that_waits_says_for_what_and_how_long():
+    view = seen(
+        node("rising", **REQUEST),
+        node("rising", events=["refused debug-0: rateLimitExceeded slow"]),
+    )
+    assert (view.reason, view.retry) == ("rateLimitExceeded: slow", 102)
+
+
+def test_a_node_that_was_refused_is_asked_for_elsewhere_and_says_why():
+    view = seen(node("rising", **REQUEST), node("rising", events=[NO_ROOM]))
+    assert (view.stage, view.zone) == (Stage.ASKED, f"{REGION}b")
+    assert view.reason == f"ZONE_RESOURCE_POOL_EXHAUSTED: no room (n1 in {REGION}a)"
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("off", "idle~"),
+        ("rising busy", "busy#"),
+        ("falling down", "down%"),
+        ("up silent", "idle*"),
+        ("up busy leaving", "busy!"),
+        ("up drained", "drained"),
+        ("up busy drained", "draining"),
+    ],
+)
+def test_a_state_is_written_as_sinfo_does(text, state):
+    assert seen(node(text)).state == state

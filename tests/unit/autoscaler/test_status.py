@@ -1,0 +1,144 @@
+import json
+import stat
+from dataclasses import replace
+
+import pytest
+from viewkit import Watched, cold_start
+
+from muster.autoscaler.breakers import Breaker
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import Job, Market, Node, Power, Request
+from muster.autoscaler.stages import Stage, View
+from muster.autoscaler.status import (
+    LastError,
+    Returned,
+    Row,
+    Shut,
+    StatusError,
+    StatusFile,
+    read,
+)
+from muster.autoscaler.world import World
+
+MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
+WORLD = World(
+    "lab",
+    1000,
+    nodes={"lab-debug-0": Node("lab-debug-0", Power.OFF)},
+    nodes_at=999,
+    vms_at=998,
+    requests=[Request("r1", 990, ("lab-debug-1",), (Job(7, ("lab-debug-1",)),))],
+    room={MARKET: 3},
+)
+MEMORY = Memory(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED")})
+ROWS = {
+    "lab-debug-0": Row(View(Stage.OFF, "idle~"), 900),
+    "lab-debug-1": Row(
+        View(Stage.WAITING, "idle#", MARKET.zone, "n1-standard-2", True, "busy", 1003),
+        995,
+        (7,),
+        "r1",
+    ),
+    "lab-debug-2": Row(View(Stage.OFF, "idle~", reason="muster: <b>[red]no room"), 950),
+}
+RETURNED = {6: Returned(980, "no room")}
+ERROR = LastError(970, "making lab-debug-1", "forbidden", "not you")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return StatusFile(tmp_path / "status.json")
+
+
+def update(file, world=WORLD, memory=MEMORY, *, changed=False):
+    file.update(world, memory, ROWS, changed=changed, returned=RETURNED, error=ERROR)
+
+
+def test_what_is_written_is_what_is_read(file):
+    update(file)
+    found = read(file.path)
+    assert (found.cluster, found.written, found.slurm_read, found.cloud_read) == (
+        *("lab", 1000),
+        *(999, 998),
+    )
+    assert found.off == {"lab-debug-0"}
+    assert found.nodes == {name: ROWS[name] for name in ("lab-debug-1", "lab-debug-2")}
+    assert found.jobs == {7: ("lab-debug-1",)}
+    assert found.returned == RETURNED
+    assert found.breakers == (Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, on_trial=False),)
+    assert found.room == {MARKET: 3}
+    assert found.error == ERROR
+
+
+def test_everybody_may_read_it_and_nothing_else_is_left(file):
+    update(file)
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o644
+    assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_it_is_written_at_most_once_a_second_and_no_change_is_lost(file):
+    update(file)
+    update(file, replace(WORLD, now=1000.4, nodes_at=1000.3), changed=True)
+    assert read(file.path).written == 1000
+    update(file, replace(WORLD, now=1001.1, nodes_at=1000.3))
+    assert (read(file.path).written, read(file.path).slurm_read) == (1001.1, 1000.3)
+
+
+def test_when_nothing_changes_it_is_written_every_ten_seconds(file):
+    written = []
+    for now in range(1000, 1031):
+        update(file, replace(WORLD, now=now))
+        written.append(read(file.path).written)
+    assert sorted(set(written)) == [1000, 1010, 1020, 1030]
+
+
+def test_a_clock_that_is_set_back_does_not_stop_it(file):
+    update(file)
+    update(file, replace(WORLD, now=400))
+    assert read(file.path).written == 400
+
+
+def test_who_reads_while_it_is_written_sees_a_whole_one(file):
+    update(file)
+    with file.path.open() as before:
+        update(file, replace(WORLD, now=1020), changed=True)
+        assert json.load(before)["written"] == 1000
+
+
+def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(tmp_path, caplog):
+    file = StatusFile(tmp_path / "gone" / "status.json")
+    for now in (1000, 1002, 1004):
+        update(file, replace(WORLD, now=now), changed=True)
+    [record] = caplog.records
+    assert "No such file or directory" in record.message
+    assert "`muster nodes` is out of date" in record.message
+    file.path.parent.mkdir()
+    update(file, replace(WORLD, now=1006), changed=True)
+    assert read(file.path).written == 1006
+
+
+def test_a_file_that_is_not_there_says_where_it_is(tmp_path):
+    with pytest.raises(StatusError, match="no such file; it is on the cluster's controller"):
+        read(tmp_path / "status.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": "lab"', '{"nodes": 3}'])
+def test_a_file_that_is_none_is_said(tmp_path, text):
+    (tmp_path / "status.json").write_text(text)
+    with pytest.raises(StatusError, match=r"can't be read: .*restart muster-autoscaler"):
+        read(tmp_path / "status.json")
+
+
+def test_it_is_stale_after_a_minute(file):
+    update(file)
+    assert not read(file.path).stale(1059)
+    assert read(file.path).stale(1061)
+
+
+def test_it_is_small(tmp_path):
+    watched = Watched(tmp_path)
+    watched.round(90, nodes={"debug-[0-99]": "off"}, vms={})
+    for number in range(10):
+        cold_start(watched, f"debug-{number}", at=100 + 40 * number)
+    watched.events.close()
+    assert watched.status_file.stat().st_size < 6000

@@ -1,0 +1,86 @@
+"""The access token is there when a call needs it, or it is said why not."""
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import google.auth.credentials
+import pytest
+from edgekit import until
+from google.auth.exceptions import TransportError
+from google.oauth2.credentials import Credentials
+
+from muster.autoscaler import tokens
+from muster.autoscaler.tokens import Token
+from muster.cloud.api import CloudError
+
+
+class Fake(google.auth.credentials.Credentials):
+    """Credentials whose tokens last `lifetime_s`; `down` = the endpoint doesn't answer."""
+
+    def __init__(self, lifetime_s: float) -> None:
+        super().__init__()
+        self.lifetime_s = lifetime_s
+        self.down = False
+        self.refreshed = 0
+
+    def refresh(self, request: object) -> None:  # noqa: ARG002 (google-auth's)
+        if self.down:
+            raise TransportError("metadata server: timed out")
+        self.refreshed += 1
+        self.token = f"token-{self.refreshed}"
+        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        self.expiry = now + datetime.timedelta(seconds=self.lifetime_s)
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Token]]:
+    monkeypatch.setattr(tokens, "AGAIN_S", 0.05)
+    stop = threading.Event()
+    yield lambda credentials: Token(credentials, object, stop)
+    stop.set()
+
+
+def test_a_given_token_stays(make: Callable[..., Token]):
+    assert make(Credentials("given")).header(0) == "Bearer given"
+
+
+def test_the_first_token_is_waited_for(make: Callable[..., Token]):
+    assert make(Fake(3600)).header(5) == "Bearer token-1"
+
+
+def test_it_is_renewed_ahead(make: Callable[..., Token], monkeypatch: pytest.MonkeyPatch):
+    credentials = Fake(tokens.AHEAD_S + 0.2)
+    token = make(credentials)
+    assert token.header(5) == "Bearer token-1"
+    until(lambda: token.header(0) == "Bearer token-2")
+
+
+def test_the_old_one_is_good_while_there_is_no_new_one(make: Callable[..., Token]):
+    credentials = Fake(tokens.AHEAD_S + 0.1)
+    token = make(credentials)
+    token.header(5)
+    credentials.down = True
+    time.sleep(0.3)
+    assert token.header(0) == "Bearer token-1"
+
+
+def test_without_one_it_is_said_why_and_it_comes_back(make: Callable[..., Token]):
+    credentials = Fake(3600)
+    credentials.down = True
+    token = make(credentials)
+    with pytest.raises(CloudError, match="no access token: metadata server: timed out") as raised:
+        token.header(5)
+    assert raised.value.reason == "noToken"
+    credentials.down = False
+    until(lambda: credentials.refreshed == 1)
+    assert token.header(5) == "Bearer token-1"
+
+
+def test_one_that_google_refuses_is_replaced(make: Callable[..., Token]):
+    credentials = Fake(3600)
+    token = make(credentials)
+    token.header(5)
+    token.refused()
+    until(lambda: token.header(0) == "Bearer token-2")

@@ -1,0 +1,129 @@
+"""`muster nodes`, `muster why`, `muster timeline` as a person types them."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from viewkit import Watched, cold_start
+
+from muster.cli import app
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A daemon that has just written."""
+    made = Watched(tmp_path)
+    now = int(time.time())
+    made.round(now - 200, nodes={"debug-[0-11]": "off"}, vms={})
+    cold_start(made, "debug-10", at=now - 180)
+    made.round(now - 50, nodes={"debug-2": "rising", "debug-9": "up drained: [red]a\x1b[2Jb <c>"})
+    made.round(now)
+    yield made
+    made.events.close()
+
+
+def muster(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_nodes_are_a_table(watched):
+    shown = muster("nodes", "--status", watched.status_file)
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert lines[0] == ["node", "state", "stage", "since", "zone", "type", "$/h", "reason"]
+    # By number, and those that are off are only counted.
+    assert [line[0] for line in lines[1:4]] == ["lab-debug-2", "lab-debug-9", "lab-debug-10"]
+    assert lines[3][1:] == ["busy", "busy", "3", "min", "europe-west4-a", "n1", "-"]
+    assert "3 nodes; 9 more are off" in shown.stdout
+
+
+def test_texts_of_others_are_shown_as_they_are_but_for_what_moves_the_cursor(watched):
+    shown = muster("nodes", "--status", watched.status_file)
+    assert "[red]a [2Jb <c>" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def test_a_price_is_shown_for_what_stands_there(tmp_path, watched):
+    found = json.loads(watched.status_file.read_text())
+    for node in found["nodes"].values():
+        node["machine_type"] = "n1-standard-2"
+        node["zone"] = "europe-west4-a"
+    watched.status_file.write_text(json.dumps(found))
+    shown = muster("nodes", "--status", watched.status_file).stdout.splitlines()
+    asked, busy = shown[1].split(), shown[3].split()
+    assert "0.105" in busy
+    assert asked[2] == "asked" and "0.105" not in asked
+    assert "0.21 $/h for VMs at list prices of 2026-" in "".join(shown)
+
+
+def test_a_node_is_explained(watched):
+    shown = muster("why", "lab-debug-10", "--status", watched.status_file)
+    assert shown.exit_code == 0
+    assert shown.stdout == "lab-debug-10 has had jobs for 3 min (n1 in europe-west4-a).\n"
+
+
+def test_a_node_that_nobody_knows(watched):
+    shown = muster("why", "lab-debug-77", "--status", watched.status_file)
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert shown.stderr.startswith("error: no node of lab in the cloud is called lab-debug-77")
+
+
+@pytest.mark.skipif(Path("/usr/bin/squeue").exists(), reason="SLURM is here")
+def test_a_job_where_there_is_no_slurm(watched):
+    shown = muster("why", "7", "--status", watched.status_file)
+    assert shown.exit_code == 2
+    assert "squeue" in shown.stderr
+
+
+@pytest.mark.parametrize("words", [["nodes"], ["why", "lab-debug-0"], ["why", "7"]])
+def test_without_a_status_the_place_to_look_is_said(tmp_path, words):
+    shown = muster(*words, "--status", tmp_path / "none.json")
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert "no such file; it is on the cluster's controller" in shown.stderr
+
+
+def test_a_daemon_that_has_stopped_is_said_behind_what_it_said_last(watched):
+    found = json.loads(watched.status_file.read_text())
+    watched.status_file.write_text(json.dumps(found | {"written": found["written"] - 100}))
+    for words in (["nodes"], ["why", "lab-debug-10"]):
+        shown = muster(*words, "--status", watched.status_file)
+        assert shown.exit_code == 1
+        # As it was then.
+        assert "50 s" in shown.stdout
+        assert "the daemon has stopped or hangs; look at `systemctl status" in shown.stderr
+
+
+def test_a_timeline_is_written(watched, tmp_path):
+    shown = muster("timeline", "--log", watched.log_file, tmp_path / "out.svg")
+    assert (shown.exit_code, shown.stdout) == (
+        0,
+        f"wrote {tmp_path / 'out.svg'}: 3 nodes, 1 jobs\n",
+    )
+    assert "lab-debug-10" in (tmp_path / "out.svg").read_text()
+
+
+def test_a_timeline_of_less(watched, tmp_path):
+    for since, booting in (("2h", True), ("20s", False)):
+        muster("timeline", "--since", since, "--log", watched.log_file, tmp_path / "out.svg")
+        assert (">booting<" in (tmp_path / "out.svg").read_text()) is booting
+    shown = muster("timeline", "--since", "yesterday", "--log", watched.log_file, "x.svg")
+    assert shown.exit_code == 2
+    assert "'yesterday' is no time; write 90m" in shown.stderr
+
+
+def test_a_timeline_without_a_log_or_a_place(watched, tmp_path):
+    shown = muster("timeline", "--log", tmp_path / "none" / "log", tmp_path / "out.svg")
+    assert shown.exit_code == 2
+    assert "No such file or directory; the log is on the cluster's controller" in shown.stderr
+    shown = muster("timeline", "--log", watched.log_file, tmp_path / "none" / "out.svg")
+    assert shown.exit_code == 2
+    assert "can't be written" in shown.stderr
+
+
+@pytest.mark.parametrize("command", ["nodes", "why", "timeline"])
+def test_each_command_says_what_it_does(command):
+    shown = muster(command, "--help")
+    assert shown.exit_code == 0
+    assert command in muster("--help").stdout

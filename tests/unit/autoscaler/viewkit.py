@@ -1,0 +1,72 @@
+"""An observer of the plan's rounds, with its files in a folder."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plankit import Rounds
+
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.metrics import Metrics
+from muster.autoscaler.model import Close
+from muster.autoscaler.observer import Observer
+from muster.autoscaler.status import Status, StatusFile, read
+
+
+class Watched:
+    """Rounds of the plan that an observer sees."""
+
+    def __init__(self, folder: Path) -> None:
+        self.status_file, self.log_file = folder / "status.json", folder / "events.jsonl"
+        self.rounds = Rounds()
+        self.events = EventLog(self.log_file)
+        self.begin()
+
+    def begin(self) -> None:
+        """Let a daemon's observer begin."""
+        self.metrics = Metrics(lambda: self.rounds.world.now)
+        self.observer = Observer(StatusFile(self.status_file), self.events, self.metrics)
+
+    def round(self, at: float, **given: Any) -> None:
+        self.rounds.round({"at": at, **given})
+        actions, world = self.rounds.actions, self.rounds.world
+        # As the daemon does.
+        closed = {action.request for action in actions if isinstance(action, Close)}
+        left = [each for each in world.requests if each.id not in closed]
+        self.rounds.world = replace(world, requests=left)
+        self.observer(self.rounds.world, self.rounds.memory, actions)
+
+    def successor(self) -> None:
+        """Let a daemon that knows nothing come after this one."""
+        self.rounds.memory = type(self.rounds.memory)()
+        self.begin()
+
+    @property
+    def status(self) -> Status:
+        return read(self.status_file)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log_file.read_text().splitlines()]
+
+    def stages(self, node: str = "lab-debug-0") -> list[str]:
+        return [
+            line["stage"] for line in self.lines if line.get("node") == node and "stage" in line
+        ]
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+def cold_start(watched: Watched, node: str = "debug-0", at: float = 100, job: int = 7) -> None:
+    """Let a node come into service for a job, in 31 seconds."""
+    watched.round(
+        at,
+        nodes={node: "rising busy"},
+        requests={f"r{at:.0f}": {"at": at - 1, "nodes": node, "jobs": {str(job): node}}},
+        vms={},
+    )
+    watched.round(at + 5, events=[f"made {node}"], vms={node: f"STAGING in a since {at}"})
+    watched.round(at + 10, vms={node: f"RUNNING in a since {at}"})
+    watched.round(at + 30, nodes={node: "up busy"})

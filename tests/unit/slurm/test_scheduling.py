@@ -1,0 +1,85 @@
+"""Scheduler profiles: how eagerly SLURM asks for nodes and starts jobs."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from muster.cluster import Definition, validate
+from muster.cluster.definition import cloud_hosts
+from muster.cluster.model import Cluster
+from muster.cluster.slurmparameters import RELEASES
+from muster.slurm import render
+from muster.slurm.conffile import parse
+
+CLOUD: dict[str, Any] = {
+    "name": "slurm10",
+    "os": "debian-12",
+    "nodes": {"debug": {"machine_type": "n1-standard-2", "max_nodes": 10}},
+    "partitions": {"debug": {"nodes": ["debug"], "default": True, "max_time": "7-00:00:00"}},
+    "cloud": {
+        "zone": "europe-west4-a",
+        "controller": {"machine_type": "n1-standard-2"},
+        "login": {"machine_type": "n1-standard-2"},
+        "image": {"machine_type": "n1-standard-2"},
+    },
+}
+
+
+def cloud(version: str = "22.05", profile: str | None = None) -> Definition:
+    data = deepcopy(CLOUD) | {"slurm_version": version}
+    if version == "21.08":  # older than Debian 12's own
+        data["os"] = "ubuntu-22.04"
+    if profile:
+        data["scheduling"] = {"profile": profile}
+    return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
+
+
+def keys(definition: Definition) -> dict[str, str]:
+    return {
+        key: value
+        for line in parse(render(definition).slurm_conf)
+        if not line.keys() & {"NodeName", "PartitionName"}
+        for key, value in line.items()
+    }
+
+
+def options(definition: Definition) -> list[str]:
+    return keys(definition).get("SchedulerParameters", "").split(",")
+
+
+def test_in_the_cloud_jobs_ask_for_nodes_at_once_and_start_when_these_are_up():
+    assert keys(cloud()) == keys(cloud(profile="elastic"))
+    assert "batch_sched_delay=0" in options(cloud())
+    assert keys(cloud())["PrologSlurmctld"] == "/usr/local/sbin/muster-wait-for-nodes"
+
+
+def test_a_pass_of_the_scheduler_ends_long_before_clients_give_up():
+    limit = dict(o.split("=") for o in options(cloud()) if "=" in o)["max_sched_time"]
+    assert int(limit) * 4 < int(keys(cloud())["MessageTimeout"])
+
+
+def test_many_short_jobs_are_scheduled_together_and_have_no_program_each():
+    got = cloud(profile="throughput")
+    assert "sched_min_interval=2000000" in options(got)
+    assert "batch_sched_delay=0" not in options(got)
+    assert "PrologSlurmctld" not in keys(got)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_batch_jobs_are_deferred_where_the_release_can_leave_srun_out_of_it(version):
+    assert ("defer_batch" in options(cloud(version, "throughput"))) == (version >= "23.02")
+    assert "defer" not in options(cloud(version, "throughput"))
+
+
+@pytest.mark.parametrize("profile", ["elastic", "throughput"])
+def test_no_option_stands_twice(profile):
+    names = [option.split("=")[0] for option in options(cloud(profile=profile))]
+    assert len(names) == len(set(names))
+
+
+def test_machines_of_ones_own_have_a_profile_only_if_the_definition_says_so(lab):
+    assert options(lab()) == ["bf_continue", "bf_window=7200", "bf_resolution=300"]
+    assert "batch_sched_delay=0" in options(lab({"scheduling": {"profile": "elastic"}}))
+    # Their nodes are always up: there is nothing to wait for.
+    assert "PrologSlurmctld" not in keys(lab({"scheduling": {"profile": "elastic"}}))

@@ -1,0 +1,30 @@
+"""What suites with machines share: waiting for a state, within a bound."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from testinfra.host import Host
+
+PAUSE_SECONDS = 0.3
+"""Between two looks: each starts a process, on this machine or another one."""
+
+
+def until(state: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Return when `state()` holds; fail with `what` after the bound."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if state():
+            return
+        time.sleep(PAUSE_SECONDS)
+    pytest.fail(f"not within {seconds:.0f} s: {what}")
+
+
+def wait_for(host: Host, command: str, wanted: str, seconds: float = 30) -> str:
+    """Run `command` until it says `wanted`; return what it said last, for the test to compare."""
+    deadline = time.monotonic() + seconds
+    while True:
+        said = str(host.run(command).stdout.strip())
+        if said == wanted or time.monotonic() > deadline:
+            return said
+        time.sleep(PAUSE_SECONDS)
