@@ -98,6 +98,7 @@ class Deletes:
                 try:
                     self._delete(lot)
                 except Exception as error:
+                    # Whatever it is: each deletion has its event, and this thread serves all.
                     log.exception("not foreseen")
                     for each in lot:
                         self._end(each.vm, failures.unforeseen(error))
@@ -126,6 +127,7 @@ class Deletes:
             try:
                 self._answered(each, found)
             except Exception as error:
+                # What one answer holds must not be laid on the others of the request.
                 log.exception("not foreseen")
                 self._end(each.vm, failures.unforeseen(error))
 

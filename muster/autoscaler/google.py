@@ -199,6 +199,7 @@ class Google:
         try:
             self._say(self._inserts.run(action, until))
         except Exception as error:
+            # Whatever it is: without an event the plan would wait for this insert for ever.
             log.exception("not foreseen")
             self._say(Inserted(action.id, whole=failures.unforeseen(error)))
 
@@ -209,6 +210,7 @@ class Google:
         except CloudError as error:
             self._say(Seen(action.name, action.zone, exists=False, failure=failures.of_call(error)))
         except Exception as error:
+            # As above: each look has its event.
             log.exception("not foreseen")
             why = failures.unforeseen(error)
             self._say(Seen(action.name, action.zone, exists=False, failure=why))

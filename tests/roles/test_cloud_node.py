@@ -65,6 +65,9 @@ def booted(host):
     host.check_output("systemctl start apt-daily.timer")
     host.check_output("systemctl start --no-block muster-node.target")
     yield
+    # A boot under way asks for its target anew once it has the key: stopped before that, it would
+    # go on after the stop and be met, half done, by the next test.
+    key = wait_for(host, "systemctl is-active muster-key", "active")
     units = "muster-node.target muster-key.service muster-mounts.service slurmd munge metadata"
     host.check_output(f"systemctl stop {units}; systemctl reset-failed")
     host.check_output("ip address del 169.254.169.254/32 dev lo")
@@ -72,6 +75,7 @@ def booted(host):
     host.check_output("cat /root/hosts >/etc/hosts; rm -rf /run/muster-node /root/metadata.py")
     host.check_output("rm -rf /etc/munge/munge.key /var/lib/extrausers; mkdir /var/lib/extrausers")
     host.check_output("rm -r /run/systemd/system/muster-key.service.d; systemctl daemon-reload")
+    assert key == "active"
 
 
 @pytest.fixture

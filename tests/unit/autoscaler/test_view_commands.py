@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -70,8 +69,8 @@ def test_a_node_that_nobody_knows(watched):
     assert shown.stderr.startswith("error: no node of lab in the cloud is called lab-debug-77")
 
 
-@pytest.mark.skipif(Path("/usr/bin/squeue").exists(), reason="SLURM is here")
-def test_a_job_where_there_is_no_slurm(watched):
+def test_a_job_where_there_is_no_slurm(watched, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     shown = muster("why", "7", "--status", watched.status_file)
     assert shown.exit_code == 2
     assert "squeue" in shown.stderr

@@ -84,22 +84,26 @@ def is_no_node(root: Path) -> bool:
     return not any((root / path).exists() for path in ("run/muster-node", "etc/munge/munge.key"))
 
 
+def until_said(capfd: pytest.CaptureFixture, sentence: str) -> None:
+    """Wait until the console has had the sentence."""
+    seen: list[str] = []
+
+    def said() -> bool:
+        seen.append(capfd.readouterr().out)
+        return sentence in "".join(seen)
+
+    until(said, sentence)
+
+
 @pytest.mark.parametrize("odd", ODD_METADATA)
 def test_odd_metadata_are_said_and_waited_out(
     module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture
 ):
     what, sentence = ODD_METADATA[odd]
-    seen = ""
-
-    def said() -> bool:
-        nonlocal seen
-        seen += capfd.readouterr().out
-        return sentence in seen
-
     answers = [what]
     with told_server(answers) as (metadata, _), told_server([secret(KEY)]) as (secrets, _):
         boot = begin(node(module, root, metadata, secrets).key)
-        until(said, sentence)
+        until_said(capfd, sentence)
         assert is_no_node(root)
         answers[:] = [facts(), TOKEN]
         boot.join(20)
@@ -111,20 +115,13 @@ def test_odd_secrets_are_said_and_waited_out(
     module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture
 ):
     what, sentence = ODD_SECRETS[odd]
-    seen = ""
-
-    def said() -> bool:
-        nonlocal seen
-        seen += capfd.readouterr().out
-        return sentence in seen
-
     answers = [what]
     with (
         told_server([facts(), TOKEN]) as (metadata, _),
         told_server(answers) as (secrets, _),
     ):
         boot = begin(node(module, root, metadata, secrets).key)
-        until(said, sentence)
+        until_said(capfd, sentence)
         assert is_no_node(root)
         answers[:] = [secret(KEY)]
         boot.join(20)
@@ -140,6 +137,6 @@ def test_an_odd_token_is_said(
         told_server([secret(KEY)]) as (secrets, asked),
     ):
         begin(node(module, root, metadata, secrets).key)
-        until(lambda: "fetch the munge key" in capfd.readouterr().out, "what is in the way")
+        until_said(capfd, "fetch the munge key")
         assert asked == []
         assert is_no_node(root)
