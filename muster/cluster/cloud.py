@@ -8,15 +8,23 @@ from muster.cluster.base import Model
 from muster.cluster.nodes import Disk
 
 
+class StateDisk(Disk):
+    """What outlives the controller's VM: queue, database, shared folders."""
+
+    size_gib: Annotated[
+        int, Field(ge=10, le=65536, json_schema_extra={"x-unit": "GiB"}, description="Its size.")
+    ] = 100
+
+
 class Controller(Model):
     """The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders."""
 
     machine_type: Annotated[str, Field(description="Machine type.")]
     disk: Annotated[Disk, Field(description="Boot disk.")] = Disk()
     state_disk: Annotated[
-        Disk,
+        StateDisk,
         Field(description="Disk of queue, database and shared folders; it outlives the VM."),
-    ] = Disk(size_gib=100)
+    ] = StateDisk()
 
 
 class Login(Model):

@@ -7,9 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from muster.cluster import reference
 from muster.cluster.checks import CHECKS
+from muster.cluster.model import Cluster
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"
@@ -98,3 +100,16 @@ def test_the_page_lists_every_key_and_every_check() -> None:
         assert f"\n| {key.split('.')[1]} | " in page
     for name in CHECKS:
         assert f"\n| {name} | " in page
+
+
+def test_one_key_of_a_mapping_leaves_the_others_at_their_defaults() -> None:
+    # Else `state_disk: {type: pd-ssd}` would shrink the disk to what another model's default is.
+    found = [
+        (path, key, one)
+        for path, model in reference._models(Cluster, ("cluster",))
+        for key, field in model.model_fields.items()
+        if isinstance(field.default, BaseModel)
+        for one in field.default.model_fields_set
+        if not type(field.default).model_fields[one].is_required()
+    ]
+    assert found == []
