@@ -146,6 +146,8 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
 	@pytest tests/cloud
+	@pytest tests/cloudcluster
+	@RELEASE=trixie pytest tests/cloudcluster/test_autoscaler.py tests/cloudcluster/test_destroy.py
 
 .PHONY: vm
 vm: setup vm-packages ## NFS between virtual machines with kernels of their own

@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from muster.clouddemo.site import Site, Stack
@@ -11,6 +12,17 @@ from muster.demo.showing import TourError, expect
 PERSON, NEWCOMER = "ada", "bob"
 MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}
 """Kinds that are what the cloud remembers: what was done, asked for, handed out for an hour."""
+
+WATCHED_JOB = r"""
+job=$(sbatch --parsable --nodes=4 --ntasks-per-node=1 --output=four-%j \
+  --wrap "srun hostname; echo the job was given \$SLURM_JOB_NODELIST")
+while state=$(squeue -h -t all -o %t -j $job); do
+  echo "squeue: $state   sinfo: $(sinfo -h -p debug -o "%D %t" | paste -s -d ,)"
+  case $state in PD|CF|R|CG) sleep 0.2;; *) break;; esac
+done
+cat four-$job
+"""
+"""What squeue and sinfo say until the job has ended; then what it has written."""
 
 JOB_SECONDS = 300
 """Bound of each command here: ResumeTimeout, the longest that nodes may take to come."""
@@ -60,11 +72,13 @@ def logged_in(stack: Stack) -> str:
 
 
 def job(stack: Stack) -> str:
-    """A job on two nodes, which are made for it."""
-    shown = run(stack, "srun --nodes=2 --label sh -c 'hostname; nproc'")
-    first, second = (f"{stack.name}-debug-{number}" for number in range(2))
-    expect(shown, first, second)
-    return f"{shown}VMs now: {', '.join(sorted(stack.instances()))}\n"
+    """A job on four nodes, which are made for it; meanwhile it configures."""
+    shown = [line for line, _ in groupby(run(stack, WATCHED_JOB).splitlines())]
+    if not any("CF" in line and "4 mix#" in line and "6 idle~" in line for line in shown):
+        raise TourError(f"the job's nodes were never seen to come: {shown}")
+    lines = "\n".join(shown)
+    expect(lines, f"the job was given {stack.name}-debug-[0-3]")
+    return f"{lines}\nVMs now: {', '.join(sorted(stack.instances()))}\n"
 
 
 def batch(stack: Stack) -> str:
@@ -132,7 +146,7 @@ def held(stack: Stack) -> set[tuple[str, str, str]]:
 
 STEPS: tuple[tuple[str, Callable[[Stack], str]], ...] = (
     ("ada logs in", logged_in),
-    ("a job on two nodes, which are made for it", job),
+    ("a job on four nodes, which are made for it", job),
     ("a batch job on a node that is there", batch),
     ("the VM's token is not for ada", token),
     ("sacct", accounting),

@@ -1,4 +1,4 @@
-"""`make cloud-demo`, as a user types it, on the release that test_cluster.py leaves out."""
+"""`make cloud-demo`, as a user types it, on Debian 13."""
 
 import os
 import subprocess
@@ -22,7 +22,9 @@ def test_demo_ends_with_nothing_left() -> None:
     assert done.returncode == 0, done.stdout
     for shown in (
         "debug*       up   infinite     10  idle~ slurm10-debug-[0-9]",
-        "VMs now: slurm10-controller, slurm10-debug-0, slurm10-debug-1, slurm10-login-0",
+        "the job was given slurm10-debug-[0-3]",
+        "VMs now: slurm10-controller, slurm10-debug-0, slurm10-debug-1, slurm10-debug-2, "
+        "slurm10-debug-3, slurm10-login-0",
         "Connection refused",
         "COMPLETED",
         "nothing: no VM, disk, image",

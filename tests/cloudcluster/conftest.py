@@ -1,0 +1,53 @@
+"""One cluster in the cloud, raised once for all tests of this folder; RELEASE chooses Debian's."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cloudkit import up
+from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
+
+from muster.clouddemo import tour
+from muster.clouddemo.cli import engine_here
+from muster.clouddemo.site import Site, Stack
+
+SUBNET = "10.214.80.0/20"
+
+
+def with_scarce_nodes(cluster: Any) -> None:
+    """Give the definition a second set: spot VMs, and what to make where there is no room."""
+    cluster["nodes"]["spot"] = {
+        "machine_type": "n1-standard-2",
+        "spot": True,
+        "fallback": [{"machine_type": "n2-standard-2"}],
+        "max_nodes": 4,
+        "idle_seconds": 60,
+    }
+    cluster["partitions"]["spot"] = {
+        "nodes": ["spot"],
+        "groups": list(cluster["partitions"]["debug"]["groups"]),
+    }
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The cluster's, in a cloud of its own: a machine can have one at a time."""
+    release = os.environ.get("RELEASE", "bookworm")
+    site = Site(tmp_path_factory.mktemp("site") / "muster-cloud-test", release, SUBNET)
+    site.create()
+    site.change(with_scarce_nodes)
+    with site.cloud() as server:
+        yield site.stack(engine_here(site.folder), server)
+
+
+@pytest.fixture(scope="session")
+def before(stack: Stack) -> set[tuple[str, str, str]]:
+    """What the project holds before anything is made."""
+    return tour.held(stack)
+
+
+@pytest.fixture(scope="session")
+def first_up(stack: Stack, before: object) -> str:
+    """What the first `pulumi up` has printed."""
+    return up(stack)

@@ -1,0 +1,196 @@
+"""The queue makes the machines, and gets others where the cloud takes them or has none.
+
+In the order of the file: later tests find the nodes that earlier ones have made.
+"""
+
+import json
+import re
+
+import pytest
+from cloudkit import ask, controller, inside, operations, state
+from waiting import until
+
+from muster.clouddemo import tour
+from muster.clouddemo.site import Stack
+from muster.containers.podman import podman
+from muster.demo.showing import TourError
+
+ZONE = "europe-west4-a"
+
+RUNS_ONCE_MORE = """
+echo on $(hostname)
+test -n "$SLURM_RESTART_COUNT" || sleep 600
+"""
+"""A job that ends only if it was queued again."""
+
+
+def names(stack: Stack, node_set: str, *numbers: int) -> list[str]:
+    return [f"{stack.name}-{node_set}-{number}" for number in numbers]
+
+
+def made(stack: Stack) -> list[str]:
+    """The names of all VMs that were ever made, as often as they were."""
+    return [each["targetLink"].rpartition("/")[2] for each in operations(stack, "insert")]
+
+
+def submit(stack: Stack, script: str, *options: str) -> str:
+    """Submit a script; return the job's number. Its output is kept when it is queued again."""
+    words = " ".join(("--parsable", "--open-mode=append", "--output=out-%j", *options))
+    return tour.run(stack, f"sbatch {words} <<'end'\n#!/bin/bash\n{script}\nend\n").strip()
+
+
+def completed(stack: Stack, job: str, seconds: float = 200) -> list[str]:
+    """Wait until a job has ended well; return the lines that it has written."""
+    until(lambda: state(stack, job) == "COMPLETED", f"job {job} has ended", seconds)
+    return tour.run(stack, f"cat out-{job}").splitlines()
+
+
+def node_of(stack: Stack, job: str) -> str:
+    """Wait until a job runs; return its node."""
+    until(lambda: state(stack, job) == "RUNNING", f"job {job} runs", 200)
+    return tour.run(stack, f"squeue -h -o %N -j {job}").strip()
+
+
+def reason(stack: Stack, node: str) -> str:
+    """Why SLURM says that a node is out of service."""
+    shown = tour.run(stack, f"scontrol show node {node}")
+    found = re.search(r"Reason=(.*)", shown)
+    return found[1] if found else ""
+
+
+def room(stack: Stack, **more: int) -> None:
+    """Let the zone have room for so many VMs of a machine type more than there are."""
+
+    def limit(cloud: object) -> None:
+        for machine_type, count in more.items():
+            key = (ZONE, machine_type.replace("_", "-"))
+            cloud.settings.capacity[key] = cloud.usage.running[key] + count  # type: ignore[attr-defined]
+
+    stack.server.do(limit)
+
+
+@pytest.fixture
+def scarcity(stack: Stack):
+    """Room that a test takes away is there again."""
+    yield
+    stack.server.do(lambda cloud: cloud.settings.capacity.clear())
+
+
+def test_job_configures_its_nodes_and_runs_on_them(first_up: str, stack: Stack) -> None:
+    tour.logged_in(stack)
+    asked = len(operations(stack, "bulkInsert"))
+    shown = tour.job(stack)
+    assert tour.nodes(stack) == names(stack, "debug", 0, 1, 2, 3)
+    assert all(f"\n{node}\n" in shown for node in tour.nodes(stack))
+    # All of them by one call.
+    assert len(operations(stack, "bulkInsert")) == asked + 1
+    tour.accounting(stack)
+
+
+def test_array_spreads_over_nodes_that_are_there_and_new_ones(first_up: str, stack: Stack) -> None:
+    # Each task waits for the others: there must be six nodes at a time.
+    script = """
+    touch begun-$SLURM_ARRAY_JOB_ID-$(hostname)
+    for _ in $(seq 400); do
+      test $(ls begun-$SLURM_ARRAY_JOB_ID-* | wc -l) = 6 && exit 0
+      sleep 0.5
+    done
+    exit 1
+    """
+    there = tour.nodes(stack)
+    job = submit(stack, script, "--array=1-6", "--exclusive")
+    done = ["COMPLETED"] * 6
+    until(lambda: state(stack, job).split() == done, "all tasks have ended", 200)
+    assert set(there) < set(tour.nodes(stack))
+    assert len(made(stack)) == len(set(made(stack)))
+
+
+def test_two_nodes_of_a_job_come_from_where_there_is_room_for_both(
+    first_up: str, stack: Stack, scarcity: None
+) -> None:
+    room(stack, n1_standard_2=1)
+    shown = tour.run(stack, "srun --partition=spot --nodes=2 hostname")
+    assert sorted(shown.split()) == names(stack, "spot", 0, 1)
+    found = {name: vm["machineType"].rpartition("/")[2] for name, vm in stack.instances().items()}
+    assert {found[name] for name in names(stack, "spot", 0, 1)} == {"n2-standard-2"}
+    # The one for which there was room is not left over.
+    assert sum(name.startswith(f"{stack.name}-spot-") for name in found) == 2
+
+
+def test_job_goes_on_elsewhere_when_its_vm_is_preempted(first_up: str, stack: Stack) -> None:
+    job = submit(stack, RUNS_ONCE_MORE, "--partition=spot")
+    node = node_of(stack, job)
+    ask(stack, node, "simulateMaintenanceEvent")
+    until(lambda: reason(stack, node).startswith("muster: "), "the controller knows", 5)
+    lines = completed(stack, job)
+    assert lines[0] == f"on {node}"
+    assert len(lines) == 2
+    assert lines[1] != lines[0]
+    until(lambda: node not in stack.instances(), "the preempted VM is gone", 60)
+
+
+def test_a_killed_node_costs_its_job_no_more_than_a_new_start(first_up: str, stack: Stack) -> None:
+    job = submit(stack, RUNS_ONCE_MORE)
+    node = node_of(stack, job)
+    podman("kill", stack.container(node))
+    until(lambda: reason(stack, node).startswith("muster: "), "the node is given back", 60)
+    first, second = completed(stack, job)
+    assert first == f"on {node}"
+    assert second != first
+
+
+def test_the_daemon_s_successor_makes_no_vm_twice(first_up: str, stack: Stack) -> None:
+    wanted = names(stack, "debug", 8, 9)
+    options = ("--nodes=2", f"--nodelist={','.join(wanted)}")
+    asked = len(operations(stack, "bulkInsert"))
+    job = submit(stack, "srun hostname", *options)
+    until(lambda: len(operations(stack, "bulkInsert")) > asked, "Google is asked", 60)
+    inside(stack, controller(stack), "systemctl", "kill", "--signal=KILL", "muster-autoscaler")
+    assert sorted(completed(stack, job)) == wanted
+    assert [name for name in sorted(made(stack)) if name in wanted] == wanted
+    restarts = "systemctl show --property=NRestarts --value muster-autoscaler"
+    assert inside(stack, controller(stack), *restarts.split()).strip() == "1"
+
+
+def test_a_controller_that_restarts_keeps_its_nodes(first_up: str, stack: Stack) -> None:
+    job = submit(stack, "sleep 30; hostname")
+    node = node_of(stack, job)
+    vm = stack.instances()[node]["id"]
+    ask(stack, controller(stack), "reset")
+    until(lambda: not answers(stack), "the controller is away", 30)
+    until(lambda: answers(stack), "slurmctld answers", 120)
+    assert completed(stack, job) == [node]
+    assert stack.instances()[node]["id"] == vm
+
+
+def answers(stack: Stack) -> bool:
+    """Whether slurmctld answers."""
+    try:
+        return "UP" in tour.run(stack, "timeout 5 scontrol ping")
+    except TourError:
+        return False
+
+
+def test_a_job_that_finds_no_room_is_explained(first_up: str, stack: Stack, scarcity: None) -> None:
+    room(stack, n1_standard_2=0, n2_standard_2=0)
+    job = submit(stack, "hostname", "--partition=spot", f"--nodelist={stack.name}-spot-3")
+    until(lambda: "EXHAUSTED" in reason(stack, f"{stack.name}-spot-3"), "it is given back", 120)
+    said = inside(stack, controller(stack), "muster", "why", job)
+    assert said.startswith(f"job {job} waits")
+    tour.run(stack, f"scancel {job}")
+    shown = inside(stack, controller(stack), "muster", "nodes")
+    assert f"{stack.name}-spot-3" in shown
+
+
+def test_what_happened_is_drawn(first_up: str, stack: Stack) -> None:
+    log = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
+    events = {json.loads(line)["event"] for line in log.splitlines()}
+    assert {"request", "insert", "stage", "give back", "delete"} <= events
+    inside(stack, controller(stack), "muster", "timeline", "/root/out.svg")
+    drawn = inside(stack, controller(stack), "cat", "/root/out.svg")
+    assert all(name in drawn for name in names(stack, "debug", 0, 8, 9))
+
+
+def test_nodes_vanish_when_they_are_idle(first_up: str, stack: Stack) -> None:
+    until(lambda: tour.nodes(stack) == [], "all nodes are gone", 300)
+    until(lambda: "idle~" in tour.run(stack, "sinfo"), "SLURM knows it", 60)
