@@ -88,7 +88,13 @@ rights = Rights(
 )
 state = State(
     "state",
-    StateArgs(names, cloud.zone, cloud.region, cloud.controller.state_disk),
+    StateArgs(
+        names,
+        cloud.zone,
+        cloud.region,
+        cloud.controller.state_disk,
+        definition.cluster.slurm_version,
+    ),
     claimed,
 )
 address = gcp.compute.Address(

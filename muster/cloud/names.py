@@ -13,6 +13,8 @@ from dataclasses import dataclass
 CLUSTER_LABEL = "muster-cluster"
 ROLE_LABEL = "muster-role"
 NODE_SET_LABEL = "muster-node-set"
+SLURM_LABEL = "muster-slurm"
+"""On the state disk: the release of SLURM whose state it holds, such as `22-05`."""
 
 CONTROLLER, LOGIN, NODE, BUILDER, STATE, IMAGE = (
     "controller",
@@ -132,6 +134,14 @@ class Names:
     def labels(self, role: str, **more: str) -> dict[str, str]:
         """The labels of a VM, disk or image: by them it is found, swept and billed."""
         return {CLUSTER_LABEL: self.cluster, ROLE_LABEL: role, **more}
+
+
+def slurm_label(version: str) -> str:
+    """A release of SLURM as a label, which can't have the dot.
+
+    https://cloud.google.com/compute/docs/labeling-resources#requirements
+    """
+    return version.replace(".", "-")
 
 
 def share_a_prefix(one: str, other: str) -> bool:

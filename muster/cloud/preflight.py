@@ -1,7 +1,7 @@
 """What must be so in a project before a cluster is made there; asked before anything is created."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from muster.cloud import names, quotas
 from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
@@ -37,7 +37,7 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
             return [disabled]
         project = compute.get("")
         region = compute.get(f"regions/{cluster.cloud.region}")
-        neighbours = list(_neighbours(compute, cluster.name))
+        disks = compute.everywhere("disks", filter=names.of_role(names.STATE))
     except CloudError as error:
         return [_explained(compute.project, error)]
     limits = {
@@ -46,21 +46,31 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
         if quotas.counts(each["metric"], each["limit"])
     }
     small = _too_small(compute.project, cluster.cloud, limits, needs(cluster, limits))
-    return [*neighbours, *small]
+    # Each cluster has a state disk, which is among the first that is made of it.
+    states = {disk["labels"].get(names.CLUSTER_LABEL): disk["labels"] for disk in disks}
+    neighbours = _neighbours(compute.project, cluster.name, [name for name in states if name])
+    return [*neighbours, *_upgrade(cluster, states.get(cluster.name, {})), *small]
 
 
-def _neighbours(compute: Compute, cluster: str) -> Iterator[str]:
-    """A sentence about each cluster of the project that shares a prefix with this one.
+def _upgrade(cluster: Cluster, state: dict[str, str]) -> Iterator[str]:
+    """A sentence about another release of SLURM than the one whose state there is."""
+    wanted = names.slurm_label(cluster.slurm_version)
+    held = state.get(names.SLURM_LABEL, wanted)
+    if held != wanted:
+        yield (
+            f"the cluster {cluster.name} runs SLURM {held.replace('-', '.')}, and the definition "
+            f"asks for {cluster.slurm_version}: SLURM is not upgraded in place; set os and "
+            "slurm_version back, or make a cluster of another cluster.name and move"
+        )
 
-    Each has a state disk, which is among the first that is made of it.
-    """
-    disks = compute.everywhere("disks", filter=names.of_role(names.STATE))
-    others = {disk["labels"].get(names.CLUSTER_LABEL, cluster) for disk in disks}
+
+def _neighbours(project: str, cluster: str, others: Iterable[str]) -> Iterator[str]:
+    """A sentence about each cluster of the project that shares a prefix with this one."""
     for other in sorted(others):
         if names.share_a_prefix(cluster, other):
             short, long = sorted((cluster, other), key=len)
             yield (
-                f'the project {compute.project} has a cluster "{other}", and the controller of '
+                f'the project {project} has a cluster "{other}", and the controller of '
                 f'"{short}" may delete each VM whose name begins with "{short}-", so those of '
                 f'"{long}" too: take another cluster.name than {cluster}, or another project'
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.names import CLUSTER_LABEL, STATE, Names
+from muster.cloud.names import CLUSTER_LABEL, SLURM_LABEL, STATE, Names, slurm_label
 from muster.cluster.nodes import Disk
 
 KEPT_DAYS = 7
@@ -20,6 +20,7 @@ class StateArgs:
     zone: str
     region: str
     disk: Disk
+    slurm_version: str
 
 
 class State(pulumi.ComponentResource):
@@ -41,7 +42,7 @@ class State(pulumi.ComponentResource):
             zone=args.zone,
             size=args.disk.size_gib,
             type=args.disk.type,
-            labels=names.labels(STATE),
+            labels=names.labels(STATE, **{SLURM_LABEL: slurm_label(args.slurm_version)}),
             opts=pulumi.ResourceOptions(parent=self, protect=True),
         )
         inside = pulumi.ResourceOptions(parent=self)

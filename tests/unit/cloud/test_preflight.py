@@ -104,9 +104,10 @@ def test_a_project_that_is_not_there(compute: Compute, cluster: Cluster):
     assert "`pulumi config set gcp:project PROJECT`" in sentence
 
 
-def make_state_disk(compute: Compute, cluster: str) -> None:
+def make_state_disk(compute: Compute, cluster: str, slurm: str = "22-05") -> None:
     names = Names(cluster, compute.project)
-    body = {"name": names.state_disk, "sizeGb": "10", "labels": names.labels("state")}
+    labels = names.labels("state", **{"muster-slurm": slurm})
+    body = {"name": names.state_disk, "sizeGb": "10", "labels": labels}
     compute.wait(compute.post("zones/europe-west4-b/disks", body), 10)
 
 
@@ -131,3 +132,17 @@ def test_clusters_beside_each_other_are_no_problem(compute: Compute, cluster: Cl
     compute.wait(compute.post("zones/europe-west4-b/disks", disk), 10)
     found = preflight.problems(compute, cluster.model_copy(update={"name": "lab"}))
     assert found == []
+
+
+def test_a_release_of_slurm_that_the_cluster_does_not_run_is_refused(
+    compute: Compute, cluster: Cluster
+):
+    make_state_disk(compute, cluster.name)
+    make_state_disk(compute, "other", slurm="24-11")
+    assert preflight.problems(compute, cluster) == []
+    later = cluster.model_copy(update={"slurm_version": "24.11"})
+    assert preflight.problems(compute, later) == [
+        "the cluster slurm10 runs SLURM 22.05, and the definition asks for 24.11: SLURM is not "
+        "upgraded in place; set os and slurm_version back, or make a cluster of another "
+        "cluster.name and move"
+    ]

@@ -372,7 +372,11 @@ def test_the_state_disk_and_its_snapshots(run: Run):
     cloud = run()
     disk = cloud.inputs("state")
     assert (disk["name"], disk["size"], disk["type"]) == ("slurm10-state", 100, "pd-balanced")
-    assert disk["labels"] == {"muster-cluster": "slurm10", "muster-role": "state"}
+    assert disk["labels"] == {
+        "muster-cluster": "slurm10",
+        "muster-role": "state",
+        "muster-slurm": "22-05",
+    }
     policy = cloud.inputs("state-snapshots")["snapshotSchedulePolicy"]
     assert policy["schedule"] == {"dailySchedule": {"daysInCycle": 1, "startTime": "03:00"}}
     assert policy["retentionPolicy"]["maxRetentionDays"] == 7
