@@ -46,6 +46,12 @@ def hostspec() -> Callable[[str], str]:
 
 
 @pytest.fixture
+def noticed() -> Path:
+    """Return the file with the tests that noticed a spoilt host, a line each."""
+    return Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "noticed"
+
+
+@pytest.fixture
 def converge(host: Host, tmp_path: Path) -> Callable[..., str]:
     """Return what runs a scenario's converge.yml on this host alone, with other variables.
 

@@ -1,4 +1,7 @@
-"""The tests of a role must notice when its key line is spoilt. Run by molecule after break.yml."""
+"""The tests of a role must notice when its key line is spoilt. Run by molecule after break.yml.
+
+What noticed it is written down for ../mended, which runs after the role has mended the host.
+"""
 
 import os
 import subprocess
@@ -19,7 +22,7 @@ def spoilt_hosts(scenario: Path) -> list[str]:
     ]
 
 
-def test_the_role_s_tests_fail_on_a_spoilt_host(hostspec, tmp_path):
+def test_the_role_s_tests_fail_on_a_spoilt_host(hostspec, noticed, tmp_path):
     scenario = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
     tests = Path(__file__).parents[1] / f"test_{scenario.name}.py"
     hosts = [hostspec(machine) for machine in spoilt_hosts(scenario)]
@@ -47,4 +50,5 @@ def test_the_role_s_tests_fail_on_a_spoilt_host(hostspec, tmp_path):
         if (failure.get("message") or "").startswith(("AssertionError", "assert ", "Failed: "))
     ]
     assert found, f"no assertion failed:\n{said}"
+    noticed.write_text("".join(f"{tests}::{name}\n" for name in found), encoding="utf-8")
     print("noticed by", *found)  # noqa: T201
