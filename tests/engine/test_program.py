@@ -289,21 +289,21 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
     controller = vm(outside, f"{CLUSTER}-controller")
     disk = outside.get(f"{ZONE}/disks/{CLUSTER}-state").json()["id"]
 
-    definition.change(lambda found: found.update(os="debian-13"))
+    with (cluster.program.parent / "roles/slurmd/tasks/install.yml").open("a") as role:
+        role.write("# changed\n")
     built = cluster.up()
     assert sorted(built.named("replace")) == ["image", "nodes-debug-template"]
+    (changed,) = names(outside, f"{PROJECT}/global/images")
+    # Asked for, it is built anew where nothing has changed: for Debian's updates.
+    updated = cluster.up("--replace", urn(cluster, "pulumi-python:dynamic/muster:Image"))
+    assert sorted(updated.named("replace")) == ["image", "nodes-debug-template"]
     (image,) = names(outside, f"{PROJECT}/global/images")
-    assert image != old
+    assert len({old, changed, image}) == 3
     assert vm(outside, f"{CLUSTER}-controller")["id"] == controller["id"]
     assert cluster.up().changes == []
 
     # Asked for, the controller is made anew: from the new image, with its disk and address.
-    (urn,) = (
-        item["urn"]
-        for item in cluster.export()["deployment"]["resources"]
-        if item["type"] == "gcp:compute/instance:Instance" and item["urn"].endswith("controller")
-    )
-    done = cluster.up("--replace", urn)
+    done = cluster.up("--replace", urn(cluster, "gcp:compute/instance:Instance", "controller"))
     who = "controller-user:eve@example.org"
     assert done.named("replace") == ["controller", who, f"{who}-sees"]
     assert done.named("update") == ["controller-configured"]
@@ -320,6 +320,16 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
     assert state["id"] == disk
     assert [user.rpartition("/")[2] for user in state["users"]] == [f"{CLUSTER}-controller"]
     assert cluster.up().changes == []
+
+
+def urn(cluster: Stack, kind: str, name: str = "") -> str:
+    """What Pulumi calls a resource, the only one of its kind whose name ends so."""
+    (found,) = (
+        item["urn"]
+        for item in cluster.export()["deployment"]["resources"]
+        if item["type"] == kind and item["urn"].endswith(name)
+    )
+    return str(found)
 
 
 def test_destroy_is_refused_and_then_leaves_nothing(
