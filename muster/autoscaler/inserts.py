@@ -307,5 +307,6 @@ def _lacking(operation: Operation) -> int | None:
     if not places:
         return None
     return sum(
-        each.get("targetVmCount", 0) - each.get("createdVmCount", 0) for each in places.values()
+        int(each.get("targetVmCount", 0)) - int(each.get("createdVmCount", 0))
+        for each in places.values()
     )

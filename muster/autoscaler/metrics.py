@@ -181,8 +181,10 @@ def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
         "VMs that the quotas allow besides those there are",
         labels=["zone", "machine_type", "spot"],
     )
-    for market, most in world.room.items():
-        room.add_metric(_labels(market), most)
+    for market in world.quotas.uses:
+        most = world.quotas.room(market)
+        if most is not None:
+            room.add_metric(_labels(market), most)
     yield room
 
 

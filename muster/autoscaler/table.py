@@ -77,7 +77,11 @@ def _caption(status: Status, total: float, now: float) -> str:
     ]
     lines.append(f"read: {', '.join(read)}")
     lines += [
-        f"no room for {shut.market}: {shut.code}, "
+        f"{what} can't be read since {lasted(now - unread.since)}: {unread.why}"
+        for what, unread in status.unread.items()
+    ]
+    lines += [
+        f"no room for {shut}: {shut.code}, "
         + ("being tried" if shut.on_trial else f"tried again in {lasted(shut.until - now)}")
         for shut in status.breakers
     ]
