@@ -1,7 +1,10 @@
 """Nodes in service: each has a VM that runs, or comes back to be made again; pure."""
 
+from dataclasses import replace
+
+from muster.autoscaler.looks import spare
 from muster.autoscaler.memory import Memory, Miss
-from muster.autoscaler.model import Action, Look, Node, Power, Vm
+from muster.autoscaler.model import Look, Node, Power, Vm
 from muster.autoscaler.returns import Returns
 from muster.autoscaler.world import World
 
@@ -15,9 +18,8 @@ SILENT = "Not responding"
 """slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
 
 
-def keep(world: World, memory: Memory, back: Returns) -> list[Action]:
-    """Return what the nodes in service need; give those back that have no VM any more."""
-    actions: list[Action] = []
+def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
+    """Give back the nodes in service that have no VM any more; return the looks due before."""
     for name, node in world.nodes.items():
         # A request that is newer than what slurmctld said takes the node out of service.
         wanted = world.asked.get(name, 0) > world.nodes_at
@@ -28,22 +30,23 @@ def keep(world: World, memory: Memory, back: Returns) -> list[Action]:
             memory.missing.pop(name, None)
             memory.silent.pop(name, None)
         elif name not in memory.given:
-            actions += _keep(world, memory, back, node)
-    return actions
+            _keep(world, memory, back, node)
+    return _looks(world, memory)
 
 
-def _keep(world: World, memory: Memory, back: Returns, node: Node) -> list[Action]:
+def _keep(world: World, memory: Memory, back: Returns, node: Node) -> None:
     name = node.name
     silent = node.down and (node.silent or SILENT in node.reason)
     if node.down and not silent and _ours(node.reason):
         back.give(name, _why(node.reason))
-        return []
+        return
     if (node.drained or (node.down and not silent)) and not node.busy:
         # Somebody looks at it, or at its disk.
-        return []
+        return
     vm = world.vm.get(name)
     if vm is None:
-        return _missing(world, memory, back, name)
+        _missing(world, memory, back, name)
+        return
     memory.missing.pop(name, None)
     if vm.status in STOPPED:
         how = "was taken back (spot)" if vm.spot else f"is {vm.status}"
@@ -52,7 +55,6 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> list[Actio
         _silent(world, memory, back, vm)
     else:
         memory.silent.pop(name, None)
-    return []
 
 
 def _ours(reason: str) -> bool:
@@ -74,26 +76,32 @@ def _silent(world: World, memory: Memory, back: Returns, vm: Vm) -> None:
         )
 
 
-def _missing(world: World, memory: Memory, back: Returns, name: str) -> list[Action]:
+def _missing(world: World, memory: Memory, back: Returns, name: str) -> None:
     """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
     if world.vms_at == 0 or world.vms_at < world.nodes_at - world.limits.missing_s:
         # The list may be older than the node's service.
-        return []
-    miss = memory.missing.get(name)
-    if miss is None:
-        memory.missing[name] = Miss(world.vms_at)
-        return []
-    if world.vms_at < miss.since + world.limits.missing_s:
-        return []
-    node_set = world.set_of(name)
-    zones = frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()
-    if not zones:
-        # Its set was removed from the definition while the node was in service.
-        return []
-    if zones <= miss.without:
+        return
+    miss = memory.missing.setdefault(name, Miss(world.vms_at))
+    zones = _zones(world, name)
+    if zones and zones <= miss.without:
         del memory.missing[name]
         back.give(name, "its VM is gone, and nobody here deleted it")
-        return []
-    due = sorted(zones - miss.asked)
-    memory.missing[name] = Miss(miss.since, miss.asked | zones, miss.without)
-    return [Look(name, zone) for zone in due]
+
+
+def _looks(world: World, memory: Memory) -> list[Look]:
+    """Ask for VMs that have been missing for long, in all zones of their sets."""
+    found: list[Look] = []
+    most = spare(memory)
+    for name, miss in sorted(memory.missing.items(), key=lambda each: each[1].since):
+        if len(found) >= most or world.vms_at < miss.since + world.limits.missing_s:
+            break
+        # None: its set was removed from the definition while the node was in service.
+        due = _zones(world, name) - miss.asked
+        memory.missing[name] = replace(miss, asked=miss.asked | due)
+        found += [Look(name, zone) for zone in sorted(due)]
+    return found
+
+
+def _zones(world: World, name: str) -> frozenset[str]:
+    node_set = world.set_of(name)
+    return frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()

@@ -100,11 +100,16 @@ class Rounds:
         self.inserts: list[Insert] = []
         self.actions: list[Action] = []
         """Of the last round."""
+        self.heard: list[Event] = []
+        """Events of the next round, besides those that it has as text."""
 
     def round(self, given: dict[str, Any]) -> list[str]:
         """Make a plan; return it as text."""
         now = float(given["at"])
-        world = replace(self.world, now=now, events=self._events(given.get("events", [])))
+        world = replace(
+            self.world, now=now, events=[*self.heard, *self._events(given.get("events", []))]
+        )
+        self.heard = []
         if "nodes" in given:
             read = {
                 name: node(name, text)
