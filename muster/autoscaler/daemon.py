@@ -55,8 +55,8 @@ class Spool(Protocol):
     def requests(self) -> list[Request]:
         """Return the requests that are not closed."""
 
-    def calls(self) -> Sequence[object]:
-        """Return the calls of the other programs, and forget them."""
+    def forget_calls(self) -> None:
+        """Remove the calls of the other programs."""
 
     def close(self, request: str) -> None:
         """Remove a request."""
@@ -238,7 +238,7 @@ class Daemon:
                 case Called():
                     news |= {"requests": self.spool.requests()}
                     # What they say, the nodes' states say: only that there was one counts.
-                    self.spool.calls()
+                    self.spool.forget_calls()
                     self._slurm_due.set()
                     self._cloud_due.set()
                 case event:

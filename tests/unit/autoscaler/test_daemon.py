@@ -234,6 +234,8 @@ def test_what_cant_be_read_is_told_and_hinders_nothing_else(service: Service):
     assert set(found.unread) == {"slurmctld", "the quotas"}
     assert "compute.regions.get" in found.unread["the quotas"].why
     assert found.room == {}
+    # Everybody may read it.
+    assert service.edge.credentials.token not in service.status.read_text()
     service.slurm.away = False
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
