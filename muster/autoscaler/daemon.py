@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from muster.autoscaler.failures import of_call
 from muster.autoscaler.memory import Memory
 from muster.autoscaler.model import (
     Action,
@@ -30,6 +31,7 @@ from muster.autoscaler.model import (
     Vm,
 )
 from muster.autoscaler.plan import plan
+from muster.autoscaler.remedies import sentence
 from muster.autoscaler.sets import SetsError
 from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.systemd import ALIVE, READY, notify
@@ -325,8 +327,9 @@ class Daemon:
         try:
             found = read()
         except (SlurmError, CloudError, SetsError) as error:
-            log.warning("%s can't be read: %s", what, error)
-            self._inbox.put(NotRead(what, time.time(), str(error)))
+            why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
+            log.warning("%s can't be read: %s", what, why)
+            self._inbox.put(NotRead(what, time.time(), why))
             return None
         if what in self.world.unread:
             self._inbox.put(NotRead(what, time.time(), ""))

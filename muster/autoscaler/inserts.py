@@ -303,10 +303,8 @@ def _lacking(operation: Operation) -> int | None:
     failedToCreateVmCount has only those that were begun, not those for which there was no room:
     https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
     """
-    places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus")
-    if not places:
+    places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
+    counts = [(each.get("targetVmCount"), each.get("createdVmCount")) for each in places.values()]
+    if not counts or any(None in each for each in counts):
         return None
-    return sum(
-        int(each.get("targetVmCount", 0)) - int(each.get("createdVmCount", 0))
-        for each in places.values()
-    )
+    return sum(int(target) - int(created) for target, created in counts)

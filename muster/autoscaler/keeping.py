@@ -20,6 +20,7 @@ SILENT = "Not responding"
 
 def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
     """Give back the nodes in service that have no VM any more; return the looks due before."""
+    lost: list[str] = []
     for name, node in world.nodes.items():
         # A request that is newer than what slurmctld said takes the node out of service.
         wanted = world.asked.get(name, 0) > world.nodes_at
@@ -29,24 +30,24 @@ def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
         elif node.power is not Power.UP or node.leaving or wanted:
             memory.missing.pop(name, None)
             memory.silent.pop(name, None)
-        elif name not in memory.given:
-            _keep(world, memory, back, node)
-    return _looks(world, memory)
+        elif name not in memory.given and _keep(world, memory, back, node):
+            lost.append(name)
+    return _looks(world, memory, lost)
 
 
-def _keep(world: World, memory: Memory, back: Returns, node: Node) -> None:
+def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
+    """Return whether its VM is to be looked for."""
     name = node.name
     silent = node.down and (node.silent or SILENT in node.reason)
     if node.down and not silent and _ours(node.reason):
         back.give(name, _why(node.reason))
-        return
+        return False
     if (node.drained or (node.down and not silent)) and not node.busy:
         # Somebody looks at it, or at its disk.
-        return
+        return False
     vm = world.vm.get(name)
     if vm is None:
-        _missing(world, memory, back, name)
-        return
+        return _missing(world, memory, back, name)
     memory.missing.pop(name, None)
     if vm.status in STOPPED:
         how = "was taken back (spot)" if vm.spot else f"is {vm.status}"
@@ -55,6 +56,7 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> None:
         _silent(world, memory, back, vm)
     else:
         memory.silent.pop(name, None)
+    return False
 
 
 def _ours(reason: str) -> bool:
@@ -76,25 +78,28 @@ def _silent(world: World, memory: Memory, back: Returns, vm: Vm) -> None:
         )
 
 
-def _missing(world: World, memory: Memory, back: Returns, name: str) -> None:
+def _missing(world: World, memory: Memory, back: Returns, name: str) -> bool:
     """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
     if world.vms_at == 0 or world.vms_at < world.nodes_at - world.limits.missing_s:
         # The list may be older than the node's service.
-        return
+        return False
     miss = memory.missing.setdefault(name, Miss(world.vms_at))
     zones = _zones(world, name)
     if zones and zones <= miss.without:
         del memory.missing[name]
         back.give(name, "its VM is gone, and nobody here deleted it")
+        return False
+    return world.vms_at >= miss.since + world.limits.missing_s
 
 
-def _looks(world: World, memory: Memory) -> list[Look]:
-    """Ask for VMs that have been missing for long, in all zones of their sets."""
+def _looks(world: World, memory: Memory, names: list[str]) -> list[Look]:
+    """Ask for VMs in all zones of their sets; those that have been missing for longest first."""
     found: list[Look] = []
     most = spare(memory)
-    for name, miss in sorted(memory.missing.items(), key=lambda each: each[1].since):
-        if len(found) >= most or world.vms_at < miss.since + world.limits.missing_s:
+    for name in sorted(names, key=lambda name: memory.missing[name].since):
+        if len(found) >= most:
             break
+        miss = memory.missing[name]
         # None: its set was removed from the definition while the node was in service.
         due = _zones(world, name) - miss.asked
         memory.missing[name] = replace(miss, asked=miss.asked | due)

@@ -232,7 +232,7 @@ def test_what_cant_be_read_is_told_and_hinders_nothing_else(service: Service):
     until(lambda: service.status.exists() and len(read(service.status).unread) == 2)
     found = read(service.status)
     assert set(found.unread) == {"slurmctld", "the quotas"}
-    assert "compute.regions.get" in found.unread["the quotas"].why
+    assert found.unread["the quotas"].why == f"forbidden: {refused.message}"
     assert found.room == {}
     # Everybody may read it.
     assert service.edge.credentials.token not in service.status.read_text()
