@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Choice, Insert
+from muster.autoscaler.model import Choice, Insert, Quotas
 from muster.autoscaler.placing import NO_QUOTA, Group, Placing, left, no_room, place
 from muster.autoscaler.returns import Returns
 from muster.autoscaler.rising import present
@@ -22,9 +22,11 @@ MOST = 5000
 
 def ask(world: World, memory: Memory, back: Returns) -> list[Insert]:
     """Return the inserts that are due; nodes that no choice has room for are given back."""
-    quotas = left(world, memory)
+    quotas: Quotas | None = None
     inserts: list[Insert] = []
     for groups in _groups(world, memory, back):
+        # Counted only when somebody is to be asked for, which is seldom.
+        quotas = quotas or left(world, memory)
         placings, less = [], quotas
         for group in groups:
             placing, less = place(world, memory, group, less)
