@@ -46,7 +46,7 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
             del memory.asking[name]
         failure = failures.get(name)
         if failure is None:
-            memory.made[name] = (world.now, ask.choice)
+            memory.made[name] = (world.now, market)
             take(memory.gone, name, ask.choice.zone)
         else:
             _refused(world, memory, ask, name, failure)

@@ -46,9 +46,9 @@ def left(world: World, memory: Memory) -> Quotas:
     quotas = world.quotas
     if not quotas.uses:
         return quotas
-    asked = {name: memory.asks[of].choice for name, of in memory.asking.items()}
-    made = {name: choice for name, (_, choice) in memory.made.items()}
-    since = Counter(of.market for name, of in (made | asked).items() if name not in world.vm)
+    asked = {name: memory.asks[of].choice.market for name, of in memory.asking.items()}
+    made = {name: market for name, (at, market) in memory.made.items() if at >= quotas.at}
+    since = Counter(market for name, market in (made | asked).items() if name not in world.vm)
     since.update(vm.market for vm in world.vms if vm.created > quotas.at)
     for market, count in since.items():
         quotas = quotas.less(market, count)
