@@ -1,5 +1,6 @@
 """In the daemon's place: with SLURM and the spool, in the unit's confines, without a cloud."""
 
+import json
 import logging
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from muster.autoscaler.spool import Spool
 from muster.autoscaler.status import StatusFile
 from muster.autoscaler.systemd import ALIVE, READY, notify
 from muster.autoscaler.world import World
+from muster.hostlists import expand
 
 spool = Spool(Path("/var/spool/muster-autoscaler"))
 slurm = Slurm()
@@ -33,7 +35,10 @@ while not Path("/etc/muster/stuck").exists():
         except SlurmError as error:
             logging.info("slurm: %s", error)
         spool.close(request.id)
-    for call in spool.calls():
-        logging.info("%s of %s", call.program, call.nodes)
-        events.write(time.time(), [{"event": call.program}])
+    # The daemon does not read these: that they came is all that it needs.
+    for path in sorted([*spool.folder.glob("*.suspend"), *spool.folder.glob("*.resume-failed")]):
+        call = json.loads(path.read_text())
+        logging.info("%s of %s", call["program"], tuple(expand(call["nodes"])))
+        events.write(time.time(), [{"event": call["program"]}])
+        path.unlink()
 time.sleep(600)

@@ -66,7 +66,7 @@ def main(path: Path = SETTINGS) -> int:
         log.error("%s", error)
         return 1
     try:
-        serve(metrics, settings.metrics_address, settings.metrics_port)
+        serve(metrics)
     except MetricsError as error:
         # Nodes come and go all the same.
         log.error("%s", error)

@@ -2,6 +2,9 @@
 
 After a shortage a market is shut for FIRST_HOLD_S; then one ask may try it. Has it room, the
 breaker is forgotten; has it none, the hold doubles, up to LONGEST_HOLD_S. Nobody needs to clear it.
+
+A market that had no room for 50 VMs at once may have some for one: who needs fewer than were
+refused may ask all the same, until that is refused too.
 """
 
 from dataclasses import dataclass, replace
@@ -31,9 +34,13 @@ class Breaker:
     """Google's word for the shortage."""
     trial: str = ""
     """The ask that tries it."""
+    size: int = 1
+    """The fewest VMs at once for which there was no room."""
 
-    def gate(self, now: float) -> Gate:
-        """Whether it may be asked now."""
+    def gate(self, now: float, need: int) -> Gate:
+        """Whether it may be asked now for so many VMs at once."""
+        if need < self.size:
+            return Gate.OPEN
         if self.trial:
             return Gate.ON_TRIAL
         return Gate.OPEN if now >= self.until else Gate.SHUT
@@ -44,14 +51,17 @@ def untried(before: Breaker) -> Breaker:
     return replace(before, trial="")
 
 
-def after_shortage(before: Breaker | None, ask: str, code: str, now: float) -> Breaker:
-    """The breaker of a market after an ask found no room.
+def after_shortage(before: Breaker | None, ask: str, code: str, now: float, size: int) -> Breaker:
+    """The breaker of a market after an ask for at least `size` VMs at once found no room.
 
     Asks that were under way together count as one: only the trial makes the hold longer.
     """
     if before is None:
-        return Breaker(FIRST_HOLD_S, now + FIRST_HOLD_S, code)
+        return Breaker(FIRST_HOLD_S, now + FIRST_HOLD_S, code, size=size)
+    if size < before.size:
+        until = max(before.until, now + FIRST_HOLD_S)
+        return replace(before, size=size, until=until, code=code)
     if before.trial != ask:
         return before
     hold_s = min(2 * before.hold_s, LONGEST_HOLD_S)
-    return Breaker(hold_s, now + hold_s, code)
+    return Breaker(hold_s, now + hold_s, code, size=before.size)

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from muster.autoscaler.failures import of_call
 from muster.autoscaler.memory import Memory
 from muster.autoscaler.model import (
     Action,
@@ -22,13 +23,15 @@ from muster.autoscaler.model import (
     GiveBack,
     Insert,
     Look,
-    Market,
     Node,
     NodeSet,
+    Quotas,
     Request,
+    Unread,
     Vm,
 )
 from muster.autoscaler.plan import plan
+from muster.autoscaler.remedies import sentence
 from muster.autoscaler.sets import SetsError
 from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.systemd import ALIVE, READY, notify
@@ -54,8 +57,8 @@ class Spool(Protocol):
     def requests(self) -> list[Request]:
         """Return the requests that are not closed."""
 
-    def calls(self) -> Sequence[object]:
-        """Return the calls of the other programs, and forget them."""
+    def forget_calls(self) -> None:
+        """Remove the calls of the other programs."""
 
     def close(self, request: str) -> None:
         """Remove a request."""
@@ -73,8 +76,8 @@ class Cloud(Protocol):
     def sets(self) -> dict[str, NodeSet]:
         """Return the node sets as the controller's metadata says them now."""
 
-    def room(self, found: Iterable[NodeSet]) -> dict[Market, int]:
-        """Return how many more VMs the quotas allow."""
+    def quotas(self, found: Iterable[NodeSet]) -> Quotas:
+        """Return what the quotas leave."""
 
     def submit(self, action: Insert | Delete | Look) -> None:
         """Begin to do something; exactly one event comes of it, into the inbox."""
@@ -107,6 +110,8 @@ class VmsRead:
 
     at: float
     vms: list[Vm]
+    quotas: Quotas
+    """Read just before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +122,12 @@ class SetsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomRead:
-    """What the quotas leave."""
+class NotRead:
+    """A reading failed, or (`why` is empty) does so no more."""
 
-    room: dict[Market, int]
+    what: str
+    at: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +135,9 @@ class Called:
     """One of SLURM's programs has put something into the spool."""
 
 
-Message = NodesRead | VmsRead | SetsRead | RoomRead | Called | Event
+Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
+T = TypeVar("T")
 Observer = Callable[[World, Memory, Sequence[Action]], None]
 TICK_S = 1.0
 """A plan is made so often even if nothing is heard: deadlines pass."""
@@ -219,16 +227,20 @@ class Daemon:
             match message:
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
-                case VmsRead(at, vms):
-                    news |= {"vms": vms, "vms_at": at}
+                case VmsRead(at, vms, quotas):
+                    news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
                     news |= {"sets": sets}
-                case RoomRead(room):
-                    news |= {"room": room}
+                case NotRead(what, at, why):
+                    before = news.get("unread", self.world.unread)
+                    others = {each: of for each, of in before.items() if each != what}
+                    since = before[what].since if what in before else at
+                    now = {what: Unread(since, why)} if why else {}
+                    news |= {"unread": others | now}
                 case Called():
                     news |= {"requests": self.spool.requests()}
                     # What they say, the nodes' states say: only that there was one counts.
-                    self.spool.calls()
+                    self.spool.forget_calls()
                     self._slurm_due.set()
                     self._cloud_due.set()
                 case event:
@@ -272,13 +284,10 @@ class Daemon:
             self._slurm_due.clear()
             self._give_back()
             at = time.time()
-            try:
-                nodes = {node.name: node for node in self.slurm.nodes()}
-            except SlurmError as error:
-                log.warning("slurmctld can't be read: %s", error)
-                pause_s = self.pace.retry_s
-            else:
-                self._inbox.put(NodesRead(at, nodes))
+            nodes = self._tried("slurmctld", self.slurm.nodes)
+            pause_s = self.pace.retry_s
+            if nodes is not None:
+                self._inbox.put(NodesRead(at, {node.name: node for node in nodes}))
                 pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
             self._slurm_due.wait(pause_s)
 
@@ -295,29 +304,33 @@ class Daemon:
     def _read_cloud(self) -> None:
         while not self._stopping.is_set():
             self._cloud_due.clear()
-            read = [
-                self._tried(each) for each in (self._read_sets, self._read_vms, self._read_room)
-            ]
-            busy = self._busy or not all(read)
+            busy = not self._cloud_was_read() or self._busy
             self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
 
-    @staticmethod
-    def _tried(read: Callable[[], None]) -> bool:
-        """Whether a reading succeeded; one that doesn't is in no other's way."""
-        try:
-            read()
-        except (CloudError, SetsError) as error:
-            log.warning("the cloud can't be read: %s", error)
-            return False
-        return True
-
-    def _read_sets(self) -> None:
-        self._sets = self.cloud.sets()
-        self._inbox.put(SetsRead(self._sets))
-
-    def _read_vms(self) -> None:
+    def _cloud_was_read(self) -> bool:
+        """Read all of it; whether all could be read. One reading is in no other's way."""
+        sets = self._tried("the metadata", self.cloud.sets)
+        if sets is not None:
+            self._sets = sets
+            self._inbox.put(SetsRead(sets))
+        # Before the VMs: what is in their list and not older than this, the quotas don't count.
+        quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
         at = time.time()
-        self._inbox.put(VmsRead(at, self.cloud.vms()))
+        vms = self._tried("the cloud", self.cloud.vms)
+        if vms is not None:
+            # Quotas that can't be read are not known: old ones would still count what has gone.
+            self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
+        return None not in (sets, quotas, vms)
 
-    def _read_room(self) -> None:
-        self._inbox.put(RoomRead(self.cloud.room(self._sets.values())))
+    def _tried(self, what: str, read: Callable[[], T]) -> T | None:
+        """Return what is read; None: it can't be, which is told."""
+        try:
+            found = read()
+        except (SlurmError, CloudError, SetsError) as error:
+            why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
+            log.warning("%s can't be read: %s", what, why)
+            self._inbox.put(NotRead(what, time.time(), why))
+            return None
+        if what in self.world.unread:
+            self._inbox.put(NotRead(what, time.time(), ""))
+        return found

@@ -1,10 +1,11 @@
 """The cluster's VMs for the daemon: Google's edge, with what this VM's metadata says."""
 
+import time
 from collections.abc import Iterable, Mapping
 
 from muster.autoscaler import metadata, sets
 from muster.autoscaler.google import Google
-from muster.autoscaler.model import Delete, Insert, Look, Market, NodeSet, Vm
+from muster.autoscaler.model import Delete, Insert, Look, Market, NodeSet, Quotas, Vm
 from muster.cloud.quotas import ALL_REGIONS, INSTANCES, cpu_metric
 from muster.machinetypes import machine_types
 
@@ -34,27 +35,40 @@ class Fleet:
         """
         return self.google.vms()
 
-    def room(self, found: Iterable[NodeSet]) -> dict[Market, int]:
-        """Return how many more VMs the quotas allow in each market, if it had them all.
+    def quotas(self, found: Iterable[NodeSet]) -> Quotas:
+        """Return what the quotas leave for the markets of node sets.
 
         Raises:
-            CloudError: the quotas can't be read.
+            CloudError: they can't be read.
 
         """
+        at = time.time()
         markets = {choice.market for node_set in found for choice in node_set.choices}
-        left = {
-            region: self.google.quotas(region)
-            for region in {market.zone.rpartition("-")[0] for market in markets}
-        }
-        return {market: _room(market, left[market.zone.rpartition("-")[0]]) for market in markets}
+        regions = {_region(market) for market in markets}
+        left = {region: self.google.quotas(region) for region in regions}
+        uses = {market: _uses(market, left[_region(market)]) for market in markets}
+        return Quotas(
+            {_named(metric, of): each for of in regions for metric, each in left[of].items()},
+            uses,
+            at,
+        )
 
     def submit(self, action: Insert | Delete | Look) -> None:
         """Begin to do something."""
         self.google.submit(action)
 
 
-def _room(market: Market, left: Mapping[str, float]) -> int:
-    """How many VMs of a market fit into what is left of each metric."""
+def _region(market: Market) -> str:
+    return market.zone.rpartition("-")[0]
+
+
+def _named(metric: str, region: str) -> str:
+    """Name a quota: that of all regions is one and the same in each."""
+    return metric if metric == ALL_REGIONS else f"{metric} in {region}"
+
+
+def _uses(market: Market, left: Mapping[str, float]) -> dict[str, float]:
+    """What a VM of a market takes of each quota."""
     shape = machine_types().get(market.machine_type)
     cpus = shape.cpus if shape else 1
     used = {
@@ -63,4 +77,4 @@ def _room(market: Market, left: Mapping[str, float]) -> int:
         cpu_metric(market.machine_type, left, spot=market.spot): cpus,
     }
     # A metric that Google doesn't list (new machine series) is not for us to judge.
-    return min(int(max(0, left.get(metric, 1e9)) // amount) for metric, amount in used.items())
+    return {_named(metric, _region(market)): of for metric, of in used.items() if metric in left}

@@ -66,6 +66,8 @@ class Budget:
     """Group of methods -> seconds that calls have waited to stay below the rate limit."""
     pace: dict[str, float]
     """Group of methods -> part of its rate that is used at present; below 1: Google said so."""
+    left: dict[str, int]
+    """Group of methods -> calls that may be sent now without a wait."""
     bulk: int
     """Bulk operations under way."""
 
@@ -108,7 +110,10 @@ class Google:
         self._lookers = ThreadPoolExecutor(LOOKERS, "look")
 
     def close(self) -> None:
-        """End; what is under way at Google goes on there, and no more events are told."""
+        """End; what is under way at Google goes on there, and no more events are told.
+
+        The daemon ends with its process and needs none of this; whoever lives longer does.
+        """
         self._stop.set()
         for pool in (self._inserters, self._lookers):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -182,6 +187,7 @@ class Google:
             calls=dict(self._transport.calls),
             waited_s={group: bucket.waited_s for group, bucket in buckets.items()},
             pace={group: bucket.pace for group, bucket in buckets.items()},
+            left={group: bucket.left for group, bucket in buckets.items()},
             bulk=len(self._inserts.bulk),
         )
 

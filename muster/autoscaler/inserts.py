@@ -31,7 +31,10 @@ LATE = 0.25
 """Part of an action's time in which nothing large is begun: nobody would know what came of it."""
 AGAIN_S = 1.0
 """Seconds until a name that was taken by a VM that nobody finds is asked for again."""
+LISTS = 3
+"""How often the VMs are listed where Google doesn't say which ones it has not made."""
 CHILD_FIELDS = "items(targetLink,error/errors(code,message),httpErrorStatusCode),nextPageToken"
+NOT_MADE = Failure("notMade", "Google has made a part of the VMs, and doesn't say why not this one")
 # "The resource 'projects/P/zones/Z/instances/N' already exists"
 TAKEN = re.compile(r"instances/([a-z0-9-]+)'")
 
@@ -142,7 +145,11 @@ class _Making:
         whole = failures.of_operation(operation)
         if operation is None:
             return Inserted(self.action.id, self.failed, whole)
-        failed = self._children(operation) if whole or _some_failed(operation) else {}
+        lacking = _lacking(operation)
+        # Without a number there may be some.
+        failed = self._children(operation) if whole or lacking != 0 else {}
+        if not whole and lacking:
+            failed |= self._unnamed(failed, lacking - len(failed))
         taken = {name for name in failed if failed[name].code in failures.EXISTS}
         others = {name: why for name, why in failed.items() if name not in taken}
         if whole and not taken:
@@ -179,6 +186,22 @@ class _Making:
             for child in page.get("items", ())
         }
         return {name: failure for name, failure in why.items() if failure}
+
+    def _unnamed(self, failed: dict[str, Failure], count: int) -> dict[str, Failure]:
+        """Of VMs that Google has not made and says nothing of: which ones they are, by the list.
+
+        A list may be behind: it is taken for whole when it lacks no more than `count`. Is it never,
+        they count as made, and the plan asks again for those that no later list has.
+        """
+        made = [name for name in self.names if name not in failed]
+        for _ in range(LISTS if count > 0 else 0):
+            found = self.inserts.standing.find(self.action.choice.zone, made, (), self.until)
+            absent = [name for name in made if name not in found]
+            if len(absent) <= count:
+                return dict.fromkeys(absent, NOT_MADE)
+            if not self.inserts.transport.pause(AGAIN_S, self.until):
+                break
+        return {}
 
     # --- one by one -------------------------------------------------------------------------------
 
@@ -274,9 +297,14 @@ def _is_taken(why: Failure) -> bool:
     return why.code in failures.EXISTS
 
 
-def _some_failed(operation: Operation) -> bool:
-    """Whether single VMs were not made, or it doesn't say."""
-    places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus")
-    if not places:
-        return True
-    return any(each.get("failedToCreateVmCount", 0) for each in places.values())
+def _lacking(operation: Operation) -> int | None:
+    """How many VMs were not made; None: it doesn't say.
+
+    failedToCreateVmCount has only those that were begun, not those for which there was no room:
+    https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
+    """
+    places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
+    counts = [(each.get("targetVmCount"), each.get("createdVmCount")) for each in places.values()]
+    if not counts or any(None in each for each in counts):
+        return None
+    return sum(int(target) - int(created) for target, created in counts)

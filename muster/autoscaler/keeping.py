@@ -1,7 +1,10 @@
 """Nodes in service: each has a VM that runs, or comes back to be made again; pure."""
 
+from dataclasses import replace
+
+from muster.autoscaler.looks import spare
 from muster.autoscaler.memory import Memory, Miss
-from muster.autoscaler.model import Action, Look, Node, Power, Vm
+from muster.autoscaler.model import Look, Node, Power, Vm
 from muster.autoscaler.returns import Returns
 from muster.autoscaler.world import World
 
@@ -15,9 +18,9 @@ SILENT = "Not responding"
 """slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
 
 
-def keep(world: World, memory: Memory, back: Returns) -> list[Action]:
-    """Return what the nodes in service need; give those back that have no VM any more."""
-    actions: list[Action] = []
+def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
+    """Give back the nodes in service that have no VM any more; return the looks due before."""
+    lost: list[str] = []
     for name, node in world.nodes.items():
         # A request that is newer than what slurmctld said takes the node out of service.
         wanted = world.asked.get(name, 0) > world.nodes_at
@@ -27,20 +30,21 @@ def keep(world: World, memory: Memory, back: Returns) -> list[Action]:
         elif node.power is not Power.UP or node.leaving or wanted:
             memory.missing.pop(name, None)
             memory.silent.pop(name, None)
-        elif name not in memory.given:
-            actions += _keep(world, memory, back, node)
-    return actions
+        elif name not in memory.given and _keep(world, memory, back, node):
+            lost.append(name)
+    return _looks(world, memory, lost)
 
 
-def _keep(world: World, memory: Memory, back: Returns, node: Node) -> list[Action]:
+def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
+    """Return whether its VM is to be looked for."""
     name = node.name
     silent = node.down and (node.silent or SILENT in node.reason)
     if node.down and not silent and _ours(node.reason):
         back.give(name, _why(node.reason))
-        return []
+        return False
     if (node.drained or (node.down and not silent)) and not node.busy:
         # Somebody looks at it, or at its disk.
-        return []
+        return False
     vm = world.vm.get(name)
     if vm is None:
         return _missing(world, memory, back, name)
@@ -52,7 +56,7 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> list[Actio
         _silent(world, memory, back, vm)
     else:
         memory.silent.pop(name, None)
-    return []
+    return False
 
 
 def _ours(reason: str) -> bool:
@@ -74,26 +78,35 @@ def _silent(world: World, memory: Memory, back: Returns, vm: Vm) -> None:
         )
 
 
-def _missing(world: World, memory: Memory, back: Returns, name: str) -> list[Action]:
+def _missing(world: World, memory: Memory, back: Returns, name: str) -> bool:
     """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
     if world.vms_at == 0 or world.vms_at < world.nodes_at - world.limits.missing_s:
         # The list may be older than the node's service.
-        return []
-    miss = memory.missing.get(name)
-    if miss is None:
-        memory.missing[name] = Miss(world.vms_at)
-        return []
-    if world.vms_at < miss.since + world.limits.missing_s:
-        return []
-    node_set = world.set_of(name)
-    zones = frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()
-    if not zones:
-        # Its set was removed from the definition while the node was in service.
-        return []
-    if zones <= miss.without:
+        return False
+    miss = memory.missing.setdefault(name, Miss(world.vms_at))
+    zones = _zones(world, name)
+    if zones and zones <= miss.without:
         del memory.missing[name]
         back.give(name, "its VM is gone, and nobody here deleted it")
-        return []
-    due = sorted(zones - miss.asked)
-    memory.missing[name] = Miss(miss.since, miss.asked | zones, miss.without)
-    return [Look(name, zone) for zone in due]
+        return False
+    return world.vms_at >= miss.since + world.limits.missing_s
+
+
+def _looks(world: World, memory: Memory, names: list[str]) -> list[Look]:
+    """Ask for VMs in all zones of their sets; those that have been missing for longest first."""
+    found: list[Look] = []
+    most = spare(memory)
+    for name in sorted(names, key=lambda name: memory.missing[name].since):
+        if len(found) >= most:
+            break
+        miss = memory.missing[name]
+        # None: its set was removed from the definition while the node was in service.
+        due = _zones(world, name) - miss.asked
+        memory.missing[name] = replace(miss, asked=miss.asked | due)
+        found += [Look(name, zone) for zone in sorted(due)]
+    return found
+
+
+def _zones(world: World, name: str) -> frozenset[str]:
+    node_set = world.set_of(name)
+    return frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()

@@ -26,7 +26,7 @@ def learn(world: World, memory: Memory) -> None:
                 if failure is None:
                     take(memory.deleting, name, zone)
                     put(memory.gone, name, zone, world.now)
-                    if memory.made.get(name, (0, ""))[1] == zone:
+                    if name in memory.made and memory.made[name][1].zone == zone:
                         del memory.made[name]
                 else:
                     put(memory.deleting, name, zone, world.now + DELETED_AGAIN_S)
@@ -46,7 +46,7 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
             del memory.asking[name]
         failure = failures.get(name)
         if failure is None:
-            memory.made[name] = (world.now, ask.choice.zone)
+            memory.made[name] = (world.now, market)
             take(memory.gone, name, ask.choice.zone)
         else:
             _refused(world, memory, ask, name, failure)
@@ -55,7 +55,9 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
     )
     before = memory.breakers.get(market)
     if short:
-        memory.breakers[market] = breakers.after_shortage(before, ask.id, short.code, world.now)
+        memory.breakers[market] = breakers.after_shortage(
+            before, ask.id, short.code, world.now, ask.least
+        )
     elif before and before.trial == ask.id:
         made = len(failures) < len(ask.names)
         if made:

@@ -31,6 +31,8 @@ from muster.autoscaler.model import (
 from muster.autoscaler.stages import Stage
 from muster.autoscaler.world import World
 
+ADDRESS = ("127.0.0.1", 9480)
+"""Where Prometheus finds them; from elsewhere nobody does."""
 COLD_START_S = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 CALL_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -53,6 +55,10 @@ class Budget(Protocol):
     @property
     def pace(self) -> Mapping[str, float]:
         """Group of methods -> part of its rate that is used at present."""
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """Group of methods -> calls that may be sent now without a wait."""
 
     @property
     def bulk(self) -> int:
@@ -181,8 +187,10 @@ def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
         "VMs that the quotas allow besides those there are",
         labels=["zone", "machine_type", "spot"],
     )
-    for market, most in world.room.items():
-        room.add_metric(_labels(market), most)
+    for market in world.quotas.uses:
+        most = world.quotas.room(market)
+        if most is not None:
+            room.add_metric(_labels(market), most)
     yield room
 
 
@@ -213,23 +221,30 @@ def _budget(budget: Budget) -> Iterator[Metric]:
         waited.add_metric([group], seconds)
     for group, part in budget.pace.items():
         pace.add_metric([group], part)
+    left = GaugeMetricFamily(
+        "muster_api_calls_left", "Calls that may be sent now without a wait", labels=["group"]
+    )
+    for group, count in budget.left.items():
+        left.add_metric([group], count)
     yield waited
     yield pace
+    yield left
     yield GaugeMetricFamily("muster_api_bulk_operations", "Under way", budget.bulk)
 
 
-def serve(metrics: Metrics, address: str, port: int) -> Callable[[], None]:
+def serve(metrics: Metrics, at: tuple[str, int] = ADDRESS) -> Callable[[], None]:
     """Answer Prometheus in a thread of its own; return what ends it.
 
     Raises:
         MetricsError: nobody can listen there.
 
     """
+    address, port = at
     try:
         server, thread = start_http_server(port, address, metrics.registry)
     except OSError as error:
         raise MetricsError(
-            f"metrics can't be served on {address}:{port}: {error}; name another metrics_port"
+            f"metrics can't be served on {address}:{port}: {error}; see who does with `ss -ltnp`"
         ) from error
 
     def stop() -> None:

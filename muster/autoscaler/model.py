@@ -3,7 +3,8 @@
 Times are seconds since the epoch, by the controller's clock unless said otherwise.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -50,6 +51,11 @@ class Vm:
     """When it was asked for, by Google's clock."""
     machine_type: str = ""
     spot: bool = False
+
+    @property
+    def market(self) -> "Market":
+        """Where it takes its room from."""
+        return Market(self.zone, self.machine_type, self.spot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,41 @@ class NodeSet:
     choices: tuple[Choice, ...]
     compact: bool = False
     """The nodes of one job get a placement policy of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What the project's quotas leave besides the VMs that are there; all markets share them."""
+
+    left: Mapping[str, float] = field(default_factory=dict)
+    """Such as `CPUS in europe-west4` -> how much."""
+    uses: Mapping[Market, Mapping[str, float]] = field(default_factory=dict)
+    """What a VM of a market takes of each; of a market without, nothing is known."""
+    at: float = 0
+    """When they were read."""
+
+    def room(self, market: Market) -> int | None:
+        """How many VMs of a market they allow, if it had all that is left; None: unknown."""
+        found = [int(max(0, self.left[of]) // each) for of, each in self._uses(market)]
+        return min(found, default=None)
+
+    def less(self, market: Market, count: int) -> "Quotas":
+        """Return what they leave when so many VMs of a market have been made."""
+        taken = {of: self.left[of] - count * each for of, each in self._uses(market)}
+        return replace(self, left={**self.left, **taken}) if taken else self
+
+    def _uses(self, market: Market) -> Iterable[tuple[str, float]]:
+        return self.uses.get(market, {}).items()
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Something that can't be read."""
+
+    since: float
+    """When a reading failed first."""
+    why: str
+    """The last one's error."""
 
 
 # --- what is to be done ---------------------------------------------------------------------------

@@ -96,6 +96,13 @@ class Bucket:
                 self._pace = max(LEAST_PACE, self._pace / 2)
 
     @property
+    def left(self) -> int:
+        """How many calls may be sent now without a wait."""
+        with self._lock:
+            self._refill()
+            return max(0, int(self._tokens))
+
+    @property
     def pace(self) -> float:
         """The part of its rate that it allows at present."""
         with self._lock:

@@ -81,7 +81,16 @@ class Placements:
             raise CloudError(f"placement policy {name}: {why.message}", why.status, why.code)
 
     def seen(self, used: Mapping[str, str]) -> None:
-        """Delete the policies that no VM has; `used`: name -> region, by a list of all VMs."""
+        """Delete the policies that no VM has; `used`: name -> region, by a list of all VMs.
+
+        It raises nothing: whatever goes wrong is in the log, and the next list tries again.
+        """
+        try:
+            self._sweep(used)
+        except Exception:  # such as an answer that is not as Google documents it
+            log.exception("placement policies of jobs that have ended may be left")
+
+    def _sweep(self, used: Mapping[str, str]) -> None:
         with self._lock:
             # Others are node sets' or somebody's, who deletes them.
             ours = job_placement(self._cluster, 0).removesuffix("0")

@@ -11,6 +11,8 @@ from muster.autoscaler.model import Failure
 # Beginnings: Google has _WITH_DETAILS forms.
 _NO_ROOM = ("ZONE_RESOURCE_POOL_EXHAUSTED", "VM_MIN_COUNT_NOT_REACHED", "insufficientCapacity")
 _NO_QUOTA = ("QUOTA_EXCEEDED", "quotaExceeded")
+# A word of muster.autoscaler.inserts' own. A bulkInsert makes as many as there is room for.
+_NOT_MADE = "notMade"
 # https://cloud.google.com/compute/api-quota: refilled each minute.
 _BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
 
@@ -33,7 +35,7 @@ class Remedy(Enum):
 
 def remedy(failure: Failure) -> Remedy:
     """What may help after a failure."""
-    if failure.code.startswith(_NO_ROOM) or failure.code in _NO_QUOTA:
+    if failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE):
         return Remedy.ELSEWHERE
     passing = failure.code in (*_BUSY, _REPLACED, *_UNKNOWN)
     if passing or failure.status == TOO_MANY or failure.status >= SERVER_ERROR:

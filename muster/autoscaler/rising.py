@@ -4,8 +4,9 @@ Each stage has a time of its own, so that a reason says where it ended: asked fo
 registered (with which SLURM takes it into service).
 """
 
+from muster.autoscaler.looks import spare
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Action, Look, Vm
+from muster.autoscaler.model import Look, Vm
 from muster.autoscaler.remedies import sentence
 from muster.autoscaler.returns import Returns
 from muster.autoscaler.world import World
@@ -17,16 +18,22 @@ LOOK_S = 20.0
 """How long a VM's word about its boot is waited for."""
 
 
-def judge(world: World, memory: Memory, back: Returns) -> list[Action]:
-    """Return what the nodes on their way need, apart from inserts."""
-    actions: list[Action] = []
-    for name in world.rising():
-        if name not in memory.given:
-            actions += _judge(world, memory, back, name)
-    return actions
+def judge(world: World, memory: Memory, back: Returns) -> list[Look]:
+    """Give back the nodes on their way that won't come; return the looks that are due before."""
+    mute = [
+        vm
+        for name in world.rising()
+        if name not in memory.given and (vm := _judge(world, memory, back, name))
+    ]
+    # Those whose time is over first; whose turn doesn't come has its verdict without.
+    mute.sort(key=lambda vm: memory.running[vm.name])
+    due = [vm for vm in mute if vm.name not in memory.given][: spare(memory)]
+    memory.inspecting |= {vm.name: world.now for vm in due}
+    return [Look(vm.name, vm.zone) for vm in due]
 
 
-def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Action]:
+def _judge(world: World, memory: Memory, back: Returns, name: str) -> Vm | None:
+    """Return its VM if that is to be asked what it says of its boot."""
     begun = memory.rising[name]
     limits = world.limits
     vm = present(world, memory, name)
@@ -60,7 +67,7 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
         # It had run, or never will. What leaves is gone soon, and then asked for again.
         how = "taken back (spot)" if vm.spot else "stopped"
         back.give(name, f"its VM in {vm.zone} was {how} while it booted")
-    return []
+    return None
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:
@@ -71,19 +78,16 @@ def present(world: World, memory: Memory, name: str) -> Vm | None:
     return vm
 
 
-def _boots(world: World, memory: Memory, back: Returns, vm: Vm) -> list[Action]:
+def _boots(world: World, memory: Memory, back: Returns, vm: Vm) -> Vm | None:
     name = vm.name
     since = memory.running.setdefault(name, world.now)
     late = world.now - since - world.limits.boot_s
     if late < 0:
-        return []
+        return None
     if name in memory.said or late >= LOOK_S:
         back.give(name, _stuck(world, memory, vm))
-        return []
-    if name in memory.inspecting:
-        return []
-    memory.inspecting[name] = world.now
-    return [Look(name, vm.zone)]
+        return None
+    return None if name in memory.inspecting else vm
 
 
 def _stuck(world: World, memory: Memory, vm: Vm) -> str:

@@ -23,9 +23,6 @@ class Settings:
     """Folder of SLURM's requests."""
     compute_endpoint: str = ""
     """Address of Compute Engine where it isn't Google's."""
-    metrics_address: str = "127.0.0.1"
-    metrics_port: int = 9480
-    """Where Prometheus finds the metrics."""
 
 
 def read(path: Path) -> Settings:

@@ -92,16 +92,8 @@ class Slurm:
         # Of Google's words and a VM's own: whatever is in them, it is one line of text.
         shown = "".join(each if each.isprintable() else " " for each in reason)
         text = " ".join(f"muster: {shown}".split())[:REASON_CHARACTERS]
-        self._update(names, "state=power_down_force", f"reason={text}")
-
-    def power_down(self, names: Iterable[str]) -> None:
-        """Have SLURM run SuspendProgram for nodes; jobs on them are waited for.
-
-        Raises:
-            SlurmError: slurmctld did not take it, or knows only some of the nodes.
-
-        """
-        self._update(names, "state=power_down")
+        nodes = f"nodename={fold(names)}"
+        self._run("scontrol", "update", nodes, "state=power_down_force", f"reason={text}")
 
     def queue(self) -> list[Queued]:
         """Return the jobs that wait or run.
@@ -120,9 +112,6 @@ class Slurm:
                 Queued(int(job), shown, state, reason, user, partition, int(count), held, name)
             )
         return found
-
-    def _update(self, names: Iterable[str], *what: str) -> None:
-        self._run("scontrol", "update", f"nodename={fold(names)}", *what)
 
     def _run(self, program: str, *words: str) -> bytes:
         called = " ".join([program, *words])

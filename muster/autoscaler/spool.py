@@ -3,7 +3,7 @@
 Each call is a file that `client` wrote: a line of JSON (which nodes, when) and, of ResumeProgram,
 SLURM_RESUME_FILE as slurmctld made it. The file of a resume stays until its request is closed, so
 a daemon that comes after finds it. What calls of the two other programs say, SLURM's node states
-say as well: they are read once.
+say as well: they wake us, and are not read.
 """
 
 import json
@@ -12,7 +12,6 @@ import os
 import select
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +34,6 @@ _UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
 class SpoolError(Exception):
     """The spool can't be used; the message is one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of SuspendProgram or ResumeFailProgram."""
-
-    program: str
-    """`suspend` or `resume-failed`."""
-    asked: float
-    """Seconds since the epoch."""
-    nodes: tuple[str, ...]
 
 
 class Spool:
@@ -76,18 +64,13 @@ class Spool:
                 path.unlink(missing_ok=True)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a program or a thread wakes us, at most so long; whether one did."""
+        """Sleep until a program wakes us, at most so long; whether one did."""
         waiting = select.poll()
         waiting.register(self._fifo, select.POLLIN)
         if not waiting.poll(max(seconds, 0) * 1000):
             return False
         os.read(self._fifo, 1 << 16)
         return True
-
-    def wake(self) -> None:
-        """End `wait`; for other threads."""
-        with suppress(BlockingIOError):  # full: it is awake
-            os.write(self._fifo, b".")
 
     def requests(self) -> list[Request]:
         """Return what ResumeProgram was asked for and is not closed, the oldest first."""
@@ -107,19 +90,10 @@ class Spool:
         else:
             (self.folder / request).unlink(missing_ok=True)
 
-    def calls(self) -> list[Call]:
-        """Return the calls of the other programs since the last time, and forget them."""
-        found = []
+    def forget_calls(self) -> None:
+        """Remove the calls of the other programs."""
         for name in self._names(*OTHERS):
-            path = self.folder / name
-            try:
-                head, _ = _read(path)
-                found.append(Call(head["program"], float(head["asked"]), _names_of(head["nodes"])))
-                path.unlink(missing_ok=True)
-            except _UNREADABLE as error:
-                log.warning("%s can't be read: %r; SLURM's node states say the same", path, error)
-                self._set_aside(name)
-        return found
+            (self.folder / name).unlink(missing_ok=True)
 
     def _names(self, *endings: str) -> list[str]:
         """Names of files, the oldest first: each begins with the time, in as many digits."""

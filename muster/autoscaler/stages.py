@@ -197,9 +197,8 @@ def _place(memory: Memory, name: str, vm: Vm | None) -> tuple[str, str, bool]:
     if vm is not None:
         return vm.zone, vm.machine_type, vm.spot
     ask = memory.asks.get(memory.asking.get(name, ""))
-    if ask is not None:
-        return ask.choice.zone, ask.choice.machine_type, ask.choice.spot
-    return memory.made[name][1] if name in memory.made else "", "", False
+    market = ask.choice.market if ask else memory.made[name][1] if name in memory.made else None
+    return (market.zone, market.machine_type, market.spot) if market else ("", "", False)
 
 
 @lru_cache(maxsize=256)

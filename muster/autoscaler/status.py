@@ -1,7 +1,9 @@
 """The status file: what the daemon knows, for `muster nodes` and `muster why`.
 
-Names and states only, as SLURM shows them to everybody. It lies in /run: after a boot there is none
-until the daemon has written one, and one that is old says that the daemon does not work.
+Everybody on the controller may read it, as everybody may ask SLURM: names, states, and why nodes
+are not there, in the words of SLURM, Google and the VMs' own boots. What a call bears to prove who
+asks is in none of them. It lies in /run: after a boot there is none until the daemon has written
+one, and one that is old says that the daemon does not work.
 """
 
 import json
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Market
+from muster.autoscaler.model import Market, Unread
 from muster.autoscaler.stages import Stage, View
 from muster.autoscaler.world import World
 
@@ -52,6 +54,12 @@ class Shut:
     until: float
     """When it may be tried again."""
     on_trial: bool
+    size: int = 1
+    """How many VMs at once it had no room for."""
+
+    def __str__(self) -> str:
+        """Such as `50 VMs at once of n1-standard-2 in europe-west4-a`."""
+        return f"{self.size} VMs at once of {self.market}" if self.size > 1 else str(self.market)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,11 @@ class Status:
     """Jobs of open requests -> those of their nodes that are to be made."""
     returned: dict[int, Returned]
     breakers: tuple[Shut, ...]
-    room: dict[Market, int]
+    room: dict[Market, int | None]
+    """How many VMs the quotas allow besides those there are; None: unknown."""
     error: LastError | None
+    unread: dict[str, Unread]
+    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
 
     def stale(self, now: float) -> bool:
         """Whether nothing has been written for too long."""
@@ -174,11 +185,16 @@ def _head(
                 "code": breaker.code,
                 "until": breaker.until,
                 "on_trial": bool(breaker.trial),
+                "size": breaker.size,
             }
             for market, breaker in sorted(memory.breakers.items())
         ],
-        "room": [{**asdict(market), "vms": most} for market, most in sorted(world.room.items())],
+        "room": [
+            {**asdict(market), "vms": world.quotas.room(market)}
+            for market in sorted(world.quotas.uses)
+        ],
         "error": asdict(error) if error else None,
+        "unread": {what: asdict(each) for what, each in world.unread.items()},
     }
 
 
@@ -242,11 +258,12 @@ def _status(found: Mapping[str, Any]) -> Status:
         jobs={int(job): tuple(names) for job, names in found["jobs"].items()},
         returned={int(job): Returned(**each) for job, each in found["returned"].items()},
         breakers=tuple(
-            Shut(_market(each), each["code"], each["until"], each["on_trial"])
+            Shut(_market(each), each["code"], each["until"], each["on_trial"], each["size"])
             for each in found["breakers"]
         ),
         room={_market(each): each["vms"] for each in found["room"]},
         error=LastError(**error) if error else None,
+        unread={what: Unread(**each) for what, each in found["unread"].items()},
     )
 
 

@@ -53,11 +53,16 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
         view.zone or "-",
         f"{view.machine_type}{spot}" or "-",
         f"{price:.3f}" if price is not None else "-",
-        "".join(letter if letter.isprintable() else " " for letter in view.reason),
+        _plain(view.reason),
     )
     # As text: reasons are anybody's words, and rich would read [tags] in them.
     style = _STYLES.get(view.stage, "")
     return [Text(cell, style if at == 2 else "") for at, cell in enumerate(cells)]
+
+
+def _plain(text: str) -> str:
+    """Somebody else's words on one line, without what moves the cursor."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _price(view: View) -> float | None:
@@ -77,7 +82,11 @@ def _caption(status: Status, total: float, now: float) -> str:
     ]
     lines.append(f"read: {', '.join(read)}")
     lines += [
-        f"no room for {shut.market}: {shut.code}, "
+        f"{what} can't be read since {lasted(now - unread.since)}: {_plain(unread.why)}"
+        for what, unread in status.unread.items()
+    ]
+    lines += [
+        f"no room for {shut}: {shut.code}, "
         + ("being tried" if shut.on_trial else f"tried again in {lasted(shut.until - now)}")
         for shut in status.breakers
     ]

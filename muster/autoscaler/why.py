@@ -141,17 +141,19 @@ def _trouble(status: Status, now: float, besides: str) -> Iterator[str]:
     """What stands in the way of all nodes, but for what is said already."""
     for shut in status.breakers:
         if shut.on_trial:
-            yield f"it is being tried whether there is room for {shut.market} again"
+            yield f"it is being tried whether there is room for {shut} again"
         else:
             again = (
                 f"in {lasted(shut.until - now)}" if shut.until > now else "with the next request"
             )
-            yield f"there was no room for {shut.market} ({shut.code}), tried again {again}"
+            yield f"there was no room for {shut} ({shut.code}), tried again {again}"
     for market, vms in status.room.items():
-        if vms <= 0:
+        if vms == 0:
             yield f"the quota has no room for {market}"
+    for what, unread in status.unread.items():
+        yield f"{what} can't be read since {lasted(now - unread.since)}: {unread.why}"
     for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read)):
-        if now > at + UNREAD_S:
+        if now > at + UNREAD_S and what not in status.unread:
             since = f"for {lasted(now - at)}" if at else "yet"
             yield f"{what} has not answered the daemon {since}"
     error = status.error

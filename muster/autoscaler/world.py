@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from muster.autoscaler.model import Event, Job, Market, Node, NodeSet, Power, Request, Vm
+from muster.autoscaler.model import Event, Job, Node, NodeSet, Power, Quotas, Request, Unread, Vm
 
 STALE_S = 45.0
 """Without news it is asked every 30 s."""
@@ -48,8 +48,10 @@ class World:
     """When the VMs were listed; 0 = never yet."""
     requests: Sequence[Request] = ()
     sets: Mapping[str, NodeSet] = field(default_factory=dict)
-    room: Mapping[Market, int] = field(default_factory=dict)
-    """How many VMs the quotas allow besides those that are there; a market without: unknown."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """Read before the VMs were listed."""
+    unread: Mapping[str, Unread] = field(default_factory=dict)
+    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
     events: Sequence[Event] = ()
     """What came of earlier actions, since the last plan."""
     limits: Limits = Limits()

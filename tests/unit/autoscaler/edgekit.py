@@ -104,12 +104,16 @@ class Edge:
 
     def forget(self, member: str) -> None:
         """Let Google's operations lack a member from now on."""
+        self.rewrite(lambda found: {key: found[key] for key in found if key != member})
+
+    def rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Let Google say something else from now on of all that it stores."""
         put = self.cloud.server.cloud.store.put
 
-        def without(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
-            put(kind, scope, name, {key: resource[key] for key in resource if key != member})
+        def changed(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
+            put(kind, scope, name, change(resource))
 
-        self.cloud.server.cloud.store.put = without  # type: ignore[method-assign]
+        self.cloud.server.cloud.store.put = changed  # type: ignore[method-assign]
 
     def fault(self, pattern: str, **more: Any) -> None:
         """Let calls of a method of Compute Engine's fail, or `batch`: many in one."""

@@ -28,6 +28,7 @@ from muster.autoscaler.model import (
     Node,
     NodeSet,
     Power,
+    Quotas,
     Request,
     Seen,
     Vm,
@@ -81,6 +82,15 @@ def request(name: str, given: dict[str, Any]) -> Request:
     return Request(name, given["at"], tuple(expand(given["nodes"])), tuple(jobs))
 
 
+def quotas(room: dict[str, int], at: float) -> Quotas:
+    """`n1 in a, n1 in b: 3` are three VMs in both together."""
+    uses: dict[Market, dict[str, float]] = {}
+    for texts in room:
+        for text in texts.split(", "):
+            uses.setdefault(market(text), {})[texts] = 1
+    return Quotas(room, uses, at)
+
+
 class Rounds:
     """The plan's rounds one after the other; what a round doesn't say is as it was before."""
 
@@ -90,11 +100,16 @@ class Rounds:
         self.inserts: list[Insert] = []
         self.actions: list[Action] = []
         """Of the last round."""
+        self.heard: list[Event] = []
+        """Events of the next round, besides those that it has as text."""
 
     def round(self, given: dict[str, Any]) -> list[str]:
         """Make a plan; return it as text."""
         now = float(given["at"])
-        world = replace(self.world, now=now, events=self._events(given.get("events", [])))
+        world = replace(
+            self.world, now=now, events=[*self.heard, *self._events(given.get("events", []))]
+        )
+        self.heard = []
         if "nodes" in given:
             read = {
                 name: node(name, text)
@@ -116,9 +131,7 @@ class Rounds:
             found = [request(name, each) for name, each in given["requests"].items()]
             world = replace(world, requests=found)
         if "room" in given:
-            world = replace(
-                world, room={choice(text).market: most for text, most in given["room"].items()}
-            )
+            world = replace(world, quotas=quotas(given["room"], float(given.get("room_at", now))))
         if "sets" in given:
             found_sets = {
                 name: NodeSet(name, tuple(choice(text) for text in texts))

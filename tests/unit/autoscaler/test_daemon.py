@@ -22,6 +22,7 @@ from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.spool import Spool
 from muster.autoscaler.status import StatusFile, read
 from muster.autoscaler.world import World
+from muster.fakecloud.errors import ApiError
 from muster.fakecloud.faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
@@ -221,3 +222,25 @@ def test_what_happens_is_told_to_those_outside(service: Service):
         stages = [span.stage.value for span in found.nodes[name]]
         assert stages[0] == "asked" and stages[-2:] == ["idle", "going"], stages
     assert [(job.id, job.nodes) for job in found.jobs] == [(7, tuple(names))]
+
+
+def test_what_cant_be_read_is_told_and_hinders_nothing_else(service: Service):
+    """Without the right to read quotas nodes come all the same: Google knows them."""
+    refused = ApiError(403, "forbidden", "Required 'compute.regions.get' permission.")
+    service.edge.fault("regions.get", times=1 << 20, error=refused)
+    service.slurm.away = True
+    until(lambda: service.status.exists() and len(read(service.status).unread) == 2)
+    found = read(service.status)
+    assert set(found.unread) == {"slurmctld", "the quotas"}
+    assert found.unread["the quotas"].why == f"forbidden: {refused.message}"
+    assert found.room == {}
+    # Everybody may read it.
+    assert service.edge.credentials.token not in service.status.read_text()
+    service.slurm.away = False
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+    until(lambda: set(read(service.status).unread) == {"the quotas"})
+    assert read(service.status).unread["the quotas"].since == found.unread["the quotas"].since
+    service.edge.cloud.server.cloud.faults.waiting.clear()
+    until(lambda: not read(service.status).unread)
+    assert read(service.status).room

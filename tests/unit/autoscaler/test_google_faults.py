@@ -1,13 +1,15 @@
 """What Google does wrong, and that each action has its one event all the same."""
 
 import time
+from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
 from edgekit import BUSY, CHOICE, Edge, names
 
-from muster.autoscaler import transport
+from muster.autoscaler import inserts, transport
 from muster.autoscaler.model import Delete, Insert, Inserted, Vm
+from muster.autoscaler.remedies import Remedy, remedy
 from muster.autoscaler.transport import Limits
 from muster.fakecloud.errors import ApiError, quota, rate_limit
 from muster.fakecloud.faults import OperationError
@@ -124,6 +126,49 @@ def test_an_operation_that_says_little_is_read_all_the_same(edge: Edge):
     (event,) = edge.told(1)
     assert isinstance(event, Inserted)
     assert set(event.failed) == {"lab-debug-1"}
+
+
+def not_begun(found: dict[str, Any]) -> dict[str, Any]:
+    """Google had no room for the last VMs and did not begin them: nothing says so but a number."""
+    found = {key: found[key] for key in found if key not in {"error", "httpErrorStatusCode"}}
+    told = found.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
+    for each in told.values():
+        each.pop("failedToCreateVmCount", None)
+    return found
+
+
+def test_vms_that_were_not_made_and_of_which_nothing_is_said_are_found_by_the_list(edge: Edge):
+    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    edge.rewrite(not_begun)
+    event = edge.insert(*names(5))
+    assert event.whole is None
+    assert set(event.failed) == set(names(5)) - edge.names()
+    assert len(edge.names()) == 2
+    assert {why.code for why in event.failed.values()} == {"notMade"}
+    assert {remedy(why) for why in event.failed.values()} == {Remedy.ELSEWHERE}
+    assert "instances.get" not in edge.calls()
+
+
+def test_a_list_that_lacks_more_than_were_not_made_is_not_believed(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+):
+    """The VM that it lacks runs; a second one elsewhere would be one too many."""
+    monkeypatch.setattr(inserts, "AGAIN_S", 0.01)
+    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    edge.rewrite(not_begun)
+    lists = edge.google._inserts.standing
+    found = lists._list
+    behind: list[int] = []
+
+    def late(zone: str, until: float) -> dict[str, Any]:
+        behind.append(1)
+        vms = found(zone, until)
+        return dict(list(vms.items())[1:]) if len(behind) <= 2 else vms
+
+    monkeypatch.setattr(lists, "_list", late)
+    event = edge.insert(*names(5))
+    assert set(event.failed) == set(names(5)) - edge.names()
+    assert len(behind) == 3
 
 
 def test_a_name_that_is_ours_is_success(edge: Edge):

@@ -1,9 +1,13 @@
 """The nodes of a job near each other: a policy is made before them and goes after them."""
 
+from typing import Any
+
+import pytest
 from controllerkit import ZONE, Cloud
 from edgekit import CHOICE, Edge, names, until
 
 from muster.autoscaler.model import Insert, Inserted
+from muster.autoscaler.transport import Transport
 from muster.fakecloud.errors import quota
 
 
@@ -67,6 +71,27 @@ def test_what_a_daemon_before_has_left_goes(cloud: Cloud, edge: Edge):
     successor.google.vms()
     until(lambda: policies(cloud) == {"lab-job8"})
     successor.google.close()
+
+
+def test_what_goes_wrong_in_a_thread_is_logged_and_tried_again(
+    cloud: Cloud, edge: Edge, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    edge.insert("lab-debug-0", job=7, placement=True)
+    edge.delete("lab-debug-0")
+    pages = Transport.pages
+
+    def odd(self: Transport, method: str, *args: Any, **more: Any) -> Any:
+        if method == "resourcePolicies.aggregatedList" and not caplog.records:
+            return [{"items": {"regions/europe-west4": {"resourcePolicies": [{}]}}}]
+        return pages(self, method, *args, **more)
+
+    monkeypatch.setattr(Transport, "pages", odd)
+    edge.google.vms()
+    until(lambda: "KeyError: 'name'" in caplog.text)
+    assert "placement policies of jobs that have ended may be left" in caplog.text
+    assert policies(cloud) == {"lab-job7"}
+    edge.google.vms()
+    until(lambda: policies(cloud) == set())
 
 
 def test_a_policy_that_cant_be_made_is_the_reason(cloud: Cloud, edge: Edge):

@@ -88,6 +88,7 @@ def test_calls_and_what_is_left_of_the_rate_are_those_of_the_cloud_s_edge(edge):
     assert sample("muster_api_pace", group="mutate") == 1
     assert sample("muster_api_waited_seconds_total", group="list") >= 0
     assert sample("muster_api_bulk_operations") == 0
+    assert sample("muster_api_calls_left", group="mutate") == google.limits.burst
 
 
 def free_port():
@@ -98,7 +99,7 @@ def free_port():
 def test_prometheus_reads_them_at_the_address_that_is_set(watched):
     cold_start(watched)
     port = free_port()
-    stop = serve(watched.metrics, "127.0.0.1", port)
+    stop = serve(watched.metrics, ("127.0.0.1", port))
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             text = answer.read().decode()
@@ -110,7 +111,7 @@ def test_prometheus_reads_them_at_the_address_that_is_set(watched):
 
 def test_before_the_first_plan_there_is_an_answer_too():
     port = free_port()
-    stop = serve(Metrics(), "127.0.0.1", port)
+    stop = serve(Metrics(), ("127.0.0.1", port))
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert "muster_requests_total 0.0" in answer.read().decode()
@@ -122,6 +123,6 @@ def test_a_port_that_somebody_has_is_said():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
-            MetricsError, match=rf"127.0.0.1:{port}: .*in use; name another metrics_port"
+            MetricsError, match=rf"127.0.0.1:{port}: .*in use; see who does with `ss"
         ):
-            serve(Metrics(), "127.0.0.1", port)
+            serve(Metrics(), ("127.0.0.1", port))

@@ -19,11 +19,13 @@ def soon() -> float:
 
 def test_the_rate_holds_after_the_burst(stop: threading.Event):
     bucket = Bucket(50, 5, stop)
+    assert bucket.left == 5
     began = time.monotonic()
     for _ in range(15):
         bucket.take(soon())
     assert 0.18 <= time.monotonic() - began < 1
     assert bucket.waited_s >= 0.18
+    assert bucket.left == 0
 
 
 def test_many_threads_have_one_rate(stop: threading.Event):

@@ -111,11 +111,6 @@ def test_a_reason_is_one_short_line(tmp_path):
     assert len(reason.removeprefix("reason=")) == 200
 
 
-def test_nodes_are_powered_down(tmp_path):
-    slurm(tmp_path, "").power_down(["lab-debug-0"])
-    assert called(tmp_path) == ["update", "nodename=lab-debug-0", "state=power_down"]
-
-
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_queue(tmp_path, release):
     found = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
@@ -134,10 +129,10 @@ def test_what_slurm_refuses_is_said(tmp_path):
     refusing = slurm(tmp_path, "echo 'slurm_update error: Invalid node name specified' >&2; exit 1")
     with pytest.raises(
         SlurmError,
-        match=r"^scontrol update nodename=gone-0 state=power_down: slurm_update error: "
-        r"Invalid node name specified \(exit status 1\)$",
+        match=r"^scontrol update nodename=gone-0 state=power_down_force reason=muster: no room: "
+        r"slurm_update error: Invalid node name specified \(exit status 1\)$",
     ):
-        refusing.power_down(["gone-0"])
+        refusing.give_back(["gone-0"], "no room")
 
 
 def test_a_scontrol_that_hangs_is_ended(tmp_path):

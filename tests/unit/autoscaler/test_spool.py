@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import threading
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from muster.autoscaler import client
 from muster.autoscaler.model import Job, Request
-from muster.autoscaler.spool import DAMAGED_KEPT, Call, Spool, SpoolError
+from muster.autoscaler.spool import DAMAGED_KEPT, Spool, SpoolError
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ["22.05", "24.11"]
@@ -79,16 +78,15 @@ def test_a_request_is_there_until_it_is_closed_for_each_daemon(spool, tmp_path):
     assert [request.id for request in Spool(tmp_path).requests()] == [second]
 
 
-def test_what_the_other_programs_say_is_told_once(spool):
+def test_what_the_other_programs_say_is_forgotten(spool):
     put(spool.folder, "suspend", "lab-debug-[0-1]")
     put(spool.folder, "resume-failed", "lab-debug-2")
-    found = spool.calls()
-    assert found == [
-        Call("suspend", found[0].asked, ("lab-debug-0", "lab-debug-1")),
-        Call("resume-failed", found[1].asked, ("lab-debug-2",)),
-    ]
-    assert spool.calls() == []
-    assert spool.requests() == []
+    # Such as one that was empty when the machine went down.
+    (spool.folder / "1795310721027048695-1.suspend").touch()
+    name = put(spool.folder, "resume", "lab-debug-3")
+    spool.forget_calls()
+    spool.forget_calls()
+    assert {path.name for path in spool.folder.iterdir()} == {name, client.WAKE}
 
 
 @pytest.mark.parametrize("resume_file", [b"{", b"[]", b'{"jobs": [{"job_id": 1}]}', b"\xff", b"{}"])
@@ -107,16 +105,15 @@ def test_nodes_are_wanted_though_slurms_file_is_damaged(spool, caplog, tmp_path,
     "content",
     [b"", b"\0\0\0\0", b"[]\n", b'{"nodes": 1, "asked": 2}\n', b'{"nodes": "a[", "asked": 2}'],
 )
-@pytest.mark.parametrize("program", ["resume", "suspend"])
-def test_a_file_that_says_nothing_is_set_aside(spool, caplog, content, program):
+def test_a_file_that_says_nothing_is_set_aside(spool, caplog, content):
     """Such as one that was empty when the machine went down."""
-    name = f"1795310721027048695-1.{program}"
+    name = "1795310721027048695-1.resume"
     (spool.folder / name).write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert (spool.requests(), spool.calls()) == ([], [])
+        assert spool.requests() == []
     assert f"{name} can't be read" in caplog.text
     assert (spool.folder / f"{name}.bad").read_bytes() == content
-    assert (spool.requests(), spool.calls()) == ([], [])
+    assert spool.requests() == []
 
 
 def test_damaged_files_do_not_fill_the_disk(spool):
@@ -150,25 +147,11 @@ def test_a_program_wakes_the_daemon(spool):
     assert not spool.wait(0), "two calls wake once"
 
 
-def test_a_thread_wakes_the_daemon(spool):
-    sleeper = threading.Thread(target=spool.wait, args=(60,))
-    sleeper.start()
-    spool.wake()
-    sleeper.join(30)
-    assert not sleeper.is_alive()
-
-
 def test_nobody_wakes_it_for_nothing(spool):
     before = time.monotonic()
     assert not spool.wait(0.2)
     assert time.monotonic() - before >= 0.2
     assert not spool.wait(-1)
-
-
-def test_waking_never_blocks(spool):
-    for _ in range(1 << 17):
-        spool.wake()
-    assert spool.wait(0)
 
 
 def test_a_successor_is_woken_too(spool, tmp_path):

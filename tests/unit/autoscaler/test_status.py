@@ -7,7 +7,7 @@ from viewkit import Watched, cold_start
 
 from muster.autoscaler.breakers import Breaker
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Job, Market, Node, Power, Request
+from muster.autoscaler.model import Job, Market, Node, Power, Quotas, Request, Unread
 from muster.autoscaler.stages import Stage, View
 from muster.autoscaler.status import (
     LastError,
@@ -28,9 +28,10 @@ WORLD = World(
     nodes_at=999,
     vms_at=998,
     requests=[Request("r1", 990, ("lab-debug-1",), (Job(7, ("lab-debug-1",)),))],
-    room={MARKET: 3},
+    quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}}, 998),
+    unread={"the cloud": Unread(960, "403: no right to list")},
 )
-MEMORY = Memory(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED")})
+MEMORY = Memory(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
 ROWS = {
     "lab-debug-0": Row(View(Stage.OFF, "idle~"), 900),
     "lab-debug-1": Row(
@@ -65,9 +66,12 @@ def test_what_is_written_is_what_is_read(file):
     assert found.nodes == {name: ROWS[name] for name in ("lab-debug-1", "lab-debug-2")}
     assert found.jobs == {7: ("lab-debug-1",)}
     assert found.returned == RETURNED
-    assert found.breakers == (Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, on_trial=False),)
+    shut = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, on_trial=False, size=50)
+    assert found.breakers == (shut,)
+    assert str(shut) == "50 VMs at once of n1-standard-2 (spot) in europe-west4-a"
     assert found.room == {MARKET: 3}
     assert found.error == ERROR
+    assert found.unread == WORLD.unread
 
 
 def test_everybody_may_read_it_and_nothing_else_is_left(file):

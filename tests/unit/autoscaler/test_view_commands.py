@@ -44,6 +44,20 @@ def test_texts_of_others_are_shown_as_they_are_but_for_what_moves_the_cursor(wat
     assert "\x1b" not in shown.stdout
 
 
+def test_what_cant_be_read_is_said_below(watched):
+    found = json.loads(watched.status_file.read_text())
+    why = "403: Required 'compute.instances.list' \x1b[2J permission"
+    found["unread"] = {"the cloud": {"since": found["written"] - 600, "why": why}}
+    market = {"zone": "a", "machine_type": "n1", "spot": False}
+    shut = {"code": "NO_ROOM", "until": found["written"] + 5410, "on_trial": False, "size": 50}
+    found["breakers"] = [market | shut]
+    watched.status_file.write_text(json.dumps(found))
+    shown = muster("nodes", "--status", watched.status_file).stdout
+    assert "the cloud can't be read since 10 min: 403: Required 'compute.instances.list'" in shown
+    assert "\x1b" not in shown
+    assert "no room for 50 VMs at once of n1 in a: NO_ROOM, tried again in 90 min" in shown
+
+
 def test_a_price_is_shown_for_what_stands_there(tmp_path, watched):
     found = json.loads(watched.status_file.read_text())
     for node in found["nodes"].values():

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler.model import Market
+from muster.autoscaler.model import Market, Unread
 from muster.autoscaler.slurm import Queued
 from muster.autoscaler.stages import Stage, View
 from muster.autoscaler.status import LastError, Returned, Row, Shut, Status
@@ -44,6 +44,7 @@ def status(nodes=None, **more):
         "breakers": (),
         "room": {},
         "error": None,
+        "unread": {},
     }
     return Status(**facts | more)
 
@@ -133,6 +134,15 @@ def test_who_has_not_answered_for_long_is_said(at, since):
     found = status({"n": row(Stage.WAITING)}, cloud_read=at)
     assert why_node(found, "n", NOW) == (
         f"n has waited for 12 s to be asked for; the cloud has not answered the daemon {since}."
+    )
+
+
+def test_what_cant_be_read_is_said_with_the_error():
+    unread = {"the cloud": Unread(960, "403: Required 'compute.instances.list' permission")}
+    found = status({"n": row(Stage.WAITING)}, cloud_read=NOW - 200, unread=unread)
+    assert why_node(found, "n", NOW) == (
+        "n has waited for 12 s to be asked for; the cloud can't be read since 40 s: "
+        "403: Required 'compute.instances.list' permission."
     )
 
 

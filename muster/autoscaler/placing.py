@@ -1,0 +1,107 @@
+"""Where nodes that are asked for may be had: tried on what is known, nothing is changed; pure."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from muster.autoscaler.breakers import Gate
+from muster.autoscaler.memory import Memory
+from muster.autoscaler.model import Choice, Failure, Job, NodeSet, Quotas
+from muster.autoscaler.world import World
+
+NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of one set that are asked for together."""
+
+    node_set: NodeSet
+    names: tuple[str, ...]
+    job: Job | None = None
+    """The job that needs all of them; None: each counts for itself."""
+
+    @property
+    def need(self) -> int:
+        """How many VMs a market must have room for at once."""
+        return len(self.names) if self.job else 1
+
+
+@dataclass(slots=True)
+class Placing:
+    """How far a group's nodes find a place."""
+
+    group: Group
+    asked: list[tuple[Choice, list[str]]] = field(default_factory=list)
+    """Who may be asked for where."""
+    waits: list[str] = field(default_factory=list)
+    """Of these it will be known in a moment whether there is room."""
+    no_quota: list[tuple[str, Choice]] = field(default_factory=list)
+    """What the quotas have no room for."""
+    without: list[str] = field(default_factory=list)
+    """These have no place."""
+
+
+def left(world: World, memory: Memory) -> Quotas:
+    """What the quotas leave now: less what has been asked for and was not counted when read."""
+    quotas = world.quotas
+    if not quotas.uses:
+        return quotas
+    asked = {name: memory.asks[of].choice.market for name, of in memory.asking.items()}
+    made = {name: market for name, (at, market) in memory.made.items() if at >= quotas.at}
+    since = Counter(market for name, market in (made | asked).items() if name not in world.vm)
+    since.update(vm.market for vm in world.vms if vm.created > quotas.at)
+    for market, count in since.items():
+        quotas = quotas.less(market, count)
+    return quotas
+
+
+def place(world: World, memory: Memory, group: Group, quotas: Quotas) -> tuple[Placing, Quotas]:
+    """Try the choices of a group's set, the best one first; return what is left then, too."""
+    found = Placing(group)
+    names = list(group.names)
+    for choice in group.node_set.choices:
+        market = choice.market
+        breaker = memory.breakers.get(market)
+        gate = breaker.gate(world.now, group.need) if breaker else Gate.OPEN
+        fit = [name for name in names if not refused(memory, name, choice)]
+        if gate is Gate.SHUT or not fit or (group.job and len(fit) < len(names)):
+            # A job's nodes stand together: a choice that refused one of them is none.
+            continue
+        if gate is Gate.ON_TRIAL:
+            found.waits += fit
+        else:
+            room = quotas.room(market)
+            room = len(fit) if room is None else room
+            if group.job and room < len(fit):
+                room = 0
+            found.no_quota += [(name, choice) for name in fit[room:]]
+            fit = fit[:room]
+            quotas = quotas.less(market, len(fit))
+            if fit:
+                found.asked.append((choice, fit))
+        placed = set(fit)
+        names = [name for name in names if name not in placed]
+    found.without = names
+    return found, quotas
+
+
+def refused(memory: Memory, name: str, choice: Choice) -> list[Failure]:
+    """Why a choice had no room for a node."""
+    return [why for before, why in memory.refused.get(name, ()) if before == choice]
+
+
+def no_room(world: World, memory: Memory, group: Group, name: str) -> str:
+    """Why none of the choices is possible for a node, in their order."""
+    found = []
+    for choice in group.node_set.choices:
+        market = choice.market
+        breaker = memory.breakers.get(market)
+        why = refused(memory, name, choice)
+        if why:
+            found.append(f"{why[-1].code} of {market}")
+        elif breaker and breaker.gate(world.now, group.need) is Gate.SHUT:
+            wait = max(0, breaker.until - world.now)
+            found.append(f"{breaker.code} of {market}, tried again in {wait:.0f} s")
+        else:
+            found.append(f"{market} has no room for another node of its job")
+    return "; ".join(found)

@@ -1,0 +1,46 @@
+"""What the project's quotas leave for the markets of the node sets."""
+
+import time
+
+from controllerkit import ZONE, Cloud
+from edgekit import MACHINE_TYPE, Edge, names
+
+from muster.autoscaler.fleet import Fleet
+from muster.autoscaler.model import Choice, Market, NodeSet
+
+OTHER_ZONE = "europe-west4-b"
+HERE = Market(ZONE, MACHINE_TYPE, spot=False)
+THERE = Market(OTHER_ZONE, MACHINE_TYPE, spot=False)
+SPOT = Market(ZONE, MACHINE_TYPE, spot=True)
+NEW = Market(ZONE, "z9-standard-4", spot=False)
+SETS = [
+    NodeSet("debug", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (HERE, THERE))),
+    NodeSet("spot", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (SPOT, NEW))),
+]
+
+
+def test_zones_of_a_region_share_its_quotas(cloud: Cloud, edge: Edge):
+    """c2-standard-4 has 4 CPUs."""
+    cloud.server.cloud.settings.quotas = {"europe-west4": {"C2_CPUS": 14, "PREEMPTIBLE_CPUS": 8}}
+    edge.insert(*names(1))
+    before = time.time()
+    found = Fleet(edge.google).quotas(SETS)
+    assert before <= found.at <= time.time()
+    assert found.room(HERE) == found.room(THERE) == 2
+    less = found.less(HERE, 2)
+    assert less.room(HERE) == less.room(THERE) == 0
+    assert less.room(SPOT) == 2
+
+
+def test_all_regions_share_one_quota(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.quotas = {"global": {"CPUS_ALL_REGIONS": 9}}
+    found = Fleet(edge.google).quotas(SETS)
+    assert found.left["CPUS_ALL_REGIONS"] == 9
+    assert found.uses[HERE]["CPUS_ALL_REGIONS"] == 4
+    assert found.less(SPOT, 1).room(HERE) == 1
+
+
+def test_a_quota_that_google_does_not_list_limits_nothing(edge: Edge):
+    found = Fleet(edge.google).quotas(SETS)
+    assert not [of for of in found.uses[NEW] if "Z9" in of]
+    assert found.room(Market(ZONE, "c2-standard-8", spot=False)) is None
