@@ -34,8 +34,6 @@ def test_an_answer_that_is_no_object_fails_its_action_and_no_thread(
 def test_a_deletion_that_waits_is_not_asked_for_again(edge: Edge):
     for name in names(40):
         edge.make(name)
-    # Longer than it takes to ask for all of them.
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 2}
     vms = edge.google.vms()
 
     def submit(_cloud: object) -> None:
