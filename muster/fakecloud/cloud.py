@@ -27,6 +27,7 @@ from muster.fakecloud.descriptions import Match
 from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
 from muster.fakecloud.faults import Faults
 from muster.fakecloud.names import PUBLIC_PROJECTS
+from muster.fakecloud.rates import Rates
 from muster.fakecloud.store import Store
 from muster.fakecloud.usage import Usage
 
@@ -51,6 +52,9 @@ class Settings:
     `latency_seconds` are by pattern of the method's id, the first that fits. `quotas` are by region
     (or "global") and metric: {"europe-west4": {"CPUS": 24}}; others are the defaults. `capacity` is
     how many instances of a machine type a zone has room for, by (zone, machine type); else enough.
+    Each HTTP answer comes `answer_seconds` later, and others are served meanwhile. More than
+    `calls_per_second` of a group of Compute Engine's methods (lists, reads, changes) are refused;
+    0 = any number.
     """
 
     project: str = "demo-project"
@@ -59,6 +63,8 @@ class Settings:
     latency_seconds: dict[str, float] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     capacity: dict[tuple[str, str], int] = field(default_factory=dict)
+    answer_seconds: float = 0
+    calls_per_second: float = 0
 
 
 class Cloud:
@@ -92,6 +98,9 @@ class Cloud:
         """Links of the instances that are being preempted."""
         self.bulk_calls: deque[float] = deque(maxlen=20)
         """When the last bulk creations were asked for."""
+        self.rates = Rates()
+        self.heard: Callable[[str, float, int], None] = lambda *_: None
+        """Told the method, the time and the HTTP status of each call, also of those in a batch."""
         self.failures: list[str] = []
         self.refused_hosts: list[str] = []
         for prepare in PREPARE:
@@ -145,21 +154,29 @@ class Cloud:
 
     def handle(self, request: Request) -> Reply | Deferred:
         """Answer a request; a Deferred ends in a Reply or in JSON."""
+        came = self.clock.now()
+        method = ""
+        found: Reply | Deferred
         try:
             plain = PLAIN.get((request.verb, request.path))
             if plain:
                 return plain(self, request)
-            return self._handle(request, routes.find(request.verb, request.path))
+            match = routes.find(request.verb, request.path)
+            method = match.method.id
+            found = self._handle(request, match)
         except ApiError as error:
-            return reply(error.body(), error.status)
+            found = reply(error.body(), error.status)
         except Exception as error:
             # Callers retry a 500 for 20 minutes (Pulumi's provider does), so a bug here is
             # answered as what it is to them: something that fakecloud can't do.
             log.exception("%s %s", request.verb, request.path)
             self.failures.append(f"{request.verb} {request.path}: {error!r}")
-            return reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
+            found = reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
         finally:
             self.store.flush()
+        if method:
+            self.heard(method, came, found.status if isinstance(found, Reply) else 200)
+        return found
 
     def _handle(self, request: Request, match: Match) -> Reply | Deferred:
         function = HANDLERS.get(match.method.id)
@@ -187,6 +204,7 @@ class Cloud:
         if "project" in parameters:
             parameters["project"] = self.project_id(parameters["project"])
         self.faults.refuse(call.method)
+        self.rates.take(call.method, self.settings.calls_per_second, self.clock.now())
         permissions.check(call)
         answer = operations.repeated(call) or function(call)
         if isinstance(answer, dict):

@@ -54,6 +54,8 @@ def application(cloud: Cloud) -> Starlette:
             found = reply(await _awaited(found))
         if method and cloud.faults.drops(method):
             http.scope["muster.transport"].abort()
+        if cloud.settings.answer_seconds:
+            await asyncio.sleep(cloud.settings.answer_seconds)
         return _response(found)
 
     return Starlette(routes=[Route("/{path:path}", answer, methods=VERBS)])

@@ -1,0 +1,52 @@
+"""How often Compute Engine may be called: above it, 403 as Google answers.
+
+https://cloud.google.com/compute/api-quota: each group of methods has a limit of its own, and each
+call of a batch counts.
+"""
+
+from enum import StrEnum
+
+from muster.fakecloud.errors import rate_limit
+
+
+class Group(StrEnum):
+    """Methods that share a limit."""
+
+    LIST = "list"
+    READ = "read"
+    CHANGE = "change"
+
+
+class Rates:
+    """A token bucket for each group, which holds what may be called in a second."""
+
+    def __init__(self) -> None:
+        self._left: dict[Group, tuple[float, float]] = {}
+        """Group -> tokens, and when they were counted."""
+
+    def take(self, method: str, per_second: float, now: float) -> None:
+        """Count a call; `per_second` is what is allowed of each group, 0 = anything.
+
+        Raises:
+            ApiError: that was too many, rateLimitExceeded.
+
+        """
+        if not per_second or not method.startswith("compute."):
+            return
+        group = group_of(method)
+        tokens, counted = self._left.get(group, (per_second, now))
+        tokens = min(per_second, tokens + (now - counted) * per_second)
+        refused = tokens < 1
+        self._left[group] = (tokens if refused else tokens - 1, now)
+        if refused:
+            raise rate_limit(
+                f"Quota exceeded for quota metric '{group}' and limit '{per_second:g} per second'"
+            )
+
+
+def group_of(method: str) -> Group:
+    """The group of a method, given as in the API description: `compute.instances.insert`."""
+    verb = method.rpartition(".")[2]
+    if verb in ("list", "aggregatedList"):
+        return Group.LIST
+    return Group.READ if verb.startswith("get") else Group.CHANGE
