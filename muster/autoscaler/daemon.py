@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from muster.autoscaler.model import (
     Action,
     Close,
     Delete,
+    Deleted,
     Event,
     GiveBack,
     Insert,
@@ -88,10 +90,11 @@ class Pace:
     """Seconds between readings."""
 
     slurm_busy_s: float = 2
-    """While nodes or VMs are on their way."""
+    """While nodes are on their way into service, or are given back."""
     cloud_busy_s: float = 5
     idle_s: float = 30
-    """Else: what nobody announces, such as a VM that Google takes, is found so late."""
+    """Else, also while VMs are deleted: what nobody announces, such as a VM that Google takes, is
+    found so late."""
     retry_s: float = 5
     """After a reading that failed."""
 
@@ -211,14 +214,19 @@ class Daemon:
             raise self._broken
 
     def _messages(self) -> list[Message]:
-        """Return all that has come, as soon as something has, or the tick's time is over."""
+        """Return all that has come, as soon as something has that hurries, or the tick is over."""
         found: list[Message] = []
-        try:
-            found.append(self._inbox.get(timeout=TICK_S))
+        end = time.monotonic() + TICK_S
+        with suppress(queue.Empty):
+            while not found or not self._hurries(found[-1]):
+                found.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))
             while True:
                 found.append(self._inbox.get_nowait())
-        except queue.Empty:
-            return found
+        return found
+
+    def _hurries(self, message: Message) -> bool:
+        """Whether a plan is due: deletions end by the thousand, and mostly nobody waits for it."""
+        return not isinstance(message, Deleted) or message.name in self.memory.rising
 
     def _round(self, messages: list[Message]) -> None:
         events: list[Event] = []
@@ -254,7 +262,7 @@ class Daemon:
             left = [each for each in self.world.requests if each.id not in closed]
             self.world = replace(self.world, requests=left)
         memory = self.memory
-        self._busy = any((memory.rising, memory.asks, memory.deleting, memory.given))
+        self._busy = any((memory.rising, memory.asks, memory.given))
         self.observe(self.world, memory, actions)
 
     def _do(self, action: Action) -> None:
