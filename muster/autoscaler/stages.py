@@ -85,18 +85,20 @@ def stages(world: World, memory: Memory, given: Mapping[str, str]) -> dict[str, 
 def touched(before: tuple[World, Memory], now: tuple[World, Memory]) -> set[str]:
     """Return the names whose stage may have changed from one plan to the next.
 
-    What was read anew is compared; whatever the plans have under way is looked at again.
+    What was read anew is compared; then, and with other requests, whatever the plans have under way
+    is looked at again, else what is new or other in it.
     """
     (old, old_memory), (new, new_memory) = before, now
     names = _differing(old.nodes, new.nodes)
     if old.vms is not new.vms:
         names |= _differing(old.vm, new.vm)
     read = old.nodes_at != new.nodes_at or old.vms_at != new.vms_at
-    if not names and not read and old.requests is new.requests and old_memory == new_memory:
-        return names
-    for memory in (old_memory, new_memory):
-        for field in _BY_NAME:
-            names.update(getattr(memory, field))
+    for field in _BY_NAME:
+        was, found = getattr(old_memory, field), getattr(new_memory, field)
+        if read or old.requests is not new.requests:
+            names.update(was, found)
+        else:
+            names |= _differing(was, found)
     return names
 
 
