@@ -15,9 +15,7 @@ def clear(world: World, memory: Memory) -> list[Delete]:
     found = []
     for vm, why in _unwanted(world, memory):
         gone_at = memory.gone.get(vm.name, {}).get(vm.zone, 0)
-        if vm.zone in memory.deleting.get(vm.name, ()) or gone_at >= world.vms_at:
-            continue
-        if vm.status not in LEAVING:
+        if gone_at < world.vms_at and vm.status not in LEAVING:
             put(memory.deleting, vm.name, vm.zone, world.now + world.limits.deletion_s)
             memory.made.pop(vm.name, None)
             found.append(Delete(vm, why))
@@ -25,11 +23,16 @@ def clear(world: World, memory: Memory) -> list[Delete]:
 
 
 def _unwanted(world: World, memory: Memory) -> Iterator[tuple[Vm, str]]:
-    """Yield what may go; two VMs of a node in service stay, as nobody knows which one it is."""
+    """Yield what may go and is not being deleted.
+
+    Two VMs of a node in service stay, as nobody knows which one it is.
+    """
     if not world.nodes:
         # slurmctld has not said yet what there is.
         return
     for vm in world.vms:
+        if vm.zone in memory.deleting.get(vm.name, ()):
+            continue
         node = world.nodes.get(vm.name)
         if vm.name in memory.given:
             yield vm, "its node was given back"

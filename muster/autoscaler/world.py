@@ -59,15 +59,11 @@ class World:
     @cached_property
     def vm(self) -> dict[str, Vm]:
         """Name -> its VM; of several the one that most likely works."""
-        return {name: found[0] for name, found in self._by_name.items()}
-
-    @cached_property
-    def _by_name(self) -> dict[str, list[Vm]]:
-        found: dict[str, list[Vm]] = {}
+        found: dict[str, Vm] = {}
         for vm in self.vms:
-            found.setdefault(vm.name, []).append(vm)
-        for several in found.values():
-            several.sort(key=self._worth)
+            other = found.setdefault(vm.name, vm)
+            if other is not vm:
+                found[vm.name] = min(other, vm, key=self._worth)
         return found
 
     def _worth(self, vm: Vm) -> tuple[bool, bool, float]:
@@ -125,10 +121,18 @@ class World:
 
     def rising(self) -> Iterator[str]:
         """Yield the nodes that SLURM waits for."""
-        for name, node in self.nodes.items():
-            if node.power is Power.RISING and self.rises(name):
-                yield name
+        return iter(self._rising)
+
+    @cached_property
+    def _rising(self) -> tuple[str, ...]:
+        """Asked for by all parts of a plan; of thousands of nodes mostly none."""
+        found = [
+            name
+            for name, node in self.nodes.items()
+            if node.power is Power.RISING and self.rises(name)
+        ]
         for name in self.asked:
             of = self.nodes.get(name)
             if self._newer(name) and (of is None or of.power is not Power.RISING):
-                yield name
+                found.append(name)
+        return tuple(found)
