@@ -88,6 +88,18 @@ def test_it_is_written_at_most_once_a_second_and_no_change_is_lost(file):
     assert (read(file.path).written, read(file.path).slurm_read) == (1001.1, 1000.3)
 
 
+def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_seconds(file):
+    view = View(Stage.GOING, "idle%", MARKET.zone, "n1-standard-2")
+    rows = {f"lab-debug-{number}": Row(view, 995) for number in range(20_000)}
+    written = []
+    for now in range(1000, 1012):
+        world = replace(WORLD, now=now)
+        file.update(world, MEMORY, rows, changed=True, returned={}, error=None)
+        written.append(read(file.path).written if now in (1002, 1011) else 0)
+    assert written[2] == 1000
+    assert written[11] > 1000
+
+
 def test_when_nothing_changes_it_is_written_every_ten_seconds(file):
     written = []
     for now in range(1000, 1031):
