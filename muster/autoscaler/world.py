@@ -126,13 +126,12 @@ class World:
     @cached_property
     def _rising(self) -> tuple[str, ...]:
         """Asked for by all parts of a plan; of thousands of nodes mostly none."""
+        rising = Power.RISING
         found = [
-            name
-            for name, node in self.nodes.items()
-            if node.power is Power.RISING and self.rises(name)
+            name for name, node in self.nodes.items() if node.power is rising and self.rises(name)
         ]
         for name in self.asked:
             of = self.nodes.get(name)
-            if self._newer(name) and (of is None or of.power is not Power.RISING):
+            if self._newer(name) and (of is None or of.power is not rising):
                 found.append(name)
         return tuple(found)
