@@ -10,6 +10,8 @@ from muster.autoscaler.world import World
 
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
 """A VM that does nothing. STOPPING comes before: it is looked at again."""
+UP = Power.UP
+"""Looked up once: in Python 3.11 that takes longer than all else that is asked of most nodes."""
 OURS = "muster:"
 """Beginning of Muster's own reasons: nobody is to look at such a node."""
 IN_VAIN = "ResumeTimeout reached"
@@ -27,7 +29,7 @@ def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
         if node.down and node.power is Power.OFF and _ours(node.reason):
             # SLURM waited in vain while nobody was here; it leaves such nodes down for ever.
             back.give(name, _why(node.reason))
-        elif node.power is not Power.UP or node.leaving or wanted:
+        elif node.power is not UP or node.leaving or wanted:
             memory.missing.pop(name, None)
             memory.silent.pop(name, None)
         elif name not in memory.given and _keep(world, memory, back, node):
