@@ -51,6 +51,8 @@ class Settings:
     `latency_seconds` are by pattern of the method's id, the first that fits. `quotas` are by region
     (or "global") and metric: {"europe-west4": {"CPUS": 24}}; others are the defaults. `capacity` is
     how many instances of a machine type a zone has room for, by (zone, machine type); else enough.
+    `preemption_seconds` is how long an instance that is preempted may take to shut down:
+    https://cloud.google.com/compute/docs/instances/spot#preemption-process
     """
 
     project: str = "demo-project"
@@ -59,6 +61,7 @@ class Settings:
     latency_seconds: dict[str, float] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     capacity: dict[tuple[str, str], int] = field(default_factory=dict)
+    preemption_seconds: int = 30
 
 
 class Cloud:
