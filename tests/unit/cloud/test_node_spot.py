@@ -177,19 +177,22 @@ def test_a_slurmctld_that_stays_away_keeps_no_job_from_systemd_s_signal(
 
 
 def test_a_job_that_has_just_ended_is_no_reason_to_leave_off(spot: ModuleType, proc: Path):
-    slurm = Slurm(spot, "41 N/A 1 1")
+    slurm = Slurm(spot, "41 N/A 1 1", "42 N/A 0 1")
     answer = slurm.__call__
+    told: list[list[str]] = []
 
     def ended(words: list[str]) -> str:
         answer(words)
         if words[:2] == ["scontrol", "requeue"]:
             raise spot.TroubleError("Invalid job id specified for job 41")
+        told.append(words)
         return answer(words) if words[0] == "squeue" else ""
 
     begun = begin(lambda: spot.Node("lab-debug-3", ended, str(proc)).leave())
     begun.join(10)
     assert not begun.is_alive()
     assert slurm.called[-1] == JOBS
+    assert ["scancel", "--signal=TERM", "42"] in told
 
 
 def test_commands_that_fail_hang_or_lack_are_trouble(

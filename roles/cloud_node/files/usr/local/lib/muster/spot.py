@@ -156,17 +156,24 @@ class Node:
             elif job not in told:
                 others.append(job)
                 scripts += [job] if batch == "1" else []
-        if again:
-            print(f"muster: requeue {' '.join(again)}", flush=True)
-            self.run(["scontrol", "requeue", ",".join(dict.fromkeys(again))])
-        if others:
+        try:
+            if again:
+                print(f"muster: requeue {' '.join(again)}", flush=True)
+                self.run(["scontrol", "requeue", ",".join(dict.fromkeys(again))])
+        finally:
+            # Also when one of them can't be queued again.
             told.update(others)
+            self.tell(others, scripts)
+        return not again
+
+    def tell(self, others, scripts):
+        """Send SIGTERM to jobs; `scripts` are those of them that have a batch script."""
+        if others:
             print(f"muster: SIGTERM to {' '.join(others)}", flush=True)
             self.run(["scancel", "--signal=TERM", *others])
         if scripts:
             # Not with --full: srun would kill its tasks.
             self.run(["scancel", "--signal=TERM", "--batch", *scripts])
-        return not again
 
     def has_jobs(self):
         """Return whether a step of a job is left on this machine."""
