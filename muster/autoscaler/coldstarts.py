@@ -15,6 +15,7 @@ _STEP = {
     Stage.STUCK: 2,
     Stage.IDLE: 3,
     Stage.BUSY: 3,
+    Stage.LEAVING: 3,
 }
 
 

@@ -262,7 +262,12 @@ class Daemon:
             left = [each for each in self.world.requests if each.id not in closed]
             self.world = replace(self.world, requests=left)
         memory = self.memory
-        self._busy = any((memory.rising, memory.asks, memory.given))
+        idle = not self._busy
+        self._busy = any((memory.rising, memory.asks, memory.given, memory.taken))
+        if idle and self._busy:
+            # Who has just read, and found nothing under way, sleeps long.
+            self._slurm_due.set()
+            self._cloud_due.set()
         self.observe(self.world, memory, actions)
 
     def _do(self, action: Action) -> None:

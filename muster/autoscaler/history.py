@@ -193,7 +193,7 @@ def _turn(found: Iterable[Span], asked: float, end: float) -> tuple[float | None
     for span in found:
         if span.end <= asked or span.stage in RISING:
             continue
-        if span.stage not in IN_SERVICE or (up is not None and span.stage is not Stage.BUSY):
+        if span.stage not in IN_SERVICE or (up is not None and span.stage is Stage.IDLE):
             return up, max(asked, span.begin)
         if span.stage is Stage.BUSY and up is None:
             up = span.begin

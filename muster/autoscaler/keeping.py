@@ -16,6 +16,8 @@ OURS = "muster:"
 """Beginning of Muster's own reasons: nobody is to look at such a node."""
 IN_VAIN = "ResumeTimeout reached"
 """What SLURM says of a node that it has given up; 24.11 appends it to an earlier reason."""
+TAKEN = "muster: Google takes this spot VM back"
+"""What a spot VM says when it leaves SLURM: roles/cloud_node, spot.py."""
 SILENT = "Not responding"
 """slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
 
@@ -23,17 +25,21 @@ SILENT = "Not responding"
 def keep(world: World, memory: Memory, back: Returns) -> list[Look]:
     """Give back the nodes in service that have no VM any more; return the looks due before."""
     lost: list[str] = []
+    before, memory.taken = memory.taken, {}
     for name, node in world.nodes.items():
         # A request that is newer than what slurmctld said takes the node out of service.
         wanted = world.asked.get(name, 0) > world.nodes_at
         if node.down and node.power is Power.OFF and _ours(node.reason):
             # SLURM waited in vain while nobody was here; it leaves such nodes down for ever.
             back.give(name, _why(node.reason))
-        elif node.power is not UP or node.leaving or wanted:
+        elif node.power is not UP or wanted or (node.leaving and not node.busy):
             memory.missing.pop(name, None)
             memory.silent.pop(name, None)
-        elif name not in memory.given and _keep(world, memory, back, node):
-            lost.append(name)
+        elif name not in memory.given:
+            if _taken(node):
+                memory.taken[name] = before.get(name, world.now)
+            if _keep(world, memory, back, node):
+                lost.append(name)
     return _looks(world, memory, lost)
 
 
@@ -49,7 +55,7 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
         return False
     vm = world.vm.get(name)
     if vm is None:
-        return _missing(world, memory, back, name)
+        return _missing(world, memory, back, node)
     memory.missing.pop(name, None)
     if vm.status in STOPPED:
         how = "was taken back (spot)" if vm.spot else f"is {vm.status}"
@@ -59,6 +65,11 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
     else:
         memory.silent.pop(name, None)
     return False
+
+
+def _taken(node: Node) -> bool:
+    """Whether Google takes its VM; the reason alone may be of an earlier one."""
+    return node.leaving and TAKEN in node.reason
 
 
 def _ours(reason: str) -> bool:
@@ -80,10 +91,15 @@ def _silent(world: World, memory: Memory, back: Returns, vm: Vm) -> None:
         )
 
 
-def _missing(world: World, memory: Memory, back: Returns, name: str) -> bool:
+def _missing(world: World, memory: Memory, back: Returns, node: Node) -> bool:
     """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
+    name = node.name
     if world.vms_at == 0 or world.vms_at < world.nodes_at - world.limits.missing_s:
         # The list may be older than the node's service.
+        return False
+    if _taken(node):
+        # It said itself that it goes.
+        back.give(name, "its VM was taken back (spot)")
         return False
     miss = memory.missing.setdefault(name, Miss(world.vms_at))
     zones = _zones(world, name)

@@ -70,6 +70,8 @@ class Memory:
     inspecting: dict[str, float] = field(default_factory=dict)
     """When its VM was asked what it says of its boot."""
     missing: dict[str, Miss] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)
+    """When it was first seen leaving because Google takes its VM."""
     silent: dict[str, float] = field(default_factory=dict)
     """Since when it is down for not answering."""
     breakers: dict[Market, Breaker] = field(default_factory=dict)

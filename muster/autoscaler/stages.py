@@ -33,6 +33,8 @@ class Stage(StrEnum):
     """It has been booting for longer than a boot takes."""
     IDLE = "idle"
     BUSY = "busy"
+    LEAVING = "leaving"
+    """It takes no more jobs, and is powered down when those that it has are off it."""
     DRAINED = "drained"
     """Kept for somebody to look at."""
     DOWN = "down"
@@ -50,7 +52,7 @@ class Stage(StrEnum):
 
 
 RISING = frozenset({Stage.WAITING, Stage.ASKED, Stage.MADE, Stage.BOOTING, Stage.STUCK})
-IN_SERVICE = frozenset({Stage.IDLE, Stage.BUSY})
+IN_SERVICE = frozenset({Stage.IDLE, Stage.BUSY, Stage.LEAVING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ def _in_service(memory: Memory, node: Node) -> Stage:
         return Stage.SILENT if SILENT in node.reason else Stage.DOWN
     if node.name in memory.missing:
         return Stage.MISSING
+    if node.leaving:
+        return Stage.LEAVING
     if node.drained:
         return Stage.DRAINED
     return Stage.BUSY if node.busy else Stage.IDLE

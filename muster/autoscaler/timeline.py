@@ -33,6 +33,7 @@ COLOURS = {
     Stage.STUCK: "#b5179e",
     Stage.IDLE: "#c9e7c6",
     Stage.BUSY: "#2a7f4f",
+    Stage.LEAVING: "#7d9a3c",
     Stage.DRAINED: "#9d86c9",
     Stage.DOWN: "#e0555a",
     Stage.SILENT: "#f29a9d",

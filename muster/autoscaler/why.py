@@ -126,6 +126,7 @@ def _node(row: Row, now: float) -> str:
         Stage.STUCK: f"boots too long and is given back soon ({where}){because}",
         Stage.IDLE: f"has been idle for {since} ({where})",
         Stage.BUSY: f"has had jobs for {since} ({where})",
+        Stage.LEAVING: f"has taken no more jobs for {since}, and goes when it has none{because}",
         Stage.DRAINED: f"has been drained for {since}{because}",
         Stage.DOWN: f"has been down for {since}{because}",
         Stage.SILENT: f"has not answered for {since} and its VM runs ({where})",

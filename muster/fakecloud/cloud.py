@@ -55,6 +55,8 @@ class Settings:
     Each HTTP answer comes `answer_seconds` later, and others are served meanwhile. More than
     `calls_per_second` of a group of Compute Engine's methods (lists, reads, changes) are refused;
     0 = any number.
+    `preemption_seconds` is how long an instance that is preempted may take to shut down:
+    https://cloud.google.com/compute/docs/instances/spot#preemption-process
     """
 
     project: str = "demo-project"
@@ -65,6 +67,7 @@ class Settings:
     capacity: dict[tuple[str, str], int] = field(default_factory=dict)
     answer_seconds: float = 0
     calls_per_second: float = 0
+    preemption_seconds: int = 30
 
 
 class Cloud:

@@ -16,20 +16,52 @@ METADATA = {
     },
     "project": {"projectId": "demo"},
 }
+SPOT = METADATA | {"instance": METADATA["instance"] | {"scheduling": {"preemptible": "TRUE"}}}
 SERVER = """
-import http.server, sys
+import http.server, os, time, urllib.parse
 answers = {
     "/computeMetadata/v1/?recursive=true": METADATA,
     "/computeMetadata/v1/instance/service-accounts/default/token": TOKEN,
     "/v1/projects/demo/secrets/lab-munge-key/versions/latest:access": SECRET,
 }
+def preempted(query):
+    asked = dict(urllib.parse.parse_qsl(query))
+    end = time.monotonic() + float(asked["timeout_sec"])
+    while True:
+        found = "TRUE" if os.path.exists("/root/preempted") else "FALSE"
+        if found != asked["last_etag"] or time.monotonic() > end:
+            return found
+        time.sleep(0.1)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if self.path in answers else 404)
+        path, _, query = self.path.partition("?")
+        text = answers.get(self.path, "")
+        if path == "/computeMetadata/v1/instance/preempted":
+            text = preempted(query)
+        self.send_response(200 if text else 404)
+        self.send_header("ETag", text)
         self.end_headers()
-        self.wfile.write(answers.get(self.path, "").encode())
-http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
+        self.wfile.write(text.encode())
+http.server.ThreadingHTTPServer(("169.254.169.254", 80), Handler).serve_forever()
 """
+COMMANDS = {
+    "scontrol": """#!/bin/sh
+echo "scontrol $*" >>/root/slurm/called
+if [ "$1" = requeue ]; then
+    systemctl is-active slurmd munge lab-debug-0_slurmstepd.scope >>/root/slurm/called
+    pkill --full '^slurmstepd: .41.batch'
+fi
+exit 0
+""",
+    "squeue": """#!/bin/sh
+grep --quiet requeue /root/slurm/called || echo "41 N/A 1 1"
+""",
+}
+"""SLURM with one job, and what it was told."""
+LEAVES = (
+    "scontrol update nodename=lab-debug-0 state=power_down_asap "
+    "reason=muster: Google takes this spot VM back"
+)
 ENDPOINT = "Environment=GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT=http://169.254.169.254/v1/"
 
 
@@ -50,10 +82,11 @@ def linked(host):
 
 
 @pytest.fixture
-def booted(host):
+def booted(host, request):
     """A host that finds the metadata of a node, and has booted."""
+    metadata = getattr(request, "param", METADATA)
     secret = json.dumps({"payload": {"data": b64encode(b64encode(KEY)).decode()}})
-    program = SERVER.replace("METADATA", repr(json.dumps(METADATA)))
+    program = SERVER.replace("METADATA", repr(json.dumps(metadata)))
     program = program.replace("TOKEN", repr('{"access_token": "t"}')).replace(
         "SECRET", repr(secret)
     )
@@ -68,8 +101,8 @@ def booted(host):
     # A boot under way asks for its target anew once it has the key: stopped before that, it would
     # go on after the stop and be met, half done, by the next test.
     key = wait_for(host, "systemctl is-active muster-key", "active")
-    units = "muster-node.target muster-key.service muster-mounts.service slurmd munge metadata"
-    host.check_output(f"systemctl stop {units}; systemctl reset-failed")
+    units = "muster-node.target muster-key.service muster-mounts.service muster-spot.service"
+    host.check_output(f"systemctl stop {units} slurmd munge metadata; systemctl reset-failed")
     host.check_output("ip address del 169.254.169.254/32 dev lo")
     # A test may have ended before the boot had come to any of these.
     host.check_output("cat /root/hosts >/etc/hosts; rm -rf /run/muster-node /root/metadata.py")
@@ -88,6 +121,23 @@ def stumbling(host):
     host.check_output("rm /run/stumbled")
 
 
+@pytest.fixture
+def slurm(host):
+    """Commands and a slurmd that need no controller."""
+    for name, text in COMMANDS.items():
+        put(host, f"/root/slurm/{name}", text)
+    host.check_output("chmod 0755 /root/slurm/*")
+    units = "/run/systemd/system"
+    path = "[Service]\nEnvironment=PATH=/root/slurm:/usr/bin:/bin\n"
+    put(host, f"{units}/muster-spot.service.d/90-trial.conf", path)
+    slurmd = "[Service]\nType=exec\nExecStart=\nExecStart=/usr/bin/sleep infinity\n"
+    put(host, f"{units}/slurmd.service.d/90-trial.conf", slurmd)
+    yield
+    host.check_output("rm -rf /root/slurm /root/preempted")
+    host.check_output(f"rm -r {units}/muster-spot.service.d {units}/slurmd.service.d")
+    host.check_output("systemctl daemon-reload")
+
+
 def properties(host, unit, *names):
     """What systemd says of a unit."""
     options = " ".join(f"--property={name}" for name in names)
@@ -96,7 +146,7 @@ def properties(host, unit, *names):
 
 
 def test_systemd_understands_the_units(host):
-    units = "muster-node.target muster-key.service muster-mounts.service"
+    units = "muster-node.target muster-key.service muster-mounts.service muster-spot.service"
     verified = host.run(f"systemd-analyze verify {units}")
     complaints = [line for line in verified.stderr.splitlines() if "muster" in line]
     assert (verified.rc, complaints) == (0, [])
@@ -165,3 +215,49 @@ def test_a_boot_that_fails_is_tried_again(host, stumbling, booted):
     assert wait_for(host, called, "1") == "1"
     found = properties(host, "muster-key", "NRestarts", "ActiveState")
     assert found == {"NRestarts": "1", "ActiveState": "active"}
+
+
+def test_a_vm_on_demand_waits_for_no_notice(host, booted):
+    assert wait_for(host, "systemctl is-active munge", "active") == "active"
+    host.check_output("systemctl start muster-spot")
+    found = properties(host, "muster-spot", "ActiveState", "ConditionResult")
+    assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+
+
+@pytest.mark.parametrize("booted", [SPOT], indirect=True)
+def test_a_spot_vm_leaves_slurm_when_google_takes_it(host, slurm, booted):
+    assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"
+    host.check_output("touch /root/preempted")
+    assert wait_for(host, "systemctl is-active muster-spot", "inactive", 5) == "inactive"
+    assert properties(host, "muster-spot", "Result") == {"Result": "success"}
+    called = host.check_output("grep scontrol /root/slurm/called").splitlines()
+    assert called == [LEAVES, "scontrol requeue 41"]
+    # Not before systemd is told to: the notice alone stops nothing.
+    assert host.check_output("systemctl is-active slurmd") == "active"
+
+
+@pytest.mark.parametrize("booted", [SPOT], indirect=True)
+def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
+    host, slurm, booted
+):
+    assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"
+    scope = "lab-debug-0_slurmstepd"
+    job = "exec -a 'slurmstepd: [41.batch]' sleep infinity"
+    host.check_output(
+        f'systemd-run --unit=trial-job systemd-run --scope --unit={scope} bash -c "{job}"'
+    )
+    assert wait_for(host, f"systemctl is-active {scope}.scope", "active") == "active"
+    assert "muster-spot.service" in properties(host, f"{scope}.scope", "Before")["Before"].split()
+    # As poweroff.target does: all of them at once.
+    host.check_output("touch /root/preempted")
+    host.check_output(f"systemctl stop muster-spot slurmd munge {scope}.scope")
+    called = host.check_output("cat /root/slurm/called").splitlines()
+    assert called == [LEAVES, "scontrol requeue 41", "active", "active", "active"]
+
+
+@pytest.mark.parametrize("booted", [SPOT], indirect=True)
+def test_any_other_shutdown_of_a_spot_vm_is_left_alone(host, slurm, booted):
+    assert wait_for(host, "systemctl is-active muster-spot", "active") == "active"
+    host.check_output("systemctl stop muster-spot")
+    assert properties(host, "muster-spot", "Result") == {"Result": "success"}
+    assert not host.file("/root/slurm/called").exists

@@ -5,6 +5,9 @@ from typing import Protocol
 
 from muster.fakecloud.call import Resource
 
+STOP_SECONDS = 90
+"""How long a machine may take to stop unless it is preempted: Google gives it about as long."""
+
 Done = Callable[[str], None]
 """Called on the cloud's thread when the machine has got there: with "", or with why it hasn't."""
 
@@ -23,8 +26,8 @@ class Backend(Protocol):
         It is asked for again where fakecloud ended before `done` was called.
         """
 
-    def stop(self, instance: Resource, done: Done) -> None:
-        """Power it off; its disks stay."""
+    def stop(self, instance: Resource, done: Done, seconds: int = STOP_SECONDS) -> None:
+        """Press its power button, and switch it off after `seconds`; its disks stay."""
 
     def delete(self, instance: Resource, done: Done) -> None:
         """Remove the machine."""

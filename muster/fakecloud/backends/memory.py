@@ -1,6 +1,6 @@
 """Instances that are their record alone: thousands at once, in no time."""
 
-from muster.fakecloud.backends import Done
+from muster.fakecloud.backends import STOP_SECONDS, Done
 from muster.fakecloud.call import Resource
 
 
@@ -15,8 +15,13 @@ class MemoryBackend:
         """It runs."""
         done("")
 
-    def stop(self, instance: Resource, done: Done) -> None:  # noqa: ARG002
-        """It is off."""
+    def stop(
+        self,
+        instance: Resource,  # noqa: ARG002
+        done: Done,
+        seconds: int = STOP_SECONDS,  # noqa: ARG002
+    ) -> None:
+        """It is off at once: nothing shuts down."""
         done("")
 
     def delete(self, instance: Resource, done: Done) -> None:

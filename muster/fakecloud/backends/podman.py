@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from muster.containers import image
 from muster.containers.podman import MachineError, exists, podman, run
-from muster.fakecloud.backends import Done, machine
+from muster.fakecloud.backends import STOP_SECONDS, Done, machine
 from muster.fakecloud.backends.machine import LABEL, DataDisk, Machine
 from muster.fakecloud.call import Resource
 from muster.fakecloud.environment import endpoints
@@ -33,9 +33,6 @@ METADATA_ADDRESS = "169.254.169.254"
 
 RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Prefix of a public image's name -> release of the base image that stands for it."""
-
-STOP_SECONDS = 90
-"""How long a machine that is stopped may take: Google gives it about as long."""
 
 Stopped = Callable[["Cloud", Resource], None]
 """Called on the cloud's thread when a machine has powered itself off."""
@@ -88,11 +85,11 @@ class PodmanBackend:
         self._expected.discard(made_of.container)
         self._do(lambda: self._boot(made_of, disk, instance), done)
 
-    def stop(self, instance: Resource, done: Done) -> None:
-        """Let systemd shut down; the container stays."""
+    def stop(self, instance: Resource, done: Done, seconds: int = STOP_SECONDS) -> None:
+        """Let systemd shut down, as the power button does; the container stays."""
         container = self._container(instance)
         self._expected.add(container)
-        self._do(lambda: podman("stop", "--time", str(STOP_SECONDS), container), done)
+        self._do(lambda: podman("stop", "--time", str(seconds), container), done)
 
     def delete(self, instance: Resource, done: Done) -> None:
         """Remove the container; of a boot disk that stays an image is kept."""

@@ -95,6 +95,11 @@ class Edge:
         path = f"{COMPUTE}/zones/{ZONE}/instances?sourceInstanceTemplate={CHOICE.template}"
         self.cloud.post(path, body)
 
+    def remove(self, name: str) -> None:
+        """Delete a VM behind the autoscaler's back."""
+        answer = self.cloud.owner.delete(f"{COMPUTE}/zones/{ZONE}/instances/{name}")
+        assert answer.status_code == 200, answer.text
+
     def report(self, name: str, text: str) -> None:
         """Let a VM say how far it is."""
         scope = f"demo-project/zones/{ZONE}/{name}"

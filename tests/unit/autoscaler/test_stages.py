@@ -50,6 +50,10 @@ CASES = {
     ),
     "idle": ([node("up", "RUNNING in a since 9")], Stage.IDLE),
     "busy": ([node("up busy", "RUNNING in a since 9")], Stage.BUSY),
+    "to be powered down without a job": (
+        [node("up busy drained leaving: x", "RUNNING in a since 9")],
+        Stage.LEAVING,
+    ),
     "drained": ([node("up drained: look at its disk", "RUNNING in a since 9")], Stage.DRAINED),
     "down by hand": ([node("up down: broken", "RUNNING in a since 9")], Stage.DOWN),
     "silent": ([node("up down: Not responding", "RUNNING in a since 9")], Stage.SILENT),
@@ -115,6 +119,7 @@ def test_a_node_that_was_refused_is_asked_for_elsewhere_and_says_why():
         ("up busy leaving", "busy!"),
         ("up drained", "drained"),
         ("up busy drained", "draining"),
+        ("up busy drained leaving", "draining!"),
     ],
 )
 def test_a_state_is_written_as_sinfo_does(text, state):

@@ -77,6 +77,11 @@ NODES = {
         "lab-debug-0 boots too long and is given back soon (n1-standard-2 (spot) in "
         "europe-west4-a): its VM says: mount /home.",
     ),
+    Stage.LEAVING: (
+        row(Stage.LEAVING, reason="muster: Google takes this spot VM back"),
+        "lab-debug-0 has taken no more jobs for 12 s, and goes when it has none: muster: Google "
+        "takes this spot VM back.",
+    ),
     Stage.DRAINED: (
         row(Stage.DRAINED, reason="disk"),
         "lab-debug-0 has been drained for 12 s: disk.",

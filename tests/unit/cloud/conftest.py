@@ -57,4 +57,4 @@ def net(compute: Compute) -> str:
 @pytest.fixture
 def module() -> ModuleType:
     """The boot program of nodes."""
-    return node_boot_kit.load()
+    return node_boot_kit.load_impatient()

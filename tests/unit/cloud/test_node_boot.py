@@ -1,108 +1,18 @@
 """The boot program of nodes (roles/cloud_node/files), on a machine that is a folder."""
 
-import base64
-import getpass
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import httpx
 import pytest
-from node_boot_kit import KEY, PROGRAM, begin
+from node_boot_kit import KEY, PROGRAM, Machine, begin
 from waiting import until
 
 from muster.fakecloud.errors import ApiError
 from muster.fakecloud.server import Server
-
-PROJECT = "projects/demo-project"
-REGION, ZONE = "regions/europe-west4", "europe-west4-a"
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-COMPUTE = f"/compute/v1/{PROJECT}"
-SECRETS = f"/secretmanager/v1/{PROJECT}/secrets"
-NODE = f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-3"
-ATTRIBUTES = {
-    "muster-cluster": "lab",
-    "muster-hosts": '{"lab-controller": "10.0.0.2"}',
-    "enable-guest-attributes": "TRUE",
-}
-
-
-class Machine:
-    """A node at 127.0.0.1, its files in a folder, and the project around it."""
-
-    def __init__(self, server: Server, root: Path, module: ModuleType) -> None:
-        self.server = server
-        self.root = root
-        self.http = httpx.Client(
-            base_url=server.url, headers={"Authorization": "Bearer owner"}, trust_env=False
-        )
-        for folder in ("etc/munge", "run", "var/lib/extrausers"):
-            (root / folder).mkdir(parents=True)
-        (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
-        self.node = module.Node(
-            str(root),
-            f"{server.metadata_url}/computeMetadata/v1/",
-            f"{server.url}/secretmanager/v1/",
-            getpass.getuser(),
-        )
-        self.ok(f"{COMPUTE}/global/networks", {"name": "lab", "autoCreateSubnetworks": False})
-        subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "126.0.0.0/7"}
-        self.ok(f"{COMPUTE}/{REGION}/subnetworks", subnet)
-        account = {"accountId": "lab-compute", "serviceAccount": {"displayName": "nodes"}}
-        self.email = self.ok(f"/iam/v1/{PROJECT}/serviceAccounts", account)["email"]
-        image = "projects/debian-cloud/global/images/family/debian-12"
-        nic = {"subnetwork": f"{REGION}/subnetworks/lab", "networkIP": "127.0.0.1"}
-        body = {
-            "name": "lab-debug-3",
-            "machineType": f"zones/{ZONE}/machineTypes/n1-standard-2",
-            "disks": [{"boot": True, "initializeParams": {"sourceImage": image}}],
-            "networkInterfaces": [nic],
-            "serviceAccounts": [{"email": self.email, "scopes": [SCOPE]}],
-            "metadata": {"items": [{"key": k, "value": v} for k, v in ATTRIBUTES.items()]},
-        }
-        self.ok(f"{COMPUTE}/zones/{ZONE}/instances", body)
-        self.ok(f"{SECRETS}?secretId=lab-munge-key", {"replication": {"automatic": {}}})
-        self.may_read()
-
-    def ok(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = self.http.post(path, json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def may_read(self, *, allowed: bool = True) -> None:
-        """Let the node's account read the secret, or not."""
-        members = [f"serviceAccount:{self.email}"] if allowed else ["user:ada@example.org"]
-        bindings = [{"role": "roles/secretmanager.secretAccessor", "members": members}]
-        self.ok(f"{SECRETS}/lab-munge-key:setIamPolicy", {"policy": {"bindings": bindings}})
-
-    def add_key(self, key: bytes = KEY) -> None:
-        """Add a version as the controller does: base64 is what is in it."""
-        data = base64.b64encode(base64.b64encode(key)).decode()
-        self.ok(f"{SECRETS}/lab-munge-key:addVersion", {"payload": {"data": data}})
-
-    def set(self, **attributes: str) -> None:
-        """Set attributes; _ stands for -."""
-        changed = ATTRIBUTES | {name.replace("_", "-"): each for name, each in attributes.items()}
-        items = [{"key": name, "value": each} for name, each in changed.items() if each]
-        present = self.http.get(NODE).json()["metadata"]
-        body = {"fingerprint": present["fingerprint"], "items": items}
-        self.ok(f"{NODE}/setMetadata", body)
-
-    def report(self) -> dict[str, str]:
-        """What the guest attribute says."""
-        found = self.http.get(f"{NODE}/getGuestAttributes", params={"queryPath": "muster/report"})
-        return (
-            json.loads(found.json()["queryValue"]["items"][0]["value"])
-            if found.status_code == 200
-            else {}
-        )
-
-    def read(self, path: str) -> str:
-        return (self.root / path).read_text()
 
 
 @pytest.fixture
@@ -135,8 +45,17 @@ def test_a_node_gets_its_key_names_options_and_people(machine: Machine):
     ]
     options = "--conf-server lab-controller:6817 -N lab-debug-3"
     assert machine.read("run/muster-node/slurmd") == f'SLURMD_OPTIONS="{options}"\n'
+    assert not (machine.root / "run/muster-node/spot").exists()
     assert (machine.root / "var/lib/extrausers").readlink() == Path("/apps/.muster/extrausers")
     assert machine.report() == {}
+
+
+def test_a_spot_vm_is_told_apart(cloud: Server, tmp_path: Path, module: ModuleType):
+    machine = Machine(cloud, tmp_path, module, spot=True)
+    machine.add_key()
+    machine.node.key()
+    assert machine.read("run/muster-node/spot") == "lab-debug-3\n"
+    machine.http.close()
 
 
 def test_a_second_boot_changes_nothing(machine: Machine, restarts: list[list[str]]):

@@ -8,7 +8,7 @@ import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
 from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.backends import Done
+from muster.fakecloud.backends import STOP_SECONDS, Done
 from muster.fakecloud.backends.memory import MemoryBackend
 from muster.fakecloud.clock import ManualClock
 from muster.fakecloud.services.compute import lifecycle
@@ -23,12 +23,15 @@ class Slow(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[str, str, Done]] = []
+        self.seconds = 0
+        """How long the last machine that was stopped may take."""
 
     def start(self, instance: Any, done: Done) -> None:
         self.asked.append(("start", instance["name"], done))
 
-    def stop(self, instance: Any, done: Done) -> None:
+    def stop(self, instance: Any, done: Done, seconds: int = STOP_SECONDS) -> None:
         self.asked.append(("stop", instance["name"], done))
+        self.seconds = seconds
 
     def delete(self, instance: Any, done: Done) -> None:
         self.asked.append(("delete", instance["name"], done))
@@ -82,6 +85,7 @@ def test_stop_start_and_delete_wait_for_the_machine(lab: Caller, slow: Slow):
     ):
         lab.post(f"{ONE}/{method}")
         assert lab.get(ONE)["status"] == during
+        assert slow.seconds == STOP_SECONDS
         slow.finish(method, "one")
         assert lab.get(ONE)["status"] == after
     lab.post(f"{ONE}/reset")
@@ -92,6 +96,45 @@ def test_stop_start_and_delete_wait_for_the_machine(lab: Caller, slow: Slow):
     assert lab.get(ONE)["status"] == "STOPPING"
     slow.finish("delete", "one")
     assert lab.refused("GET", ONE)[0] == 404
+
+
+@pytest.mark.parametrize("action", ["STOP", "DELETE"])
+def test_a_preempted_machine_has_half_a_minute_to_shut_down(lab: Caller, slow: Slow, action: str):
+    scheduling = {"provisioningModel": "SPOT", "instanceTerminationAction": action}
+    lab.post(f"{ZONE}/instances", instance("one", scheduling=scheduling))
+    slow.finish("start", "one")
+    lab.post(f"{ONE}/simulateMaintenanceEvent")
+    assert (lab.get(ONE)["status"], slow.seconds) == ("STOPPING", 30)
+    slow.finish("stop", "one")
+    if action == "DELETE":
+        slow.finish("delete", "one")
+        assert lab.refused("GET", ONE)[0] == 404
+    else:
+        assert lab.get(ONE)["status"] == "TERMINATED"
+    assert slow.asked == []
+
+
+def test_how_long_a_preempted_machine_has_can_be_set(lab: Caller, slow: Slow):
+    lab.cloud.settings.preemption_seconds = 5
+    lab.post(f"{ZONE}/instances", instance("one", scheduling={"provisioningModel": "SPOT"}))
+    slow.finish("start", "one")
+    lab.post(f"{ONE}/simulateMaintenanceEvent")
+    assert slow.seconds == 5
+
+
+def test_a_deletion_overtakes_a_preemption(lab: Caller, slow: Slow):
+    scheduling = {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}
+    lab.post(f"{ZONE}/instances", instance("one", scheduling=scheduling))
+    slow.finish("start", "one")
+    preempted = lab.post(f"{ONE}/simulateMaintenanceEvent")
+    lab.delete(ONE)
+    slow.finish("delete", "one")
+    lab.post(f"{ZONE}/instances", instance("one"))
+    slow.finish("stop", "one", "it is gone")
+    assert slow.asked == [("start", "one", slow.asked[0][2])]
+    assert lab.get(f"{ZONE}/operations/{preempted['name']}")["status"] == "DONE"
+    slow.finish("start", "one")
+    assert lab.get(ONE)["status"] == "RUNNING"
 
 
 def test_a_start_that_fails_leaves_it_off(lab: Caller, slow: Slow):

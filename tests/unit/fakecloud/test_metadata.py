@@ -240,7 +240,7 @@ def test_a_machine_hears_that_it_is_preempted(
     """While its shutdown lasts, as a backend with real machines has it."""
     ending: list[Callable[[str], None]] = []
 
-    def slow_stop(_instance: Any, done: Callable[[str], None]) -> None:
+    def slow_stop(_instance: Any, done: Callable[[str], None], _seconds: int) -> None:
         ending.append(done)
 
     monkeypatch.setattr(cloud.cloud.backend, "stop", slow_stop)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 
 from muster.fakecloud import operations
+from muster.fakecloud.backends import STOP_SECONDS
 from muster.fakecloud.call import Call, Resource, handler, prepare
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.cloud import Cloud
@@ -216,8 +217,10 @@ def _stop(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
     power_off(cloud, resources.from_arguments(arguments), lambda: finish(None))
 
 
-def power_off(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
-    """Let the backend stop the machine; TERMINATED when it has."""
+def power_off(
+    cloud: Cloud, target: Reference, done: Callable[[], None], seconds: int = STOP_SECONDS
+) -> None:
+    """Let the backend stop the machine, within `seconds`; TERMINATED when it has."""
     instance = target.find(cloud)
     if instance is None:
         done()
@@ -228,7 +231,7 @@ def power_off(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None
         stopped(cloud, target)
         done()
 
-    cloud.backend.stop(instance, off)
+    cloud.backend.stop(instance, off, seconds)
 
 
 def stopped(cloud: Cloud, target: Reference) -> None:
@@ -294,9 +297,10 @@ def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """Preempt a spot instance: it is told, and the project's operations tell of it.
+    """Preempt a spot instance: its metadata and its power button tell it, and it is off soon.
 
-    https://cloud.google.com/compute/docs/instances/preemptible#detect-preemption
+    https://cloud.google.com/compute/docs/instances/spot#preemption-process; the project's
+    operations tell of it, too.
     """
     instance = target.find(cloud)
     if instance is None:
@@ -311,21 +315,26 @@ def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: 
         target_id=instance["id"],
     )
     cloud.preempted.add(target.link)
-    end(cloud, target, done)
+    end(cloud, target, done, cloud.settings.preemption_seconds)
     cloud.notify(target.link)
 
 
-def end(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """End an instance's time: it is stopped, or deleted if it was made so."""
+def end(
+    cloud: Cloud,
+    target: Reference,
+    done: Callable[[], None] = lambda: None,
+    seconds: int = STOP_SECONDS,
+) -> None:
+    """End an instance's time: it is stopped, within `seconds`, then deleted if it was made so."""
     instance = target.find(cloud)
     if instance is None:
         done()
         return
     set_status(cloud, target, "STOPPING")
     if instance["scheduling"].get("instanceTerminationAction") == "DELETE":
-        erase(cloud, target, done)
+        cloud.backend.stop(instance, lambda _problem: erase(cloud, target, done), seconds)
     else:
-        power_off(cloud, target, done)
+        power_off(cloud, target, done, seconds)
 
 
 def _expire_later(cloud: Cloud, target: Reference, instance: Resource) -> None:

@@ -166,7 +166,10 @@ class Node:
         os.symlink(target, place)
 
     def write_options(self, found):
-        """Write slurmd's options, ready for use unless folders are to be mounted first."""
+        """Write slurmd's options, ready for use unless folders are to be mounted first.
+
+        A spot VM's name goes into a file of its own, for which its notice is waited for.
+        """
         instance = found["instance"]
         attributes = instance["attributes"]
         server = f"{attributes['muster-cluster']}-controller:{SLURMCTLD_PORT}"
@@ -174,6 +177,9 @@ class Node:
         mounts = attributes.get("muster-mounts", "[]")
         run = self.path("/run/muster-node")
         os.makedirs(run, exist_ok=True)
+        if instance.get("scheduling", {}).get("preemptible") == "TRUE":
+            # What spot.py waits for comes to such VMs alone.
+            write(f"{run}/spot", f"{instance['name']}\n".encode(), 0o644)
         name = "slurmd"
         if json.loads(mounts):
             write(f"{run}/mounts.json", mounts.encode(), 0o644)
