@@ -63,7 +63,7 @@ class Played:
             pace=cast(Pace, self.pace),
             observe=self._observe,
         )
-        self.thread = threading.Thread(target=self.daemon.run)
+        self.thread = threading.Thread(target=self.daemon.run, daemon=True)
         self.thread.start()
         until(lambda: cloud.submit.call_count == len(NAMES))
         # Deletions are no reason to read often: both readers take the long pause.
