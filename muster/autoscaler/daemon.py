@@ -10,25 +10,30 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from muster.autoscaler.failures import of_call
 from muster.autoscaler.memory import Memory
 from muster.autoscaler.model import (
     Action,
     Close,
     Delete,
+    Deleted,
     Event,
     GiveBack,
     Insert,
     Look,
-    Market,
     Node,
     NodeSet,
+    Quotas,
     Request,
+    Unread,
     Vm,
 )
 from muster.autoscaler.plan import plan
+from muster.autoscaler.remedies import sentence
 from muster.autoscaler.sets import SetsError
 from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.systemd import ALIVE, READY, notify
@@ -54,8 +59,8 @@ class Spool(Protocol):
     def requests(self) -> list[Request]:
         """Return the requests that are not closed."""
 
-    def calls(self) -> Sequence[object]:
-        """Return the calls of the other programs, and forget them."""
+    def forget_calls(self) -> None:
+        """Remove the calls of the other programs."""
 
     def close(self, request: str) -> None:
         """Remove a request."""
@@ -73,8 +78,8 @@ class Cloud(Protocol):
     def sets(self) -> dict[str, NodeSet]:
         """Return the node sets as the controller's metadata says them now."""
 
-    def room(self, found: Iterable[NodeSet]) -> dict[Market, int]:
-        """Return how many more VMs the quotas allow."""
+    def quotas(self, found: Iterable[NodeSet]) -> Quotas:
+        """Return what the quotas leave."""
 
     def submit(self, action: Insert | Delete | Look) -> None:
         """Begin to do something; exactly one event comes of it, into the inbox."""
@@ -85,10 +90,11 @@ class Pace:
     """Seconds between readings."""
 
     slurm_busy_s: float = 2
-    """While nodes or VMs are on their way."""
+    """While nodes are on their way into service, or are given back."""
     cloud_busy_s: float = 5
     idle_s: float = 30
-    """Else: what nobody announces, such as a VM that Google takes, is found so late."""
+    """Else, also while VMs are deleted: what nobody announces, such as a VM that Google takes, is
+    found so late."""
     retry_s: float = 5
     """After a reading that failed."""
 
@@ -107,6 +113,8 @@ class VmsRead:
 
     at: float
     vms: list[Vm]
+    quotas: Quotas
+    """Read just before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +125,12 @@ class SetsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomRead:
-    """What the quotas leave."""
+class NotRead:
+    """A reading failed, or (`why` is empty) does so no more."""
 
-    room: dict[Market, int]
+    what: str
+    at: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +138,10 @@ class Called:
     """One of SLURM's programs has put something into the spool."""
 
 
-Message = NodesRead | VmsRead | SetsRead | RoomRead | Called | Event
+Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
+T = TypeVar("T")
 Observer = Callable[[World, Memory, Sequence[Action]], None]
-SET_BACK_S = 5.0
-"""A clock that goes back by less is being corrected little by little."""
 TICK_S = 1.0
 """A plan is made so often even if nothing is heard: deadlines pass."""
 
@@ -154,10 +163,8 @@ class Daemon:
         spool: Spool,
         pace: Pace = Pace(),
         observe: Observer = lambda *_: None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.world = world
-        self._clock = clock
         self.memory = Memory()
         self.slurm = slurm
         self.cloud = cloud
@@ -207,14 +214,19 @@ class Daemon:
             raise self._broken
 
     def _messages(self) -> list[Message]:
-        """Return all that has come, as soon as something has, or the tick's time is over."""
+        """Return all that has come, as soon as something has that hurries, or the tick is over."""
         found: list[Message] = []
-        try:
-            found.append(self._inbox.get(timeout=TICK_S))
+        end = time.monotonic() + TICK_S
+        with suppress(queue.Empty):
+            while not found or not self._hurries(found[-1]):
+                found.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))
             while True:
                 found.append(self._inbox.get_nowait())
-        except queue.Empty:
-            return found
+        return found
+
+    def _hurries(self, message: Message) -> bool:
+        """Whether a plan is due: deletions end by the thousand, and mostly nobody waits for it."""
+        return not isinstance(message, Deleted) or message.name in self.memory.rising
 
     def _round(self, messages: list[Message]) -> None:
         events: list[Event] = []
@@ -223,24 +235,25 @@ class Daemon:
             match message:
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
-                case VmsRead(at, vms):
-                    news |= {"vms": vms, "vms_at": at}
+                case VmsRead(at, vms, quotas):
+                    news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
                     news |= {"sets": sets}
-                case RoomRead(room):
-                    news |= {"room": room}
+                case NotRead(what, at, why):
+                    before = news.get("unread", self.world.unread)
+                    others = {each: of for each, of in before.items() if each != what}
+                    since = before[what].since if what in before else at
+                    now = {what: Unread(since, why)} if why else {}
+                    news |= {"unread": others | now}
                 case Called():
                     news |= {"requests": self.spool.requests()}
                     # What they say, the nodes' states say: only that there was one counts.
-                    self.spool.calls()
+                    self.spool.forget_calls()
                     self._slurm_due.set()
                     self._cloud_due.set()
                 case event:
                     events.append(event)
-        now = self._clock()
-        if now < self.world.now - SET_BACK_S:
-            self._set_back(now)
-        self.world = replace(self.world, now=now, events=events, **news)
+        self.world = replace(self.world, now=time.time(), events=events, **news)
         actions, self.memory = plan(self.world, self.memory)
         for action in actions:
             self._do(action)
@@ -249,19 +262,13 @@ class Daemon:
             left = [each for each in self.world.requests if each.id not in closed]
             self.world = replace(self.world, requests=left)
         memory = self.memory
-        self._busy = any((memory.rising, memory.asks, memory.deleting, memory.given))
+        idle = not self._busy
+        self._busy = any((memory.rising, memory.asks, memory.given, memory.taken))
+        if idle and self._busy:
+            # Who has just read, and found nothing under way, sleeps long.
+            self._slurm_due.set()
+            self._cloud_due.set()
         self.observe(self.world, memory, actions)
-
-    def _set_back(self, now: float) -> None:
-        """Forget what has times that are still to come: it would hold everything up until then.
-
-        A successor knows as little, and what is read next has the new time.
-        """
-        log.warning("the clock was set back by %.0f s: all is read anew", self.world.now - now)
-        self.memory = Memory()
-        self.world = replace(self.world, nodes_at=0, vms_at=0)
-        self._slurm_due.set()
-        self._cloud_due.set()
 
     def _do(self, action: Action) -> None:
         match action:
@@ -289,14 +296,11 @@ class Daemon:
         while not self._stopping.is_set():
             self._slurm_due.clear()
             self._give_back()
-            at = self._clock()
-            try:
-                nodes = {node.name: node for node in self.slurm.nodes()}
-            except SlurmError as error:
-                log.warning("slurmctld can't be read: %s", error)
-                pause_s = self.pace.retry_s
-            else:
-                self._inbox.put(NodesRead(at, nodes))
+            at = time.time()
+            nodes = self._tried("slurmctld", self.slurm.nodes)
+            pause_s = self.pace.retry_s
+            if nodes is not None:
+                self._inbox.put(NodesRead(at, {node.name: node for node in nodes}))
                 pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
             self._slurm_due.wait(pause_s)
 
@@ -313,29 +317,33 @@ class Daemon:
     def _read_cloud(self) -> None:
         while not self._stopping.is_set():
             self._cloud_due.clear()
-            read = [
-                self._tried(each) for each in (self._read_sets, self._read_vms, self._read_room)
-            ]
-            busy = self._busy or not all(read)
+            busy = not self._cloud_was_read() or self._busy
             self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
 
-    @staticmethod
-    def _tried(read: Callable[[], None]) -> bool:
-        """Whether a reading succeeded; one that doesn't is in no other's way."""
+    def _cloud_was_read(self) -> bool:
+        """Read all of it; whether all could be read. One reading is in no other's way."""
+        sets = self._tried("the metadata", self.cloud.sets)
+        if sets is not None:
+            self._sets = sets
+            self._inbox.put(SetsRead(sets))
+        # Before the VMs: what is in their list and not older than this, the quotas don't count.
+        quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
+        at = time.time()
+        vms = self._tried("the cloud", self.cloud.vms)
+        if vms is not None:
+            # Quotas that can't be read are not known: old ones would still count what has gone.
+            self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
+        return None not in (sets, quotas, vms)
+
+    def _tried(self, what: str, read: Callable[[], T]) -> T | None:
+        """Return what is read; None: it can't be, which is told."""
         try:
-            read()
-        except (CloudError, SetsError) as error:
-            log.warning("the cloud can't be read: %s", error)
-            return False
-        return True
-
-    def _read_sets(self) -> None:
-        self._sets = self.cloud.sets()
-        self._inbox.put(SetsRead(self._sets))
-
-    def _read_vms(self) -> None:
-        at = self._clock()
-        self._inbox.put(VmsRead(at, self.cloud.vms()))
-
-    def _read_room(self) -> None:
-        self._inbox.put(RoomRead(self.cloud.room(self._sets.values())))
+            found = read()
+        except (SlurmError, CloudError, SetsError) as error:
+            why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
+            log.warning("%s can't be read: %s", what, why)
+            self._inbox.put(NotRead(what, time.time(), why))
+            return None
+        if what in self.world.unread:
+            self._inbox.put(NotRead(what, time.time(), ""))
+        return found
