@@ -31,11 +31,12 @@ def _unwanted(world: World, memory: Memory) -> Iterator[tuple[Vm, str]]:
         return
     for vm in world.vms:
         node = world.nodes.get(vm.name)
-        if vm.name in memory.given:
-            yield vm, "its node was given back"
-        elif world.rises(vm.name):
+        if world.rises(vm.name):
             if world.left_over(vm):
                 yield vm, LEFT_OVER
+        elif vm.name in memory.given:
+            # Not before slurmctld has taken it: until then the node may come into service.
+            yield vm, "its node was given back"
         elif vm.name in memory.asking:
             continue
         elif node is None:
