@@ -48,7 +48,7 @@ class Memory:
     attempts: dict[str, int] = field(default_factory=dict)
     """How many inserts there were for a node since it was asked for."""
     made: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """When an insert ended well, and the zone."""
+    """When an insert ended well, or the list that had its VM last was asked for; and the zone."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> when a deletion there ended well. Older lists may still have the VM."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)

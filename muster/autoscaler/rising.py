@@ -48,8 +48,10 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
         # It is deleted (`clearing`), then a new one is made.
         pass
     elif vm.status == RUNNING:
+        _stands(world, memory, vm)
         return _boots(world, memory, back, vm)
     elif vm.status in COMING:
+        _stands(world, memory, vm)
         if world.now >= begun + limits.made_s:
             back.give(
                 name,
@@ -61,6 +63,12 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
         how = "taken back (spot)" if vm.spot else "stopped"
         back.give(name, f"its VM in {vm.zone} was {how} while it booted")
     return []
+
+
+def _stands(world: World, memory: Memory, vm: Vm) -> None:
+    """Remember that a VM was in a list: one that lacks it does not mean that it is gone."""
+    made_at = memory.made.get(vm.name, (0.0, ""))[0]
+    memory.made[vm.name] = (max(made_at, world.vms_at), vm.zone)
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:
