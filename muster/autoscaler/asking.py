@@ -32,8 +32,8 @@ def ask(world: World, memory: Memory, back: Returns) -> list[Insert]:
 
 
 def _groups(world: World, memory: Memory, back: Returns) -> Iterator["_Group"]:
-    if not world.sets:
-        # The metadata has not been read yet.
+    if not world.sets or not world.vms_at:
+        # The metadata has not been read yet; or an earlier self may have made the VMs elsewhere.
         return
     alone: dict[str, list[str]] = {}
     together: dict[tuple[int, str], list[str]] = {}
