@@ -12,6 +12,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Before an insert that failed for a passing reason is tried again."""
 GIVEN_S = 10.0
 """A node that slurmctld shows unmoved so long after it was given back is given back again."""
+EARLIER_S = 5.0
+"""SLURM asked so long before we heard of it: an earlier self may have made the VM, at a place that
+we would not choose, and one list that lacks it does not say that there is none."""
 DELETED_AGAIN_S = 10.0
 """After a deletion that failed."""
 
@@ -111,6 +114,8 @@ def _forget(world: World, memory: Memory) -> None:
             # What an insert has said since the node was wanted last is of then.
             _drop(memory, name)
             memory.rising[name] = world.asked.get(name, world.now)
+            if memory.rising[name] < world.now - EARLIER_S:
+                memory.made[name] = (world.now, "")
         if world.asked.get(name, 0) > memory.rising[name]:
             # SLURM gave it up and asks anew.
             _drop(memory, name)

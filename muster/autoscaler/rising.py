@@ -37,6 +37,8 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
     if vm is not None and vm.status in LEAVING:
         # Its absence from the next list is no gap in the list.
         memory.made.pop(name, None)
+    elif vm is not None and vm.status in (*COMING, RUNNING) and not world.left_over(vm):
+        _stands(world, memory, vm)
     if name in memory.hopeless:
         back.give(name, memory.hopeless[name])
     elif world.now >= begun + limits.resume_s * limits.verdict:
@@ -48,10 +50,8 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
         # It is deleted (`clearing`), then a new one is made.
         pass
     elif vm.status == RUNNING:
-        _stands(world, memory, vm)
         return _boots(world, memory, back, vm)
     elif vm.status in COMING:
-        _stands(world, memory, vm)
         if world.now >= begun + limits.made_s:
             back.give(
                 name,
