@@ -30,15 +30,7 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
     begun = memory.rising[name]
     limits = world.limits
     vm = present(world, memory, name)
-    if vm is None or vm.status != RUNNING:
-        # The next one that runs begins its boot then.
-        for of in (memory.running, memory.said, memory.inspecting):
-            of.pop(name, None)
-    if vm is not None and vm.status in LEAVING:
-        # Its absence from the next list is no gap in the list.
-        memory.made.pop(name, None)
-    elif vm is not None and vm.status in (*COMING, RUNNING) and not world.left_over(vm):
-        _stands(world, memory, vm)
+    _note(world, memory, name, vm)
     if name in memory.hopeless:
         back.give(name, memory.hopeless[name])
     elif world.now >= begun + limits.resume_s * limits.verdict:
@@ -65,10 +57,19 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> list[Actio
     return []
 
 
-def _stands(world: World, memory: Memory, vm: Vm) -> None:
-    """Remember that a VM was in a list: one that lacks it does not mean that it is gone."""
-    made_at = memory.made.get(vm.name, (0.0, ""))[0]
-    memory.made[vm.name] = (max(made_at, world.vms_at), vm.zone)
+def _note(world: World, memory: Memory, name: str, vm: Vm | None) -> None:
+    """Remember how far a node's VM is."""
+    if vm is None or vm.status != RUNNING:
+        # The next one that runs begins its boot then.
+        for of in (memory.running, memory.said, memory.inspecting):
+            of.pop(name, None)
+    if vm is not None and vm.status in LEAVING:
+        # Its absence from the next list is no gap in the list.
+        memory.made.pop(name, None)
+    elif vm is not None and vm.status in (*COMING, RUNNING) and not world.left_over(vm):
+        # One list that lacks it will not mean that it is gone.
+        made_at = memory.made.get(name, (0.0, ""))[0]
+        memory.made[name] = (max(made_at, world.vms_at), vm.zone)
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:
