@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from muster.autoscaler.model import Job, Node, Power
-from muster.fakecloud.call import Deferred, Reply
-from muster.fakecloud.cloud import Request
 from realgame import AFTER_S, STEP_S, RealGame
 from schedules import Schedule
 
+from muster.autoscaler.model import Job, Node, Power
+from muster.fakecloud.call import Deferred, Reply
+from muster.fakecloud.cloud import Request
 from muster.hostlists import expand
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def metadata_server(values: dict[str, str]) -> Iterator[str]:
     """The metadata server of the controller; its address."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 (http.server's)
+        def do_GET(self) -> None:
             found = values[self.path.removeprefix("/computeMetadata/v1/")].encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(found)))
@@ -132,7 +132,7 @@ class KilledGame(RealGame):
                 _, of, size = jobs.pop(0)
                 self.slurm.submit(of, size, 0.5)
             if self.process.poll() is not None:
-                self._succeed(now)
+                self._succeed()
             self._take()
             self._step(now, now - last)
             self._tell()
@@ -141,7 +141,7 @@ class KilledGame(RealGame):
                 return
             time.sleep(STEP_S)
 
-    def _succeed(self, now: float) -> None:
+    def _succeed(self) -> None:
         if self.process.returncode != -signal.SIGKILL or self.killed:
             log = (self.folder / "daemon.log").read_text()
             self.deaths.append(f"the daemon ended by itself: {log[-2000:]}")

@@ -196,7 +196,8 @@ class RealGame:
                     pass
                 case status:
                     if status == "deleted":
-                        self.oracle.deleted(moved.vm, works=self.slurm.works(moved.vm))
+                        runs = moved.vm in self.machines
+                        self.oracle.deleted(moved.vm, works=runs and self.slurm.works(moved.vm))
                     self.oracle.stopped(moved.vm)
                     self.machines.pop(moved.vm, None)
 
@@ -237,10 +238,10 @@ class RealGame:
 
     def _stop(self) -> None:
         self.daemon.stop()
-        self.google.close()
         self.thread.join(10)
         if self.thread.is_alive():
             self.deaths.append("the daemon does not end")
+        self.google.close()
         self.events.close()
 
     # --- slurmctld's programs

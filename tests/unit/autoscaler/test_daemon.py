@@ -1,13 +1,15 @@
 """The daemon with Google's edge and the spool as they are; SLURM alone is played."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from edgekit import CHOICE, Edge, until
+from edgekit import CHOICE, SOON_S, Edge, until
 
 from muster.autoscaler import client, metadata
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
@@ -21,10 +23,12 @@ from muster.autoscaler.observer import Observer
 from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.spool import Spool
 from muster.autoscaler.status import StatusFile, read
+from muster.autoscaler.transport import Limits
 from muster.autoscaler.world import World
 from muster.fakecloud.faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
+SLOW = Limits(per_minute=240, burst=6)
 NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
 
 
@@ -85,6 +89,7 @@ class Service:
 
     def __init__(self, edge: Edge, spool: Path) -> None:
         self.edge = edge
+        self.limits = Limits()
         self.folder = spool
         self.status = spool.parent / "status.json"
         self.events = EventLog(spool.parent / "events.jsonl")
@@ -93,7 +98,7 @@ class Service:
 
     def start(self) -> None:
         inbox = Inbox()
-        self.google = Google("demo-project", "lab", inbox.put, credentials=self.edge.credentials)
+        self.google = Google("demo-project", "lab", inbox.put, self.limits, self.edge.credentials)
         self.daemon = Daemon(
             World("lab", 0),
             inbox,
@@ -148,6 +153,40 @@ def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
     service.slurm.suspend(*names)
     until(lambda: not service.edge.names() & set(names))
     assert not list(spool.glob("*.suspend"))
+
+
+def test_twenty_resume_programs_at_once_share_one_limiter(
+    service: Service, spool: Path, tmp_path: Path
+):
+    """Each asks for a job's two nodes, for which there is a call; the cloud counts them."""
+    program = tmp_path / "muster-resume"
+    program.write_text(Path(client.__file__).read_text().replace(client.SPOOL, str(spool)))
+    service.stop()
+    service.limits = SLOW
+    service.start()
+    at = service.edge.inserts()
+    pairs = [(f"lab-debug-{number}", f"lab-debug-{number + 1}") for number in range(0, 40, 2)]
+    names = [name for pair in pairs for name in pair]
+    running = []
+    # slurmctld says nothing of them until all are asked for.
+    with service.slurm.lock:
+        for job, pair in enumerate(pairs, 1):
+            found = {"jobs": [{"job_id": job, "nodes_resume": ",".join(pair)}]}
+            resume_file = tmp_path / f"job-{job}"
+            resume_file.write_text(json.dumps(found))
+            words = [sys.executable, "-IS", program, ",".join(pair)]
+            running.append(subprocess.Popen(words, env={"SLURM_RESUME_FILE": str(resume_file)}))
+        service.slurm.states |= dict.fromkeys(names, Power.RISING)
+        assert [each.wait(SOON_S) for each in running] == [0] * len(pairs)
+    until(lambda: service.slurm.all_are(Power.UP, *names), 2 * SOON_S)
+    # A call for each job, or for each node where too many of those are under way.
+    assert len(pairs) <= len(at) <= len(names)
+    for begin in at:
+        for seconds in (1, 2, 4):
+            found = sum(begin <= each < begin + seconds for each in at)
+            assert found <= SLOW.burst + SLOW.per_minute / 60 * seconds + 1
+    # Without the limiter they come at once.
+    assert at[-1] - at[0] > (len(pairs) - SLOW.burst) / (SLOW.per_minute / 60) - 1
 
 
 def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, spool: Path):
