@@ -36,9 +36,11 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unforeseen]:
     loggers[0].addHandler(found)
     for each in loggers:
         # Thousands of warnings, and calls that end with their server.
-        monkeypatch.setattr(each, "propagate", False)
+        each.setLevel(logging.CRITICAL if each is loggers[1] else logging.ERROR)
     yield found
     loggers[0].removeHandler(found)
+    for each in loggers:
+        each.setLevel(logging.NOTSET)
 
 
 def drawn(number: int) -> Schedule:

@@ -114,7 +114,7 @@ class Wild:
     def operation_error(self, method: str) -> OperationError | None:
         # A deletion that fails would leave a VM in STOPPING here: fakecloud does not take it back.
         inserts = method.endswith(("insert", "bulkInsert"))
-        return NO_DETAIL if inserts and self.strike("error without detail", 4) else None
+        return NO_DETAIL if inserts and self.strike("error without detail", 8) else None
 
     # --- what is answered
 
@@ -139,7 +139,7 @@ class Wild:
             return Deferred(lambda: Reply(b""))
         if request.verb == "GET":
             found = self._list(request, found)
-        if self.strike("answer is no JSON", 0.2):
+        if self.strike("answer is no JSON", 0.5):
             return replace(found, content=found.content[: len(found.content) // 2])
         return found
 
