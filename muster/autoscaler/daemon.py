@@ -131,6 +131,8 @@ class Called:
 Message = NodesRead | VmsRead | SetsRead | RoomRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
 Observer = Callable[[World, Memory, Sequence[Action]], None]
+SET_BACK_S = 5.0
+"""A clock that goes back by less is being corrected little by little."""
 TICK_S = 1.0
 """A plan is made so often even if nothing is heard: deadlines pass."""
 
@@ -152,8 +154,10 @@ class Daemon:
         spool: Spool,
         pace: Pace = Pace(),
         observe: Observer = lambda *_: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.world = world
+        self._clock = clock
         self.memory = Memory()
         self.slurm = slurm
         self.cloud = cloud
@@ -233,7 +237,10 @@ class Daemon:
                     self._cloud_due.set()
                 case event:
                     events.append(event)
-        self.world = replace(self.world, now=time.time(), events=events, **news)
+        now = self._clock()
+        if now < self.world.now - SET_BACK_S:
+            self._set_back(now)
+        self.world = replace(self.world, now=now, events=events, **news)
         actions, self.memory = plan(self.world, self.memory)
         for action in actions:
             self._do(action)
@@ -244,6 +251,17 @@ class Daemon:
         memory = self.memory
         self._busy = any((memory.rising, memory.asks, memory.deleting, memory.given))
         self.observe(self.world, memory, actions)
+
+    def _set_back(self, now: float) -> None:
+        """Forget what has times that are still to come: it would hold everything up until then.
+
+        A successor knows as little, and what is read next has the new time.
+        """
+        log.warning("the clock was set back by %.0f s: all is read anew", self.world.now - now)
+        self.memory = Memory()
+        self.world = replace(self.world, nodes_at=0, vms_at=0)
+        self._slurm_due.set()
+        self._cloud_due.set()
 
     def _do(self, action: Action) -> None:
         match action:
@@ -271,7 +289,7 @@ class Daemon:
         while not self._stopping.is_set():
             self._slurm_due.clear()
             self._give_back()
-            at = time.time()
+            at = self._clock()
             try:
                 nodes = {node.name: node for node in self.slurm.nodes()}
             except SlurmError as error:
@@ -316,7 +334,7 @@ class Daemon:
         self._inbox.put(SetsRead(self._sets))
 
     def _read_vms(self) -> None:
-        at = time.time()
+        at = self._clock()
         self._inbox.put(VmsRead(at, self.cloud.vms()))
 
     def _read_room(self) -> None:

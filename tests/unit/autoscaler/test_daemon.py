@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from edgekit import CHOICE, SOON_S, Edge, until
@@ -90,6 +91,7 @@ class Service:
     def __init__(self, edge: Edge, spool: Path) -> None:
         self.edge = edge
         self.limits = Limits()
+        self.skew_s = 0.0
         self.folder = spool
         self.status = spool.parent / "status.json"
         self.events = EventLog(spool.parent / "events.jsonl")
@@ -107,6 +109,7 @@ class Service:
             spool=Spool(self.folder),
             pace=PACE,
             observe=Observer(StatusFile(self.status), self.events, Metrics()),
+            clock=lambda: time.time() + self.skew_s,
         )
         self.thread = threading.Thread(target=self.daemon.run)
         self.thread.start()
@@ -198,6 +201,22 @@ def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, s
         "ZONE_RESOURCE_POOL_EXHAUSTED of c2-standard-4 in" in service.slurm.reasons["lab-debug-0"]
     )
     until(lambda: not list(spool.glob("*.resume")))
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    service.slurm.states["lab-debug-0"] = Power.OFF
+    service.skew_s = -3600
+    set_back = SimpleNamespace(
+        time=lambda: time.time() - 3600, time_ns=lambda: time.time_ns() - 3600 * 10**9
+    )
+    monkeypatch.setattr(client, "time", set_back)
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
 
 
 def test_a_daemon_that_was_away_finds_what_was_asked_for(service: Service, spool: Path):
