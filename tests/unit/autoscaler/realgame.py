@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import google.auth.exceptions
@@ -45,7 +44,11 @@ FAULTS = (
     "scontrol hangs",
     "scontrol fails",
     "daemon ends",
+    "clock jumps",
 )
+JUMPS_S = (-20, -2)
+"""What the controller's clock is set by; slurmctld's timeouts follow it. Never ahead of Google's:
+a VM is then older than its request, and is deleted as left over."""
 STEP_S = 0.05
 PLAYED_S, AFTER_S = 20.0, 40.0
 """How long jobs come, and how long all may take to end then."""
@@ -120,6 +123,7 @@ class RealGame:
         """Of slurmctld, the machines and the oracle."""
         self.away_until = 0.0
         self.hangs_until = 0.0
+        self.skew_s = 0.0
         self.deaths: list[str] = []
         self.cloud = WildCloud(self.faults)
         self.tokens = Tokens(self.cloud.kit.token(), self.faults)
@@ -161,6 +165,11 @@ class RealGame:
         if self.faults.strike("daemon ends", 0.1):
             self._stop()
             self._start()
+        if self.faults.strike("clock jumps", 0.05):
+            jump_s = self.random.choice(JUMPS_S)
+            self.skew_s += jump_s
+            with self.lock:
+                self.oracle.excuse(abs(jump_s))
         self.cloud.trouble()
 
     def _step(self, now: float, passed: float) -> None:
@@ -222,6 +231,7 @@ class RealGame:
             spool=Spool(self.folder / "spool"),
             pace=PACE,
             observe=Observer(StatusFile(self.folder / "status.json"), self.events, Metrics()),
+            clock=lambda: time.time() + self.skew_s,
         )
         self.thread = threading.Thread(target=self._run, args=(self.daemon,), daemon=True)
         self.thread.start()
@@ -276,7 +286,10 @@ class RealGame:
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
         found = [{"job_id": job.id, "nodes_resume": ",".join(job.nodes)} for job in jobs]
-        spool = str(self.folder / "spool")
-        client.write(spool, "resume", ",".join(names), json.dumps({"jobs": found}).encode())
-        with suppress(OSError):
-            client.wake(spool)
+        spool = self.folder / "spool"
+        # As muster-resume writes it, by the clock that jumps.
+        head = {"nodes": ",".join(names), "asked": time.time() + self.skew_s}
+        fresh = spool / f"{time.time_ns()}-{len(found)}.resume.new"
+        fresh.write_text(f"{json.dumps(head)}\n{json.dumps({'jobs': found})}")
+        fresh.rename(fresh.with_suffix(""))
+        client.wake(str(spool))
