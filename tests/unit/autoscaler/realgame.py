@@ -165,7 +165,7 @@ class RealGame:
         if self.faults.strike("daemon ends", 0.1):
             self._stop()
             self._start()
-        if self.faults.strike("clock jumps", 0.05):
+        if self.faults.strike("clock jumps", 0.15):
             jump_s = self.random.choice(JUMPS_S)
             self.skew_s += jump_s
             with self.lock:
