@@ -36,7 +36,8 @@ EDGE = replace(
 def hurry(put: Callable[[object, str, object], None] = setattr) -> None:
     """Divide the constants called `*_S` of all modules; a test puts them by its monkeypatch."""
     for found in pkgutil.iter_modules(muster.autoscaler.__path__):
-        if found.name == "__main__":
+        if found.name in ("__main__", "metadata"):
+            # Answers of a busy machine are no faster for it.
             continue
         module = importlib.import_module(f"muster.autoscaler.{found.name}")
         for name, value in vars(module).items():
