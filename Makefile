@@ -132,6 +132,13 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 unit: setup ## Schema, rendering, modules, docs
 	@pytest --numprocesses 2 tests/unit
 
+.PHONY: coverage
+coverage: setup ## Lines and branches of the autoscaler that its tests reach
+	@# Without the games, which are slow when each line is counted.
+	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore tests/unit/autoscaler/test_, \
+	  daemon_in_trouble.py daemon_killed.py plan_in_time.py)
+	@coverage report
+
 .PHONY: molecule
 molecule: setup machine-packages ## Every role but verify on both releases (ROLE=munge: one)
 	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE))

@@ -55,8 +55,8 @@ def _groups(world: World, memory: Memory, back: Returns) -> Iterator[list[Group]
 
     Jobs that need several nodes come first, in their order: others must not take the room.
     """
-    if not world.sets:
-        # The metadata has not been read yet.
+    if not world.sets or not world.vms_at:
+        # The metadata has not been read yet; or an earlier self may have made the VMs elsewhere.
         return
     alone: dict[str, list[str]] = {}
     together: dict[int, dict[str, list[str]]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.autoscaler.memory import Memory, put
 from muster.autoscaler.model import Delete, Power, Vm
-from muster.autoscaler.rising import LEAVING
+from muster.autoscaler.rising import LEAVING, RUNNING
 from muster.autoscaler.world import World
 
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -34,11 +34,13 @@ def _unwanted(world: World, memory: Memory) -> Iterator[tuple[Vm, str]]:
         if vm.zone in memory.deleting.get(vm.name, ()):
             continue
         node = world.nodes.get(vm.name)
-        if vm.name in memory.given:
-            yield vm, "its node was given back"
-        elif world.rises(vm.name):
+        if world.rises(vm.name):
             if world.left_over(vm):
                 yield vm, LEFT_OVER
+        elif vm.name in memory.given:
+            # Not before slurmctld has taken it: until then the node may come into service.
+            if not (node and node.power is Power.UP and not node.down and vm.status == RUNNING):
+                yield vm, "its node was given back"
         elif vm.name in memory.asking:
             continue
         elif node is None:

@@ -142,6 +142,8 @@ Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
 T = TypeVar("T")
 Observer = Callable[[World, Memory, Sequence[Action]], None]
+SET_BACK_S = 5.0
+"""A clock that goes back by less is being corrected little by little."""
 TICK_S = 1.0
 """A plan is made so often even if nothing is heard: deadlines pass."""
 
@@ -163,8 +165,10 @@ class Daemon:
         spool: Spool,
         pace: Pace = Pace(),
         observe: Observer = lambda *_: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.world = world
+        self._clock = clock
         self.memory = Memory()
         self.slurm = slurm
         self.cloud = cloud
@@ -243,8 +247,8 @@ class Daemon:
                     before = news.get("unread", self.world.unread)
                     others = {each: of for each, of in before.items() if each != what}
                     since = before[what].since if what in before else at
-                    now = {what: Unread(since, why)} if why else {}
-                    news |= {"unread": others | now}
+                    this = {what: Unread(since, why)} if why else {}
+                    news |= {"unread": others | this}
                 case Called():
                     news |= {"requests": self.spool.requests()}
                     # What they say, the nodes' states say: only that there was one counts.
@@ -253,7 +257,10 @@ class Daemon:
                     self._cloud_due.set()
                 case event:
                     events.append(event)
-        self.world = replace(self.world, now=time.time(), events=events, **news)
+        now = self._clock()
+        if now < self.world.now - SET_BACK_S:
+            self._set_back(now)
+        self.world = replace(self.world, now=now, events=events, **news)
         actions, self.memory = plan(self.world, self.memory)
         for action in actions:
             self._do(action)
@@ -269,6 +276,17 @@ class Daemon:
             self._slurm_due.set()
             self._cloud_due.set()
         self.observe(self.world, memory, actions)
+
+    def _set_back(self, now: float) -> None:
+        """Forget what has times that are still to come: it would hold everything up until then.
+
+        A successor knows as little, and what is read next has the new time.
+        """
+        log.warning("the clock was set back by %.0f s: all is read anew", self.world.now - now)
+        self.memory = Memory()
+        self.world = replace(self.world, nodes_at=0, vms_at=0)
+        self._slurm_due.set()
+        self._cloud_due.set()
 
     def _do(self, action: Action) -> None:
         match action:
@@ -296,7 +314,7 @@ class Daemon:
         while not self._stopping.is_set():
             self._slurm_due.clear()
             self._give_back()
-            at = time.time()
+            at = self._clock()
             nodes = self._tried("slurmctld", self.slurm.nodes)
             pause_s = self.pace.retry_s
             if nodes is not None:
@@ -328,7 +346,7 @@ class Daemon:
             self._inbox.put(SetsRead(sets))
         # Before the VMs: what is in their list and not older than this, the quotas don't count.
         quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
-        at = time.time()
+        at = self._clock()
         vms = self._tried("the cloud", self.cloud.vms)
         if vms is not None:
             # Quotas that can't be read are not known: old ones would still count what has gone.
@@ -342,8 +360,8 @@ class Daemon:
         except (SlurmError, CloudError, SetsError) as error:
             why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
             log.warning("%s can't be read: %s", what, why)
-            self._inbox.put(NotRead(what, time.time(), why))
+            self._inbox.put(NotRead(what, self._clock(), why))
             return None
         if what in self.world.unread:
-            self._inbox.put(NotRead(what, time.time(), ""))
+            self._inbox.put(NotRead(what, self._clock(), ""))
         return found

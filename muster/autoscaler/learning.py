@@ -12,6 +12,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Before an insert that failed for a passing reason is tried again."""
 GIVEN_S = 10.0
 """A node that slurmctld shows unmoved so long after it was given back is given back again."""
+EARLIER_S = 5.0
+"""SLURM asked so long before we heard of it: an earlier self may have made the VM, at a place that
+we would not choose, and one list that lacks it does not say that there is none."""
 DELETED_AGAIN_S = 10.0
 """After a deletion that failed."""
 
@@ -26,7 +29,8 @@ def learn(world: World, memory: Memory) -> None:
                 if failure is None:
                     take(memory.deleting, name, zone)
                     put(memory.gone, name, zone, world.now)
-                    if name in memory.made and memory.made[name][1].zone == zone:
+                    market = memory.made.get(name, (0.0, None))[1]
+                    if market and market.zone == zone:
                         del memory.made[name]
                 else:
                     put(memory.deleting, name, zone, world.now + DELETED_AGAIN_S)
@@ -113,6 +117,8 @@ def _forget(world: World, memory: Memory) -> None:
             # What an insert has said since the node was wanted last is of then.
             _drop(memory, name)
             memory.rising[name] = world.asked.get(name, world.now)
+            if memory.rising[name] < world.now - EARLIER_S:
+                memory.made[name] = (world.now, None)
         if world.asked.get(name, 0) > memory.rising[name]:
             # SLURM gave it up and asks anew.
             _drop(memory, name)

@@ -47,8 +47,9 @@ class Memory:
     """The insert under way for a node."""
     attempts: dict[str, int] = field(default_factory=dict)
     """How many inserts there were for a node since it was asked for."""
-    made: dict[str, tuple[float, Market]] = field(default_factory=dict)
-    """When an insert ended well, and the market."""
+    made: dict[str, tuple[float, Market | None]] = field(default_factory=dict)
+    """When an insert ended well, or the list that had its VM last was asked for; and the market,
+    where it is known."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> when a deletion there ended well. Older lists may still have the VM."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)

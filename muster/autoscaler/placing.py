@@ -47,7 +47,9 @@ def left(world: World, memory: Memory) -> Quotas:
     if not quotas.uses:
         return quotas
     asked = {name: memory.asks[of].choice.market for name, of in memory.asking.items()}
-    made = {name: market for name, (at, market) in memory.made.items() if at >= quotas.at}
+    made = {
+        name: market for name, (at, market) in memory.made.items() if market and at >= quotas.at
+    }
     since = Counter(market for name, market in (made | asked).items() if name not in world.vm)
     since.update(vm.market for vm in world.vms if vm.created > quotas.at)
     for market, count in since.items():

@@ -37,13 +37,7 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> Vm | None:
     begun = memory.rising[name]
     limits = world.limits
     vm = present(world, memory, name)
-    if vm is None or vm.status != RUNNING:
-        # The next one that runs begins its boot then.
-        for of in (memory.running, memory.said, memory.inspecting):
-            of.pop(name, None)
-    if vm is not None and vm.status in LEAVING:
-        # Its absence from the next list is no gap in the list.
-        memory.made.pop(name, None)
+    _note(world, memory, name, vm)
     if name in memory.hopeless:
         back.give(name, memory.hopeless[name])
     elif world.now >= begun + limits.resume_s * limits.verdict:
@@ -68,6 +62,21 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> Vm | None:
         how = "taken back (spot)" if vm.spot else "stopped"
         back.give(name, f"its VM in {vm.zone} was {how} while it booted")
     return None
+
+
+def _note(world: World, memory: Memory, name: str, vm: Vm | None) -> None:
+    """Remember how far a node's VM is."""
+    if vm is None or vm.status != RUNNING:
+        # The next one that runs begins its boot then.
+        for of in (memory.running, memory.said, memory.inspecting):
+            of.pop(name, None)
+    if vm is not None and vm.status in LEAVING:
+        # Its absence from the next list is no gap in the list.
+        memory.made.pop(name, None)
+    elif vm is not None and vm.status in (*COMING, RUNNING) and not world.left_over(vm):
+        # One list that lacks it will not mean that it is gone.
+        made_at = memory.made.get(name, (0.0, None))[0]
+        memory.made[name] = (max(made_at, world.vms_at), vm.market)
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:

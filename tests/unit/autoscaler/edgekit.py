@@ -21,6 +21,8 @@ from muster.autoscaler.model import (
     Vm,
 )
 from muster.autoscaler.transport import Limits
+from muster.fakecloud.call import Deferred, Reply
+from muster.fakecloud.cloud import Request
 from muster.fakecloud.errors import ApiError
 from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
@@ -124,6 +126,19 @@ class Edge:
         """Let calls of a method of Compute Engine's fail, or `batch`: many in one."""
         method = pattern if pattern == "batch" else f"compute.{pattern}"
         self.cloud.server.cloud.faults.add(method, **more)
+
+    def inserts(self) -> list[float]:
+        """When calls that make VMs come to the cloud, from now on, by a steady clock."""
+        at: list[float] = []
+        handle = self.cloud.server.cloud.handle
+
+        def counted(request: Request) -> Reply | Deferred:
+            if request.verb == "POST" and request.path.endswith(("/instances", "/bulkInsert")):
+                at.append(time.monotonic())
+            return handle(request)
+
+        self.cloud.server.cloud.handle = counted  # type: ignore[method-assign]
+        return at
 
     def calls(self) -> dict[str, int]:
         """Method -> calls until now."""

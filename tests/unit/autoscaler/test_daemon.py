@@ -1,14 +1,17 @@
 """The daemon with Google's edge and the spool as they are; SLURM alone is played."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from edgekit import CHOICE, Edge, until
+from edgekit import CHOICE, SOON_S, Edge, until
 
 from muster.autoscaler import client, metadata
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
@@ -23,11 +26,13 @@ from muster.autoscaler.observer import Observer
 from muster.autoscaler.slurm import SlurmError
 from muster.autoscaler.spool import Spool
 from muster.autoscaler.status import StatusFile, read
+from muster.autoscaler.transport import Limits
 from muster.autoscaler.world import World
 from muster.fakecloud.errors import ApiError
 from muster.fakecloud.faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
+SLOW = Limits(per_minute=240, burst=6)
 NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
 
 
@@ -95,6 +100,8 @@ class Service:
 
     def __init__(self, edge: Edge, spool: Path, pace: Pace) -> None:
         self.edge = edge
+        self.limits = Limits()
+        self.skew_s = 0.0
         self.folder = spool
         self.pace = pace
         self.status = spool.parent / "status.json"
@@ -104,7 +111,7 @@ class Service:
 
     def start(self) -> None:
         inbox = Inbox()
-        self.google = Google("demo-project", "lab", inbox.put, credentials=self.edge.credentials)
+        self.google = Google("demo-project", "lab", inbox.put, self.limits, self.edge.credentials)
         self.daemon = Daemon(
             World("lab", 0),
             inbox,
@@ -113,6 +120,7 @@ class Service:
             spool=Spool(self.folder),
             pace=self.pace,
             observe=Observer(StatusFile(self.status), self.events, Metrics()),
+            clock=lambda: time.time() + self.skew_s,
         )
         self.thread = threading.Thread(target=self.daemon.run)
         self.thread.start()
@@ -168,6 +176,40 @@ def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
     assert not list(spool.glob("*.suspend"))
 
 
+def test_twenty_resume_programs_at_once_share_one_limiter(
+    service: Service, spool: Path, tmp_path: Path
+):
+    """Each asks for a job's two nodes, for which there is a call; the cloud counts them."""
+    program = tmp_path / "muster-resume"
+    program.write_text(Path(client.__file__).read_text().replace(client.SPOOL, str(spool)))
+    service.stop()
+    service.limits = SLOW
+    service.start()
+    at = service.edge.inserts()
+    pairs = [(f"lab-debug-{number}", f"lab-debug-{number + 1}") for number in range(0, 40, 2)]
+    names = [name for pair in pairs for name in pair]
+    running = []
+    # slurmctld says nothing of them until all are asked for.
+    with service.slurm.lock:
+        for job, pair in enumerate(pairs, 1):
+            found = {"jobs": [{"job_id": job, "nodes_resume": ",".join(pair)}]}
+            resume_file = tmp_path / f"job-{job}"
+            resume_file.write_text(json.dumps(found))
+            words = [sys.executable, "-IS", program, ",".join(pair)]
+            running.append(subprocess.Popen(words, env={"SLURM_RESUME_FILE": str(resume_file)}))
+        service.slurm.states |= dict.fromkeys(names, Power.RISING)
+        assert [each.wait(SOON_S) for each in running] == [0] * len(pairs)
+    until(lambda: service.slurm.all_are(Power.UP, *names), 2 * SOON_S)
+    # A call for each job, or for each node where too many of those are under way.
+    assert len(pairs) <= len(at) <= len(names)
+    for begin in at:
+        for seconds in (1, 2, 4):
+            found = sum(begin <= each < begin + seconds for each in at)
+            assert found <= SLOW.burst + SLOW.per_minute / 60 * seconds + 1
+    # Without the limiter they come at once.
+    assert at[-1] - at[0] > (len(pairs) - SLOW.burst) / (SLOW.per_minute / 60) - 1
+
+
 def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, spool: Path):
     service.edge.fault("instances.insert", operation_error=NO_ROOM)
     service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
@@ -177,6 +219,22 @@ def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, s
         "ZONE_RESOURCE_POOL_EXHAUSTED of c2-standard-4 in" in service.slurm.reasons["lab-debug-0"]
     )
     until(lambda: not list(spool.glob("*.resume")))
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    service.slurm.states["lab-debug-0"] = Power.OFF
+    service.skew_s = -3600
+    set_back = SimpleNamespace(
+        time=lambda: time.time() - 3600, time_ns=lambda: time.time_ns() - 3600 * 10**9
+    )
+    monkeypatch.setattr(client, "time", set_back)
+    service.slurm.resume("lab-debug-0")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
 
 
 def test_a_daemon_that_was_away_finds_what_was_asked_for(service: Service, spool: Path):

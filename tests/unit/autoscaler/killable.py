@@ -1,0 +1,36 @@
+"""A program: the daemon as its unit starts it, but with its places in a folder and short times."""
+
+import sys
+from pathlib import Path
+
+from quick import EDGE, LIMITS, PACE, hurry
+
+from muster.autoscaler import __main__ as program
+from muster.autoscaler import google
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.gate import Gate
+from muster.autoscaler.logs import EventLog
+from muster.autoscaler.slurm import Slurm
+from muster.autoscaler.status import StatusFile
+
+
+def main(folder: Path) -> int:
+    hurry()
+    changed = {
+        "Slurm": lambda: Slurm(folder, timeout_s=2),
+        "StatusFile": lambda: StatusFile(folder / "status.json"),
+        "EventLog": lambda: EventLog(folder / "events.jsonl"),
+        "Limits": lambda **_: LIMITS,
+        "Gate": lambda coming: Gate(coming, ("127.0.0.1", 0)),
+    }
+    for name, value in changed.items():
+        assert hasattr(program, name)
+        setattr(program, name, value)
+    google.Limits = lambda: EDGE  # type: ignore[misc, assignment]
+    assert Daemon.__init__.__kwdefaults__
+    Daemon.__init__.__kwdefaults__["pace"] = PACE
+    return program.main(folder / "autoscaler.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

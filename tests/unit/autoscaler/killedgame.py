@@ -1,0 +1,223 @@
+"""A game whose daemon is a process of its own, killed at a marked point; its successor goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from realgame import AFTER_S, STEP_S, RealGame
+from schedules import Schedule
+
+from muster.autoscaler.model import Job, Node, Power
+from muster.fakecloud.call import Deferred, Reply
+from muster.fakecloud.cloud import Request
+from muster.hostlists import expand
+
+HERE = Path(__file__).parent
+SCONTROL = """#!/bin/sh
+# What the daemon asks of slurmctld: the nodes, or that nodes are given back.
+cd "$(dirname "$0")" || exit 1
+echo "$*" >> called
+[ -e "die-$(wc -l < called)" ] && kill -KILL $PPID
+case $2 in
+show) cat nodes ;;
+*) echo "$*" > told/$$.new && mv told/$$.new told/$$ ;;
+esac
+"""
+STATES = {
+    Power.UP: "",
+    Power.RISING: "+POWERING_UP",
+    Power.FALLING: "+POWERING_DOWN",
+    Power.OFF: "+POWERED_DOWN",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where the daemon is killed: at the n-th of these, `change`, `read`, `scontrol`, `spool`.
+
+    Of a call to the cloud before it is done, or after it and before its answer.
+    """
+
+    what: str
+    number: int
+    after: bool = False
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'at'} {self.what} {self.number}"
+
+
+@contextmanager
+def metadata_server(values: dict[str, str]) -> Iterator[str]:
+    """The metadata server of the controller; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = values[self.path.removeprefix("/computeMetadata/v1/")].encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(found)))
+            self.end_headers()
+            self.wfile.write(found)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+class KilledGame(RealGame):
+    """Three jobs come and go, one finds room at its second place; a VM stands that nobody needs."""
+
+    def __init__(self, mark: Mark, folder: Path) -> None:
+        super().__init__(Schedule(0), folder)
+        self.mark = mark
+        # What the start of a process takes on a busy machine says nothing of the daemon.
+        self.oracle.healthy_s = self.oracle.resume_s
+        self.killed = False
+        self.counts = {"change": 0, "read": 0, "spool": 0}
+        (folder / "told").mkdir()
+        scontrol = folder / "scontrol"
+        scontrol.write_text(SCONTROL)
+        scontrol.chmod(0o755)
+        if mark.what == "scontrol":
+            (folder / f"die-{mark.number}").touch()
+        settings = {
+            "cluster": "lab",
+            "resume_timeout_s": 20,
+            "spool": str(folder / "spool"),
+            "compute_endpoint": f"{self.cloud.server.url}/compute/v1/",
+            "metrics_port": 0,
+        }
+        (folder / "autoscaler.json").write_text(json.dumps(settings))
+
+    def __str__(self) -> str:
+        return str(self.mark)
+
+    def play(self) -> list[str]:
+        self.cloud.stray("lab-debug-7")
+        self.cloud.short()
+        self.cloud.server.do(lambda cloud: setattr(cloud, "handle", self._marked(cloud.handle)))
+        self.faults.ended = True
+        self._tell()
+        with metadata_server(
+            {
+                "project/project-id": "demo-project",
+                "instance/attributes/muster-templates": self.cloud.sets(),
+            }
+        ) as self.metadata:
+            self._start()
+            self._live()
+            self._stop()
+        wrong = self.oracle.end(time.monotonic())
+        if sorted(self.slurm.done) != [1, 2, 3, 4]:
+            wrong.append(f"of the jobs only {self.slurm.done} have ended")
+        if not self.killed:
+            wrong.append(f"the daemon did not come to its mark: {self.counts}")
+        return wrong + self.deaths + self.cloud.close()
+
+    def _live(self) -> None:
+        begin = last = time.monotonic()
+        jobs = [(0.2, "debug", 2), (0.4, "debug", 1), (0.6, "calm", 1), (2.5, "debug", 1)]
+        while (now := time.monotonic()) < begin + AFTER_S:
+            while jobs and now > begin + jobs[0][0]:
+                _, of, size = jobs.pop(0)
+                self.slurm.submit(of, size, 0.5)
+            if self.process.poll() is not None:
+                self._succeed()
+            self._take()
+            self._step(now, now - last)
+            self._tell()
+            last = now
+            if not jobs and self._quiet():
+                return
+            time.sleep(STEP_S)
+
+    def _succeed(self) -> None:
+        if self.process.returncode != -signal.SIGKILL or self.killed:
+            log = (self.folder / "daemon.log").read_text()
+            self.deaths.append(f"the daemon ended by itself: {log[-2000:]}")
+        self.killed = True
+        with self.lock:
+            self.oracle.excuse(1.5)
+        self._start()
+
+    # --- the daemon
+
+    def _start(self) -> None:
+        environment = {
+            "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.given,
+            "GCE_METADATA_HOST": self.metadata,
+            "PYTHONPATH": f"{HERE.parents[2]}",
+            "PATH": os.environ["PATH"],
+        }
+        with (self.folder / "daemon.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, HERE / "killable.py", self.folder],
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _kill(self, what: str, number: int, *, after: bool = False) -> None:
+        if not self.killed and self.mark == Mark(what, number, after):
+            self.process.kill()
+
+    def _marked(
+        self, handle: Callable[[Request], Reply | Deferred]
+    ) -> Callable[[Request], Reply | Deferred]:
+        def handled(request: Request) -> Reply | Deferred:
+            what = "read" if request.verb == "GET" else "change"
+            self.counts[what] += 1
+            # A batch has calls within.
+            number = self.counts[what]
+            self._kill(what, number)
+            found = handle(request)
+            self._kill(what, number, after=True)
+            return found
+
+        return handled
+
+    # --- slurmctld, as scontrol finds it
+
+    def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
+        self._tell()
+        super()._resume(names, jobs)
+        self.counts["spool"] += 1
+        self._kill("spool", self.counts["spool"])
+
+    def _tell(self) -> None:
+        lines = "".join(f"{_line(node)}\n" for node in self.slurm.nodes.values())
+        fresh = self.folder / "nodes.new"
+        fresh.write_text(lines)
+        fresh.rename(self.folder / "nodes")
+
+    def _take(self) -> None:
+        for file in sorted(self.folder.joinpath("told").glob("[0-9]*")):
+            if file.suffix:
+                continue
+            words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)
+            with self.lock:
+                self.slurm.give_back(tuple(expand(words["nodename"])), time.monotonic())
+            file.unlink()
+
+
+def _line(node: Node) -> str:
+    base = "DOWN" if node.down else "ALLOCATED" if node.busy else "IDLE"
+    return (
+        f"NodeName={node.name} Arch=x86_64 State={base}+CLOUD{STATES[node.power]} ThreadsPerCore=1"
+    )

@@ -1,0 +1,57 @@
+"""What goes wrong in a game, how often, and how often it did: a schedule is drawn by hypothesis.
+
+A schedule is all there is of a game: `Game(Schedule(seed=..., rates={...}))` plays it again. Where
+one fails, hypothesis looks for the fewest classes of faults with which it still does.
+"""
+
+import os
+import random
+import secrets
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", "") or secrets.token_hex(4)
+SEED = int(os.environ.get("MUSTER_SEED") or int(_RUN[:7], 16))
+"""Of this run's schedules, of all its processes; MUSTER_SEED takes that of another run."""
+RATES = (0.02, 0.1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`rates`: class of faults -> how probable it is where it may happen; without: never."""
+
+    seed: int
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Faults:
+    """Decides what goes wrong, and counts it."""
+
+    schedule: Schedule
+    counts: Counter[str] = field(default_factory=Counter)
+    ended: bool = False
+    """Whatever is broken is mended, and nothing breaks any more."""
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.schedule.seed)  # noqa: S311
+
+    def strike(self, kind: str, part: float = 1) -> bool:
+        """Whether a fault happens here and now; `part` makes it rarer."""
+        rate = 0 if self.ended else self.schedule.rates.get(kind, 0)
+        struck = rate > 0 and self.random.random() < rate * part
+        self.counts[kind] += struck
+        return struck
+
+
+def schedules(kinds: Collection[str]) -> st.SearchStrategy[Schedule]:
+    """Schedules with any of these classes of faults."""
+    rates = {kind: st.sampled_from(RATES) for kind in kinds}
+    return st.builds(
+        Schedule,
+        seed=st.integers(0, 2**32 - 1),
+        rates=st.fixed_dictionaries({}, optional=rates),
+    )

@@ -1,0 +1,181 @@
+"""What slurmctld does for the autoscaler's sake, in the time that a game gives it.
+
+Jobs take nodes, nodes power up and register, are idle, power down; what is given back goes down and
+its jobs wait again. What it sees and does, the oracle hears.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from oracle import Oracle, Place
+
+from muster.autoscaler.model import Job, Node, Power
+
+Resume = Callable[[tuple[str, ...], tuple[Job, ...]], None]
+"""ResumeProgram: the nodes, and the jobs that wait for them."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds."""
+
+    suspend_s: float = 120
+    """SuspendTimeout."""
+    idle_s: float = 60
+    """SuspendTime."""
+    boot_s: float = 20
+    """From a VM's insert to slurmd."""
+    early_s: float = 5
+    """How much older than the request a VM may seem."""
+    again_s: float = 30
+    """Until a job that was queued again may run."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A VM on which slurmd is about to start."""
+
+    born: float
+    sound: bool = True
+    """Whether it runs, and its boot will end."""
+
+
+@dataclass
+class Task:
+    """A job, on nodes of one set."""
+
+    id: int
+    of: str
+    size: int
+    seconds: float
+    nodes: tuple[str, ...] = ()
+    started: float = 0
+    ready_at: float = 0
+
+
+@dataclass
+class Slurmctld:
+    """All times are those of the game."""
+
+    oracle: Oracle
+    resume: Resume
+    names: list[str]
+    times: Times = field(default_factory=Times)
+    waiting: list[Task] = field(default_factory=list)
+    running: list[Task] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    home: dict[str, Place] = field(default_factory=dict)
+    """Node -> the VM from which it registered."""
+    submitted: int = 0
+    now: float = 0
+
+    def __post_init__(self) -> None:
+        self.nodes = {name: Node(name, Power.OFF) for name in self.names}
+        self.since = dict.fromkeys(self.names, 0.0)
+        """When each node's state began."""
+
+    def submit(self, of: str, size: int, seconds: float) -> None:
+        """A job for nodes of a set."""
+        self.submitted += 1
+        self.waiting.append(Task(self.submitted, of, size, seconds))
+
+    def away(self, seconds: float) -> None:
+        """It was not there for so long: its own clocks begin anew with it."""
+        self.since = {name: since + seconds for name, since in self.since.items()}
+
+    def step(self, now: float, machines: Mapping[Place, Machine]) -> None:
+        """Do what is due."""
+        self.now = now
+        self._jobs_end()
+        self._allocate()
+        for name, node in list(self.nodes.items()):
+            age = now - self.since[name]
+            if node.power is Power.RISING:
+                self._register(name, machines)
+            elif node.power is Power.UP and not node.busy and not node.down:
+                if age > self.times.idle_s:
+                    self._set(name, power=Power.FALLING)
+            elif node.power is Power.FALLING and age > self.times.suspend_s:
+                self._set(name, power=Power.OFF, down=False)
+
+    def give_back(self, names: tuple[str, ...], now: float) -> None:
+        """`scontrol update ... state=power_down_force`."""
+        self.now = now
+        for name in names:
+            for task in [task for task in self.running if name in task.nodes]:
+                self.running.remove(task)
+                self.waiting.append(task)
+                task.ready_at = now + self.times.again_s
+                for other in task.nodes:
+                    self._set(other, busy=False)
+                    if other not in names:
+                        self.since[other] = min(self.since[other], now)
+            self._set(name, power=Power.FALLING, down=True)
+            self.oracle.given_back(name, now)
+
+    def works(self, vm: Place) -> bool:
+        """Whether a node in service is on a VM."""
+        node = self.nodes.get(vm[0])
+        up = node is not None and node.power is Power.UP and not node.down
+        return up and self.home.get(vm[0]) == vm
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is left to do."""
+        idle = not self.waiting and not self.running
+        return idle and all(node.power is Power.OFF for node in self.nodes.values())
+
+    def _set(self, name: str, **changes: object) -> None:
+        if self.nodes[name].power is not changes.get("power", self.nodes[name].power):
+            self.since[name] = self.now
+        self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
+
+    def _jobs_end(self) -> None:
+        for task in list(self.running):
+            if all(self.nodes[name].power is Power.UP for name in task.nodes) and not task.started:
+                task.started = self.now
+            if task.started and self.now >= task.started + task.seconds:
+                self.running.remove(task)
+                self.done.append(task.id)
+                for name in task.nodes:
+                    self._set(name, busy=False)
+                    self.since[name] = self.now
+
+    def _register(self, name: str, machines: Mapping[Place, Machine]) -> None:
+        for vm, machine in machines.items():
+            booted = machine.sound and machine.born + self.times.boot_s < self.now
+            # SLURM takes no registration of a machine that booted before it asked.
+            if vm[0] == name and booted and machine.born >= self.since[name] - self.times.early_s:
+                self._set(name, power=Power.UP)
+                self.home[name] = vm
+                self.oracle.in_service(name, self.now)
+
+    def _allocate(self) -> None:
+        wanted: list[Task] = []
+        for task in list(self.waiting):
+            free = [
+                name
+                for name, node in self.nodes.items()
+                if f"-{task.of}-" in name
+                and node.power in {Power.OFF, Power.UP}
+                and not node.busy
+                and not node.down
+            ]
+            if task.ready_at > self.now or len(free) < task.size:
+                continue
+            self.waiting.remove(task)
+            task.nodes, task.started = tuple(free[: task.size]), 0
+            self.running.append(task)
+            wanted.append(task)
+            for name in task.nodes:
+                self._set(name, busy=True)
+        risers = {
+            task.id: tuple(name for name in task.nodes if self.nodes[name].power is Power.OFF)
+            for task in wanted
+        }
+        names = tuple(name for group in risers.values() for name in group)
+        if names:
+            for name in names:
+                self._set(name, power=Power.RISING)
+                self.oracle.asked(name, self.now)
+            self.resume(names, tuple(Job(task, group) for task, group in risers.items() if group))

@@ -1,0 +1,142 @@
+"""The real daemon in games that last half a minute, many at once: random schedules of faults.
+
+Times are a fifteenth of the real ones. MUSTER_SEED=N draws the schedules of another run again; what
+happens in the same millisecond is not repeated.
+"""
+
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from quick import hurry
+from realgame import FAULTS, Metadata, RealGame, Unforeseen
+from schedules import RATES, SEED, Schedule
+from wildcloud import watch_operations
+
+from muster.autoscaler.model import Delete, Insert, Look
+
+LOTS, EACH = 4, 24
+LEAST = 5
+"""How often each class of faults occurs in a lot at least: 20 times in a run."""
+
+
+@pytest.fixture(autouse=True)
+def unforeseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unforeseen]:
+    """All times are short; what daemons say of exceptions is kept, and nothing else."""
+    hurry(monkeypatch.setattr)
+    watch_operations(monkeypatch)
+    monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "")
+    found = Unforeseen()
+    loggers = [logging.getLogger(name) for name in ("muster", "uvicorn.error")]
+    loggers[0].addHandler(found)
+    for each in loggers:
+        # Thousands of warnings, and calls that end with their server.
+        each.setLevel(logging.CRITICAL if each is loggers[1] else logging.ERROR)
+    yield found
+    loggers[0].removeHandler(found)
+    for each in loggers:
+        each.setLevel(logging.NOTSET)
+
+
+def drawn(number: int) -> Schedule:
+    chance = random.Random(number)  # noqa: S311
+    rates = {kind: chance.choice(RATES) for kind in FAULTS if chance.random() < 0.5}
+    return Schedule(number, rates)
+
+
+def play(games: Iterable[RealGame]) -> dict[RealGame, list[str]]:
+    """Play games at once; what is wrong in each."""
+    wrong: dict[RealGame, list[str]] = {}
+
+    def one(game: RealGame) -> None:
+        try:
+            wrong[game] = game.play()
+        except BaseException as error:
+            # A thread's end would not fail the test.
+            wrong[game] = [f"the game itself: {error!r}"]
+
+    threads = [threading.Thread(target=one, args=(game,)) for game in games]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+def told(wrong: dict[RealGame, list[str]]) -> str:
+    """What is wrong, game by game."""
+    return "".join(f"\n{game}:\n  " + "\n  ".join(found) for game, found in wrong.items() if found)
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_whatever_happens_the_oracle_finds_nothing_wrong(
+    lot: int,
+    tmp_path: Path,
+    unforeseen: Unforeseen,
+    record_property: Callable[[str, object], None],
+) -> None:
+    numbers = range(SEED + lot * EACH, SEED + (lot + 1) * EACH)
+    wrong = play([RealGame(drawn(number), tmp_path / str(number)) for number in numbers])
+    counts: Counter[str] = Counter(games=len(wrong))
+    for game in wrong:
+        counts.update(game.faults.counts)
+    record_property("games", "the daemon, in real time")
+    record_property("seed", SEED)
+    record_property("faults", dict(counts))
+    assert told(wrong) == ""
+    assert unforeseen.found == []
+    assert {kind: counts[kind] for kind in FAULTS if counts[kind] < LEAST} == {}
+
+
+# --- the oracle finds what is wrong ---------------------------------------------------------------
+
+
+class LostVerdict(RealGame):
+    def give_back(self, names: Iterable[str], reason: str) -> None:
+        """It says that it did."""
+
+
+class Mistaken(RealGame):
+    """A game whose fleet does something else than it is told."""
+
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+        raise NotImplementedError
+
+    def fleet(self) -> Metadata:
+        made = super().fleet()
+        made.submit = lambda action: self.wrongly(made, action)  # type: ignore[method-assign]
+        return made
+
+
+class LeakedVm(Mistaken):
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+        if not isinstance(action, Delete) or action.vm.name.endswith("-1"):
+            fleet.google.submit(action)
+
+
+class DoubleInsert(Mistaken):
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+        fleet.google.submit(action)
+        if isinstance(action, Insert) and "-debug-" in action.names[0]:
+            elsewhere = fleet.found["debug"].choices[1]
+            fleet.google.submit(replace(action, id=f"{action.id}-2", choice=elsewhere))
+
+
+PLANTED = {
+    LostVerdict: "has no verdict",
+    LeakedVm: "is left over",
+    DoubleInsert: "two accepted inserts for one resume",
+}
+
+
+def test_planted_bugs_are_found(tmp_path: Path) -> None:
+    schedule = Schedule(11, {"boot hangs": 0.1, "no room": 0.1})
+    wrong = play([kind(schedule, tmp_path / kind.__name__) for kind in PLANTED])
+    for game, found in wrong.items():
+        said = PLANTED[type(game)]
+        assert any(said in each for each in found), (type(game).__name__, found)

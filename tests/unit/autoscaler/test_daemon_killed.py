@@ -1,0 +1,32 @@
+"""The daemon's process is killed (SIGKILL) at marked points, and its successor comes to the end."""
+
+from pathlib import Path
+
+import pytest
+from killedgame import KilledGame, Mark
+from quick import hurry
+from test_daemon_in_trouble import play, told
+from wildcloud import watch_operations
+
+MARKS = (
+    *(Mark("change", number, after) for number in range(1, 9) for after in (False, True)),
+    *(Mark("read", number, after) for number in range(1, 21, 2) for after in (False, True)),
+    *(Mark("scontrol", number) for number in range(1, 18)),
+    *(Mark("spool", number) for number in range(1, 4)),
+)
+LOTS = 3
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_whenever_it_is_killed_its_successor_comes_to_the_same_end(
+    lot: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch.setattr)
+    watch_operations(monkeypatch)
+    marks = MARKS[lot::LOTS]
+    wrong = play([KilledGame(mark, tmp_path / str(mark)) for mark in marks])
+    assert told(wrong) == ""
+
+
+def test_there_are_50_marks() -> None:
+    assert len(set(MARKS)) >= 50
