@@ -97,7 +97,6 @@ class KilledGame(RealGame):
             "resume_timeout_s": 20,
             "spool": str(folder / "spool"),
             "compute_endpoint": f"{self.cloud.server.url}/compute/v1/",
-            "metrics_port": 0,
         }
         (folder / "autoscaler.json").write_text(json.dumps(settings))
 

