@@ -74,7 +74,7 @@ def logged_in(stack: Stack) -> str:
 def job(stack: Stack) -> str:
     """A job on four nodes, which are made for it; meanwhile it configures."""
     shown = [line for line, _ in groupby(run(stack, WATCHED_JOB).splitlines())]
-    if not any("CF" in line and "4 mix#" in line and "6 idle~" in line for line in shown):
+    if not any("CF" in line and "4 alloc#" in line and "6 idle~" in line for line in shown):
         raise TourError(f"the job's nodes were never seen to come: {shown}")
     lines = "\n".join(shown)
     expect(lines, f"the job was given {stack.name}-debug-[0-3]")

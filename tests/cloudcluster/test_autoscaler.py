@@ -30,7 +30,8 @@ def names(stack: Stack, node_set: str, *numbers: int) -> list[str]:
 
 def made(stack: Stack) -> list[str]:
     """The names of all VMs that were ever made, as often as they were."""
-    return [each["targetLink"].rpartition("/")[2] for each in operations(stack, "insert")]
+    links = [each["targetLink"] for each in operations(stack, "insert")]
+    return [link.rpartition("/")[2] for link in links if "/instances/" in link]
 
 
 def submit(stack: Stack, script: str, *options: str) -> str:
