@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.containers import image
+from muster.containers.bridge import hold_address, mac_address
 from muster.containers.podman import MachineError, exists, podman, run, ulimits
 
 LABEL = "muster.network"
@@ -116,6 +117,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
     if exists("container", name):
         if podman("container", "inspect", "--format", "{{.State.Running}}", name) != "true":
             podman("start", name)
+            hold_address(machine.address)
         # Again: the run that made the container may have been killed before this.
         _equip(fleet, machine)
         return False
@@ -138,6 +140,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
         image.ensure(machine.release),
     )
+    hold_address(machine.address)
     _equip(fleet, machine)
     return True
 
@@ -177,11 +180,6 @@ def wait_for_boot(container: str) -> None:
         f"{container} did not boot within {BOOT_SECONDS} s: {state}; failed units: "
         f"{failed or 'none'}; see `podman exec {container} journalctl -b`"
     )
-
-
-def mac_address(address: str) -> str:
-    """Return a locally administered MAC address made of an IPv4 address."""
-    return ":".join(["02", "4d", *(f"{int(part):02x}" for part in address.split("."))])
 
 
 def make_key(path: Path) -> None:

@@ -168,6 +168,17 @@ def test_services_of_a_machine_reach_the_apis_as_its_account(compute: Compute) -
     compute.do("DELETE", f"{ZONE}/instances/asking")
 
 
+def test_this_machine_keeps_its_hardware_address_when_machines_come_and_go(
+    compute: Compute,
+) -> None:
+    # With another one it would be out of the machines' reach until they ask for it anew.
+    for name in ("one", "two"):
+        known = [
+            line.split() for line in in_machine(compute, name, "cat", "/proc/net/arp").split("\n")
+        ]
+        assert [row[3] for row in known if row[0] == "10.214.48.1"] == ["02:4d:0a:d6:30:01"]
+
+
 def in_machine(compute: Compute, name: str, *command: str) -> str:
     number = compute.get(f"{ZONE}/instances/{name}")["id"]
     return podman("exec", f"{NAME}-{number}", *command)

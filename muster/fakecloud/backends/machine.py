@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.containers.machines import mac_address
+from muster.containers.bridge import hold_address, mac_address
 from muster.containers.podman import exists, podman, run, ulimits
 
 LABEL = "muster.fakecloud"
@@ -114,6 +114,7 @@ def boot(machine: Machine, folder: Path, endpoints: Mapping[str, str]) -> None:
         manager.write_text(f"[Manager]\nDefaultEnvironment={variables}\n", encoding="utf-8")
         podman("cp", f"{made}/.", f"{machine.container}:/etc/")
     podman("start", machine.container)
+    hold_address(machine.address)
 
 
 def file_of(disk_id: str, folder: Path) -> Path:
