@@ -217,7 +217,7 @@ def test_a_boot_that_fails_is_tried_again(host, stumbling, booted):
     assert found == {"NRestarts": "1", "ActiveState": "active"}
 
 
-def test_a_vm_on_demand_waits_for_no_notice(host, booted):
+def test_a_vm_on_demand_waits_for_no_notice(host, slurm, booted):
     assert wait_for(host, "systemctl is-active munge", "active") == "active"
     host.check_output("systemctl start muster-spot")
     found = properties(host, "muster-spot", "ActiveState", "ConditionResult")
