@@ -7,6 +7,7 @@ from waiting import until
 
 from muster.clouddemo import tour
 from muster.clouddemo.site import Stack
+from muster.containers.podman import MachineError
 from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 
@@ -20,19 +21,22 @@ def test_second_up_changes_nothing(first_up: str, stack: Stack) -> None:
     up(stack, "--expect-no-changes")
 
 
+def host_key(stack: Stack, instance: str) -> str:
+    """A machine's public host key, empty while it has none: jobs don't wait for sshd."""
+    try:
+        return inside(stack, instance, "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
+    except MachineError:
+        return ""
+
+
 def test_nodes_from_one_image_are_not_twins(first_up: str, stack: Stack) -> None:
     tour.run(stack, "srun --nodes=2 true")
-    seen = [
-        (
-            inside(stack, name, "cat", "/etc/machine-id"),
-            inside(stack, name, "sh", "-c", "cat /etc/ssh/ssh_host_ed25519_key.pub"),
-        )
-        for name in tour.nodes(stack)
-    ]
-    assert len(seen) == 2
-    assert all(ids.strip() and keys.strip() for ids, keys in seen)
-    assert seen[0][0] != seen[1][0]
-    assert seen[0][1] != seen[1][1]
+    names = tour.nodes(stack)
+    until(lambda: all(host_key(stack, name) for name in names), "they have host keys", 60)
+    assert len({host_key(stack, name) for name in names}) == 2
+    ids = {inside(stack, name, "cat", "/etc/machine-id").strip() for name in names}
+    assert len(ids) == 2
+    assert "" not in ids
 
 
 def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:
