@@ -296,7 +296,8 @@ def test_while_slurmctld_is_away_nothing_is_deleted_and_requests_are_met(service
 
 def test_what_happens_is_told_to_those_outside(service: Service):
     names = ["lab-debug-0", "lab-debug-1"]
-    until(service.status.exists)
+    # It asks for nothing before it has a list of the VMs.
+    until(lambda: service.status.exists() and read(service.status).cloud_read)
     service.slurm.resume(*names, jobs={7: names})
     until(lambda: shown(service) == dict.fromkeys(names, "idle"))
     assert read(service.status).nodes["lab-debug-0"].view.zone == CHOICE.zone
