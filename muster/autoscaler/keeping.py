@@ -98,8 +98,9 @@ def _missing(world: World, memory: Memory, back: Returns, node: Node) -> bool:
         # The list may be older than the node's service.
         return False
     if _taken(node):
-        # It said itself that it goes.
-        back.give(name, "its VM was taken back (spot)")
+        # It said itself that it goes; a list from before that may be older than the VM.
+        if world.vms_at > memory.taken[name]:
+            back.give(name, "its VM was taken back (spot)")
         return False
     miss = memory.missing.setdefault(name, Miss(world.vms_at))
     zones = _zones(world, name)
