@@ -260,7 +260,7 @@ def machine() -> str:
     at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"Measured {at} on {os.cpu_count()} CPUs ({platform.machine()}), Linux "
-        f"{platform.release()}, Python {platform.python_version()}; *load* is the machine's when "
+        f"{platform.release().partition("-")[0]}, Python {platform.python_version()}; *load* is the machine's when "
         "the work began and when it ended."
     )
 
