@@ -258,10 +258,11 @@ def smaller(by: int) -> None:
 def machine() -> str:
     """What the figures were measured on, and when."""
     at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    kernel = platform.release().partition("-")[0]
     return (
-        f"Measured {at} on {os.cpu_count()} CPUs ({platform.machine()}), Linux "
-        f"{platform.release().partition("-")[0]}, Python {platform.python_version()}; *load* is the machine's when "
-        "the work began and when it ended."
+        f"Measured {at} on {os.cpu_count()} CPUs ({platform.machine()}), Linux {kernel}, Python "
+        f"{platform.python_version()}; *load* is the machine's when the work began and when it "
+        "ended."
     )
 
 
