@@ -204,9 +204,9 @@ def real_reconcile(release: str) -> Iterator[Row]:
         wanted = f"nodename=bench-n0-[0-{VMS - 1}]"
         podman("exec", name, "scontrol", "update", wanted, "state=power_up")
         # Until slurmctld has begun, they are off, and their VMs would be deleted.
-        count = "scontrol -o show node | grep -c +POWERING_UP || true"
+        shown = ("scontrol", "-o", "show", "node")
         until(
-            lambda: int(podman("exec", name, "sh", "-c", count)) == VMS,
+            lambda: podman("exec", name, *shown).count("+POWERING_UP") == VMS,
             f"slurmctld powers up {VMS} nodes",
             WAIT_S,
         )

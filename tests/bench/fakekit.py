@@ -156,6 +156,7 @@ def _serve(connection: Connection) -> None:
         try:
             connection.send(server.do(lambda fake: function(fake, *words)))  # noqa: B023
         except Exception as error:
+            # Whatever it is: the other process waits for an answer, and raises it there.
             connection.send(error)
     server.stop()
 
