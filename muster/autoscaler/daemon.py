@@ -233,10 +233,16 @@ class Daemon:
         return not isinstance(message, Deleted) or message.name in self.memory.rising
 
     def _round(self, messages: list[Message]) -> None:
+        now = self._clock()
+        if now < self.world.now - SET_BACK_S:
+            self._set_back(now)
         events: list[Event] = []
         news: dict[str, Any] = {}
         for message in messages:
             match message:
+                case NodesRead() | VmsRead() if message.at > now:
+                    # Asked for by a clock that has been set back: what it settles is not known.
+                    self._read_soon()
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
                 case VmsRead(at, vms, quotas):
@@ -253,13 +259,9 @@ class Daemon:
                     news |= {"requests": self.spool.requests()}
                     # What they say, the nodes' states say: only that there was one counts.
                     self.spool.forget_calls()
-                    self._slurm_due.set()
-                    self._cloud_due.set()
+                    self._read_soon()
                 case event:
                     events.append(event)
-        now = self._clock()
-        if now < self.world.now - SET_BACK_S:
-            self._set_back(now)
         self.world = replace(self.world, now=now, events=events, **news)
         actions, self.memory = plan(self.world, self.memory)
         for action in actions:
@@ -273,18 +275,20 @@ class Daemon:
         self._busy = any((memory.rising, memory.asks, memory.given, memory.taken))
         if idle and self._busy:
             # Who has just read, and found nothing under way, sleeps long.
-            self._slurm_due.set()
-            self._cloud_due.set()
+            self._read_soon()
         self.observe(self.world, memory, actions)
 
     def _set_back(self, now: float) -> None:
         """Forget what has times that are still to come: it would hold everything up until then.
 
-        A successor knows as little, and what is read next has the new time.
+        What is read next has the new time; until then nothing is known, as to a successor.
         """
         log.warning("the clock was set back by %.0f s: all is read anew", self.world.now - now)
-        self.memory = Memory()
-        self.world = replace(self.world, nodes_at=0, vms_at=0)
+        self.memory = self.memory.set_back(now)
+        self.world = replace(self.world, nodes={}, nodes_at=0, vms=(), vms_at=0, unread={})
+        self._read_soon()
+
+    def _read_soon(self) -> None:
         self._slurm_due.set()
         self._cloud_due.set()
 

@@ -78,6 +78,19 @@ class Memory:
     breakers: dict[Market, Breaker] = field(default_factory=dict)
     """By market."""
 
+    def set_back(self, now: float) -> "Memory":
+        """Return what holds whatever the clock says: mostly that VMs are made, or being made."""
+        return Memory(
+            asks=dict(self.asks),
+            asking=dict(self.asking),
+            attempts=dict(self.attempts),
+            made={name: (now, market) for name, (_, market) in self.made.items()},
+            refused=dict(self.refused),
+            hopeless=dict(self.hopeless),
+            # Begun when SLURM asked, which the spool still has by the old clock.
+            rising=dict(self.rising),
+        )
+
     def copy(self) -> "Memory":
         """Return one that may be changed without changing this."""
         return Memory(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})

@@ -116,8 +116,12 @@ class World:
         return node is not None and node.power is Power.RISING and not node.down
 
     def _newer(self, name: str) -> bool:
-        """Whether a request is newer than the states; none is of a time that is still to come."""
-        return self.nodes_at < self.asked.get(name, 0) <= self.now + SKEW_S
+        """Whether a request is newer than the states.
+
+        They settle one that is still to come, too: the clock was set back.
+        """
+        asked = self.asked.get(name, 0)
+        return self.nodes_at < asked and (not self.nodes_at or asked <= self.now + SKEW_S)
 
     def rising(self) -> Iterator[str]:
         """Yield the nodes that SLURM waits for."""

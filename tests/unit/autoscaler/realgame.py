@@ -148,6 +148,7 @@ class RealGame:
                 break
             time.sleep(STEP_S)
         self._stop()
+        self._machines(time.monotonic())
         wrong = self.oracle.end(time.monotonic()) + self.deaths
         if sorted(self.slurm.done) != list(range(1, self.slurm.submitted + 1)):
             wrong.append("not all jobs have ended")
