@@ -12,7 +12,7 @@ _BACKFILL_LONGEST_MINUTES = 43200
 
 # Nodes are asked for at once, and by few calls of ResumeProgram. A thousand jobs that each want
 # one of ten thousand nodes cost select/cons_tres some ten seconds of CPU whatever it is told;
-# these decide how that is cut up. Measured: docs/scheduling.md.
+# these decide how that is cut up. Measured: docs/figures.md.
 _ELASTIC = [
     # The default lets a batch job wait 3 s for others.
     "batch_sched_delay=0",

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +20,8 @@ from muster.containers.podman import podman
 from muster.demo.showing import TourError
 
 ZONE = "europe-west4-a"
+STARTED_S = 10
+"""From a node in service to the script. Without the gate it is 15 s on average."""
 
 RUNS_ONCE_MORE = """
 echo on $(hostname)
@@ -77,6 +80,20 @@ def room(stack: Stack, **more: int) -> None:
     stack.server.do(limit)
 
 
+def registered(stack: Stack, node: str) -> float:
+    """When SLURM took a node into service last."""
+    text = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
+    lines = map(json.loads, text.splitlines())
+    found = [
+        datetime.fromisoformat(line["time"]).timestamp()
+        for line in lines
+        if line["event"] == "stage"
+        and line["node"] == node
+        and "registered" in line.get("cold_start_s", {})
+    ]
+    return found[-1]
+
+
 @pytest.fixture
 def scarcity(stack: Stack):
     """Room that a test takes away is there again."""
@@ -98,7 +115,7 @@ def test_job_configures_its_nodes_and_runs_on_them(first_up: str, stack: Stack) 
 def test_array_spreads_over_nodes_that_are_there_and_new_ones(first_up: str, stack: Stack) -> None:
     # Each task waits for the others: there must be six nodes at a time.
     script = """
-    touch begun-$SLURM_ARRAY_JOB_ID-$(hostname)
+    date +%s.%N >begun-$SLURM_ARRAY_JOB_ID-$(hostname)
     for _ in $(seq 400); do
       test $(ls begun-$SLURM_ARRAY_JOB_ID-* | wc -l) = 6 && exit 0
       sleep 0.5
@@ -109,8 +126,13 @@ def test_array_spreads_over_nodes_that_are_there_and_new_ones(first_up: str, sta
     job = submit(stack, script, "--array=1-6", "--exclusive")
     done = ["COMPLETED"] * 6
     until(lambda: state(stack, job).split() == done, "all tasks have ended", 200)
-    assert set(there) < set(tour.nodes(stack))
+    new = set(tour.nodes(stack)) - set(there)
+    assert new
     assert len(made(stack)) == len(set(made(stack)))
+    # slurmctld's own pass for jobs whose nodes have come is made every 30 s.
+    for node in new:
+        begun = float(tour.run(stack, f"cat begun-{job}-{node}"))
+        assert begun - registered(stack, node) < STARTED_S
 
 
 def test_two_nodes_of_a_job_come_from_where_there_is_room_for_both(

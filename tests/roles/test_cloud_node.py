@@ -248,9 +248,10 @@ def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
     )
     assert wait_for(host, f"systemctl is-active {scope}.scope", "active") == "active"
     assert "muster-spot.service" in properties(host, f"{scope}.scope", "Before")["Before"].split()
-    # As poweroff.target does: all of them at once.
-    host.check_output("touch /root/preempted")
-    host.check_output(f"systemctl stop muster-spot slurmd munge {scope}.scope")
+    # As poweroff.target does: all of them at once, and munge ends last.
+    stop = f"systemctl stop --no-block muster-spot slurmd munge {scope}.scope"
+    host.check_output(f"{stop} && touch /root/preempted")
+    assert wait_for(host, "systemctl is-active munge", "inactive") == "inactive"
     called = host.check_output("cat /root/slurm/called").splitlines()
     assert called == [LEAVES, "scontrol requeue 41", "active", "active", "active"]
 
