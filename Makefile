@@ -166,7 +166,7 @@ engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER
 
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast
-	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; python $$bench; done
+	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; PYTHONPATH=tests/engine python $$bench; done
 
 .PHONY: docs
 docs: setup ## Write the generated pages of docs/ anew

@@ -1,6 +1,10 @@
 """`pulumi up` on a cluster that works: nothing to do, a change, another controller."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, Popen
 
 from cloudkit import console, controller, inside, state, up
 from waiting import until
@@ -43,12 +47,29 @@ def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) ->
     tour.token(stack)
 
 
+@contextmanager
+def terminal(stack: Stack) -> Iterator[Path]:
+    """Have ada logged in; all that her terminal shows."""
+    said = stack.site.folder / "terminal"
+    ssh, *words = stack.ssh(tour.PERSON, tour.login(stack))
+    with (
+        said.open("wb") as shown,
+        Popen([ssh, "-tt", *words], stdin=PIPE, stdout=shown, stderr=shown) as session,
+    ):
+        until(lambda: "$" in said.read_text(), "a prompt", 30)
+        yield said
+        session.terminate()
+
+
 def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
     boot = inside(stack, controller(stack), "cat", "/proc/1/stat").split()[21]
     job = tour.run(stack, "sbatch --parsable --wrap 'sleep 60; echo whole'").strip()
     until(lambda: state(stack, job) == "RUNNING", "the job runs", 120)
     tour.add_newcomer(stack.site)
-    up(stack)
+    with terminal(stack) as said:
+        up(stack)
+        done = f"Muster: {tour.login(stack)} is set up"
+        until(lambda: done in said.read_text(), "who is logged in reads that it is done", 30)
     tour.newcomer(stack)
     assert state(stack, job) in {"RUNNING", "COMPLETED"}
     until(lambda: state(stack, job) == "COMPLETED", "the job has ended", 120)
