@@ -138,6 +138,12 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore tests/unit/autoscaler/test_, \
 	  daemon_in_trouble.py daemon_killed.py plan_in_time.py)
 	@coverage report
+	@coverage json --quiet -o - | python -c 'import json, sys; \
+	  of = json.load(sys.stdin)["totals"]; \
+	  lines = 100 * of["covered_lines"] / of["num_statements"]; \
+	  branches = 100 * of["covered_branches"] / of["num_branches"]; \
+	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
+	  sys.exit(lines < 90 or branches < 80)'
 
 .PHONY: molecule
 molecule: setup machine-packages ## Every role but verify on both releases (ROLE=munge: one)

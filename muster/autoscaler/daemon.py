@@ -266,17 +266,18 @@ class Daemon:
         actions, self.memory = plan(self.world, self.memory)
         for action in actions:
             self._do(action)
-        closed = {action.request for action in actions if isinstance(action, Close)}
-        if closed:
-            left = [each for each in self.world.requests if each.id not in closed]
-            self.world = replace(self.world, requests=left)
         memory = self.memory
         idle = not self._busy
         self._busy = any((memory.rising, memory.asks, memory.given, memory.taken))
         if idle and self._busy:
             # Who has just read, and found nothing under way, sleeps long.
             self._read_soon()
+        # With the requests that are closed now: they say whose nodes the plan was about.
         self.observe(self.world, memory, actions)
+        closed = {action.request for action in actions if isinstance(action, Close)}
+        if closed:
+            left = [each for each in self.world.requests if each.id not in closed]
+            self.world = replace(self.world, requests=left)
 
     def _set_back(self, now: float) -> None:
         """Forget what has times that are still to come: it would hold everything up until then.

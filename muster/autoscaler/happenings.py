@@ -1,6 +1,10 @@
-"""What happened, as lines of the event log; pure."""
+"""What happened, as lines of the event log; pure.
 
-from collections.abc import Iterator, Mapping, Sequence
+Each line ends with the ids of the requests and jobs that its nodes are for, each job written out:
+all that became of a job is found by one search for its number.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.autoscaler.model import (
@@ -22,6 +26,8 @@ from muster.autoscaler.status import Row
 from muster.hostlists import fold
 
 Line = dict[str, Any]
+Owner = Callable[[str], tuple[str, tuple[int, ...]]]
+"""Node -> its request, and the jobs that wait for it or have it."""
 
 
 def of_request(request: Request) -> Line:
@@ -56,16 +62,15 @@ def of_stage(
         "machine_type": view.machine_type,
         "spot": view.spot or None,
         "reason": view.reason,
-        "request": row.request,
-        "jobs": list(row.jobs) or None,
         "cold_start_s": {phase: round(each, 3) for phase, each in phases.items()} or None,
+        **_ids(row.request, row.jobs),
     }
 
 
-def of_action(action: Action) -> Line:
+def of_action(action: Action, owner: Owner) -> Line:
     """Something is done."""
     match action:
-        case Insert(id=of, choice=choice, names=names, job=job):
+        case Insert(id=of, choice=choice, names=names):
             return {
                 "event": "insert",
                 "insert": of,
@@ -73,34 +78,42 @@ def of_action(action: Action) -> Line:
                 "zone": choice.zone,
                 "machine_type": choice.machine_type,
                 "spot": choice.spot or None,
-                "job": job or None,
+                **_ids_of_all(names, owner),
             }
         case Delete(vm=vm, why=why):
-            return {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
+            found = {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
+            return found | _ids(*owner(vm.name))
         case GiveBack(names=names, reason=reason):
-            return {"event": "give back", "nodes": fold(names), "reason": reason}
+            found = {"event": "give back", "nodes": fold(names), "reason": reason}
+            return found | _ids_of_all(names, owner)
         case Look(name=name, zone=zone):
-            return {"event": "look", "node": name, "zone": zone}
+            return {"event": "look", "node": name, "zone": zone, **_ids(*owner(name))}
         case Close(request=request):
             return {"event": "settled", "request": request}
 
 
-def of_event(event: Event, asked: Sequence[str]) -> Iterator[Line]:
+def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]:
     """Something done has ended; `asked`: the nodes of an insert."""
     match event:
         case Inserted(id=of):
             if event.whole is None:
-                yield {"event": "inserted", "insert": of}
+                made = [name for name in asked if name not in event.failed]
+                yield {"event": "inserted", "insert": of, **_ids_of_all(made, owner)}
             for names, failure in _refused(event, asked):
-                yield {"event": "refused", "insert": of, "nodes": fold(names), **_facts(failure)}
-        case Deleted(name, zone, None):
-            yield {"event": "deleted", "node": name, "zone": zone}
-        case Deleted(name, zone, Failure() as failure):
-            yield {"event": "not deleted", "node": name, "zone": zone, **_facts(failure)}
-        case Seen(name, zone, failure=Failure() as failure):
-            yield {"event": "not seen", "node": name, "zone": zone, **_facts(failure)}
-        case Seen(name, zone, exists, report):
-            yield {"event": "seen", "node": name, "zone": zone, "exists": exists, "report": report}
+                found = {"event": "refused", "insert": of, "nodes": fold(names), **_facts(failure)}
+                yield found | _ids_of_all(names, owner)
+        case Deleted(name, zone, failure):
+            found = {"event": "deleted", "node": name, "zone": zone}
+            if failure:
+                found |= {"event": "not deleted", **_facts(failure)}
+            yield found | _ids(*owner(name))
+        case Seen(name, zone, exists, report, failure):
+            found = {"event": "seen", "node": name, "zone": zone}
+            if failure:
+                found |= {"event": "not seen", **_facts(failure)}
+            else:
+                found |= {"exists": exists, "report": report}
+            yield found | _ids(*owner(name))
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, int]]:
@@ -129,3 +142,15 @@ def _refused(event: Inserted, asked: Sequence[str]) -> Iterator[tuple[Sequence[s
 
 def _facts(failure: Failure) -> Line:
     return {"code": failure.code, "message": failure.message, "status": failure.status or None}
+
+
+def _ids(request: str, jobs: Sequence[int]) -> Line:
+    return {"request": request, "jobs": list(jobs) or None}
+
+
+def _ids_of_all(names: Sequence[str], owner: Owner) -> Line:
+    found = [owner(name) for name in names]
+    return {
+        "requests": sorted({request for request, _ in found if request}) or None,
+        "jobs": sorted({job for _, jobs in found for job in jobs}) or None,
+    }

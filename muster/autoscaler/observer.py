@@ -1,9 +1,10 @@
-"""Tells those outside what each plan saw and did: status file, event log, metrics.
+"""Tells those outside what each plan saw and did: status file, event log, metrics, journal.
 
 The daemon calls it after each plan. When nothing was read, done or heard since, it compares and
 returns; what it knows besides is since when each node is in its stage.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,7 +24,11 @@ from muster.autoscaler.status import (
     StatusFile,
     read,
 )
+from muster.autoscaler.words import one_line
 from muster.autoscaler.world import World
+from muster.hostlists import fold
+
+log = logging.getLogger(__name__)
 
 RETURNED = 1000
 """Jobs whose nodes were given back that are remembered."""
@@ -99,27 +104,35 @@ class Observer:
     def _take_actions(self, world: World, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
-            self._lines.append(happenings.of_action(action))
+            self._lines.append(happenings.of_action(action, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
             elif isinstance(action, GiveBack):
-                for name in action.names:
-                    self._given[name] = action.reason
-                    for job in self._jobs(name):
-                        self._returned.pop(job, None)
-                        self._returned[job] = Returned(world.now, action.reason)
+                self._take_return(world, action)
         while len(self._returned) > RETURNED:
             del self._returned[next(iter(self._returned))]
 
-    def _jobs(self, name: str) -> tuple[int, ...]:
+    def _take_return(self, world: World, action: GiveBack) -> None:
+        jobs: dict[int, None] = {}
+        for name in action.names:
+            self._given[name] = action.reason
+            jobs |= dict.fromkeys(self._owner(name)[1])
+        for job in jobs:
+            self._returned.pop(job, None)
+            self._returned[job] = Returned(world.now, action.reason)
+        of = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
+        log.warning("given back: %s%s: %s", fold(action.names), of, one_line(action.reason))
+
+    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         if name in self._wanted:
-            return self._wanted[name][1]
-        return self._rows[name].jobs if name in self._rows else ()
+            return self._wanted[name]
+        row = self._rows.get(name) or self._before.get(name)
+        return (row.request, row.jobs) if row else ("", ())
 
     def _take_events(self, world: World) -> None:
         for event in world.events:
             asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
-            self._lines += happenings.of_event(event, asked)
+            self._lines += happenings.of_event(event, asked, self._owner)
             for what, failure, count in happenings.failures(event, asked):
                 self.metrics.failed(event, failure, count)
                 self._error = LastError(world.now, what, failure.code, failure.message)

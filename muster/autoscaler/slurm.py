@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from muster.autoscaler.model import Node, Power
+from muster.autoscaler.words import one_line
 from muster.hostlists import expand, fold
 
 REASON_CHARACTERS = 200
@@ -90,8 +91,7 @@ class Slurm:
 
         """
         # Of Google's words and a VM's own: whatever is in them, it is one line of text.
-        shown = "".join(each if each.isprintable() else " " for each in reason)
-        text = " ".join(f"muster: {shown}".split())[:REASON_CHARACTERS]
+        text = " ".join(f"muster: {one_line(reason)}".split())[:REASON_CHARACTERS]
         nodes = f"nodename={fold(names)}"
         self._run("scontrol", "update", nodes, "state=power_down_force", f"reason={text}")
 

@@ -9,6 +9,7 @@ from muster.autoscaler.prices import prices
 from muster.autoscaler.stages import IN_SERVICE, RISING, Stage, View
 from muster.autoscaler.status import Row, Status
 from muster.autoscaler.why import lasted
+from muster.autoscaler.words import one_line
 
 _COLUMNS = ("node", "state", "stage", "since", "zone", "type", "$/h", "reason")
 _STYLES: Mapping[Stage, str] = (
@@ -53,16 +54,11 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
         view.zone or "-",
         f"{view.machine_type}{spot}" or "-",
         f"{price:.3f}" if price is not None else "-",
-        _plain(view.reason),
+        one_line(view.reason),
     )
     # As text: reasons are anybody's words, and rich would read [tags] in them.
     style = _STYLES.get(view.stage, "")
     return [Text(cell, style if at == 2 else "") for at, cell in enumerate(cells)]
-
-
-def _plain(text: str) -> str:
-    """Somebody else's words on one line, without what moves the cursor."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _price(view: View) -> float | None:
@@ -82,7 +78,7 @@ def _caption(status: Status, total: float, now: float) -> str:
     ]
     lines.append(f"read: {', '.join(read)}")
     lines += [
-        f"{what} can't be read since {lasted(now - unread.since)}: {_plain(unread.why)}"
+        f"{what} can't be read since {lasted(now - unread.since)}: {one_line(unread.why)}"
         for what, unread in status.unread.items()
     ]
     lines += [

@@ -8,6 +8,7 @@ from muster.autoscaler.history import History, JobSpan, Span
 from muster.autoscaler.stages import Stage
 from muster.autoscaler.table import in_order
 from muster.autoscaler.why import lasted
+from muster.autoscaler.words import one_line
 
 CHART = 1000
 """Width of the time axis, in pixels; names stand left of it."""
@@ -254,4 +255,4 @@ def _text(x: float, y: float, text: str, of: str = "", more: str = "") -> str:
 
 def _safe(text: str) -> str:
     """A text as XML takes it: without characters that no document may have."""
-    return escape("".join(letter if letter.isprintable() else " " for letter in text))
+    return escape(one_line(text))

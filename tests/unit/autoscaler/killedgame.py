@@ -61,8 +61,8 @@ def metadata_server(values: dict[str, str]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = values[self.path.removeprefix("/computeMetadata/v1/")].encode()
-            self.send_response(200)
+            found = values.get(self.path.removeprefix("/computeMetadata/v1/"), "").encode()
+            self.send_response(200 if found else 404)
             self.send_header("Content-Length", str(len(found)))
             self.end_headers()
             self.wfile.write(found)

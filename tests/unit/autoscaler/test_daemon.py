@@ -162,6 +162,10 @@ def shown(service: Service) -> dict[str, str]:
     return {name: row.view.stage for name, row in read(service.status).nodes.items()}
 
 
+def calls(service: Service, method: str) -> int:
+    return sum(n for (of, _), n in service.google.budget().calls.items() if of == method)
+
+
 def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
     service: Service, spool: Path
 ):
@@ -169,8 +173,9 @@ def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
     service.slurm.resume(*names, jobs={job: [name] for job, name in enumerate(names, 1)})
     until(lambda: service.slurm.all_are(Power.UP, *names))
     until(lambda: not list(spool.glob("*.resume")))
-    calls = service.google.budget().calls
-    assert sum(n for (method, _), n in calls.items() if method == "instances.bulkInsert") == 1
+    # Counted with its answer, which may come later than the VMs.
+    until(lambda: calls(service, "instances.bulkInsert"))
+    assert calls(service, "instances.bulkInsert") == 1
     service.slurm.suspend(*names)
     until(lambda: not service.edge.names() & set(names))
     assert not list(spool.glob("*.suspend"))

@@ -1,4 +1,5 @@
 import json
+import re
 import time
 from collections import Counter
 from dataclasses import replace
@@ -71,6 +72,131 @@ def test_a_refusal_is_told_once_for_all_its_nodes(watched):
     assert (refused["nodes"], refused["code"]) == ("lab-debug-[0-3]", "QUOTA_EXCEEDED")
     assert watched.status.error.what == "making lab-debug-[0-3]"
     assert watched.sample("muster_failures_total", action="insert", code="QUOTA_EXCEEDED") == 4
+
+
+def found(watched, job):
+    """What `grep '"jobs":.*\\b41\\b'` finds of job 41, as docs/autoscaler.md has it."""
+    lines = watched.log_file.read_text().splitlines()
+    return [json.loads(line) for line in lines if re.search(rf'"jobs":.*\b{job}\b', line)]
+
+
+def three_jobs(watched):
+    """Two with a node each, in one insert, and one that needs two."""
+    watched.round(
+        100,
+        nodes={"debug-[0-3]": "rising busy"},
+        requests={
+            "r1": {"at": 98, "nodes": "debug-0", "jobs": {"41": "debug-0"}},
+            "r2": {
+                "at": 99,
+                "nodes": "debug-[1-3]",
+                "jobs": {"42": "debug-1", "43": "debug-[2-3]"},
+            },
+        },
+    )
+
+
+def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched):
+    three_jobs(watched)
+    watched.round(101, events=["refused debug-0: QUOTA_EXCEEDED 'CPUS' is used up"])
+    watched.round(103, events=["made debug-0"], vms={"debug-0": "RUNNING in b since 102"})
+    watched.round(130, nodes={"debug-0": "up busy"})
+    watched.round(200, vms={"debug-0": "TERMINATED in b since 102"})
+    watched.round(201, nodes={"debug-0": "falling"})
+    watched.round(210, events=["deleted debug-0 in b"])
+    lines = found(watched, 41)
+    assert [line.get("stage", line["event"]) for line in lines] == [
+        *("request", "insert", "asked"),
+        *("insert", "refused"),
+        *("inserted", "booting"),
+        "busy",
+        *("give back", "delete", "given back"),
+        "going",
+        "deleted",
+    ]
+    assert all("r1" in line.get("requests", [line.get("request")]) for line in lines)
+
+
+def test_what_is_done_for_several_jobs_has_the_ids_of_all_and_of_no_other(watched):
+    three_jobs(watched)
+    watched.round(101, events=["made debug-[2-3]", "refused debug-1: forbidden"])
+    assert {tuple(line["jobs"]): tuple(line["requests"]) for line in of(watched, "insert")} == {
+        (43,): ("r2",),
+        (41, 42): ("r1", "r2"),
+    }
+    assert [(line["requests"], line["jobs"]) for line in of(watched, "refused")] == [(["r2"], [42])]
+    assert [(line["requests"], line["jobs"]) for line in of(watched, "inserted")] == [
+        (["r2"], [43]),
+        (["r1"], [41]),
+    ]
+
+
+def test_a_node_that_is_looked_for_has_its_job(watched):
+    cold_start(watched)
+    watched.round(300, vms={})
+    watched.round(330)
+    assert {(line["request"], tuple(line["jobs"])) for line in of(watched, "look")} == {
+        ("r100", (7,))
+    }
+
+
+def test_a_node_without_a_job_is_told_without(watched):
+    watched.round(200, vms={"debug-0": "RUNNING in a since 100"})
+    [line] = of(watched, "delete")
+    assert line.keys() == {"time", "event", "node", "zone", "reason"}
+
+
+def test_a_successor_knows_whose_node_it_gives_back_first(watched):
+    cold_start(watched)
+    watched.successor()
+    watched.round(300, vms={"debug-0": "TERMINATED in a since 100 spot"})
+    [line] = of(watched, "give back")
+    assert (line["requests"], line["jobs"]) == (["r100"], [7])
+    assert watched.status.returned.keys() == {7}
+
+
+def test_a_node_that_is_given_back_when_its_request_is_closed_has_its_job(watched):
+    """Nobody was here while SLURM waited: its verdict and ours come in one round."""
+    watched.round(
+        100,
+        nodes={"debug-0": "off down: ResumeTimeout reached"},
+        requests={"r": {"at": 90, "nodes": "debug-0", "jobs": {"41": "debug-0"}}},
+    )
+    [settled], [back] = of(watched, "settled"), of(watched, "give back")
+    assert settled["request"] == "r"
+    assert (back["requests"], back["jobs"]) == (["r"], [41])
+
+
+def test_a_burst_of_1000_jobs_has_no_long_lines(watched):
+    """Most of all the request, which has each job's node."""
+    burst = "debug-[0-999]"
+    watched.round(
+        100,
+        nodes={burst: "rising busy"},
+        requests={
+            "r": {
+                "at": 99,
+                "nodes": burst,
+                "jobs": {str(100_000 + number): f"debug-{number}" for number in range(1000)},
+            }
+        },
+    )
+    watched.round(101, events=[f"refused {burst}: QUOTA_EXCEEDED 'CPUS' is used up"])
+    lines = watched.log_file.read_text().splitlines()
+    lengths = {json.loads(line)["event"]: len(line) for line in lines}
+    assert lengths.pop("request") < 40_000
+    assert max(lengths.values()) < 10_000
+
+
+def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_given_back(watched, caplog):
+    three_jobs(watched)
+    watched.round(101, events=["refused debug-[0-1]: forbidden a\nb\x1b[2J"])
+    watched.round(102, nodes={"spot-0": "up"}, vms={"spot-0": "TERMINATED in a since 1"})
+    said = [each.message for each in caplog.records if each.name == "muster.autoscaler.observer"]
+    assert said == [
+        "given back: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
+        "given back: lab-spot-0: its VM in europe-west4-a is TERMINATED",
+    ]
 
 
 def test_a_node_that_is_given_back_says_why_and_so_does_its_job(watched):

@@ -60,6 +60,7 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
 
     record_property("games", "the plan, in simulated time")
     record_property("seed", SEED)
+    record_property("lots", LOTS)
     try:
         games()
     finally:

@@ -31,11 +31,11 @@ class Watched:
     def round(self, at: float, **given: Any) -> None:
         self.rounds.round({"at": at, **given})
         actions, world = self.rounds.actions, self.rounds.world
+        self.observer(world, self.rounds.memory, actions)
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
         left = [each for each in world.requests if each.id not in closed]
         self.rounds.world = replace(world, requests=left)
-        self.observer(self.rounds.world, self.rounds.memory, actions)
 
     def successor(self) -> None:
         """Let a daemon that knows nothing come after this one."""
