@@ -69,8 +69,19 @@ def test_a_refusal_is_told_once_for_all_its_nodes(watched):
     watched.round(101, events=["refused debug-[0-3]: QUOTA_EXCEEDED 'CPUS' is used up"])
     [refused] = of(watched, "refused")
     assert (refused["nodes"], refused["code"]) == ("lab-debug-[0-3]", "QUOTA_EXCEEDED")
-    assert watched.status.error.what == "making lab-debug-[0-3]"
+    assert watched.status.errors["debug"].what == "making lab-debug-[0-3]"
     assert watched.sample("muster_failures_total", action="insert", code="QUOTA_EXCEEDED") == 4
+
+
+def test_what_was_refused_last_is_told_of_each_set(watched):
+    nodes = {"debug-[0-1]": "rising", "close-0": "rising"}
+    watched.round(100, nodes=nodes, requests={"r": {"at": 99, "nodes": "debug-[0-1],close-0"}})
+    watched.round(101, events=["refused debug-[0-1]: forbidden no", "refused close-0: gone away"])
+    found = watched.status.errors
+    assert {name: (error.what, error.code) for name, error in found.items()} == {
+        "debug": ("making lab-debug-[0-1]", "forbidden"),
+        "close": ("making lab-close-0", "gone"),
+    }
 
 
 def test_a_node_that_is_given_back_says_why_and_so_does_its_job(watched):
