@@ -24,7 +24,7 @@ while not Path("/etc/muster/stuck").exists():
     spool.wait(1)
     notify(ALIVE)
     now = World("lab", time.time())
-    status.update(now, Memory(), {}, changed=False, returned={}, error=None)
+    status.update(now, Memory(), {}, changed=False, returned={}, errors={})
     for request in spool.requests():
         jobs = {job.id: job.nodes for job in request.jobs}
         logging.info("%s wanted by %s", request.nodes, jobs)

@@ -49,7 +49,8 @@ def why(
     now = _moment(found)
     if what[:1].isdecimal():
         try:
-            said = why_job(found, what, Slurm().queue(), now)
+            slurm = Slurm()
+            said = why_job(found, what, slurm.queue(), slurm.partitions(), now)
         except SlurmError as error:
             raise _stop(str(error)) from error
         nothing = f"job {what} is not in the queue; `sacct --jobs={what}` says how it ended"

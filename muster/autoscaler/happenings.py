@@ -116,16 +116,16 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             yield found | _ids(*owner(name))
 
 
-def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, int]]:
-    """Yield what went wrong, why, and for how many nodes."""
+def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:
+    """Yield what went wrong, such as `making`, why, and for which nodes."""
     match event:
         case Inserted():
             for names, failure in _refused(event, asked):
-                yield f"making {fold(names) or 'nodes'}", failure, max(1, len(names))
+                yield "making", failure, names
         case Deleted(name=name, failure=Failure() as failure):
-            yield f"deleting {name}", failure, 1
+            yield "deleting", failure, (name,)
         case Seen(name=name, failure=Failure() as failure):
-            yield f"looking at {name}", failure, 1
+            yield "looking at", failure, (name,)
 
 
 def _refused(event: Inserted, asked: Sequence[str]) -> Iterator[tuple[Sequence[str], Failure]]:

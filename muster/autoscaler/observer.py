@@ -15,6 +15,7 @@ from muster.autoscaler.logs import EventLog
 from muster.autoscaler.memory import Memory
 from muster.autoscaler.metrics import Metrics
 from muster.autoscaler.model import Action, GiveBack, Insert, Inserted, Request
+from muster.autoscaler.sets import set_name
 from muster.autoscaler.stages import RISING, Stage, View, stage, stages, touched
 from muster.autoscaler.status import (
     LastError,
@@ -49,7 +50,7 @@ class Observer:
         self._asks: dict[str, tuple[str, ...]] = {}
         """Inserts under way, and their nodes."""
         self._returned: dict[int, Returned] = {}
-        self._error: LastError | None = None
+        self._errors: dict[str, LastError] = {}
         self._requests: dict[str, Request] = {}
         self._wanted: dict[str, tuple[str, tuple[int, ...]]] = {}
         """Node -> its request, and the jobs that wait for it."""
@@ -73,7 +74,7 @@ class Observer:
             self._rows,
             changed=changed,
             returned=self._returned,
-            error=self._error,
+            errors=self._errors,
         )
 
     def _predecessor(self) -> dict[str, Row]:
@@ -133,9 +134,12 @@ class Observer:
         for event in world.events:
             asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
             self._lines += happenings.of_event(event, asked, self._owner)
-            for what, failure, count in happenings.failures(event, asked):
-                self.metrics.failed(event, failure, count)
-                self._error = LastError(world.now, what, failure.code, failure.message)
+            for verb, failure, names in happenings.failures(event, asked):
+                self.metrics.failed(event, failure, max(1, len(names)))
+                what = f"{verb} {fold(names) or 'nodes'}"
+                error = LastError(world.now, what, failure.code, failure.message)
+                sets = {set_name(world.cluster, name) for name in names} or world.sets
+                self._errors |= dict.fromkeys(sets, error)
 
     def _take_stages(self, world: World, memory: Memory) -> bool:
         """Take what has changed; whether anything has."""
@@ -203,5 +207,4 @@ class Observer:
         )
 
     def _count(self, world: World, name: str, stage: Stage, by: int) -> None:
-        of = name.removeprefix(f"{world.cluster}-").rpartition("-")[0]
-        self._counts[of, stage] += by
+        self._counts[set_name(world.cluster, name), stage] += by

@@ -12,6 +12,11 @@ class SetsError(Exception):
     """The attribute can't be read; the message is one sentence."""
 
 
+def set_name(cluster: str, node: str) -> str:
+    """Return the name of the node set of a node called CLUSTER-SET-NUMBER; there may be no such."""
+    return node.removeprefix(f"{cluster}-").rpartition("-")[0]
+
+
 def parse(text: str) -> dict[str, NodeSet]:
     """Return the node sets by name.
 

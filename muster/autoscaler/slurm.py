@@ -4,9 +4,10 @@ One `scontrol show node` costs a fifth of the CPU of any sinfo, which compares a
 would unfold (10,000 nodes: 0.05 s to 0.25 s), and it has nodes that are in no partition.
 """
 
+import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +20,14 @@ REASON_CHARACTERS = 200
 """Longest reason: the accounting database keeps 255 bytes of it."""
 
 # What squeue prints of a job; the name comes last, it may hold anything.
-_QUEUE = "%A|%i|%T|%r|%u|%P|%D|%N|%j"
-
+_QUEUE = "%A|%i|%T|%r|%S|%u|%P|%D|%N|%n|%j"
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}
+"""Times as seconds, by strftime(3): the caller's format may leave out the day, and none has a time
+zone. https://slurm.schedmd.com/squeue.html#OPT_SLURM_TIME_FORMAT"""
 
 _REASON = re.compile(rb" Reason=(.*?) \[[^\s\[\]]+@[^\s\]]+\]")
 """Such as ` Reason=muster: no room [slurm@2026-11-22T01:04:02]`."""
+_PARTITION = re.compile(r"PartitionName=(\S+) .* Nodes=(\S+)")
 
 
 class SlurmError(Exception):
@@ -41,12 +45,17 @@ class Queued:
     """`PENDING`, `CONFIGURING`, `RUNNING`...; https://slurm.schedmd.com/job_state_codes.html"""
     reason: str
     """Why it waits: https://slurm.schedmd.com/job_reason_codes.html"""
+    start: float
+    """When it began, or is expected to; before its time to begin has come that. 0: not known."""
     user: str
     partition: str
+    """Or several: `debug,gpu`."""
     count: int
     """How many nodes it has or wants."""
     nodes: tuple[str, ...]
     """The nodes that it has."""
+    asked: tuple[str, ...]
+    """The nodes that it asks for by name."""
     name: str
 
 
@@ -103,17 +112,43 @@ class Slurm:
 
         """
         found = []
-        for line in self._run("squeue", "--all", "--noheader", f"--format={_QUEUE}").splitlines():
-            job, shown, state, reason, user, partition, count, nodes, name = line.decode(
-                errors="replace"
-            ).split("|", _QUEUE.count("|"))
-            held = tuple(expand(nodes)) if nodes else ()
+        words = ("squeue", "--all", "--noheader", f"--format={_QUEUE}")
+        for line in self._run(*words, environment=_EPOCH).splitlines():
+            job, shown, state, reason, start, user, partition, count, nodes, asked, name = (
+                line.decode(errors="replace").split("|", _QUEUE.count("|"))
+            )
             found.append(
-                Queued(int(job), shown, state, reason, user, partition, int(count), held, name)
+                Queued(
+                    int(job),
+                    shown,
+                    state,
+                    reason,
+                    # `N/A` where there is none.
+                    float(start) if start.isdecimal() else 0,
+                    user,
+                    partition,
+                    int(count),
+                    _names(nodes),
+                    _names(asked),
+                    name,
+                )
             )
         return found
 
-    def _run(self, program: str, *words: str) -> bytes:
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """Return the nodes of each partition, those that stand there too.
+
+        Raises:
+            SlurmError: slurmctld does not say.
+
+        """
+        shown = self._run("scontrol", "--all", "--oneliner", "show", "partition").decode()
+        found = (_PARTITION.match(line) for line in shown.splitlines())
+        return {each[1]: _names(each[2].replace("(null)", "")) for each in found if each}
+
+    def _run(
+        self, program: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> bytes:
         called = " ".join([program, *words])
         try:
             done = subprocess.run(
@@ -121,6 +156,7 @@ class Slurm:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=self.timeout_s,
+                env={**os.environ, **(environment or {})},
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -133,6 +169,10 @@ class Slurm:
             said = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
             raise SlurmError(f"{called}: {said} (exit status {done.returncode})")
         return done.stdout
+
+
+def _names(hostlist: str) -> tuple[str, ...]:
+    return tuple(expand(hostlist)) if hostlist else ()
 
 
 @lru_cache(maxsize=512)  # thousands of nodes are in a few states

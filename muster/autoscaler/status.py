@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,10 @@ class Status:
     breakers: tuple[Shut, ...]
     room: dict[Market, int | None]
     """How many VMs the quotas allow besides those there are; None: unknown."""
-    error: LastError | None
+    sets: dict[str, tuple[Market, ...]]
+    """Node set -> the markets that its nodes may be made in, the best one first."""
+    errors: dict[str, LastError]
+    """Node set -> what the cloud refused last of its nodes."""
     unread: dict[str, Unread]
     """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
 
@@ -132,7 +135,7 @@ class StatusFile:
         *,
         changed: bool,
         returned: Mapping[int, Returned],
-        error: LastError | None,
+        errors: Mapping[str, LastError],
     ) -> None:
         """Write it if something is new, or it is old; `changed`: the rows are."""
         if changed:
@@ -141,7 +144,7 @@ class StatusFile:
         # A clock that was set back is no reason to keep silent.
         if 0 <= age_s < min(max(LEAST_S, self._spent_s / SHARE), LONGEST_S):
             return
-        head = _head(world, memory, returned, error)
+        head = _head(world, memory, returned, errors)
         if self._nodes and head == self._head and 0 <= age_s < LONGEST_S:
             return
         if not self._nodes:
@@ -180,7 +183,7 @@ def _head(
     world: World,
     memory: Memory,
     returned: Mapping[int, Returned],
-    error: LastError | None,
+    errors: Mapping[str, LastError],
 ) -> dict[str, Any]:
     return {
         "cluster": world.cluster,
@@ -202,7 +205,11 @@ def _head(
             {**asdict(market), "vms": world.quotas.room(market)}
             for market in sorted(world.quotas.uses)
         ],
-        "error": asdict(error) if error else None,
+        "sets": {
+            name: list(dict.fromkeys(astuple(choice.market) for choice in of.choices))
+            for name, of in world.sets.items()
+        },
+        "errors": {name: asdict(each) for name, each in errors.items()},
         "unread": {what: asdict(each) for what, each in world.unread.items()},
     }
 
@@ -256,7 +263,6 @@ def read(path: Path) -> Status:
 
 
 def _status(found: Mapping[str, Any]) -> Status:
-    error = found["error"]
     return Status(
         cluster=found["cluster"],
         written=float(found["written"]),
@@ -271,7 +277,8 @@ def _status(found: Mapping[str, Any]) -> Status:
             for each in found["breakers"]
         ),
         room={_market(each): each["vms"] for each in found["room"]},
-        error=LastError(**error) if error else None,
+        sets={name: tuple(Market(*each) for each in of) for name, of in found["sets"].items()},
+        errors={name: LastError(**each) for name, each in found["errors"].items()},
         unread={what: Unread(**each) for what, each in found["unread"].items()},
     )
 

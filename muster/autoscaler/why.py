@@ -1,9 +1,10 @@
 """Why a job waits, or a node is what it is: one sentence for people; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from muster.autoscaler.model import Market
+from muster.autoscaler.sets import set_name
 from muster.autoscaler.stages import RISING, Stage, View
 from muster.autoscaler.status import Row, Status
 from muster.hostlists import fold
@@ -16,6 +17,7 @@ RECENT_S = 600.0
 """Age of an error of the cloud's API that may have to do with what is seen now."""
 
 MEANING: Mapping[str, str] = {
+    "None": "SLURM has not looked at it yet",
     "Resources": "no nodes are free that fit it",
     "Priority": "jobs of its partition with a higher priority come first",
     "BeginTime": "its time to begin is not reached; SLURM sets one when it queues a job again",
@@ -54,8 +56,24 @@ class Queued(Protocol):
         """Why it waits."""
 
     @property
+    def start(self) -> float:
+        """When it may begin; 0: not known."""
+
+    @property
+    def partition(self) -> str:
+        """Or several: `debug,gpu`."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes it has or wants."""
+
+    @property
     def nodes(self) -> Sequence[str]:
         """The nodes that it has."""
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The nodes that it asks for by name."""
 
 
 def why_node(status: Status, name: str, now: float) -> str | None:
@@ -69,12 +87,22 @@ def why_node(status: Status, name: str, now: float) -> str | None:
     if row.jobs and row.view.stage in RISING:
         parts.append(f"it is for job {', '.join(map(str, row.jobs))}")
     if row.view.stage is Stage.WAITING:
-        parts += _trouble(status, now, besides=row.view.reason)
+        sets = {set_name(status.cluster, name)}
+        parts += _trouble(status, sets, now, besides=row.view.reason)
     return f"{'; '.join(parts)}."
 
 
-def why_job(status: Status, job: str, queue: Iterable[Queued], now: float) -> str | None:
-    """Say why a job waits; None where the queue has none of that number."""
+def why_job(
+    status: Status,
+    job: str,
+    queue: Iterable[Queued],
+    partitions: Mapping[str, Sequence[str]],
+    now: float,
+) -> str | None:
+    """Say why a job waits; None where the queue has none of that number.
+
+    `partitions`: those there are, and their nodes.
+    """
     found = [each for each in queue if job in (each.shown, str(each.id))]
     if not found:
         return None
@@ -84,14 +112,16 @@ def why_job(status: Status, job: str, queue: Iterable[Queued], now: float) -> st
     rows = {node: status.nodes[node] for node in each.nodes if node in status.nodes}
     late = {node: row for node, row in rows.items() if row.view.stage in RISING}
     if each.state == "PENDING":
-        parts = _pending(status, each, now)
+        parts = _pending(status, each, _sets(status, each, partitions), now)
     elif late:
         parts = [f"waits for {len(late)} of its {len(each.nodes)} nodes"]
         parts += [f"{node} {_node(row, now)}" for node, row in list(late.items())[:FEW]]
         if len(late) > FEW:
             parts.append(f"and {len(late) - FEW} more")
-        if any(row.view.stage is Stage.WAITING for row in late.values()):
-            parts += _trouble(status, now, besides="; ".join(parts))
+        waiting = [node for node, row in late.items() if row.view.stage is Stage.WAITING]
+        if waiting:
+            sets = {set_name(status.cluster, node) for node in waiting}
+            parts += _trouble(status, sets, now, besides="; ".join(parts))
     elif each.state == "CONFIGURING":
         parts = [f"has its nodes, {fold(each.nodes)}, and is about to start"]
     else:
@@ -99,15 +129,29 @@ def why_job(status: Status, job: str, queue: Iterable[Queued], now: float) -> st
     return f"job {each.shown} {'; '.join(parts)}."
 
 
-def _pending(status: Status, job: Queued, now: float) -> list[str]:
+def _sets(status: Status, job: Queued, partitions: Mapping[str, Sequence[str]]) -> Collection[str]:
+    """The node sets that a job may get nodes of; all where nobody knows."""
+    nodes = job.asked
+    if len(nodes) < job.count:
+        # Its others may be any.
+        nodes = [node for name in job.partition.split(",") for node in partitions.get(name, ())]
+    if not nodes:
+        return status.sets
+    return {set_name(status.cluster, node) for node in nodes} & status.sets.keys()
+
+
+def _pending(status: Status, job: Queued, sets: Collection[str], now: float) -> list[str]:
     # Such as `ReqNodeNotAvail, UnavailableNodes:lab-debug-3`.
     meaning = MEANING.get(job.reason.partition(",")[0])
     parts = [f"waits with the reason {job.reason}" + (f": {meaning}" if meaning else "")]
     back = status.returned.get(job.id)
+    # With other reasons SLURM guesses when there is room, and knows nothing of the cloud's.
+    if job.reason in ("BeginTime", "None") and job.start > now:
+        parts.append(f"it may start{' again' if back else ''} in {lasted(job.start - now)}")
     if back:
         parts.append(f"its nodes were given back {lasted(now - back.at)} ago: {back.reason}")
     if back or job.reason == "Resources":
-        parts += _trouble(status, now, besides="; ".join(parts))
+        parts += _trouble(status, sets, now, besides="; ".join(parts))
     return parts
 
 
@@ -138,28 +182,48 @@ def _node(row: Row, now: float) -> str:
     return said[view.stage].replace(" ()", "")
 
 
-def _trouble(status: Status, now: float, besides: str) -> Iterator[str]:
-    """What stands in the way of all nodes, but for what is said already."""
+def _trouble(status: Status, sets: Collection[str], now: float, besides: str) -> Iterator[str]:
+    """What stands in the way of all nodes of these sets, but for what is said already."""
+    whose = _whose(status, sets)
     for shut in status.breakers:
+        if shut.market not in whose:
+            continue
         if shut.on_trial:
-            yield f"it is being tried whether there is room for {shut} again"
+            said = f"it is being tried whether there is room for {shut} again"
         else:
             again = (
                 f"in {lasted(shut.until - now)}" if shut.until > now else "with the next request"
             )
-            yield f"there was no room for {shut} ({shut.code}), tried again {again}"
+            said = f"there was no room for {shut} ({shut.code}), tried again {again}"
+        yield whose[shut.market] + said
     for market, vms in status.room.items():
-        if vms == 0:
-            yield f"the quota has no room for {market}"
+        if vms == 0 and market in whose:
+            yield f"{whose[market]}the quota has no room for {market}"
     for what, unread in status.unread.items():
         yield f"{what} can't be read since {lasted(now - unread.since)}: {unread.why}"
     for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read)):
         if now > at + UNREAD_S and what not in status.unread:
             since = f"for {lasted(now - at)}" if at else "yet"
             yield f"{what} has not answered the daemon {since}"
-    error = status.error
-    if error and now < error.at + RECENT_S and error.message not in besides:
-        yield f"{error.what} failed {lasted(now - error.at)} ago: {error.code}: {error.message}"
+    for error in dict.fromkeys(
+        status.errors[name] for name in sorted(sets) if name in status.errors
+    ):
+        if now < error.at + RECENT_S and error.message not in besides:
+            yield f"{error.what} failed {lasted(now - error.at)} ago: {error.code}: {error.message}"
+
+
+def _whose(status: Status, sets: Collection[str]) -> dict[Market, str]:
+    """Each market of these sets -> whose it is, such as `set gpu: `; empty where there is one."""
+    found: dict[Market, list[str]] = {}
+    for name in sorted(sets):
+        for market in status.sets.get(name, ()):
+            found.setdefault(market, []).append(name)
+    if len(sets) == 1:
+        return dict.fromkeys(found, "")
+    return {
+        market: f"set{'s' if len(names) > 1 else ''} {', '.join(names)}: "
+        for market, names in found.items()
+    }
 
 
 def place(view: View) -> str:

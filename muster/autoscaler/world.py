@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from muster.autoscaler.model import Event, Job, Node, NodeSet, Power, Quotas, Request, Unread, Vm
+from muster.autoscaler.sets import set_name
 
 STALE_S = 45.0
 """Without news it is asked every 30 s."""
@@ -76,7 +77,7 @@ class World:
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""
-        return self.sets.get(name.removeprefix(f"{self.cluster}-").rpartition("-")[0])
+        return self.sets.get(set_name(self.cluster, name))
 
     @cached_property
     def asked(self) -> dict[str, float]:

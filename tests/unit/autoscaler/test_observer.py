@@ -70,7 +70,7 @@ def test_a_refusal_is_told_once_for_all_its_nodes(watched):
     watched.round(101, events=["refused debug-[0-3]: QUOTA_EXCEEDED 'CPUS' is used up"])
     [refused] = of(watched, "refused")
     assert (refused["nodes"], refused["code"]) == ("lab-debug-[0-3]", "QUOTA_EXCEEDED")
-    assert watched.status.error.what == "making lab-debug-[0-3]"
+    assert watched.status.errors["debug"].what == "making lab-debug-[0-3]"
     assert watched.sample("muster_failures_total", action="insert", code="QUOTA_EXCEEDED") == 4
 
 
@@ -197,6 +197,17 @@ def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_given_back(wat
         "given back: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
         "given back: lab-spot-0: its VM in europe-west4-a is TERMINATED",
     ]
+
+
+def test_what_was_refused_last_is_told_of_each_set(watched):
+    nodes = {"debug-[0-1]": "rising", "close-0": "rising"}
+    watched.round(100, nodes=nodes, requests={"r": {"at": 99, "nodes": "debug-[0-1],close-0"}})
+    watched.round(101, events=["refused debug-[0-1]: forbidden no", "refused close-0: gone away"])
+    found = watched.status.errors
+    assert {name: (error.what, error.code) for name, error in found.items()} == {
+        "debug": ("making lab-debug-[0-1]", "forbidden"),
+        "close": ("making lab-close-0", "gone"),
+    }
 
 
 def test_a_node_that_is_given_back_says_why_and_so_does_its_job(watched):

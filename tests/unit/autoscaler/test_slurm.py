@@ -8,6 +8,7 @@ import pytest
 
 from muster.autoscaler.model import Node, Power
 from muster.autoscaler.slurm import Queued, Slurm, SlurmError
+from muster.hostlists import fold
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ["22.05", "24.11"]
@@ -111,18 +112,55 @@ def test_a_reason_is_one_short_line(tmp_path):
     assert len(reason.removeprefix("reason=")) == 200
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_the_queue(tmp_path, release):
+@pytest.mark.parametrize(
+    ("release", "began", "later", "again"),
+    [
+        ("22.05", 1795335924, 1795339524, 1795336049),
+        ("24.11", 1795336657, 1795340257, 1795336782),
+    ],
+)
+def test_the_queue(tmp_path, release, began, later, again):
+    """Job 6 was given back; 7 is not to begin within an hour, and asks for a node by its name."""
     found = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
-    three = ("lab-debug-1", "lab-debug-2", "lab-debug-3")
-    configuring, waiting = ("CONFIGURING", "None"), ("PENDING", "JobArrayTaskLimit")
-    assert found == [
-        Queued(1, "1", *configuring, "root", "debug", 1, ("lab-debug-0",), "a|b c"),
-        Queued(2, "2", *configuring, "root", "debug", 3, three, "wrap"),
-        Queued(4, "3_0", *configuring, "root", "debug", 1, ("lab-debug-5",), "wrap"),
-        Queued(5, "3_1", *configuring, "root", "debug", 1, ("lab-debug-5",), "wrap"),
-        Queued(3, "3_[2-3%2]", *waiting, "root", "debug", 1, (), "wrap"),
+    three = ("lab-debug-0", "lab-debug-1", "lab-debug-2")
+    configuring, limit, begin = ("CONFIGURING", "None"), "JobArrayTaskLimit", "BeginTime"
+    of, both = ("root", "debug"), ("root", "all,debug")
+    assert sorted(found, key=lambda job: job.id) == [
+        Queued(1, "1", *configuring, began, *of, 1, ("lab-debug-0",), (), "a|b c"),
+        Queued(2, "2", *configuring, began, *of, 3, three, (), "wrap"),
+        Queued(3, "3_[2-3%2]", "PENDING", limit, 0, *of, 1, (), (), "wrap"),
+        Queued(4, "3_0", *configuring, began, *of, 1, ("lab-debug-1",), (), "wrap"),
+        Queued(5, "3_1", *configuring, began, *of, 1, ("lab-debug-2",), (), "wrap"),
+        Queued(6, "6", "PENDING", begin, again, *of, 2, (), (), "lost"),
+        Queued(7, "7", "PENDING", begin, later, *both, 1, (), ("lab-gpu-2",), "later"),
     ]
+
+
+def test_times_are_asked_for_as_seconds_whatever_the_users_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    asked = slurm(
+        tmp_path,
+        "printf '7|7|PENDING|BeginTime|'; date +$SLURM_TIME_FORMAT | tr -d '\\n'"
+        "; echo '|ada|debug|1|||train'",
+    )
+    [job] = asked.queue()
+    assert job.start == pytest.approx(time.time(), abs=60)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_partitions_and_their_nodes(tmp_path, release):
+    found = printing(tmp_path, (DATA / release / "partitions").read_bytes()).partitions()
+    assert {name: fold(nodes) for name, nodes in found.items()} == {
+        "debug": "lab-debug-[0-9]",
+        "all": "lab-debug-[0-9],lab-gpu-[0-3],metal-0",
+        "none": "",
+        "metal": "metal-[0-1]",
+    }
+    assert called(tmp_path) == ["--all", "--oneliner", "show", "partition"]
+
+
+def test_no_partitions_at_all(tmp_path):
+    assert printing(tmp_path, b"No partitions in the system\n").partitions() == {}
 
 
 def test_what_slurm_refuses_is_said(tmp_path):

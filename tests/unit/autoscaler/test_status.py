@@ -7,7 +7,17 @@ from viewkit import Watched, cold_start
 
 from muster.autoscaler.breakers import Breaker
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Job, Market, Node, Power, Quotas, Request, Unread
+from muster.autoscaler.model import (
+    Choice,
+    Job,
+    Market,
+    Node,
+    NodeSet,
+    Power,
+    Quotas,
+    Request,
+    Unread,
+)
 from muster.autoscaler.stages import Stage, View
 from muster.autoscaler.status import (
     LastError,
@@ -21,6 +31,12 @@ from muster.autoscaler.status import (
 from muster.autoscaler.world import World
 
 MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
+OTHER = Market("europe-west4-b", "n1-standard-2", spot=False)
+# Two templates in one market take their room from the same place.
+CHOICES = tuple(
+    Choice(template, of.zone, of.machine_type, of.spot)
+    for template, of in (("T/a", MARKET), ("T/b", MARKET), ("T/b", OTHER))
+)
 WORLD = World(
     "lab",
     1000,
@@ -28,6 +44,7 @@ WORLD = World(
     nodes_at=999,
     vms_at=998,
     requests=[Request("r1", 990, ("lab-debug-1",), (Job(7, ("lab-debug-1",)),))],
+    sets={"debug": NodeSet("debug", CHOICES), "gpu": NodeSet("gpu", ())},
     quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}}, 998),
     unread={"the cloud": Unread(960, "403: no right to list")},
 )
@@ -43,7 +60,7 @@ ROWS = {
     "lab-debug-2": Row(View(Stage.OFF, "idle~", reason="muster: <b>[red]no room"), 950),
 }
 RETURNED = {6: Returned(980, "no room")}
-ERROR = LastError(970, "making lab-debug-1", "forbidden", "not you")
+ERRORS = {"debug": LastError(970, "making lab-debug-1", "forbidden", "not you")}
 
 
 @pytest.fixture
@@ -52,7 +69,7 @@ def file(tmp_path):
 
 
 def update(file, world=WORLD, memory=MEMORY, *, changed=False):
-    file.update(world, memory, ROWS, changed=changed, returned=RETURNED, error=ERROR)
+    file.update(world, memory, ROWS, changed=changed, returned=RETURNED, errors=ERRORS)
 
 
 def test_what_is_written_is_what_is_read(file):
@@ -70,7 +87,8 @@ def test_what_is_written_is_what_is_read(file):
     assert found.breakers == (shut,)
     assert str(shut) == "50 VMs at once of n1-standard-2 (spot) in europe-west4-a"
     assert found.room == {MARKET: 3}
-    assert found.error == ERROR
+    assert found.sets == {"debug": (MARKET, OTHER), "gpu": ()}
+    assert found.errors == ERRORS
     assert found.unread == WORLD.unread
 
 
@@ -94,7 +112,7 @@ def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_s
     written = []
     for now in range(1000, 1012):
         world = replace(WORLD, now=now)
-        file.update(world, MEMORY, rows, changed=True, returned={}, error=None)
+        file.update(world, MEMORY, rows, changed=True, returned={}, errors={})
         written.append(read(file.path).written if now in (1002, 1011) else 0)
     assert written[2] == 1000
     assert written[11] > 1000

@@ -1,6 +1,7 @@
 """`muster nodes`, `muster why`, `muster timeline` as a person types them."""
 
 import json
+import re
 import time
 
 import pytest
@@ -75,6 +76,24 @@ def test_a_node_is_explained(watched):
     shown = muster("why", "lab-debug-10", "--status", watched.status_file)
     assert shown.exit_code == 0
     assert shown.stdout == "lab-debug-10 has had jobs for 3 min (n1 in europe-west4-a).\n"
+
+
+def test_a_node_is_not_told_of_what_another_sets_nodes_lack(tmp_path):
+    made, now = Watched(tmp_path), int(time.time())
+    asked = {
+        "r1": {"at": now - 9, "nodes": "debug-0"},
+        "r2": {"at": now - 9, "nodes": "close-0"},
+    }
+    made.round(now - 8, nodes={"debug-0": "rising", "close-0": "rising"}, requests=asked, vms={})
+    shortage = "refused close-0: ZONE_RESOURCE_POOL_EXHAUSTED none"
+    made.round(now, events=[shortage, "refused debug-0: rateLimitExceeded slow"])
+    made.events.close()
+    said = muster("why", "lab-debug-0", "--status", made.status_file).stdout
+    assert re.fullmatch(
+        r"lab-debug-0 has waited for \d+ s to be asked for: rateLimitExceeded: slow, "
+        r"tried again in \d+ s\.\n",
+        said,
+    )
 
 
 def test_a_node_that_nobody_knows(watched):

@@ -12,6 +12,15 @@ from muster.autoscaler.why import MEANING, lasted, why_job, why_node
 NOW = 1000.0
 MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
 OTHER = Market("europe-west4-b", "n1-standard-2", spot=False)
+GPU = Market("europe-west4-a", "g2-standard-8", spot=False)
+SHUT = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, on_trial=False)
+GPU_SHUT = Shut(GPU, "ZONE_RESOURCE_POOL_EXHAUSTED", 1060, on_trial=False)
+NODE, GPU_NODE = "lab-debug-0", "lab-gpu-0"
+PARTITIONS = {
+    "debug": (NODE, "lab-debug-1"),
+    "all": (NODE, GPU_NODE, "metal-0"),
+    "metal": ("metal-0",),
+}
 
 
 def row(stage, since=988.0, reason="", retry=0.0, jobs=()):
@@ -43,14 +52,32 @@ def status(nodes=None, **more):
         "returned": {},
         "breakers": (),
         "room": {},
-        "error": None,
+        "sets": {"debug": (MARKET, OTHER), "gpu": (GPU, OTHER)},
+        "errors": {},
         "unread": {},
     }
     return Status(**facts | more)
 
 
-def job(state, reason="None", nodes=(), shown="7", number=7):
-    return Queued(number, shown, state, reason, "ada", "debug", 2, tuple(nodes), "train")
+def job(state, reason="None", nodes=(), **more):
+    facts = {
+        "id": 7,
+        "shown": "7",
+        "state": state,
+        "reason": reason,
+        "start": 0,
+        "user": "ada",
+        "partition": "debug",
+        "count": 2,
+        "nodes": tuple(nodes),
+        "asked": (),
+        "name": "train",
+    }
+    return Queued(**facts | more)
+
+
+def why(found, each):
+    return why_job(found, "7", [each], PARTITIONS, NOW)
 
 
 NODES = {
@@ -113,19 +140,19 @@ def test_a_node_that_nobody_needs_and_one_that_nobody_knows():
 def test_a_node_that_waits_says_what_stands_in_its_way():
     said = why_node(
         status(
-            {"n": row(Stage.WAITING)},
+            {NODE: row(Stage.WAITING)},
             breakers=(
-                Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, on_trial=False),
+                SHUT,
                 Shut(OTHER, "ZONE_RESOURCE_POOL_EXHAUSTED", 900, on_trial=True),
             ),
             room={OTHER: 0, MARKET: 5},
-            error=LastError(940, "making n", "forbidden", "no right to"),
+            errors={"debug": LastError(940, "making n", "forbidden", "no right to")},
         ),
-        "n",
+        NODE,
         NOW,
     )
     assert said == (
-        "n has waited for 12 s to be asked for; "
+        "lab-debug-0 has waited for 12 s to be asked for; "
         "there was no room for n1-standard-2 (spot) in europe-west4-a "
         "(ZONE_RESOURCE_POOL_EXHAUSTED), tried again in 30 s; "
         "it is being tried whether there is room for n1-standard-2 in europe-west4-b again; "
@@ -152,19 +179,75 @@ def test_what_cant_be_read_is_said_with_the_error():
 
 
 def test_an_error_of_long_ago_explains_nothing():
-    old = LastError(300, "making n", "forbidden", "no right to")
-    assert why_node(status({"n": row(Stage.WAITING)}, error=old), "n", NOW) == (
-        "n has waited for 12 s to be asked for."
+    old = {"debug": LastError(300, "making n", "forbidden", "no right to")}
+    assert why_node(status({NODE: row(Stage.WAITING)}, errors=old), NODE, NOW) == (
+        "lab-debug-0 has waited for 12 s to be asked for."
     )
+
+
+LACKING = {
+    "breakers": (SHUT, GPU_SHUT),
+    "room": {MARKET: 3, OTHER: 0, GPU: 0},
+    "errors": {
+        "debug": LastError(940, "making lab-debug-1", "forbidden", "no right to"),
+        "gpu": LastError(950, "making lab-gpu-1", "gone", "no template"),
+    },
+}
+OF_DEBUG = (
+    "there was no room for n1-standard-2 (spot) in europe-west4-a (ZONE_RESOURCE_POOL_EXHAUSTED), "
+    "tried again in 30 s; the quota has no room for n1-standard-2 in europe-west4-b; "
+    "making lab-debug-1 failed 60 s ago: forbidden: no right to."
+)
+OF_GPU = (
+    "there was no room for g2-standard-8 in europe-west4-a (ZONE_RESOURCE_POOL_EXHAUSTED), tried "
+    "again in 60 s; the quota has no room for n1-standard-2 in europe-west4-b; the quota has no "
+    "room for g2-standard-8 in europe-west4-a; making lab-gpu-1 failed 50 s ago: gone: no template."
+)
+OF_BOTH = (
+    "set debug: there was no room for n1-standard-2 (spot) in europe-west4-a "
+    "(ZONE_RESOURCE_POOL_EXHAUSTED), tried again in 30 s; "
+    "set gpu: there was no room for g2-standard-8 in europe-west4-a (ZONE_RESOURCE_POOL_EXHAUSTED),"
+    " tried again in 60 s; "
+    "sets debug, gpu: the quota has no room for n1-standard-2 in europe-west4-b; "
+    "set gpu: the quota has no room for g2-standard-8 in europe-west4-a; "
+    "making lab-debug-1 failed 60 s ago: forbidden: no right to; "
+    "making lab-gpu-1 failed 50 s ago: gone: no template."
+)
+
+
+@pytest.mark.parametrize(("node", "lacks"), [(NODE, OF_DEBUG), (GPU_NODE, OF_GPU)])
+def test_a_node_is_told_of_what_its_own_set_lacks(node, lacks):
+    found = status({node: row(Stage.WAITING)}, **LACKING)
+    assert why_node(found, node, NOW) == f"{node} has waited for 12 s to be asked for; {lacks}"
+
+
+@pytest.mark.parametrize(
+    ("asks", "lacks"),
+    [
+        ({"partition": "debug"}, OF_DEBUG),
+        ({"partition": "all"}, OF_BOTH),
+        ({"partition": "debug,all"}, OF_BOTH),
+        ({"partition": "all", "asked": (GPU_NODE,), "count": 1}, OF_GPU),
+        # Its second node may be any of the partition.
+        ({"partition": "all", "asked": (GPU_NODE,)}, OF_BOTH),
+        ({"partition": "metal"}, ""),
+        ({"partition": "made-a-moment-ago"}, OF_BOTH),
+    ],
+)
+def test_a_job_is_told_of_what_the_sets_lack_that_it_may_get_nodes_of(asks, lacks):
+    said = why(status(**LACKING), job("PENDING", "Resources", **asks))
+    waits = "job 7 waits with the reason Resources: no nodes are free that fit it"
+    assert said == (f"{waits}; {lacks}" if lacks else f"{waits}.")
+
+
+def test_a_job_whose_nodes_are_given_is_told_of_what_those_lack_that_wait():
+    nodes = {NODE: row(Stage.WAITING), GPU_NODE: row(Stage.BOOTING)}
+    said = why(status(nodes, **LACKING), job("CONFIGURING", nodes=nodes))
+    assert said and said.endswith(f"(n1-standard-2 (spot) in europe-west4-a); {OF_DEBUG}")
 
 
 def test_a_job_that_waits_for_resources():
-    said = why_job(
-        status(breakers=(Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, on_trial=False),)),
-        "7",
-        [job("PENDING", "Resources")],
-        NOW,
-    )
+    said = why(status(breakers=(SHUT,)), job("PENDING", "Resources"))
     assert said == (
         "job 7 waits with the reason Resources: no nodes are free that fit it; there was no room "
         "for n1-standard-2 (spot) in europe-west4-a (ZONE_RESOURCE_POOL_EXHAUSTED), tried again in "
@@ -172,29 +255,50 @@ def test_a_job_that_waits_for_resources():
     )
 
 
-def test_a_job_whose_nodes_were_given_back():
-    said = why_job(
-        status(returned={7: Returned(960, "no room")}), "7", [job("PENDING", "BeginTime")], NOW
+BEGIN = (
+    "job 7 waits with the reason BeginTime: its time to begin is not reached; SLURM sets one "
+    "when it queues a job again"
+)
+
+
+def test_a_job_whose_nodes_were_given_back_says_when_it_may_start_again():
+    found = status(returned={7: Returned(974, "no room")})
+    assert why(found, job("PENDING", "BeginTime", start=1095)) == (
+        f"{BEGIN}; it may start again in 95 s; its nodes were given back 26 s ago: no room."
     )
-    assert said == (
-        "job 7 waits with the reason BeginTime: its time to begin is not reached; SLURM sets one "
-        "when it queues a job again; its nodes were given back 40 s ago: no room."
+    # SLURM gives this reason at first, for some seconds.
+    assert why(found, job("PENDING", "None", start=1121)) == (
+        "job 7 waits with the reason None: SLURM has not looked at it yet; it may start again in "
+        "2 min; its nodes were given back 26 s ago: no room."
     )
+
+
+def test_a_job_that_is_not_to_begin_yet_says_when_it_may_start():
+    assert (
+        why(status(), job("PENDING", "BeginTime", start=11800)) == f"{BEGIN}; it may start in 3 h."
+    )
+    assert why(status(), job("PENDING", "BeginTime", start=999)) == f"{BEGIN}."
+
+
+def test_when_slurm_expects_that_there_is_room_is_not_said():
+    """It does not know whether the cloud has any."""
+    said = why(status(), job("PENDING", "Resources", start=4600))
+    assert said == "job 7 waits with the reason Resources: no nodes are free that fit it."
 
 
 def test_a_reason_that_nobody_explains_is_said_as_it_is():
-    said = why_job(status(), "7", [job("PENDING", "AssocGrpGRES")], NOW)
+    said = why(status(), job("PENDING", "AssocGrpGRES"))
     assert said == "job 7 waits with the reason AssocGrpGRES."
 
 
 def test_a_reason_with_more_words_is_explained():
-    said = why_job(status(), "7", [job("PENDING", "ReqNodeNotAvail, UnavailableNodes:n3")], NOW)
+    said = why(status(), job("PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"))
     assert said and said.endswith(": a node that it asks for by name is not in service.")
 
 
 def test_a_job_whose_nodes_boot():
     nodes = {f"n{number}": row(Stage.BOOTING) for number in range(5)} | {"n9": row(Stage.BUSY)}
-    said = why_job(status(nodes), "7", [job("CONFIGURING", nodes=nodes)], NOW)
+    said = why(status(nodes), job("CONFIGURING", nodes=nodes))
     where = "has been booting for 12 s (n1-standard-2 (spot) in europe-west4-a)"
     assert said == (
         f"job 7 waits for 5 of its 6 nodes; n0 {where}; n1 {where}; n2 {where}; and 2 more."
@@ -203,23 +307,23 @@ def test_a_job_whose_nodes_boot():
 
 def test_a_job_whose_nodes_are_there():
     nodes = {"n0": row(Stage.BUSY), "n1": row(Stage.BUSY)}
-    said = why_job(status(nodes), "7", [job("CONFIGURING", nodes=nodes)], NOW)
+    said = why(status(nodes), job("CONFIGURING", nodes=nodes))
     assert said == "job 7 has its nodes, n[0-1], and is about to start."
-    said = why_job(status(nodes), "7", [job("RUNNING", nodes=nodes)], NOW)
+    said = why(status(nodes), job("RUNNING", nodes=nodes))
     assert said == "job 7 is running on n[0-1]."
 
 
 def test_of_an_array_the_tasks_that_wait_are_meant():
     queue = [
-        job("RUNNING", nodes=["n0"], shown="7_1", number=8),
+        job("RUNNING", nodes=["n0"], shown="7_1", id=8),
         job("PENDING", "Priority", shown="7_[2-9]"),
     ]
-    assert "job 7_[2-9] waits" in (why_job(status(), "7", queue, NOW) or "")
-    assert "job 7_1 is running" in (why_job(status(), "7_1", queue, NOW) or "")
+    assert "job 7_[2-9] waits" in (why_job(status(), "7", queue, PARTITIONS, NOW) or "")
+    assert "job 7_1 is running" in (why_job(status(), "7_1", queue, PARTITIONS, NOW) or "")
 
 
 def test_a_job_that_is_not_in_the_queue():
-    assert why_job(status(), "8", [job("PENDING")], NOW) is None
+    assert why_job(status(), "8", [job("PENDING")], PARTITIONS, NOW) is None
 
 
 @pytest.mark.parametrize(
