@@ -15,7 +15,6 @@ from urllib.parse import quote
 import httpx
 import yaml
 from enginekit.cluster import CLUSTER, PROJECT, ZONE, Definition, names
-from enginekit.home import Provider
 from enginekit.stack import Run, Stack
 from guests import Guests, Script
 
@@ -243,7 +242,8 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     gone = cluster.destroy()
     assert f"deleting the instance {CLUSTER}-debug-1" in gone.output
     order = [step.name for step in gone.steps if step.op == "delete"]
-    for first, then in itertools.pairwise(["controller", "sweeper", "network-subnet", "network"]):
+    wanted = ["controller", "image", "sweeper", "network-subnet", "network"]
+    for first, then in itertools.pairwise(wanted):
         assert order.index(first) < order.index(then), order
     assert order.index("login-0") < order.index("sweeper")
     assert contents() - before == set()
@@ -328,25 +328,6 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
 
     fakecloud.do(mend)
     assert cluster.up().named("create") == ["login-0-configured"]
-    assert cluster.up().changes == []
-
-
-def test_two_ups_at_once_and_one_that_is_killed(
-    cluster: Stack, script: Script, fakecloud: Server, outside: httpx.Client, provider: Provider
-):
-    fakecloud.do(lambda _: script.silent.add("builder"))
-    with cluster.running("up", "--yes", "--skip-preview") as process:
-        process.wait_for(lambda: "starting the builder" in process.printed())
-        second = cluster.up(fails=True)
-        assert "locked" in second.output
-        process.wait_for(lambda: len(names(outside, f"{ZONE}/instances")) == 1)
-        process.kill()
-    (builder,) = names(outside, f"{ZONE}/instances")
-    fakecloud.do(lambda _: script.silent.clear())
-    cluster.recover()
-    done = cluster.up()
-    assert f"deleting the instance {builder}" in done.output
-    assert names(outside, f"{ZONE}/instances") == [f"{CLUSTER}-controller", f"{CLUSTER}-login-0"]
     assert cluster.up().changes == []
 
 
