@@ -107,6 +107,8 @@ address = gcp.compute.Address(
 )
 hosts = pulumi.Output.json_dumps({names.controller: address.address})
 
+# Before the image: what a killed build leaves is swept by a destroy too.
+sweeper = Sweeper("sweeper", names, pulumi.ResourceOptions(depends_on=[network, accounts]))
 image = Image(
     "image",
     ImageArgs(
@@ -119,9 +121,8 @@ image = Image(
         network.subnet.id,
         accounts.builder.email,
     ),
-    pulumi.ResourceOptions(depends_on=[bundles, network]),
+    pulumi.ResourceOptions(depends_on=[bundles, network, sweeper]),
 )
-sweeper = Sweeper("sweeper", names, pulumi.ResourceOptions(depends_on=[network, accounts, image]))
 sets = {
     name: NodeSet(
         f"nodes-{name}",

@@ -21,10 +21,10 @@ class Claim(dynamic.Resource, module="muster", name="Claim"):
 
 
 class Sweeper(dynamic.Resource, module="muster", name="Sweeper"):
-    """Removes what SLURM made when the cluster is destroyed.
+    """Removes what no state knows when the cluster is destroyed: SLURM's nodes, a killed build's.
 
-    Made after the network and before the controller, so that a destroy takes first the controller,
-    which would make nodes anew, then nodes, images and disks, then the rest.
+    Made after the network and before image and controller, so that a destroy takes first the
+    controller, which would make nodes anew, then nodes, images and disks, then the rest.
     """
 
     def __init__(self, name: str, names: Names, opts: pulumi.ResourceOptions | None = None) -> None:

@@ -5,9 +5,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from double.rest import Rest
 from enginekit import cli
+from enginekit.cluster import CLUSTER, ROOT, Definition, check_out
 from enginekit.home import (
     Provider,
     ProviderError,
@@ -18,13 +20,17 @@ from enginekit.home import (
 )
 from enginekit.life import OWNER, Life, Recorder
 from enginekit.stack import Stack
+from guests import Guests, Script
 
-from muster.fakecloud import Settings
+from muster.fakecloud import Cloud, Settings
 from muster.fakecloud.server import Server
 
 PROGRAMS = Path(__file__).with_name("programs")
 SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}
 """Of the stacks: the provider's own 10 s and 3 s only make tests slow."""
+
+MEMORIES = {"compute.operations", "compute.requests", "compute.work"}
+"""Of fakecloud's records: what was asked for, not what there is."""
 
 ALWAYS_ASKED = {"openidconnect.googleapis.com:443"}
 """Google's provider asks there who it is, whatever it is told; that it fails does no harm."""
@@ -59,13 +65,47 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-def fakecloud() -> Iterator[Server]:
+def script() -> Script:
+    """How the VMs of a cluster behave."""
+    return Script()
+
+
+@pytest.fixture
+def fakecloud(script: Script) -> Iterator[Server]:
     """A cloud of one test's own."""
-    server = Server(Settings()).start()
+    server = Server(Settings(), backend=lambda fake, _url: Guests(fake, script)).start()
     yield server
     server.stop()
     assert server.cloud.failures == []
     assert set(server.cloud.refused_hosts) <= ALWAYS_ASKED
+
+
+@pytest.fixture
+def outside(fakecloud: Server) -> Iterator[httpx.Client]:
+    """Somebody who looks at the cloud, and changes it, behind Pulumi's back."""
+    headers = {"Authorization": "Bearer owner"}
+    with httpx.Client(base_url=fakecloud.url, headers=headers, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
+    """All that the project has, of every kind: (kind, name)."""
+
+    def look() -> set[tuple[str, str]]:
+        def work(cloud: Cloud) -> set[tuple[str, str]]:
+            store = cloud.store
+            return {
+                (kind, f"{scope}/{name}")
+                for kind in store._kinds
+                for scope, name, item in store.all(kind)
+                # A deleted role stays for a while, marked.
+                if kind not in MEMORIES and not item.get("deleted")
+            }
+
+        return fakecloud.do(work)
+
+    return look
 
 
 @pytest.fixture
@@ -103,6 +143,34 @@ def stack(new_stack: Callable[[str], Stack]) -> Stack:
 def everything(new_stack: Callable[[str], Stack]) -> Stack:
     """That of one resource of each type."""
     return new_stack("everything")
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Definition:
+    """The definition of Muster's own program: a copy of the one that people begin with."""
+    folder = tmp_path / "inventory"
+    shutil.copytree(ROOT / "inventories" / "cloud", folder)
+    return Definition(folder / "group_vars" / "all" / "cluster.yml")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, pulumi: Path, environment: dict[str, str], definition: Definition
+) -> Stack:
+    """The stack of Muster's own program, all of whose code is that of a copy of the checkout."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    check_out(checkout)
+    environment["PYTHONPATH"] = str(checkout)
+    stack = Stack(pulumi, checkout / "pulumi", CLUSTER, environment, tmp_path / "events")
+    stack.create(
+        {
+            **SETTINGS,
+            "gcp:project": "demo-project",
+            "muster:inventory": str(definition.inventory),
+        }
+    )
+    return stack
 
 
 @pytest.fixture

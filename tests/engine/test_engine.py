@@ -4,28 +4,18 @@ What this proves of Google's own provider is only what a run with PROVIDER=real 
 """
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from enginekit.cluster import PROJECT, ZONE, names
 from enginekit.home import Provider
 from enginekit.stack import Process, Stack
 
 from muster.fakecloud.server import Server
 
 EVERYTHING = ["booted", "disk", "machine", "network", "subnetwork"]
-PROJECT = "/compute/v1/projects/demo-project"
-ZONE = f"{PROJECT}/zones/europe-west4-a"
 MACHINE = "projects/demo-project/zones/europe-west4-a/instances/t-controller"
-
-
-@pytest.fixture
-def outside(fakecloud: Server) -> Iterator[httpx.Client]:
-    """Somebody who looks at the cloud, and changes it, behind Pulumi's back."""
-    headers = {"Authorization": "Bearer owner"}
-    with httpx.Client(base_url=fakecloud.url, headers=headers, trust_env=False) as client:
-        yield client
 
 
 def machine_of(outside: httpx.Client) -> dict:
@@ -33,13 +23,6 @@ def machine_of(outside: httpx.Client) -> dict:
     found = outside.get(f"{ZONE}/instances/t-controller")
     assert found.status_code == 200, found.text
     return found.json()
-
-
-def names(outside: httpx.Client, path: str) -> list[str]:
-    """Names of what a list has."""
-    listed = outside.get(path)
-    assert listed.status_code == 200, listed.text
-    return sorted(item["name"] for item in listed.json().get("items", []))
 
 
 def machines(outside: httpx.Client) -> list[str]:

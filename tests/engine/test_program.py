@@ -6,130 +6,21 @@ What VMs really do is shown where they boot: tests/cloud.
 import io
 import itertools
 import json
-import shutil
-import sys
 import tarfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-import pytest
 import yaml
-from conftest import ALWAYS_ASKED, SETTINGS
-from enginekit.home import Provider, cloud_environment, engine_environment, make_home
+from enginekit.cluster import CLUSTER, PROJECT, ZONE, Definition, names
 from enginekit.stack import Run, Stack
 from guests import Guests, Script
 
 from muster import secrets
-from muster.fakecloud import Cloud, Settings
+from muster.fakecloud import Cloud
 from muster.fakecloud.server import Server
-
-ROOT = Path(__file__).parents[2]
-CLUSTER = "slurm10"
-PROJECT = "/compute/v1/projects/demo-project"
-ZONE = f"{PROJECT}/zones/europe-west4-a"
-MEMORIES = {"compute.operations", "compute.requests"}
-NEEDED = ("ansible", "ansible.cfg", "muster", "pulumi", "requirements-vm.txt", "roles")
-"""What of the checkout a `pulumi up` reads."""
-
-
-@pytest.fixture
-def script() -> Script:
-    """How the VMs behave."""
-    return Script()
-
-
-@pytest.fixture
-def fakecloud(script: Script) -> Iterator[Server]:
-    server = Server(Settings(), backend=lambda fake, _url: Guests(fake, script)).start()
-    yield server
-    server.stop()
-    assert server.cloud.failures == []
-    assert set(server.cloud.refused_hosts) <= ALWAYS_ASKED
-
-
-@dataclass
-class Definition:
-    """The inventory of the cluster, which a test changes."""
-
-    file: Path
-
-    def change(self, work: Callable[[dict], None]) -> None:
-        """Change the mapping `cluster`."""
-        whole = yaml.safe_load(self.file.read_text())
-        work(whole["cluster"])
-        self.file.write_text(yaml.safe_dump(whole))
-
-
-@pytest.fixture
-def definition(tmp_path: Path) -> Definition:
-    folder = tmp_path / "inventory"
-    shutil.copytree(ROOT / "inventories" / "cloud", folder)
-    return Definition(folder / "group_vars" / "all" / "cluster.yml")
-
-
-@pytest.fixture
-def cluster(
-    tmp_path: Path, pulumi: Path, provider: Provider, fakecloud: Server, definition: Definition
-) -> Stack:
-    """The stack of the program, in a copy of the checkout."""
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
-    for name in NEEDED:
-        source = ROOT / name
-        if source.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
-            shutil.copytree(source, checkout / name, ignore=ignore)
-        elif source.exists():
-            shutil.copy(source, checkout)
-    (checkout / ".venv").symlink_to(sys.prefix)
-    make_home(tmp_path / "home", provider)
-    environment = engine_environment(pulumi, tmp_path) | cloud_environment(
-        fakecloud.url, fakecloud.cloud.settings.project
-    )
-    stack = Stack(pulumi, checkout / "pulumi", CLUSTER, environment, tmp_path / "events")
-    inventory = str(definition.file.parents[2])
-    stack.create({**SETTINGS, "gcp:project": "demo-project", "muster:inventory": inventory})
-    return stack
-
-
-@pytest.fixture
-def outside(fakecloud: Server) -> Iterator[httpx.Client]:
-    """Somebody who looks at the cloud, and changes it, behind Pulumi's back."""
-    headers = {"Authorization": "Bearer owner"}
-    with httpx.Client(base_url=fakecloud.url, headers=headers, trust_env=False) as client:
-        yield client
-
-
-@pytest.fixture
-def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
-    """All that the project has, of every kind: (kind, name)."""
-
-    def look() -> set[tuple[str, str]]:
-        def work(cloud: Cloud) -> set[tuple[str, str]]:
-            store = cloud.store
-            return {
-                (kind, f"{scope}/{name}")
-                for kind in store._kinds
-                for scope, name, item in store.all(kind)
-                # Memories of what was asked for; a deleted role stays for a while, marked.
-                if kind not in MEMORIES and not item.get("deleted")
-            }
-
-        return fakecloud.do(work)
-
-    return look
-
-
-def names(outside: httpx.Client, path: str) -> list[str]:
-    """Names of what a list has."""
-    listed = outside.get(path)
-    assert listed.status_code == 200, listed.text
-    return sorted(item["name"] for item in listed.json().get("items", []))
 
 
 def vm(outside: httpx.Client, name: str) -> dict[str, Any]:
@@ -180,7 +71,7 @@ def test_up_makes_a_cluster_and_a_second_one_nothing(
     cluster: Stack, definition: Definition, outside: httpx.Client
 ):
     # As who moves a cluster from metal has them lying about.
-    secrets.make(definition.file.parents[2])
+    secrets.make(definition.inventory)
     assert "create" in cluster.preview().counts
     assert names(outside, f"{ZONE}/instances") == []
     made = cluster.up()
@@ -189,7 +80,7 @@ def test_up_makes_a_cluster_and_a_second_one_nothing(
     (image,) = names(outside, f"{PROJECT}/global/images")
     assert image.startswith(f"{CLUSTER}-")
     assert ":None" not in str(cluster.export())
-    made_secrets = yaml.safe_load(secrets.path_of(definition.file.parents[2]).read_text())
+    made_secrets = yaml.safe_load(secrets.path_of(definition.inventory).read_text())
     reads_no_secret(cluster, outside, list(made_secrets["secrets"].values()))
     parents_are_components(cluster)
 
@@ -351,7 +242,8 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     gone = cluster.destroy()
     assert f"deleting the instance {CLUSTER}-debug-1" in gone.output
     order = [step.name for step in gone.steps if step.op == "delete"]
-    for first, then in itertools.pairwise(["controller", "sweeper", "network-subnet", "network"]):
+    wanted = ["controller", "image", "sweeper", "network-subnet", "network"]
+    for first, then in itertools.pairwise(wanted):
         assert order.index(first) < order.index(then), order
     assert order.index("login-0") < order.index("sweeper")
     assert contents() - before == set()
@@ -439,25 +331,6 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
     assert cluster.up().changes == []
 
 
-def test_two_ups_at_once_and_one_that_is_killed(
-    cluster: Stack, script: Script, fakecloud: Server, outside: httpx.Client, provider: Provider
-):
-    fakecloud.do(lambda _: script.silent.add("builder"))
-    with cluster.running("up", "--yes", "--skip-preview") as process:
-        process.wait_for(lambda: "starting the builder" in process.printed())
-        second = cluster.up(fails=True)
-        assert "locked" in second.output
-        process.wait_for(lambda: len(names(outside, f"{ZONE}/instances")) == 1)
-        process.kill()
-    (builder,) = names(outside, f"{ZONE}/instances")
-    fakecloud.do(lambda _: script.silent.clear())
-    cluster.recover()
-    done = cluster.up()
-    assert f"deleting the instance {builder}" in done.output
-    assert names(outside, f"{ZONE}/instances") == [f"{CLUSTER}-controller", f"{CLUSTER}-login-0"]
-    assert cluster.up().changes == []
-
-
 def test_what_is_wrong_is_one_sentence_before_anything_is_made(
     cluster: Stack,
     definition: Definition,
@@ -478,7 +351,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
     refused("muster:inventry means nothing to Muster", "pulumi config rm muster:inventry")
     cluster.command("config", "rm", "--stack", CLUSTER, "muster:inventry")
 
-    inventory = str(definition.file.parents[2])
+    inventory = str(definition.inventory)
     cluster.configure({"muster:inventory": "inventories/none"})
     refused("muster:inventory: there is no folder")
     cluster.configure({"muster:inventory": inventory})
