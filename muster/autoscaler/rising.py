@@ -40,7 +40,7 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> Vm | None:
     _note(world, memory, name, vm)
     if name in memory.hopeless:
         back.give(name, memory.hopeless[name])
-    elif world.now >= begun + limits.resume_s * limits.verdict:
+    elif world.now >= begun + limits.verdict_s:
         back.give(name, _too_late(world, memory, name, vm))
     elif vm is None:
         if world.now >= begun + limits.made_s:
@@ -108,7 +108,7 @@ def _stuck(world: World, memory: Memory, vm: Vm) -> str:
 
 
 def _too_late(world: World, memory: Memory, name: str, vm: Vm | None) -> str:
-    waited = f"{world.limits.resume_s * world.limits.verdict:.0f} s"
+    waited = f"{world.limits.verdict_s:.0f} s"
     if vm is None:
         return f"no VM within {waited}{_trouble(memory, name)}"
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
