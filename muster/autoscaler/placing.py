@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from muster.autoscaler.breakers import Gate
 from muster.autoscaler.memory import Memory
 from muster.autoscaler.model import Choice, Failure, Job, Market, NodeSet, Quotas
+from muster.autoscaler.rising import gone
 from muster.autoscaler.world import World
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
@@ -52,7 +53,7 @@ class Room:
 
 
 def left(world: World, memory: Memory) -> Quotas:
-    """What the quotas leave now: less what has been asked for and was not counted when read."""
+    """What the quotas leave now: as read, less what was asked for since, more what is gone."""
     quotas = world.quotas
     if not quotas.uses:
         return quotas
@@ -61,7 +62,10 @@ def left(world: World, memory: Memory) -> Quotas:
         name: market for name, (at, market) in memory.made.items() if market and at >= quotas.at
     }
     since = Counter(market for name, market in (made | asked).items() if name not in world.vm)
-    since.update(vm.market for vm in world.vms if vm.created > quotas.at)
+    for vm in world.vms:
+        counted, there = vm.created <= quotas.at, not gone(world, memory, vm)
+        if counted != there:
+            since[vm.market] += there - counted
     for market, count in since.items():
         quotas = quotas.less(market, count)
     return quotas

@@ -80,11 +80,14 @@ def _note(world: World, memory: Memory, name: str, vm: Vm | None) -> None:
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:
-    """A node's VM, unless the list is older than its deletion."""
+    """A node's VM, unless the list is older than its end."""
     vm = world.vm.get(name)
-    if vm is None or memory.gone.get(name, {}).get(vm.zone, 0) >= world.vms_at:
-        return None
-    return vm
+    return None if vm is None or gone(world, memory, vm) else vm
+
+
+def gone(world: World, memory: Memory, vm: Vm) -> bool:
+    """Whether the list is older than a VM's end."""
+    return memory.gone.get(vm.name, {}).get(vm.zone, 0) >= world.vms_at
 
 
 def _boots(world: World, memory: Memory, back: Returns, vm: Vm) -> Vm | None:
