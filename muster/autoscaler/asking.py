@@ -6,14 +6,13 @@ they of several sets, nothing is asked for before all of them have a place.
 """
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Choice, Insert, Quotas
-from muster.autoscaler.placing import NO_QUOTA, Group, Placing, left, no_room, place
+from muster.autoscaler.model import Choice, Insert
+from muster.autoscaler.placing import NO_QUOTA, Group, Placing, Room, left, no_room, place
 from muster.autoscaler.returns import Returns
-from muster.autoscaler.rising import present
+from muster.autoscaler.turns import turns
 from muster.autoscaler.world import World
 
 MOST = 5000
@@ -22,24 +21,29 @@ MOST = 5000
 
 def ask(world: World, memory: Memory, back: Returns) -> list[Insert]:
     """Return the inserts that are due; nodes that no choice has room for are given back."""
-    quotas: Quotas | None = None
-    inserts: list[Insert] = []
-    for groups in _groups(world, memory, back):
+    room: Room | None = None
+    asked: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
+    for groups in turns(world, memory, back):
         # Counted only when somebody is to be asked for, which is seldom.
-        quotas = quotas or left(world, memory)
-        placings, less = [], quotas
-        for group in groups:
-            placing, less = place(world, memory, group, less)
-            placings.append(placing)
-        if groups[0].job and any(placing.without for placing in placings):
+        room = room or Room(left(world, memory))
+        placings, less = place(world, memory, groups, room)
+        job = groups[0].job
+        if job and any(placing.without for placing in placings):
             for placing in placings:
                 _without(world, memory, back, placing)
-        elif not (groups[0].job and any(placing.waits for placing in placings)):
-            quotas = less
+        elif not (job and any(placing.waits for placing in placings)):
+            room = less
             for placing in placings:
-                inserts += _inserts(memory, placing)
                 _without(world, memory, back, placing)
-    return inserts
+                for choice, names in placing.asked:
+                    # One-node jobs are one call, whoever stands between them.
+                    key = placing.group.node_set.name, choice, job.id if job else 0
+                    asked.setdefault(key, (placing.group, []))[1].extend(names)
+    return [
+        _insert(memory, group, choice, tuple(names[first : first + MOST]))
+        for (_, choice, _), (group, names) in asked.items()
+        for first in range(0, len(names), MOST)
+    ]
 
 
 def _without(world: World, memory: Memory, back: Returns, placing: Placing) -> None:
@@ -48,60 +52,6 @@ def _without(world: World, memory: Memory, back: Returns, placing: Placing) -> N
         memory.refused[name] = (*memory.refused.get(name, ()), (choice, NO_QUOTA))
     for name in placing.without:
         back.give(name, no_room(world, memory, placing.group, name))
-
-
-def _groups(world: World, memory: Memory, back: Returns) -> Iterator[list[Group]]:
-    """Yield what stands or falls together.
-
-    Jobs that need several nodes come first, in their order: others must not take the room.
-    """
-    if not world.sets or not world.vms_at:
-        # The metadata has not been read yet; or an earlier self may have made the VMs elsewhere.
-        return
-    alone: dict[str, list[str]] = {}
-    together: dict[int, dict[str, list[str]]] = {}
-    for name in world.rising():
-        if not _due(world, memory, name):
-            continue
-        node_set = world.set_of(name)
-        if name not in world.nodes and world.asked.get(name, 0) <= world.nodes_at:
-            continue
-        if node_set is None or not node_set.choices:
-            back.give(name, "the controller's metadata has no template for it; run `pulumi up`")
-        elif name in world.jobs:
-            of_job = together.setdefault(world.jobs[name].id, {})
-            of_job.setdefault(node_set.name, []).append(name)
-        else:
-            alone.setdefault(node_set.name, []).append(name)
-    for _, parts in sorted(together.items()):
-        # Another part of the job may have been given back.
-        found = [
-            Group(world.sets[of], tuple(still), world.jobs[still[0]])
-            for of, names in sorted(parts.items())
-            if (still := [name for name in names if name not in memory.given])
-        ]
-        if found:
-            yield found
-    for of, names in alone.items():
-        yield [Group(world.sets[of], tuple(names))]
-
-
-def _due(world: World, memory: Memory, name: str) -> bool:
-    """Whether a node has no VM, none is on its way, and it may be asked for now."""
-    if name in memory.given or name in memory.asking or name in memory.deleting:
-        return False
-    if present(world, memory, name) is not None:
-        return False
-    if name in memory.made and world.vms_at <= memory.made[name][0] + world.limits.missing_s:
-        # Made after the list, or a list lacks it.
-        return False
-    return name not in memory.pause or memory.pause[name][0] <= world.now
-
-
-def _inserts(memory: Memory, placing: Placing) -> Iterator[Insert]:
-    for choice, names in placing.asked:
-        for first in range(0, len(names), MOST):
-            yield _insert(memory, placing.group, choice, tuple(names[first : first + MOST]))
 
 
 def _insert(memory: Memory, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:

@@ -28,15 +28,20 @@ def learn(world: World, memory: Memory) -> None:
             case Deleted(name, zone, failure):
                 if failure is None:
                     take(memory.deleting, name, zone)
-                    put(memory.gone, name, zone, world.now)
-                    market = memory.made.get(name, (0.0, None))[1]
-                    if market and market.zone == zone:
-                        del memory.made[name]
+                    _gone(world, memory, name, zone)
                 else:
                     put(memory.deleting, name, zone, world.now + DELETED_AGAIN_S)
             case Seen():
                 _seen(memory, event)
     _forget(world, memory)
+
+
+def _gone(world: World, memory: Memory, name: str, zone: str) -> None:
+    """There is no VM there now, whatever older lists have."""
+    put(memory.gone, name, zone, world.now)
+    market = memory.made.get(name, (0.0, None))[1]
+    if market and market.zone == zone:
+        del memory.made[name]
 
 
 def _inserted(world: World, memory: Memory, event: Inserted) -> None:
@@ -75,6 +80,8 @@ def _refused(world: World, memory: Memory, ask: Insert, name: str, failure: Fail
     match remedy(failure):
         case Remedy.ELSEWHERE:
             memory.refused[name] = (*memory.refused.get(name, ()), (ask.choice, failure))
+            # Google lists a VM while it looks for room, and takes it back.
+            _gone(world, memory, name, ask.choice.zone)
         case Remedy.LATER:
             tries = memory.attempts.get(name, 1)
             pause_s = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S)

@@ -51,7 +51,8 @@ class Memory:
     """When an insert ended well, or the list that had its VM last was asked for; and the market,
     where it is known."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Zone -> when a deletion there ended well. Older lists may still have the VM."""
+    """Zone -> when a deletion there ended well, or there was no room. Older lists may still have
+    the VM."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> until when no other deletion there is asked for."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)

@@ -1,11 +1,13 @@
 """Where nodes that are asked for may be had: tried on what is known, nothing is changed; pure."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from muster.autoscaler.breakers import Gate
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Choice, Failure, Job, NodeSet, Quotas
+from muster.autoscaler.model import Choice, Failure, Job, Market, NodeSet, Quotas
+from muster.autoscaler.rising import gone
 from muster.autoscaler.world import World
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
@@ -41,8 +43,17 @@ class Placing:
     """These have no place."""
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What those whose turn comes next find."""
+
+    quotas: Quotas
+    trials: frozenset[Market] = frozenset()
+    """Markets without room till now that those before them try."""
+
+
 def left(world: World, memory: Memory) -> Quotas:
-    """What the quotas leave now: less what has been asked for and was not counted when read."""
+    """What the quotas leave now: as read, less what was asked for since, more what is gone."""
     quotas = world.quotas
     if not quotas.uses:
         return quotas
@@ -51,40 +62,58 @@ def left(world: World, memory: Memory) -> Quotas:
         name: market for name, (at, market) in memory.made.items() if market and at >= quotas.at
     }
     since = Counter(market for name, market in (made | asked).items() if name not in world.vm)
-    since.update(vm.market for vm in world.vms if vm.created > quotas.at)
+    for vm in world.vms:
+        counted, there = vm.created <= quotas.at, not gone(world, memory, vm)
+        if counted != there:
+            since[vm.market] += there - counted
     for market, count in since.items():
         quotas = quotas.less(market, count)
     return quotas
 
 
-def place(world: World, memory: Memory, group: Group, quotas: Quotas) -> tuple[Placing, Quotas]:
-    """Try the choices of a group's set, the best one first; return what is left then, too."""
-    found = Placing(group)
+def place(
+    world: World, memory: Memory, groups: Sequence[Group], room: Room
+) -> tuple[list[Placing], Room]:
+    """Try the choices of each group's set, the best one first; return what is left then, too."""
+    found, less = [], room
+    for group in groups:
+        # The sets of a job don't wait for each other.
+        placing, less = _place(world, memory, group, less, room.trials)
+        found.append(placing)
+    return found, less
+
+
+def _place(
+    world: World, memory: Memory, group: Group, room: Room, trials: frozenset[Market]
+) -> tuple[Placing, Room]:
+    found, quotas, tries = Placing(group), room.quotas, room.trials
     names = list(group.names)
     for choice in group.node_set.choices:
         market = choice.market
         breaker = memory.breakers.get(market)
         gate = breaker.gate(world.now, group.need) if breaker else Gate.OPEN
+        trial = breaker is not None and group.need >= breaker.size
         fit = [name for name in names if not refused(memory, name, choice)]
         if gate is Gate.SHUT or not fit or (group.job and len(fit) < len(names)):
             # A job's nodes stand together: a choice that refused one of them is none.
             continue
-        if gate is Gate.ON_TRIAL:
+        if gate is Gate.ON_TRIAL or (trial and market in trials):
             found.waits += fit
         else:
-            room = quotas.room(market)
-            room = len(fit) if room is None else room
-            if group.job and room < len(fit):
-                room = 0
-            found.no_quota += [(name, choice) for name in fit[room:]]
-            fit = fit[:room]
+            most = quotas.room(market)
+            most = len(fit) if most is None else most
+            if group.job and most < len(fit):
+                most = 0
+            found.no_quota += [(name, choice) for name in fit[most:]]
+            fit = fit[:most]
             quotas = quotas.less(market, len(fit))
             if fit:
                 found.asked.append((choice, fit))
+                tries |= {market} if trial else set()
         placed = set(fit)
         names = [name for name in names if name not in placed]
     found.without = names
-    return found, quotas
+    return found, Room(quotas, tries)
 
 
 def refused(memory: Memory, name: str, choice: Choice) -> list[Failure]:

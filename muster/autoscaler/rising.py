@@ -40,7 +40,7 @@ def _judge(world: World, memory: Memory, back: Returns, name: str) -> Vm | None:
     _note(world, memory, name, vm)
     if name in memory.hopeless:
         back.give(name, memory.hopeless[name])
-    elif world.now >= begun + limits.resume_s * limits.verdict:
+    elif world.now >= begun + limits.verdict_s:
         back.give(name, _too_late(world, memory, name, vm))
     elif vm is None:
         if world.now >= begun + limits.made_s:
@@ -80,11 +80,14 @@ def _note(world: World, memory: Memory, name: str, vm: Vm | None) -> None:
 
 
 def present(world: World, memory: Memory, name: str) -> Vm | None:
-    """A node's VM, unless the list is older than its deletion."""
+    """A node's VM, unless the list is older than its end."""
     vm = world.vm.get(name)
-    if vm is None or memory.gone.get(name, {}).get(vm.zone, 0) >= world.vms_at:
-        return None
-    return vm
+    return None if vm is None or gone(world, memory, vm) else vm
+
+
+def gone(world: World, memory: Memory, vm: Vm) -> bool:
+    """Whether the list is older than a VM's end."""
+    return memory.gone.get(vm.name, {}).get(vm.zone, 0) >= world.vms_at
 
 
 def _boots(world: World, memory: Memory, back: Returns, vm: Vm) -> Vm | None:
@@ -108,7 +111,7 @@ def _stuck(world: World, memory: Memory, vm: Vm) -> str:
 
 
 def _too_late(world: World, memory: Memory, name: str, vm: Vm | None) -> str:
-    waited = f"{world.limits.resume_s * world.limits.verdict:.0f} s"
+    waited = f"{world.limits.verdict_s:.0f} s"
     if vm is None:
         return f"no VM within {waited}{_trouble(memory, name)}"
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"

@@ -19,12 +19,6 @@ class Limits:
 
     resume_s: float = 300
     """ResumeTimeout: so long SLURM waits for a node."""
-    verdict: float = 0.9
-    """Part of ResumeTimeout within which each node has its verdict."""
-    made_s: float = 150
-    """From the request to a VM that runs."""
-    boot_s: float = 120
-    """From a VM that runs to a node that has registered."""
     orphan_s: float = 120
     """Age of a VM that no node has, before it is deleted."""
     missing_s: float = 20
@@ -33,6 +27,23 @@ class Limits:
     """How long slurmd may fail to answer while its VM runs."""
     deletion_s: float = 180
     """After that a deletion whose end nobody told is asked for again."""
+
+    # Who lets SLURM wait for longer has VMs that take longer.
+
+    @property
+    def verdict_s(self) -> float:
+        """Within it each node has its verdict."""
+        return 0.9 * self.resume_s
+
+    @property
+    def made_s(self) -> float:
+        """From the request to a VM that runs."""
+        return 0.5 * self.resume_s
+
+    @property
+    def boot_s(self) -> float:
+        """From a VM that runs to a node that has registered."""
+        return 0.4 * self.resume_s
 
 
 @dataclass(frozen=True)

@@ -129,11 +129,15 @@ class Edge:
 
     def inserts(self) -> list[float]:
         """When calls that make VMs come to the cloud, from now on, by a steady clock."""
+        return self.times("POST", "/instances", "/bulkInsert")
+
+    def times(self, verb: str, *endings: str) -> list[float]:
+        """When calls of addresses that end so come to the cloud, from now on, by a steady clock."""
         at: list[float] = []
         handle = self.cloud.server.cloud.handle
 
         def counted(request: Request) -> Reply | Deferred:
-            if request.verb == "POST" and request.path.endswith(("/instances", "/bulkInsert")):
+            if request.verb == verb and request.path.endswith(endings):
                 at.append(time.monotonic())
             return handle(request)
 

@@ -34,7 +34,7 @@ from muster.autoscaler.model import (
     Vm,
 )
 from muster.autoscaler.plan import plan
-from muster.autoscaler.world import World
+from muster.autoscaler.world import Limits, World
 
 CLUSTER = "lab"
 REGION = "europe-west4-"
@@ -138,6 +138,8 @@ class Rounds:
                 for name, texts in given["sets"].items()
             }
             world = replace(world, sets=found_sets)
+        if "resume_timeout" in given:
+            world = replace(world, limits=Limits(resume_s=given["resume_timeout"]))
         world = replace(
             world,
             nodes_at=float(given.get("nodes_at", now)),

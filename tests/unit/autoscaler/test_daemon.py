@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from controllerkit import OTHER_ZONE
 from edgekit import CHOICE, SOON_S, Edge, until
 
-from muster.autoscaler import client, metadata
+from muster.autoscaler import client, google, metadata
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
 from muster.autoscaler.fleet import Fleet
-from muster.autoscaler.google import Google
+from muster.autoscaler.google import INSERT_PAUSES_S, Google
 from muster.autoscaler.history import history, read_log
 from muster.autoscaler.keeping import TAKEN
 from muster.autoscaler.logs import EventLog
@@ -140,6 +142,10 @@ def spool(tmp_path: Path) -> Path:
     return folder
 
 
+def in_one_place(choice: dict[str, Any]) -> dict[str, Any]:
+    return {"choices": [choice], "compact": False}
+
+
 @pytest.fixture
 def service(
     edge: Edge, spool: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -150,7 +156,8 @@ def service(
         "machine_type": CHOICE.machine_type,
         "spot": False,
     }
-    sets = json.dumps({"debug": {"choices": [choice], "compact": False}})
+    other = choice | {"zone": OTHER_ZONE}
+    sets = json.dumps({"debug": in_one_place(choice), "other": in_one_place(other)})
     monkeypatch.setattr(metadata, "read", lambda _path: sets)
     made = Service(edge, spool, getattr(request, "param", PACE))
     yield made
@@ -224,6 +231,32 @@ def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, s
         "ZONE_RESOURCE_POOL_EXHAUSTED of c2-standard-4 in" in service.slurm.reasons["lab-debug-0"]
     )
     until(lambda: not list(spool.glob("*.resume")))
+
+
+# Production's pace, on which the bound depends: that of lists and of looks at operations.
+@pytest.mark.parametrize("service", [Pace()], indirect=True)
+def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    service.stop()
+    monkeypatch.setattr(google, "INSERT_PAUSES_S", INSERT_PAUSES_S)
+    # Booting takes longer than this test.
+    monkeypatch.setattr(service.slurm, "running", set)
+    service.start()
+    settings = service.edge.cloud.server.cloud.settings
+    settings.latency_seconds = {"compute.instances.bulkInsert": 1}
+    settings.capacity = {(OTHER_ZONE, CHOICE.machine_type): 0}
+    refused = service.edge.times("POST", f"{OTHER_ZONE}/instances/bulkInsert")
+    deleted = service.edge.times("DELETE", "/instances/lab-debug-0")
+    until(lambda: service.status.exists() and read(service.status).cloud_read)
+    names = ["lab-debug-0", "lab-other-0"]
+    service.slurm.resume(*names, jobs={7: names})
+    until(lambda: "lab-debug-0" in service.edge.names())
+    until(lambda: service.slurm.all_are(Power.FALLING, *names))
+    assert "ZONE_RESOURCE_POOL_EXHAUSTED" in service.slurm.reasons["lab-other-0"]
+    until(lambda: "lab-debug-0" not in service.edge.names())
+    assert len(refused) == 1
+    assert deleted[0] - refused[0] < 10
 
 
 def test_a_clock_that_is_set_back_holds_nothing_up(

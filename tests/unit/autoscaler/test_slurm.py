@@ -78,6 +78,7 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         ("IDLE+CLOUD+POWER_UP+POWERING_DOWN", Node("n", Power.FALLING)),
         ("DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING", Node("n", Power.OFF, down=True, silent=True)),
         ("IDLE+CLOUD+PLANNED+MAINTENANCE", Node("n", Power.UP)),
+        ("IDLE+CLOUD+MAINTENANCE+RESERVED", Node("n", Power.UP)),
     ],
 )
 def test_states(tmp_path, state, expected):
