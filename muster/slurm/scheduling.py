@@ -10,6 +10,7 @@ from muster.cluster.times import seconds
 _BACKFILL_DEFAULT_MINUTES = 1440
 _BACKFILL_LONGEST_MINUTES = 43200
 
+# https://slurm.schedmd.com/slurm.conf.html#OPT_SchedulerParameters has what each means.
 # Nodes are asked for at once, and by few calls of ResumeProgram. A thousand jobs that each want
 # one of ten thousand nodes cost select/cons_tres some ten seconds of CPU whatever it is told;
 # these decide how that is cut up. Measured: docs/figures.md.
