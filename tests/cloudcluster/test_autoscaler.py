@@ -81,17 +81,18 @@ def room(stack: Stack, **more: int) -> None:
 
 
 def registered(stack: Stack, node: str) -> float:
-    """When SLURM took a node into service last."""
-    text = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
-    lines = map(json.loads, text.splitlines())
-    found = [
-        datetime.fromisoformat(line["time"]).timestamp()
-        for line in lines
-        if line["event"] == "stage"
-        and line["node"] == node
-        and "registered" in line.get("cold_start_s", {})
-    ]
-    return found[-1]
+    """When the daemon saw a node in service first: it looks every two seconds."""
+    found: list[float] = []
+
+    def told() -> bool:
+        text = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
+        for line in map(json.loads, text.splitlines()):
+            if line.get("node") == node and "registered" in line.get("cold_start_s", {}):
+                found.append(datetime.fromisoformat(line["time"]).timestamp())
+        return bool(found)
+
+    until(told, f"the daemon sees {node} in service", 60)
+    return found[0]
 
 
 @pytest.fixture
