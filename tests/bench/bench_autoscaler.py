@@ -291,7 +291,7 @@ def main() -> int:
     if wanted.played:
         works["reconcile"] = played_reconcile
     print(machine())
-    print("\n| work | asked | measured | load |\n|---|---|---|---|", flush=True)
+    print("\n| work | goal | measured | load |\n|---|---|---|---|", flush=True)
     for name in wanted.work or works:
         before = os.getloadavg()[0]
         for row in works[name]():
