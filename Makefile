@@ -153,9 +153,9 @@ molecule: setup machine-packages ## Every role but verify on both releases (ROLE
 cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them
 	@mkdir -p build; echo "beside the lab's: the tests with other machines, in build/cluster-others.log"; \
 	pytest tests/cluster -m 'not lab' >build/cluster-others.log 2>&1 & others=$$!; code=0; \
-	trap "kill $$others 2>/dev/null || true" EXIT; \
+	trap "kill $$others" EXIT; \
 	pytest tests/cluster -m lab || code=$$?; \
-	wait $$others || code=$$?; cat build/cluster-others.log; exit $$code
+	wait $$others || code=$$?; trap - EXIT; cat build/cluster-others.log; exit $$code
 
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
@@ -171,9 +171,9 @@ vm: setup vm-packages ## NFS between virtual machines with kernels of their own
 cloud-and-vm: setup machine-packages vm-packages ## Both at once: the one mostly waits, the other computes
 	@mkdir -p build; echo "beside it: make vm, in build/vm.log"; \
 	$(MAKE) --no-print-directory vm >build/vm.log 2>&1 & vm=$$!; code=0; \
-	trap "kill $$vm 2>/dev/null || true" EXIT; \
+	trap "kill $$vm" EXIT; \
 	$(MAKE) --no-print-directory cloud || code=$$?; \
-	wait $$vm || code=$$?; cat build/vm.log; exit $$code
+	wait $$vm || code=$$?; trap - EXIT; cat build/vm.log; exit $$code
 
 .PHONY: engine
 engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)

@@ -1,10 +1,10 @@
 """Why a job waits, or a node is what it is: one sentence for people; pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from muster.autoscaler.model import Market
 from muster.autoscaler.sets import set_name
+from muster.autoscaler.slurm import Queued
 from muster.autoscaler.stages import RISING, Stage, View
 from muster.autoscaler.status import Row, Status
 from muster.hostlists import fold
@@ -34,46 +34,6 @@ MEANING: Mapping[str, str] = {
     "QOSMaxJobsPerUserLimit": "its owner runs as many jobs as the QOS allows",
 }
 """What SLURM's words mean: https://slurm.schedmd.com/job_reason_codes.html."""
-
-
-class Queued(Protocol):
-    """A job as squeue shows it: `muster.autoscaler.slurm.Queued`."""
-
-    @property
-    def id(self) -> int:
-        """Its number."""
-
-    @property
-    def shown(self) -> str:
-        """As squeue writes it: `12_3` is a task of an array."""
-
-    @property
-    def state(self) -> str:
-        """Such as `PENDING`, `CONFIGURING`."""
-
-    @property
-    def reason(self) -> str:
-        """Why it waits."""
-
-    @property
-    def start(self) -> float:
-        """When it may begin; 0: not known."""
-
-    @property
-    def partition(self) -> str:
-        """Or several: `debug,gpu`."""
-
-    @property
-    def count(self) -> int:
-        """How many nodes it has or wants."""
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """The nodes that it has."""
-
-    @property
-    def asked(self) -> Sequence[str]:
-        """The nodes that it asks for by name."""
 
 
 def why_node(status: Status, name: str, now: float) -> str | None:
@@ -131,7 +91,7 @@ def why_job(
 
 def _sets(status: Status, job: Queued, partitions: Mapping[str, Sequence[str]]) -> Collection[str]:
     """The node sets that a job may get nodes of; all where nobody knows."""
-    nodes = job.asked
+    nodes: Sequence[str] = job.asked
     if len(nodes) < job.count:
         # Its others may be any.
         nodes = [node for name in job.partition.split(",") for node in partitions.get(name, ())]
