@@ -56,9 +56,11 @@ def terminal(stack: Stack) -> Iterator[Path]:
         said.open("wb") as shown,
         Popen([ssh, "-tt", *words], stdin=PIPE, stdout=shown, stderr=shown) as session,
     ):
-        until(lambda: "$" in said.read_text(), "a prompt", 30)
-        yield said
-        session.terminate()
+        try:
+            until(lambda: "$" in said.read_text(), "a prompt", 30)
+            yield said
+        finally:
+            session.terminate()
 
 
 def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
