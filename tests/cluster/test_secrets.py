@@ -19,11 +19,13 @@ def secrets_of(lab: Lab) -> list[str]:
 def watch_arguments(stop: threading.Event, seen: set[str]) -> None:
     """Collect the arguments of all processes of this machine, the containers' included."""
     while not stop.is_set():
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A pattern that goes into the folders would look at files of processes that have ended.
+        for process in Path("/proc").glob("[0-9]*"):
             try:
-                seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                line = (process / "cmdline").read_bytes()
             except OSError:
                 continue
+            seen.add(line.replace(b"\0", b" ").decode(errors="replace"))
 
 
 def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
