@@ -21,7 +21,7 @@ CLOUD: dict[str, Any] = {
     },
     "partitions": {
         "debug": {"nodes": ["debug"], "default": True},
-        "all": {"nodes": ["debug", "fast"]},
+        "fast": {"nodes": ["fast"]},
     },
     "cloud": {
         "zone": "europe-west4-a",
@@ -68,7 +68,7 @@ def test_a_node_has_what_its_machine_type_has():
     assert 6800 < int(debug["RealMemory"]) < 7680
 
 
-def test_a_partition_waits_as_long_as_its_most_patient_nodes():
+def test_nodes_are_kept_as_long_as_their_set_says():
     assert [line["SuspendTime"] for line in lines(cloud(), "PartitionName")] == ["300", "600"]
     assert keys(cloud())["SuspendTime"] == "INFINITE"
 
