@@ -90,6 +90,22 @@ def test_what_changed_between_the_releases(version):
     assert (written.get("ReconfigFlags") == "KeepPowerSaveSettings") == (version >= "23.02")
 
 
+@pytest.mark.parametrize(
+    ("version", "options", "private"),
+    [
+        ("22.05", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "cloud,jobs"),
+        ("23.02", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "jobs"),
+        ("23.11", "enable_configless,idle_on_node_suspend,rl_enable", "jobs"),
+    ],
+)
+def test_an_override_leaves_what_nodes_in_the_cloud_need(version, options, private):
+    written = keys(
+        cloud(version, slurm={"SlurmctldParameters": "rl_enable", "PrivateData": "jobs"})
+    )
+    assert written["SlurmctldParameters"] == options
+    assert written["PrivateData"] == private
+
+
 def test_a_node_more_needs_a_restart_before_2311_only():
     def more(version: str) -> bool:
         grown = deepcopy(CLOUD["nodes"])
