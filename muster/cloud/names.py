@@ -127,10 +127,6 @@ class Names:
         room = _TEMPLATE_PREFIX - len(f"{self.cluster}--{digest}-")
         return f"{self.cluster}-{node_set[:room].rstrip('-')}-{digest}-"
 
-    def node_prefix(self, node_set: str) -> str:
-        """What the names of a node set's VMs begin with; a number from 0 follows."""
-        return f"{self.cluster}-{node_set}-"
-
     def labels(self, role: str, **more: str) -> dict[str, str]:
         """The labels of a VM, disk or image: by them it is found, swept and billed."""
         return {CLUSTER_LABEL: self.cluster, ROLE_LABEL: role, **more}

@@ -125,7 +125,8 @@ class VirtualMachines(_NodeSet):
         Field(
             ge=60,
             json_schema_extra={"x-unit": "s"},
-            description="How long a node without a job is kept (`SuspendTime`).",
+            description="How long a node without a job is kept (`SuspendTime`); equal for the node "
+            "sets of a partition.",
         ),
     ] = 300
     spot: Annotated[

@@ -15,10 +15,6 @@ class Parameter:
     first: str
     last: str
 
-    def accepted_by(self, release: str) -> bool:
-        """Whether this release takes it."""
-        return self.first <= release <= self.last
-
 
 @cache
 def parameters(file: str) -> dict[str, Parameter]:

@@ -56,19 +56,20 @@ def merge(
     """Return `own` with `overrides` in place of equal keys, then the other overrides by name.
 
     Keys are equal in any case, as SLURM reads them. `entries` names, for parameters that are
-    comma-separated lists, an entry that is kept whatever the override says.
+    comma-separated lists, those entries of `own` that are kept whatever the override says.
     """
     given = {key.lower(): (key, value) for key, value in overrides.items()}
     merged: dict[str, Scalar] = {}
     for key, value in own.items():
         _, override = given.pop(key.lower(), (key, value))
-        merged[key] = _with_entry(override, entries.get(key))
+        named = entries.get(key, "").split(",")
+        kept = [entry for entry in str(value).split(",") if entry in named]
+        merged[key] = _with_entries(override, kept)
     for _, (key, value) in sorted(given.items()):
         merged[key] = value
     return merged
 
 
-def _with_entry(value: Scalar, entry: str | None) -> Scalar:
-    if entry is None or entry in str(value).split(","):
-        return value
-    return f"{entry},{value}"
+def _with_entries(value: Scalar, entries: Iterable[str]) -> Scalar:
+    missing = [entry for entry in entries if entry not in str(value).split(",")]
+    return ",".join([*missing, str(value)]) if missing else value

@@ -113,9 +113,9 @@ def _partition_line(definition: Definition, name: str, partition: Partition) -> 
     keys["DefMemPerCPU"] = str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))
     if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
-    if idle := [nodes.idle_seconds for nodes in node_sets if isinstance(nodes, VirtualMachines)]:
-        # Of a node in several partitions SLURM takes the longest (slurm.conf(5), SuspendTime).
-        keys["SuspendTime"] = str(max(idle))
+    if isinstance(first := node_sets[0], VirtualMachines):
+        # Its other node sets have the same: the check idle-seconds-differ.
+        keys["SuspendTime"] = str(first.idle_seconds)
     return keys
 
 

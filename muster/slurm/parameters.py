@@ -19,10 +19,11 @@ MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
 # enough for more than a thousand at once on one machine.
 SRUN_PORTS = "25000-32767"
 
-# List parameters with the entry without which the roles or the definition's accounts would mean
-# nothing: an override of the list adds to it.
+# List parameters with the entries without which the roles, the definition's accounts or its VMs
+# would mean nothing: where Muster sets them, an override of the list adds to them.
 KEPT_ENTRIES = {
-    "SlurmctldParameters": "enable_configless",
+    "PrivateData": "cloud",
+    "SlurmctldParameters": "enable_configless,idle_on_node_suspend,cloud_reg_addrs",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
 }

@@ -95,12 +95,12 @@ def restart_digests(
     nodes = {fold(definition.hosts_of(name)): hardware(sets[name]) for name in sets}
     return RestartDigests(
         slurmctld=_digest(
-            slurmctld_parameters(version, conf_words), slurmctld_nodes(version, nodes)
+            _slurmctld_parameters(version, conf_words), _slurmctld_nodes(version, nodes)
         ),
         slurmd={
             name: _digest(
-                slurmd_parameters(version, conf_words, cgroup_words),
-                slurmd_node(version, hardware(sets[name])),
+                _slurmd_parameters(version, conf_words, cgroup_words),
+                _slurmd_node(version, hardware(sets[name])),
             )
             for name in sets
         },
@@ -111,30 +111,30 @@ def _digest(*facts: object) -> str:
     return sha256(dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def slurmctld_parameters(version: str, conf: Mapping[str, str]) -> Facts:
+def _slurmctld_parameters(version: str, conf: Mapping[str, str]) -> Facts:
     """Return the parameters of slurm.conf that slurmctld takes in only at its start."""
     anew = version >= RECONFIGURE_STARTS_ANEW
     return _chosen(conf, _SLURMCTLD_SINCE if anew else _SLURMCTLD_BEFORE)
 
 
-def slurmd_parameters(version: str, conf: Mapping[str, str], cgroup: Mapping[str, str]) -> Facts:
+def _slurmd_parameters(version: str, conf: Mapping[str, str], cgroup: Mapping[str, str]) -> Facts:
     """Return the parameters of both files that slurmd takes in only at its start."""
     if version >= RECONFIGURE_STARTS_ANEW:
         return _chosen(conf, _SLURMD_SINCE)
     return _chosen(conf, _SLURMD_BEFORE) | _chosen(cgroup, _SLURMD_CGROUP_BEFORE)
 
 
-def slurmctld_nodes(version: str, nodes: Mapping[str, Line]) -> dict[str, Line]:
-    """Return what slurmctld takes in of the nodes only at its start, by hostlist or name.
+def _slurmctld_nodes(version: str, nodes: Mapping[str, Line]) -> dict[str, Line]:
+    """Return what slurmctld takes in of the nodes only at its start, by hostlist.
 
     A feature or a weight, on which only its choices depend, is not among them.
     """
     if version >= RECONFIGURE_STARTS_ANEW:
         return {}
-    return {name: slurmd_node(version, keys) for name, keys in nodes.items()}
+    return {hosts: _slurmd_node(version, keys) for hosts, keys in nodes.items()}
 
 
-def slurmd_node(version: str, node: Mapping[str, str]) -> Line:
+def _slurmd_node(version: str, node: Mapping[str, str]) -> Line:
     """Return what slurmd takes in of its own node only at its start."""
     if version >= RECONFIGURE_STARTS_ANEW:
         return {}

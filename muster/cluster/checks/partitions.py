@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from muster.cluster import times
 from muster.cluster.checks.registry import Finding, check, repeated, suggestion
 from muster.cluster.definition import Definition
+from muster.cluster.nodes import VirtualMachines
 
 
 @check("no-partition")
@@ -47,6 +48,40 @@ def partition_node_set_twice(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 ("partitions", name, "nodes", index), f'"{nodes}" is listed twice', "take one out"
             )
+
+
+@check("vms-in-no-partition")
+def vms_in_no_partition(d: Definition) -> Iterator[Finding]:
+    """VMs in no partition: SLURM would never power them down."""
+    used = {nodes for partition in d.cluster.partitions.values() for nodes in partition.nodes}
+    for name, nodes in d.cluster.nodes.items():
+        if isinstance(nodes, VirtualMachines) and d.cluster.partitions and name not in used:
+            yield Finding(
+                ("nodes", name),
+                f'"{name}" is in no partition, and SLURM would never power down a VM of it',
+                f'add "{name}" to the nodes of a partition, or take it out',
+            )
+
+
+@check("idle-seconds-differ")
+def idle_seconds_differ(d: Definition) -> Iterator[Finding]:
+    """Different idle_seconds in one partition: SLURM takes the longest for all of its VMs."""
+    # SuspendTime belongs to a partition; of a node in several the longest counts: slurm.conf(5).
+    for name, partition in d.cluster.partitions.items():
+        idle = {
+            nodes: node_set.idle_seconds
+            for nodes in partition.nodes
+            if isinstance(node_set := d.cluster.nodes.get(nodes), VirtualMachines)
+        }
+        longest = max(idle, key=idle.__getitem__, default="")
+        for nodes, seconds in idle.items():
+            if seconds < idle[longest]:
+                yield Finding(
+                    ("partitions", name, "nodes", partition.nodes.index(nodes)),
+                    f'"{nodes}" has idle_seconds {seconds}, and SLURM would keep its VMs for '
+                    f'{idle[longest]} like those of "{longest}"',
+                    "make them equal, or let no partition have both",
+                )
 
 
 @check("no-default-partition")

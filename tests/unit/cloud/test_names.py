@@ -6,12 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.cloud.names import Names, share_a_prefix
-from muster.cluster import patterns
+from muster.cluster import Cluster, Definition, Hosts, patterns
+from muster.cluster.nodes import VirtualMachines
 
 CLUSTERS = st.from_regex(patterns.CLUSTER_NAME, fullmatch=True)
 SETS = st.from_regex(patterns.NODE_SET_NAME, fullmatch=True)
 DIGEST = "0123456789abcdef" * 4
 RESOURCE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def nodes(cluster: str, node_set: str) -> list[str]:
+    """As many as a node set can have."""
+    most = VirtualMachines(machine_type="n1-standard-2", max_nodes=5000)
+    named = Cluster.model_construct(name=cluster, os="debian-12", nodes={node_set: most})
+    return Definition(named, Hosts({})).hosts_of(node_set)
 
 
 @given(CLUSTERS, SETS)
@@ -26,7 +34,7 @@ def test_names_fit(cluster: str, node_set: str):
         names.snapshots,
         names.builder(DIGEST),
         names.image(DIGEST, "abcdef"),
-        names.node_prefix(node_set) + "4999",
+        nodes(cluster, node_set)[-1],
         names.bucket,
         names.template_prefix(node_set) + "1" * 26,
     ):
@@ -42,7 +50,7 @@ def test_what_rights_are_bound_to_begins_with_the_prefix(cluster: str, node_set:
     for name in (
         names.image(DIGEST, "ab"),
         names.template_prefix(node_set),
-        names.node_prefix(node_set),
+        *nodes(cluster, node_set),
     ):
         assert name.startswith(names.prefix)
     assert names.image(DIGEST, "ab").startswith(names.image_family)

@@ -34,9 +34,9 @@ def test_what_ends_slurm_is_not_among_what_it_accepts() -> None:
 def test_known_differences_between_releases() -> None:
     slurm, cgroup = parameters("slurm.conf"), parameters("cgroup.conf")
     assert (slurm["suspendexcstates"].first, slurm["metricstype"].first) == ("23.02", "25.11")
-    assert not slurm["coreSpecPlugin".lower()].accepted_by("24.11")
-    assert not cgroup["taskaffinity"].accepted_by("22.05")
-    assert not cgroup["constrainkmemspace"].accepted_by("24.11")
-    assert not cgroup["enablecontrollers"].accepted_by("22.05")
-    assert cgroup["ignoresystemd"].accepted_by("22.05")
-    assert not cgroup["cgroupautomount"].accepted_by("23.11")
+    assert slurm["corespecplugin"].last < "24.11"
+    assert cgroup["taskaffinity"].last < "22.05"
+    assert cgroup["constrainkmemspace"].last < "24.11"
+    assert cgroup["enablecontrollers"].first > "22.05"
+    assert cgroup["ignoresystemd"].first <= "22.05"
+    assert cgroup["cgroupautomount"].last < "23.11"

@@ -220,6 +220,7 @@ def test_spot_and_compact_sets(run: Run):
             "compact": True,
             "zones": ["europe-west4-b", "europe-west4-a"],
         }
+        cluster["partitions"]["near"] = {"nodes": ["near"]}
 
     cloud = run(change)
     assert cloud.inputs("nodes-debug-template")["scheduling"] == {

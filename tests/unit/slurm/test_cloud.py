@@ -21,7 +21,7 @@ CLOUD: dict[str, Any] = {
     },
     "partitions": {
         "debug": {"nodes": ["debug"], "default": True},
-        "all": {"nodes": ["debug", "fast"]},
+        "fast": {"nodes": ["fast"]},
     },
     "cloud": {
         "zone": "europe-west4-a",
@@ -68,7 +68,7 @@ def test_a_node_has_what_its_machine_type_has():
     assert 6800 < int(debug["RealMemory"]) < 7680
 
 
-def test_a_partition_waits_as_long_as_its_most_patient_nodes():
+def test_nodes_are_kept_as_long_as_their_set_says():
     assert [line["SuspendTime"] for line in lines(cloud(), "PartitionName")] == ["300", "600"]
     assert keys(cloud())["SuspendTime"] == "INFINITE"
 
@@ -77,7 +77,7 @@ def test_a_partition_waits_as_long_as_its_most_patient_nodes():
 def test_every_parameter_exists_in_the_release(version):
     known = parameters("slurm.conf")
     for key in keys(cloud(version)):
-        assert known[key.lower()].accepted_by(version), key
+        assert known[key.lower()].first <= version <= known[key.lower()].last, key
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -88,6 +88,22 @@ def test_what_changed_between_the_releases(version):
     assert (written.get("PrivateData") == "cloud") == (version <= "22.05")
     assert (written.get("TreeWidth") == "65533") == (version <= "23.02")
     assert (written.get("ReconfigFlags") == "KeepPowerSaveSettings") == (version >= "23.02")
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "private"),
+    [
+        ("22.05", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "cloud,jobs"),
+        ("23.02", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "jobs"),
+        ("23.11", "enable_configless,idle_on_node_suspend,rl_enable", "jobs"),
+    ],
+)
+def test_an_override_leaves_what_nodes_in_the_cloud_need(version, options, private):
+    written = keys(
+        cloud(version, slurm={"SlurmctldParameters": "rl_enable", "PrivateData": "jobs"})
+    )
+    assert written["SlurmctldParameters"] == options
+    assert written["PrivateData"] == private
 
 
 def test_a_node_more_needs_a_restart_before_2311_only():

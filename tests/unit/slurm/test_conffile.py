@@ -64,3 +64,13 @@ def test_an_override_can_not_take_away_a_kept_entry():
     assert merge(own, {"SlurmctldParameters": "rl_enable,enable_configless"}, kept) == {
         "SlurmctldParameters": "rl_enable,enable_configless"
     }
+
+
+def test_of_several_kept_entries_those_are_added_that_an_override_lacks():
+    own = {"SlurmctldParameters": "a,b,c,d"}
+    kept = {"SlurmctldParameters": "a,b,d,e", "PrivateData": "cloud"}
+    # Neither `e` nor PrivateData is among Muster's own this time.
+    assert merge(own, {"slurmctldparameters": "x,b", "PrivateData": "jobs"}, kept) == {
+        "SlurmctldParameters": "a,d,x,b",
+        "PrivateData": "jobs",
+    }
