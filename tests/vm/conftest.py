@@ -17,7 +17,7 @@ from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 from vmkit import root
 from vmkit.machine import Machine, free_port
 
-from muster import wiring
+from muster import storage, wiring
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY_SECONDS = 240
@@ -109,8 +109,8 @@ def pair(booted: Pair) -> Pair:
     """The machines with the roles applied: /home on a disk of its own, /apps on the root disk."""
     booted.server.check("mke2fs -q -t ext4 /dev/nvme1n1 && mount /dev/nvme1n1 /home")
     definition = wiring.definition_of(CLUSTER, GROUPS)
-    booted.exports = wiring.exports(definition, ADDRESSES)
-    booted.mounts = wiring.mounts(definition)
+    booted.exports = storage.exports(definition, ADDRESSES)
+    booted.mounts = storage.mounts(definition, computes=True)
     recap = booted.play()
     assert all(counts["changed"] > 0 for counts in recap.values()), recap
     return booted
