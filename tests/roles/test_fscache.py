@@ -63,6 +63,12 @@ def test_the_daemon_runs_where_the_kernel_has_the_cache(host):
     assert host.service("cachefilesd").is_running == has
 
 
+def test_the_node_says_how_its_cache_is(host):
+    done = host.run("muster-cache")
+    assert done.stdout.startswith("disk: 0 of "), done.stdout + done.stderr
+    assert done.rc == 0
+
+
 def test_a_damaged_file_system_of_ours_is_made_anew(host, unmounted):
     # The inode of its root folder.
     host.check_output(f"debugfs -w -R 'clri <2>' {DEVICE}")

@@ -20,7 +20,7 @@ from vmkit.machine import Machine, free_port
 from muster import storage, wiring
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PLAY_SECONDS = 240
+PLAY_SECONDS = 480
 ADDRESSES = {"storage1": "192.0.2.1", "node1": "192.0.2.2"}
 GROUPS = {
     **{"controller": ["storage1"], "database": [], "login": ["storage1"], "storage": ["storage1"]},

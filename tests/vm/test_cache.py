@@ -1,5 +1,6 @@
 """What a node keeps of a cached folder on a disk of its own: counted where the kernel counts it."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -61,6 +62,19 @@ def test_a_folder_that_is_not_cached_is_read_anew(files: Pair) -> None:
     first, second = (reading(files, "/data", forget) for _ in range(2))
     assert first > 200
     assert second == first
+
+
+def test_the_node_says_what_is_cached_and_what_it_spared(files: Pair) -> None:
+    told = json.loads(files.client.check("muster-cache --json"))
+    assert told["active"]
+    assert told["disk"]["bytes"] - told["disk"]["free_bytes"] >= MIB * 2**20
+    asked = {folder["path"]: folder["asked"] for folder in told["folders"]}
+    assert asked == {"/apps": True, "/data": False, "/home": False}
+    files.client.check("systemctl stop cachefilesd")
+    done = files.client.ssh("muster-cache")
+    files.client.check("systemctl start cachefilesd")
+    assert done.returncode == 1
+    assert "not cached: cachefilesd does not run" in done.stderr
 
 
 def test_the_cache_has_a_disk_of_its_own(pair: Pair) -> None:

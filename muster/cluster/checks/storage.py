@@ -230,6 +230,19 @@ def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("cache-in-the-cloud")
+def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """A cache on nodes that have no disk for it."""
+    if d.cluster.cloud is not None:
+        for key, folder in d.cluster.storage.mounted().items():
+            if folder.cached:
+                yield Finding(
+                    ("storage", key, "cached"),
+                    "Muster gives nodes in the cloud no disk for a cache yet",
+                    "leave it out",
+                )
+
+
 @check("cache-without-folder")
 def cache_without_folder(d: Definition) -> Iterator[Finding]:
     """A disk for a cache, and no folder that is cached."""
