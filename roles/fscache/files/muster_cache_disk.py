@@ -76,6 +76,14 @@ class Device:
     def __init__(self, path):
         self.path = path
 
+    def is_source(self, source):
+        """Whether what is mounted from the device `source` is this disk."""
+        return os.path.realpath(source) == os.path.realpath(self.path)
+
+    def make(self):
+        """Make its file system."""
+        make(self.path)
+
     def provide(self, act):
         """Yield a line for each change, before it is made."""
         deadline = time.monotonic() + (DEVICE_SECONDS if act else 0)
@@ -95,7 +103,7 @@ class Device:
         if held is None or not is_sound(self.path):
             yield f"{self.path}: make a file system"
             if act:
-                make(self.path)
+                self.make()
 
 
 class File:
@@ -106,6 +114,28 @@ class File:
     def __init__(self, path, gib):
         self.path = path
         self.bytes = gib * GIB
+
+    def is_source(self, source):
+        """Whether what is mounted from the device `source` is this disk."""
+        path = f"/sys/block/{os.path.basename(source)}/loop/backing_file"
+        if not os.path.exists(path):
+            return False
+        with open(path, encoding="utf-8") as stream:
+            return stream.read().strip() == self.path
+
+    def make(self):
+        """Make the file and its file system."""
+        # Beside, so that a run that is killed leaves no half of it under the name.
+        made = f"{self.path}.new"
+        for old in (made, self.path):
+            if os.path.exists(old):
+                os.unlink(old)
+        # All of it now: a write to a sparse one could fail for want of space.
+        run("fallocate", "--length", str(self.bytes), made)
+        os.chmod(made, 0o600)
+        # Or mkfs gives the space back at once.
+        make(made, "-E", "nodiscard")
+        os.rename(made, self.path)
 
     def provide(self, act):
         """Yield a line for each change, before it is made."""
@@ -122,17 +152,7 @@ class File:
             )
         yield f"{self.path}: make a file of {self.bytes // GIB} GiB with a file system"
         if act:
-            # Beside, so that a run that is killed leaves no half of it under the name.
-            made = f"{self.path}.new"
-            for old in (made, self.path):
-                if os.path.exists(old):
-                    os.unlink(old)
-            # All of it now: a write to a sparse one could fail for want of space.
-            run("fallocate", "--length", str(self.bytes), made)
-            os.chmod(made, 0o600)
-            # Or mkfs gives the space back at once.
-            make(made, "-E", "nodiscard")
-            os.rename(made, self.path)
+            self.make()
 
 
 def mounted_source():
@@ -141,30 +161,29 @@ def mounted_source():
     return out.strip() if code == 0 else None
 
 
-def backing(source):
-    """Return the file of a loop device, or the device itself."""
-    path = f"/sys/block/{os.path.basename(source)}/loop/backing_file"
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as stream:
-            return stream.read().strip()
-    return os.path.realpath(source)
-
-
 def apply(disk, act):
     """Yield a line for each change, before it is made."""
     source = mounted_source()
     if source is not None:
-        if backing(source) != os.path.realpath(disk.path):
+        if not disk.is_source(source):
             print(
-                f"{backing(source)} stays the cache until the next boot, then {disk.path} is",
+                f"{source} stays the cache until the next boot, then {disk.path} is",
                 file=sys.stderr,
             )
         return
     yield from disk.provide(act)
     yield f"{MOUNTED_AT}: mount {disk.path}"
-    if act:
-        os.makedirs(MOUNTED_AT, mode=0o700, exist_ok=True)
-        run("mount", "-t", "ext4", *disk.option, disk.path, MOUNTED_AT)
+    if not act:
+        return
+    os.makedirs(MOUNTED_AT, mode=0o700, exist_ok=True)
+    mount = ("mount", "-t", "ext4", *disk.option, disk.path, MOUNTED_AT)
+    # mount(8): 32 is a failure of the mount itself.
+    code, _ = run(*mount, codes=(0, 32))
+    if code != 0:
+        # More is wrong with it than a quick check of a clean file system finds.
+        yield f"{disk.path}: make a file system in place of one that can't be mounted"
+        disk.make()
+        run(*mount)
 
 
 def main():
