@@ -169,8 +169,12 @@ def _found_devices(report: Report, node_set: NodeSet) -> list[str]:
 
 
 def _folders(definition: Definition) -> dict[str, str]:
-    storage = definition.cluster.storage
-    return {"home": storage.home.path, "apps": storage.apps.path, "data": storage.data.path}
+    return {
+        key: folder.path
+        for key, folder in definition.cluster.storage.folders()
+        # site.yml mounts and makes the others.
+        if folder.kind == "existing"
+    }
 
 
 def _suggestion(

@@ -8,7 +8,6 @@ from functools import cache
 from ipaddress import ip_address
 from json import dumps, loads
 from typing import Any
-from uuid import NAMESPACE_URL, uuid5
 
 from muster.cluster import Definition, validate
 
@@ -138,12 +137,6 @@ def _present(definition: Definition) -> dict[str, Any]:
     }
 
 
-def shared_paths(definition: Definition) -> list[str]:
-    """Return the mount points that a node must have before slurmd takes jobs."""
-    storage = definition.cluster.storage
-    return [storage.home.path, storage.apps.path, storage.data.path]
-
-
 def state_folders(definition: Definition) -> list[dict[str, Any]]:
     """Return what lies on the state disk of a controller in the cloud, as `state_disk` takes it.
 
@@ -174,38 +167,6 @@ def state_folders(definition: Definition) -> list[dict[str, Any]]:
     ]
 
 
-# One number for all: the first mount of a server settles it for the later ones (nfs(5)).
-NFS_CONNECTIONS = 4
-
-# `hard`: a job waits for a server that is away, where `soft` would give it a wrong end of file.
-_NFS_ALWAYS = f"hard,vers=4.2,proto=tcp,nconnect={NFS_CONNECTIONS},noatime,nosuid,nodev"
-_NFS_OPTIONS = {
-    "home": f"rw,{_NFS_ALWAYS}",
-    # A published tree: what was looked up once, a minute long needs no word of the server. Python
-    # opens thousands of files per start.
-    "apps": f"ro,{_NFS_ALWAYS},actimeo=60,nocto",
-    "data": f"rw,{_NFS_ALWAYS}",
-}
-
-
-def mounts(definition: Definition, *, builds_software: bool = False) -> list[dict[str, str]]:
-    """Return what a host mounts that is not the storage host: as mount(8) takes it.
-
-    `builds_software`: of the one host that writes to the module tree; the others read it.
-    """
-    served = definition.cluster.storage.served()
-    options = _NFS_OPTIONS | ({"apps": f"rw,{_NFS_ALWAYS}"} if builds_software else {})
-    return [
-        {
-            "source": f"{definition.hosts.groups['storage'][0]}:{folder.path}",
-            "path": folder.path,
-            "type": "nfs4",
-            "options": options[key],
-        }
-        for key, folder in served.items()
-    ]
-
-
 def node_passwd(definition: Definition) -> list[str]:
     """Return the lines of a passwd file with the people whom nodes in the cloud know."""
     home = definition.cluster.storage.home.path
@@ -230,44 +191,3 @@ def node_group(definition: Definition) -> list[str]:
 def node_people_dir(definition: Definition) -> str:
     """Return the shared folder with both files; metadata attribute `muster-people` of nodes."""
     return f"{definition.cluster.storage.apps.path}/.muster/extrausers"
-
-
-def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str, Any]]:
-    """Return what the storage host serves and to whom, as the role `nfs_server` takes it.
-
-    In the cloud that is the cluster's own subnet, since nodes come and go; elsewhere each host of
-    `addresses` (host -> address, empty where DNS knows the name), and no network around them.
-    """
-    served = definition.cluster.storage.served()
-    if not served:
-        return []
-    cloud, server = definition.cluster.cloud, definition.hosts.groups["storage"][0]
-    hosts = {host: address or host for host, address in addresses.items() if host != server}
-    clients = [cloud.subnet] if cloud else list(hosts.values())
-    # Modules are installed by root of the controller. Nobody else is root on any folder: homes are
-    # made on the storage host itself.
-    builder = hosts.get(definition.hosts.groups["controller"][0])
-    return [
-        {
-            "path": folder.path,
-            # The same for the life of the cluster, whatever becomes of host and disk: clients hold
-            # on to files by it.
-            "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
-            "own_disk": folder.own_disk,
-            "clients": [
-                {
-                    "host": client,
-                    "writes": key != "apps" or client == builder,
-                    "as_root": key == "apps" and client == builder,
-                }
-                for client in clients
-            ],
-        }
-        for key, folder in served.items()
-    ]
-
-
-def nfs_connections(definition: Definition) -> int:
-    """Return how many connections the clients open together when all nodes are up."""
-    nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
-    return NFS_CONNECTIONS * len(nodes | {*definition.hosts.groups.get("all", [])})

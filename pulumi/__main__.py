@@ -23,7 +23,8 @@ from components.state import State, StateArgs
 from components.vault import Vault, VaultArgs
 from muster.cloud.bundle import image_bundle, machine_bundle
 from muster.cluster.nodes import VirtualMachines
-from muster.wiring import mounts, node_people_dir
+from muster.storage import mounts
+from muster.wiring import node_people_dir
 
 settings = configuration.read()
 configuration.check(settings)
@@ -135,7 +136,7 @@ sets = {
             network.subnet.self_link,
             accounts.node.email,
             hosts,
-            mounts(definition),
+            mounts(definition, computes=True),
             node_people_dir(definition),
         ),
     )

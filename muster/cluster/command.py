@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cluster import Definition, DefinitionError, entry, load, reference
+from muster.cluster import Definition, DefinitionError, load, reference, remarks
 
 INVENTORIES = Path("inventories")
 _WRONG_DEFINITION = 2
@@ -60,7 +60,7 @@ def check(
     }
     said = ", ".join(f"{name}: {len(things)}" for name, things in counts.items())
     typer.echo(f"{inventory}: no errors ({said})")
-    for warning in entry.warnings(definition.cluster):
+    for warning in remarks.warnings(definition.cluster):
         typer.echo(f"warning: {warning}", err=True)
     if hosts:
         # Its own module: it needs Ansible, which takes seconds to import.

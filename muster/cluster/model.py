@@ -7,11 +7,12 @@ from pydantic import Field
 from muster.cluster import patterns
 from muster.cluster.base import Model, Scalar, named
 from muster.cluster.cloud import Cloud
+from muster.cluster.mail import Mail
 from muster.cluster.nodes import NodeSet, Partition, Scheduling
 from muster.cluster.patterns import whole
 from muster.cluster.people import Account, Users
-from muster.cluster.services import Mail, Storage
 from muster.cluster.software import Software
+from muster.cluster.storage import Storage
 
 # The SLURM that each distribution packages.
 PACKAGED_SLURM = {

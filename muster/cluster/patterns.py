@@ -1,5 +1,8 @@
 """Spellings of names that SLURM, DNS, Linux and Google Cloud take, for checks and JSON schema."""
 
+import ipaddress
+import re
+
 # ClusterName is lower case (slurm.conf(5)). The name also begins names in Google Cloud, of which
 # ids of service accounts are the shortest: 30 characters, 11 of them for "-controller".
 CLUSTER_NAME = r"[a-z](?:[a-z0-9-]{0,17}[a-z0-9])?"
@@ -12,6 +15,7 @@ HOST_NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
+DOMAIN = r"(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*"
 # Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.
 SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
 
@@ -19,3 +23,12 @@ SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
 def whole(pattern: str) -> dict[str, str]:
     """As a part of a JSON schema: the text as a whole has to match."""
     return {"pattern": f"^(?:{pattern})$"}
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` is an address or can be a host's name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(re.fullmatch(DOMAIN, text)) and not text.replace(".", "").isdigit()
+    return True

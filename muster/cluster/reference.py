@@ -76,7 +76,7 @@ def schema_text() -> str:
 
 def page_text() -> str:
     """The reference page as it is committed."""
-    sections = "\n".join(_section(path, model) for path, model in _models(Cluster, ("cluster",)))
+    sections = "\n".join(_sections())
     rows = "".join(f"| {check.name} | {check.summary} |\n" for check in _checks())
     return f"{_PAGE_HEAD}\n{sections}\n{_CHECKS_HEAD}{rows}"
 
@@ -119,6 +119,14 @@ def _both_kinds(nodes: dict[str, Any]) -> None:
         "then": virtual,
         "else": machines,
     }
+
+
+def _sections() -> Iterator[str]:
+    """The keys of each mapping; of several of one kind, those of the first."""
+    shown: dict[type[BaseModel], str] = {}
+    for path, model in _models(Cluster, ("cluster",)):
+        first = shown.setdefault(model, path)
+        yield _section(path, model) if first == path else f"## {path}\n\nAs {first}.\n"
 
 
 def _section(path: str, model: type[BaseModel]) -> str:

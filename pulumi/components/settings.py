@@ -11,7 +11,7 @@ import pulumi_gcp as gcp
 from muster.cloud import preflight
 from muster.cloud.api import CloudError, Compute
 from muster.cloud.names import Names
-from muster.cluster import Definition, DefinitionError, entry, load
+from muster.cluster import Definition, DefinitionError, load, remarks
 from muster.cluster.cloud import Cloud
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,5 +92,5 @@ def check(settings: Settings) -> None:
         found = [str(error)]
     if found:
         raise pulumi.RunError("\n".join(found))
-    for warning in entry.warnings(settings.definition.cluster):
+    for warning in remarks.warnings(settings.definition.cluster):
         pulumi.warn(warning)

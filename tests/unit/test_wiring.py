@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from muster import secrets, wiring
+from muster import secrets, storage, wiring
 from muster.cluster import DefinitionError, cloud_hosts, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,73 +200,6 @@ def test_who_is_gone_has_no_account() -> None:
     assert [user["name"] for user in wiring.account_users(definition)] == ["bob"]
 
 
-def test_slurmd_waits_for_all_shared_folders(definition: Any) -> None:
-    assert wiring.shared_paths(definition) == ["/home", "/sw", "/data"]
-
-
-def served() -> Any:
-    """A definition whose home and modules are served by a host of their own."""
-    cluster = deepcopy(CLUSTER)
-    for key in ("home", "apps"):
-        cluster["storage"][key]["kind"] = "nfs"
-    return wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
-
-
-def test_what_exists_already_is_not_mounted(definition: Any) -> None:
-    assert wiring.mounts(definition) == []
-
-
-def test_served_folders_are_mounted_from_the_storage_host() -> None:
-    home, apps = wiring.mounts(served())
-    assert home == {
-        "source": "disks:/home",
-        "path": "/home",
-        "type": "nfs4",
-        "options": "rw,hard,vers=4.2,proto=tcp,nconnect=4,noatime,nosuid,nodev",
-    }
-    assert (apps["source"], apps["path"]) == ("disks:/sw", "/sw")
-    assert apps["options"].startswith("ro,hard,")
-
-
-def test_who_builds_software_writes_and_sees_at_once_what_was_written() -> None:
-    apps = wiring.mounts(served(), builds_software=True)[1]
-    assert apps["options"].startswith("rw,hard,")
-    assert "nocto" not in apps["options"]
-
-
-ADDRESSES = {"access": "192.0.2.1", "disks": "192.0.2.9", "cpu-01": "192.0.2.11", "gpu-01": ""}
-
-
-def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
-    home, apps = wiring.exports(served(), ADDRESSES)
-    assert [client["host"] for client in home["clients"]] == ["192.0.2.1", "192.0.2.11", "gpu-01"]
-    assert all(client["writes"] and not client["as_root"] for client in home["clients"])
-    assert home["own_disk"] is True
-    assert home["fsid"] != apps["fsid"]
-
-
-def test_only_the_controller_writes_modules_and_it_does_so_as_root() -> None:
-    clients = wiring.exports(served(), ADDRESSES)[1]["clients"]
-    assert [(client["writes"], client["as_root"]) for client in clients] == [
-        (True, True),
-        (False, False),
-        (False, False),
-    ]
-
-
-def test_a_cluster_that_serves_nothing_has_no_exports(definition: Any) -> None:
-    assert wiring.exports(definition, ADDRESSES) == []
-
-
-def test_the_roles_take_what_is_served_and_mounted() -> None:
-    for role, name, value in (
-        ("nfs_server", "nfs_server_exports", wiring.exports(served(), ADDRESSES)),
-        ("nfs_client", "nfs_client_mounts", wiring.mounts(served())),
-    ):
-        result = ArgumentSpecValidator(plain(options_of(role))).validate({name: value})
-        assert result.error_messages == []
-
-
 def in_the_cloud() -> Any:
     """A definition in the cloud, whose controller serves all folders."""
     cluster = deepcopy(CLUSTER)
@@ -300,13 +233,13 @@ def test_administrators_are_root_by_sudo_in_the_cloud_alone(definition: Any) -> 
 
 def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
     definition = in_the_cloud()
-    clients = [export["clients"] for export in wiring.exports(definition, {})]
+    clients = [export["clients"] for export in storage.exports(definition, {})]
     assert clients == [
         [{"host": "10.20.0.0/24", "writes": writes, "as_root": False}]
         for writes in (True, False, True)
     ]
-    assert wiring.nfs_connections(definition) == 4 * 12
-    assert {mount["source"] for mount in wiring.mounts(definition)} == {
+    assert storage.nfs_connections(definition) == 4 * 12
+    assert {mount["source"] for mount in storage.mounts(definition)} == {
         "lab-controller:/home",
         "lab-controller:/sw",
         "lab-controller:/data",
@@ -386,6 +319,16 @@ def evaluation(hosts: str, roles: list[str]) -> dict[str, Any]:
     wanted = ", ".join(f"'{name}': {name}" for name in names)
     task = {"ansible.builtin.debug": {"msg": f"{{{{ {{{wanted}}} }}}}"}}
     return {"hosts": hosts, "gather_facts": False, "tasks": [task]}
+
+
+def test_the_roles_take_what_is_served_and_mounted() -> None:
+    definition = in_the_cloud()
+    for role, name, value in (
+        ("nfs_server", "nfs_server_exports", storage.exports(definition, {})),
+        ("nfs_client", "nfs_client_mounts", storage.mounts(definition)),
+    ):
+        result = ArgumentSpecValidator(plain(options_of(role))).validate({name: value})
+        assert result.error_messages == []
 
 
 @pytest.fixture(scope="module", params=["lab", "demo"])

@@ -17,10 +17,10 @@ from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 from vmkit import root
 from vmkit.machine import Machine, free_port
 
-from muster import wiring
+from muster import storage, wiring
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PLAY_SECONDS = 240
+PLAY_SECONDS = 480
 ADDRESSES = {"storage1": "192.0.2.1", "node1": "192.0.2.2"}
 GROUPS = {
     **{"controller": ["storage1"], "database": [], "login": ["storage1"], "storage": ["storage1"]},
@@ -33,7 +33,10 @@ CLUSTER: dict[str, Any] = {
     "partitions": {"main": {"nodes": ["cpu"], "default": True}},
     "storage": {
         "home": {"kind": "nfs", "path": "/home"},
-        "apps": {"kind": "nfs", "path": "/apps", "own_disk": False},
+        "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": True},
+        "data": {"kind": "nfs", "path": "/data", "own_disk": False},
+        # Debian 12's kernel is slow at it, and right.
+        "cache": {"device": "/dev/nvme1n1", "any_kernel": True},
     },
 }
 
@@ -50,7 +53,13 @@ class Pair:
 
     def play(self, *options: str, **variables: Any) -> dict[str, dict[str, int]]:
         """Run the roles; return Ansible's counts by host (ok, changed, failed, ...)."""
-        wanted = {"nfs_server_exports": self.exports, "nfs_client_mounts": self.mounts, **variables}
+        wanted = {
+            "nfs_server_exports": self.exports,
+            "nfs_client_mounts": self.mounts,
+            "fscache_device": "/dev/nvme1n1",
+            "fscache_any_kernel": True,
+            **variables,
+        }
         hosts = "".join(f"    {name}: {{ansible_host: {name}}}\n" for name in ADDRESSES)
         inventory = self.folder / "hosts.yml"
         inventory.write_text(
@@ -88,8 +97,8 @@ def booted() -> Iterator[Pair]:
     base = root.ensure(os.environ.get("RELEASE", "bookworm"))
     folder = Path(tempfile.mkdtemp(prefix="muster-vm-"))
     here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    server = Machine("storage1", 1, base, folder, f"udp={there},localaddr={here}")
-    client = Machine("node1", 2, base, folder, f"udp={here},localaddr={there}")
+    server = Machine("storage1", 1, base, folder, f"udp={there},localaddr={here}", ["64M"])
+    client = Machine("node1", 2, base, folder, f"udp={here},localaddr={there}", ["1G"])
     try:
         (folder / "ssh_config").write_text(server.ssh_config() + client.ssh_config())
         for machine in (server, client):
@@ -109,8 +118,8 @@ def pair(booted: Pair) -> Pair:
     """The machines with the roles applied: /home on a disk of its own, /apps on the root disk."""
     booted.server.check("mke2fs -q -t ext4 /dev/nvme1n1 && mount /dev/nvme1n1 /home")
     definition = wiring.definition_of(CLUSTER, GROUPS)
-    booted.exports = wiring.exports(definition, ADDRESSES)
-    booted.mounts = wiring.mounts(definition)
+    booted.exports = storage.exports(definition, ADDRESSES)
+    booted.mounts = storage.mounts(definition, computes=True)
     recap = booted.play()
     assert all(counts["changed"] > 0 for counts in recap.values()), recap
     return booted

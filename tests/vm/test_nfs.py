@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import CLUSTER, GROUPS, Pair
 
-from muster import wiring
+from muster import storage, wiring
 
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
 EXPORTS = "/etc/exports.d/muster.exports"
@@ -77,7 +77,9 @@ def test_nodes_read_the_modules_and_nobody_writes_them(pair: Pair) -> None:
 @pytest.mark.parametrize("path", ["/home", "/apps"])
 def test_the_kernel_has_the_options_that_were_asked_for(pair: Pair, path: str) -> None:
     definition = wiring.definition_of(CLUSTER, GROUPS)
-    asked = next(m["options"] for m in wiring.mounts(definition) if m["path"] == path)
+    asked = next(
+        m["options"] for m in storage.mounts(definition, computes=True) if m["path"] == path
+    )
     # The kernel tells actimeo by what it sets, and of that what is no default.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
     wanted = {told_as for word in asked.split(",") for told_as in told.get(word, {word})}

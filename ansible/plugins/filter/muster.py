@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 
-from muster import modules, slurm, verify, wiring
+from muster import modules, slurm, storage, verify, wiring
 from muster.cluster import DefinitionError
 
 
@@ -67,11 +67,12 @@ class FilterModule:
             "muster_node_passwd": of_definition(wiring.node_passwd),
             "muster_node_group": of_definition(wiring.node_group),
             "muster_node_people_dir": of_definition(wiring.node_people_dir),
-            "muster_shared_paths": of_definition(wiring.shared_paths),
+            "muster_shared_paths": of_definition(storage.shared_paths),
             "muster_state_folders": of_definition(wiring.state_folders),
-            "muster_mounts": of_definition(wiring.mounts),
-            "muster_exports": of_definition(wiring.exports),
-            "muster_nfs_connections": of_definition(wiring.nfs_connections),
+            "muster_home_maker": of_definition(storage.home_maker),
+            "muster_mounts": of_definition(storage.mounts),
+            "muster_exports": of_definition(storage.exports),
+            "muster_nfs_connections": of_definition(storage.nfs_connections),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,

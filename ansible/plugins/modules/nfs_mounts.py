@@ -69,7 +69,7 @@ UMOUNT_SECONDS = 30
 NFS_PORT = 2049
 
 # Options that the kernel's table shows as they were given.
-SHOWN = re.compile(r"rw|ro|hard|soft|noatime|nosuid|nodev|noexec|nocto|vers=.*|proto=.*")
+SHOWN = re.compile(r"rw|ro|hard|soft|noatime|nosuid|nodev|noexec|nocto|fsc|vers=.*|proto=.*")
 
 UNIT = """\
 {mark}[Unit]

@@ -49,19 +49,32 @@ def test_a_right_definition_passes_within_two_seconds_of_cpu_time() -> None:
     assert cpu_seconds() - before < 2
 
 
-def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) -> None:
-    def said(*changes: tuple[str, str]) -> list[str]:
-        file = tmp_path / "group_vars/all/cluster.yml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        text = (ROOT / "inventories/cloud/group_vars/all/cluster.yml").read_text()
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
-        file.write_text(text)
-        answer = muster("check", str(tmp_path))
-        assert answer.returncode == 0
-        return answer.stderr.splitlines()
+def warned(folder: Path, *changes: tuple[str, str]) -> list[str]:
+    """What `muster check` warns of in the example of a cluster in the cloud, changed."""
+    file = folder / "group_vars/all/cluster.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = (ROOT / "inventories/cloud/group_vars/all/cluster.yml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    answer = muster("check", str(folder))
+    assert answer.returncode == 0
+    return answer.stderr.splitlines()
 
+
+def test_folders_that_each_vm_would_have_for_itself_are_warned_of(tmp_path: Path) -> None:
+    def of_folders(*changes: tuple[str, str]) -> list[str]:
+        return [line for line in warned(tmp_path, *changes) if "storage." in line]
+
+    assert of_folders() == []
+    (home,) = of_folders(("home: {kind: nfs", "home: {kind: existing"))
+    assert home.startswith("warning: storage.home: Muster mounts nothing there")
+    (all_of_them,) = of_folders(("{kind: nfs", "{kind: existing"))
+    assert "storage.home, storage.apps, storage.data" in all_of_them
+
+
+def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) -> None:
     key = ("ssh_keys: []", f"ssh_keys: [{KEY}]")
     admin = ("uid: 20001", "admin: true\n        uid: 20001")
     users = ("iap_users: []", 'iap_users: ["user:ada@example.org"]')
@@ -81,7 +94,7 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
         ([("ssh_keys: []", f"ssh_keys: [{KEY}]\n        state: absent"), users], [nobody]),
     ):
         assert [
-            line.partition(";")[0].partition(": name")[0] for line in said(*changes)
+            line.partition(";")[0].partition(": name")[0] for line in warned(tmp_path, *changes)
         ] == expected
 
 

@@ -44,6 +44,8 @@ class Machine:
     folder: Path
     wire: str
     """QEMU's words for its end of the wire."""
+    disks: list[str]
+    """Sizes of the empty disks, /dev/nvme1n1 and on."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -53,22 +55,28 @@ class Machine:
         return self.folder / f"{self.name}.console"
 
     def prepare(self) -> None:
-        """Make the disks: what this machine writes of the root, and an empty one."""
+        """Make the disks: what this machine writes of the root, and empty ones."""
+        root, *others = self._files()
         for words in (
-            ("-F", "raw", "-b", str(self.root.disk), f"{self.folder}/{self.name}.qcow2"),
-            (f"{self.folder}/{self.name}-data.qcow2", "64M"),
+            ("-F", "raw", "-b", str(self.root.disk), root),
+            *zip(others, self.disks, strict=True),
         ):
             subprocess.run(
                 ["qemu-img", "create", "-q", "-f", "qcow2", *words], timeout=60, check=True
             )
 
+    def _files(self) -> list[str]:
+        """The disks' files, the root's first."""
+        names = [self.name, *(f"{self.name}-{n}" for n in range(1, len(self.disks) + 1))]
+        return [f"{self.folder}/{name}.qcow2" for name in names]
+
     def start(self) -> None:
         """Switch it on."""
         disks = [
             word
-            for number, disk in enumerate((self.name, f"{self.name}-data"))
+            for number, file in enumerate(self._files())
             for word in (
-                *("-drive", f"file={self.folder}/{disk}.qcow2,if=none,id=d{number},cache=unsafe"),
+                *("-drive", f"file={file},if=none,id=d{number},cache=unsafe"),
                 *("-device", f"nvme,drive=d{number},serial=d{number}"),
             )
         ]

@@ -21,7 +21,7 @@ from muster.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("nfs_server", "nfs_client")
+ROLES = ("nfs_server", "fscache", "nfs_client")
 PACKAGES = [
     "dbus",
     "iproute2",

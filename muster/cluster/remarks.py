@@ -1,19 +1,38 @@
-"""Whether somebody can enter a cluster in the cloud, which has no way in but its definition's."""
+"""What is no error in a definition, and yet may not be what somebody meant."""
 
 from collections.abc import Iterator
 
+from muster.cluster.cloud import Cloud
 from muster.cluster.model import Cluster
 
 
 def warnings(cluster: Cluster) -> Iterator[str]:
-    """Sentences about what keeps everybody out, with a remedy each.
+    """Return sentences about the definition, with a remedy each."""
+    if cluster.cloud is not None:
+        yield from _entry(cluster, cluster.cloud)
+        yield from _own_folders(cluster)
+
+
+def _own_folders(cluster: Cluster) -> Iterator[str]:
+    """Folders that each VM has for itself, and loses with its disk.
+
+    No errors: an image of one's own may mount them, as the demo does.
+    """
+    own = [key for key, folder in cluster.storage.folders() if folder.kind == "existing"]
+    if own:
+        yield (
+            f"storage.{', storage.'.join(own)}: Muster mounts nothing there, so each VM has a "
+            "folder of its own that goes with the VM, unless something else mounts one: say "
+            "`kind: nfs`"
+        )
+
+
+def _entry(cluster: Cluster, cloud: Cloud) -> Iterator[str]:
+    """What keeps everybody out: a cluster in the cloud has no way in but its definition's.
 
     No errors: a cluster may be raised before its people are known, and who has a role in the whole
     project needs no mention in the definition.
     """
-    cloud = cluster.cloud
-    if cloud is None:
-        return
     people = [each for each in cluster.users.people.values() if each.state == "present"]
     with_key = [each for each in people if each.ssh_keys]
     if not with_key:

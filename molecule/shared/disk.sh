@@ -1,6 +1,6 @@
 #!/bin/sh
-# A loop device under the name that Google's images give the disk. It vanishes with the machine: it is
-# detached at once, and stays for as long as a process of the machine has it open.
+# A loop device under a name below /dev/disk/by-id. It vanishes with the machine: it is detached at
+# once, and stays for as long as a process of the machine has it open.
 set -eu
 truncate --size=64M /root/disk
 i=0
@@ -16,4 +16,4 @@ until systemctl show --property=MainPID --value hold-disk | xargs -I{} test -e /
 done
 losetup --detach "$device"
 mkdir -p /dev/disk/by-id
-ln -s "$device" /dev/disk/by-id/google-state
+ln -s "$device" "/dev/disk/by-id/$1"

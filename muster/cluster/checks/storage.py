@@ -1,0 +1,292 @@
+"""Checks of shared folders."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from muster.cluster import patterns
+from muster.cluster.checks.registry import Finding, check
+from muster.cluster.definition import Definition
+from muster.cluster.storage import KERNELS, POOR_CACHE, Cache, Folder
+
+# Folders of the system: files of one host can't be shared with the others.
+_SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys")
+_SYSTEM_PARENTS = ("/etc", "/dev", "/proc", "/sys", "/boot", "/run")
+
+
+def _below(path: str, other: str) -> bool:
+    return path == other or path.startswith(other.rstrip("/") + "/")
+
+
+def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """The paths of folders on hosts and on servers, and where they stand."""
+    for key, folder in d.cluster.storage.folders():
+        yield ("storage", key, "path"), folder.path
+        if folder.export is not None:
+            yield ("storage", key, "export"), folder.export
+
+
+@check("folder-not-absolute")
+def folder_not_absolute(d: Definition) -> Iterator[Finding]:
+    """A shared folder whose path depends on where one is."""
+    for place, path in _paths(d):
+        if not path.startswith("/"):
+            yield Finding(place, f'"{path}" is no absolute path', "begin it with /")
+
+
+@check("folder-not-plain")
+def folder_not_plain(d: Definition) -> Iterator[Finding]:
+    """A shared folder with .., a double or last slash, or spaces in its path."""
+    for place, path in _paths(d):
+        plain = path == posixpath.normpath(path) and not re.search(r"\s|^//", path)
+        if path.startswith("/") and not plain:
+            yield Finding(
+                place,
+                f'"{path}" is not in its shortest form',
+                "leave out spaces, .., double slashes and the slash at the end",
+            )
+
+
+@check("folder-of-the-system")
+def folder_of_the_system(d: Definition) -> Iterator[Finding]:
+    """A shared folder that belongs to each host."""
+    for key, folder in d.cluster.storage.folders():
+        path = folder.path
+        below = any(_below(path, parent) for parent in _SYSTEM_PARENTS)
+        if path in (*_SYSTEM, "/usr", "/var", "/tmp") or below:  # noqa: S108 (not used as one)
+            yield Finding(
+                ("storage", key, "path"),
+                f'"{path}" belongs to each host',
+                "share a folder of its own, such as /home, /apps or /srv/data",
+            )
+
+
+@check("folders-nested")
+def folders_nested(d: Definition) -> Iterator[Finding]:
+    """A shared folder inside another one."""
+    folders = [(key, folder.path) for key, folder in d.cluster.storage.folders()]
+    for index, (key, path) in enumerate(folders):
+        for other_key, other in folders[:index]:
+            if _below(path, other) or _below(other, path):
+                yield Finding(
+                    ("storage", key, "path"),
+                    f'"{path}" and storage.{other_key} "{other}" lie in each other',
+                    "give each a folder of its own",
+                )
+
+
+@check("export-twice")
+def export_twice(d: Definition) -> Iterator[Finding]:
+    """One folder of a server at two places: files have two names, and what one caches is old."""
+    found: dict[tuple[str, str], str] = {}
+    for key, folder in d.cluster.storage.mounted().items():
+        if folder.server is None:
+            continue
+        source = (folder.server, folder.export or folder.path)
+        if source in found:
+            yield Finding(
+                ("storage", key),
+                f'"{source[0]}:{source[1]}" is storage.{found[source]} too',
+                "mount it once, or give `export` its own folder on the server",
+            )
+        found.setdefault(source, key)
+
+
+@check("folder-not-exportable")
+def folder_not_exportable(d: Definition) -> Iterator[Finding]:
+    """A folder to be served whose name the NFS server's files would take apart."""
+    for key, folder in d.cluster.storage.served().items():
+        # White space is refused for any folder.
+        if re.search(r"[^A-Za-z0-9._/+\s-]", folder.path):
+            yield Finding(
+                ("storage", key, "path"),
+                f'"{folder.path}" can\'t be served by NFS',
+                "use letters, digits and _ . + - between the slashes",
+            )
+
+
+def _meaningless(folder: Folder) -> Iterator[tuple[str, str]]:
+    """Keys of a folder that have no say for its kind, each with what it would take."""
+    given = folder.model_fields_set
+    if not folder.is_served and "own_disk" in given:
+        yield "own_disk", "Muster does not serve this folder"
+    if folder.server is None and "export" in given:
+        yield "export", "there is no `server` that has another folder"
+    if folder.kind == "existing":
+        for key in ("server", "connections", "read_only", "exec", "cached"):
+            if key in given:
+                yield key, "Muster does not mount this folder"
+
+
+@check("folder-key-without-meaning")
+def folder_key_without_meaning(d: Definition) -> Iterator[Finding]:
+    """A key that has no say for a folder of this kind."""
+    for key, folder in d.cluster.storage.folders():
+        for name, why in _meaningless(folder):
+            yield Finding(
+                ("storage", key, name),
+                f"{why}, so this has no say here",
+                "take it out, or say `kind: nfs` (docs/storage.md)",
+            )
+
+
+@check("storage-server")
+def storage_server(d: Definition) -> Iterator[Finding]:
+    """A server that is neither a host name nor an address."""
+    for key, folder in d.cluster.storage.folders():
+        if folder.server is not None and not patterns.is_host(folder.server):
+            yield Finding(
+                ("storage", key, "server"),
+                f'"{folder.server}" is no host',
+                "write its name or address alone; the folder on it goes into `export`",
+            )
+
+
+@check("storage-server-of-ours", reads_hosts=True)
+def storage_server_of_ours(d: Definition) -> Iterator[Finding]:
+    """A host of the inventory as a server that is there already."""
+    hosts = d.hosts.groups.get("all", [])
+    for key, folder in d.cluster.storage.folders():
+        if folder.server in hosts:
+            yield Finding(
+                ("storage", key, "server"),
+                f"{folder.server} is a host of hosts.yml",
+                "put it into the group `storage` and leave `server` out: Muster sets it up",
+            )
+
+
+@check("storage-connections")
+def storage_connections(d: Definition) -> Iterator[Finding]:
+    """Folders of one server with different numbers of connections: the first mount's counts."""
+    # By server; None: the cluster's own.
+    found: dict[str | None, tuple[str, int]] = {}
+    for key, folder in d.cluster.storage.mounted().items():
+        other, connections = found.setdefault(folder.server, (key, folder.connections))
+        if folder.connections != connections:
+            yield Finding(
+                ("storage", key, "connections"),
+                f"storage.{other} of the same server has {connections}",
+                "give both the same number: the kernel takes that of the first mount for all",
+            )
+
+
+@check("folder-without-programs")
+def folder_without_programs(d: Definition) -> Iterator[Finding]:
+    """Homes or modules from which no program can be started."""
+    for key in ("home", "apps"):
+        if not getattr(d.cluster.storage, key).exec:
+            yield Finding(
+                ("storage", key, "exec"),
+                "people start programs from this folder",
+                "leave `exec` out; it is for folders with data only",
+            )
+
+
+@check("home-read-only")
+def home_read_only(d: Definition) -> Iterator[Finding]:
+    """Homes in which nobody can write."""
+    if d.cluster.storage.home.read_only:
+        yield Finding(
+            ("storage", "home", "read_only"),
+            "nobody could write in their own home",
+            "leave it out",
+        )
+
+
+@check("apps-read-only")
+def apps_read_only(d: Definition) -> Iterator[Finding]:
+    """Modules into which not even the controller can write, said of modules to be built."""
+    if d.cluster.storage.apps.read_only and d.cluster.software.modules:
+        yield Finding(
+            ("storage", "apps", "read_only"),
+            "the controller could not install the modules of `software`",
+            "leave it out: all other hosts mount it read-only anyway",
+        )
+
+
+@check("home-cached")
+def home_cached(d: Definition) -> Iterator[Finding]:
+    """A cache for a folder in which everybody writes."""
+    if d.cluster.storage.home.cached:
+        yield Finding(
+            ("storage", "home", "cached"),
+            "everybody writes in homes, and what is written leaves the cache at once",
+            "cache what is read many times: apps, models, data",
+        )
+
+
+@check("cache-on-poor-kernel")
+def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
+    """FS-Cache on a kernel that is known to be bad at it, without saying so on purpose."""
+    kernel = KERNELS[d.cluster.os]
+    if kernel not in POOR_CACHE or d.cluster.storage.cache.any_kernel:
+        return
+    for key, folder in d.cluster.storage.mounted().items():
+        if folder.cached:
+            yield Finding(
+                ("storage", key, "cached"),
+                f"kernel {kernel} of {d.cluster.os} {POOR_CACHE[kernel]}",
+                "leave it out, or say `any_kernel: true` in `storage.cache` where you know better",
+            )
+
+
+@check("cache-in-the-cloud")
+def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """A cache on nodes that have no disk for it."""
+    if d.cluster.cloud is not None:
+        for key, folder in d.cluster.storage.mounted().items():
+            if folder.cached:
+                yield Finding(
+                    ("storage", key, "cached"),
+                    "Muster gives nodes in the cloud no disk for a cache yet",
+                    "leave it out",
+                )
+
+
+@check("cache-without-folder")
+def cache_without_folder(d: Definition) -> Iterator[Finding]:
+    """A disk for a cache, and no folder that is cached."""
+    storage = d.cluster.storage
+    if storage.cache != Cache() and not any(folder.cached for _, folder in storage.folders()):
+        yield Finding(
+            ("storage", "cache"),
+            "no folder is cached",
+            "say `cached: true` of apps, models or data, or take `cache` out",
+        )
+
+
+@check("cache-device")
+def cache_device(d: Definition) -> Iterator[Finding]:
+    """A disk for the cache that is no device file."""
+    device = d.cluster.storage.cache.device
+    if device is not None and not re.fullmatch(r"/dev/[A-Za-z0-9._:/-]+", device):
+        yield Finding(
+            ("storage", "cache", "device"),
+            f'"{device}" is no device file',
+            "write it as /dev/disk/by-id/... or /dev/nvme1n1",
+        )
+
+
+@check("folder-without-server", reads_hosts=True)
+def folder_without_server(d: Definition) -> Iterator[Finding]:
+    """A folder to be served, and no host that serves it."""
+    if not d.hosts.groups.get("storage"):
+        for key in d.cluster.storage.served():
+            yield Finding(
+                ("storage", key, "kind"),
+                "no host is in the group `storage` to serve it",
+                "add one to hosts.yml; it may be the controller",
+            )
+
+
+@check("two-storage-hosts", reads_hosts=True)
+def two_storage_hosts(d: Definition) -> Iterator[Finding]:
+    """More than one host to serve the same folders."""
+    if d.cluster.storage.served():
+        for host in d.hosts.groups.get("storage", ())[1:]:
+            yield Finding(
+                ("storage", host),
+                "Muster does not set up a second storage host yet",
+                "leave one host in `storage`",
+                "hosts",
+            )

@@ -1,0 +1,135 @@
+"""Shared folders: where they come from, and how they behave."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from muster.cluster.base import Model
+
+# Kernels that the distributions' own packages install.
+KERNELS = {
+    "debian-12": "6.1",
+    "debian-13": "6.12",
+    "ubuntu-22.04": "5.15",
+    "ubuntu-24.04": "6.8",
+}
+
+# What ails FS-Cache in which of them, by those who ran it in earnest: known issues and change log
+# of https://github.com/GoogleCloudPlatform/knfsd-cache-utils. Sound from 6.11 on.
+POOR_CACHE = {
+    "5.15": "stops caching for good once its disk is full",
+    "6.1": "reads at 30 to 40 MB/s per process, less than most networks bring",
+    "6.8": "has faults in cachefiles that later kernels mended",
+}
+
+
+class Folder(Model):
+    """A folder that all hosts share."""
+
+    kind: Annotated[
+        Literal["existing", "nfs"],
+        Field(
+            description="existing: each host has it already, Muster mounts nothing. nfs: the host "
+            "in the group `storage` serves it, or `server` does, and all others mount it."
+        ),
+    ] = "existing"
+    path: Annotated[str, Field(description="Where it is on each host, absolute path.")]
+    server: Annotated[
+        str | None,
+        Field(
+            description="nfs: name or address of an NFS server that is there already, such as a "
+            "filer or Filestore; null: the host in the group `storage` serves it."
+        ),
+    ] = None
+    export: Annotated[
+        str | None,
+        Field(description="nfs: the folder on `server`, such as `/vol1/home`; null: `path`."),
+    ] = None
+    own_disk: Annotated[
+        bool,
+        Field(
+            description="nfs: the storage host has it on a disk of its own, and shares it only "
+            "while that is mounted; without, users would fill the root disk unnoticed."
+        ),
+    ] = True
+    connections: Annotated[
+        int,
+        Field(
+            ge=1,
+            # nfs(5).
+            le=16,
+            description="nfs: TCP connections of each host to the server (`nconnect`); more than "
+            "4 pay from 25 Gbit/s on, or where the cloud limits one connection.",
+        ),
+    ] = 4
+    read_only: Annotated[
+        bool,
+        Field(description="Mounted read-only on all hosts; `apps` is, but for who builds it."),
+    ] = False
+    exec: Annotated[
+        bool, Field(description="Whether programs may be started from it (`noexec` if not).")
+    ] = True
+    cached: Annotated[
+        bool,
+        Field(
+            description="Compute nodes keep what they read of it on a disk of their own "
+            "(FS-Cache), see `storage.cache`."
+        ),
+    ] = False
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the host in group `storage` serves it."""
+        return self.kind == "nfs" and self.server is None
+
+
+class Cache(Model):
+    """The disk of a compute node for what it read of cached folders."""
+
+    device: Annotated[
+        str | None,
+        Field(
+            description="Block device that is formatted for it, all of it, if it has no file "
+            "system; null: a file of `size_gib` on the root disk."
+        ),
+    ] = None
+    size_gib: Annotated[
+        int,
+        Field(
+            ge=1,
+            json_schema_extra={"x-unit": "GiB"},
+            description="Size of that file; without meaning where there is a `device`.",
+        ),
+    ] = 20
+    any_kernel: Annotated[
+        bool,
+        Field(description="Cache on kernels too that are known to be bad at it (docs/storage.md)."),
+    ] = False
+
+
+class Storage(Model):
+    """The folders that all hosts share."""
+
+    home: Annotated[Folder, Field(description="Home directories.")] = Folder(path="/home")
+    apps: Annotated[Folder, Field(description="Software and its modules.")] = Folder(path="/apps")
+    data: Annotated[Folder, Field(description="Data sets.")] = Folder(path="/data")
+    models: Annotated[
+        Folder | None,
+        Field(description="One readable copy of each model; null: there is no such folder."),
+    ] = None
+    cache: Annotated[Cache, Field(description="FS-Cache, for folders with `cached`.")] = Cache()
+
+    def folders(self) -> Iterator[tuple[str, Folder]]:
+        """Return the folders that there are, by key."""
+        for key, value in self:
+            if isinstance(value, Folder):
+                yield key, value
+
+    def mounted(self) -> dict[str, Folder]:
+        """Return the folders that hosts mount, by key."""
+        return {key: folder for key, folder in self.folders() if folder.kind != "existing"}
+
+    def served(self) -> dict[str, Folder]:
+        """Return the folders that the storage host serves, by key."""
+        return {key: folder for key, folder in self.folders() if folder.is_served}

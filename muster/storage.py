@@ -1,0 +1,114 @@
+"""Shared folders: definition -> what is served, what is mounted, and how. Pure."""
+
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from muster.cluster import Definition, Folder
+
+# `hard`: a job waits for a server that is away, where `soft` would give it a wrong end of file.
+_ALWAYS = "hard,vers=4.2,proto=tcp"
+# A published tree: what was looked up once, a minute long needs no word of the server. Python opens
+# thousands of files per start.
+_PUBLISHED = "actimeo=60,nocto"
+
+
+def shared_paths(definition: Definition) -> list[str]:
+    """Return the mount points that a node must have before slurmd takes jobs."""
+    return [folder.path for _, folder in definition.cluster.storage.folders()]
+
+
+def home_maker(definition: Definition) -> str:
+    """Return the host that makes people's homes: one whose root is root there.
+
+    The storage host of what it serves itself; else the controller, to which a server that is there
+    already must say `no_root_squash`.
+    """
+    served = definition.cluster.storage.home.is_served
+    return definition.hosts.groups["storage" if served else "controller"][0]
+
+
+def mounts(
+    definition: Definition, *, builds_software: bool = False, computes: bool = False
+) -> list[dict[str, str]]:
+    """Return what a host mounts that is not the storage host: as mount(8) takes it.
+
+    `builds_software`: of the one host that writes to the module tree; the others read it.
+    `computes`: of a compute node, which reads models and has the disk for a cache.
+    """
+    return [
+        {
+            "source": _source(definition, folder),
+            "path": folder.path,
+            "type": "nfs4",
+            "options": _options(
+                folder,
+                published=(key == "apps" and not builds_software) or (key == "models" and computes),
+                caches=computes,
+            ),
+        }
+        for key, folder in definition.cluster.storage.mounted().items()
+    ]
+
+
+def _source(definition: Definition, folder: Folder) -> str:
+    if folder.server is None:
+        return f"{definition.hosts.groups['storage'][0]}:{folder.path}"
+    server = f"[{folder.server}]" if ":" in folder.server else folder.server
+    return f"{server}:{folder.export or folder.path}"
+
+
+def _options(folder: Folder, *, published: bool, caches: bool) -> str:
+    words = [
+        "ro" if published or folder.read_only else "rw",
+        _ALWAYS,
+        f"nconnect={folder.connections}",
+        "noatime,nosuid,nodev",
+        *([] if folder.exec else ["noexec"]),
+        *([_PUBLISHED] if published else []),
+        *(["fsc"] if caches and folder.cached else []),
+    ]
+    return ",".join(words)
+
+
+def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str, Any]]:
+    """Return what the storage host serves and to whom, as the role `nfs_server` takes it.
+
+    In the cloud that is the cluster's own subnet, since nodes come and go; elsewhere each host of
+    `addresses` (host -> address, empty where DNS knows the name), and no network around them.
+    """
+    served = definition.cluster.storage.served()
+    if not served:
+        return []
+    cloud, server = definition.cluster.cloud, definition.hosts.groups["storage"][0]
+    hosts = {host: address or host for host, address in addresses.items() if host != server}
+    clients = [cloud.subnet] if cloud else list(hosts.values())
+    # Modules are installed by root of the controller. Nobody else is root on any folder: homes are
+    # made on the storage host itself.
+    builder = hosts.get(definition.hosts.groups["controller"][0])
+    return [
+        {
+            "path": folder.path,
+            # The same for the life of the cluster, whatever becomes of host and disk: clients hold
+            # on to files by it.
+            "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
+            "own_disk": folder.own_disk,
+            "clients": [
+                {
+                    "host": client,
+                    "writes": client == builder if key == "apps" else not folder.read_only,
+                    "as_root": key == "apps" and client == builder,
+                }
+                for client in clients
+            ],
+        }
+        for key, folder in served.items()
+    ]
+
+
+def nfs_connections(definition: Definition) -> int:
+    """Return how many connections the clients open together when all nodes are up."""
+    served = definition.cluster.storage.served()
+    nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
+    hosts = nodes | {*definition.hosts.groups.get("all", [])}
+    # One number for all folders, which a check sees to: nconnect of nfs(5) is per server.
+    return len(hosts) * max((folder.connections for folder in served.values()), default=0)

@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Say what this node keeps of shared folders on its own disk, and whether it really does.
+
+Learns it from the kernel: the option `fsc` of a mount says what was asked for, and a folder is
+mounted with it and not cached where cachefilesd does not run. Ends with 1 where a folder is not
+cached that should be. Runs with the Python of the system alone.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+
+PLACE = "/var/cache/fscache"
+MIB = 2**20
+STOP_PERCENT = 3
+"""bstop of cachefilesd.conf: with less than this free nothing new is kept."""
+NOT_RUNNING = "cachefilesd does not run: systemctl status cachefilesd muster-cache-disk"
+FULL = f"less than {STOP_PERCENT} % of its disk are free, so nothing new is kept"
+
+
+def read(path):
+    """Return the text at `path`, "" if the kernel has no such file."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
+def is_active(caches):
+    """Whether a cache of /proc/fs/fscache/caches takes pages: state A (fs/fscache/cache.c)."""
+    rows = [line.split() for line in caches.splitlines()]
+    return any(len(row) >= 7 and row[5] == "A" for row in rows)
+
+
+def disk_io(stats):
+    """Return how often the cache's disk was read and written, of /proc/fs/fscache/stats."""
+    found = re.search(r"^IO\s*: rd=(\d+) wr=(\d+)", stats, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def folders(mountstats):
+    """Return each NFS mount of /proc/self/mountstats, since it was mounted."""
+    found = []
+    for part in re.split(r"^device ", mountstats, flags=re.MULTILINE)[1:]:
+        head = re.match(r"\S+ mounted on (\S+) with fstype nfs4? ", part)
+        if head:
+            options = re.search(r"^\topts:\t(\S+)", part, re.MULTILINE)[1].split(",")
+            # nfs_iostat.h: read by programs, written, the same without the page cache, and 5th
+            # read from the server.
+            counts = re.search(r"^\tbytes:\t(.+)$", part, re.MULTILINE)[1].split()
+            found.append(
+                {
+                    "path": head[1],
+                    "asked": "fsc" in options,
+                    "read_bytes": int(counts[0]) + int(counts[2]),
+                    "from_server_bytes": int(counts[4]),
+                    "read_calls": int(re.search(r"^\s+READ: (\d+)", part, re.MULTILINE)[1]),
+                }
+            )
+    return sorted(found, key=lambda folder: folder["path"])
+
+
+def disk(place):
+    """Return size and free bytes of the cache's disk; None where none is mounted."""
+    if not os.path.ismount(place):
+        return None
+    room = os.statvfs(place)
+    return {"bytes": room.f_blocks * room.f_frsize, "free_bytes": room.f_bavail * room.f_frsize}
+
+
+def report(proc="/proc", place=PLACE):
+    """Return what there is to say, as data."""
+    reads, writes = disk_io(read(f"{proc}/fs/fscache/stats"))
+    return {
+        "active": is_active(read(f"{proc}/fs/fscache/caches")),
+        "disk": disk(place),
+        "disk_reads": reads,
+        "disk_writes": writes,
+        "folders": folders(read(f"{proc}/self/mountstats")),
+    }
+
+
+def problem(found):
+    """Return why what should be cached is not, "" where it is or nothing should be."""
+    if not any(folder["asked"] for folder in found["folders"]):
+        return ""
+    if not found["active"]:
+        return NOT_RUNNING
+    space = found["disk"]
+    full = space and space["free_bytes"] * 100 < space["bytes"] * STOP_PERCENT
+    return FULL if full else ""
+
+
+def spared(folder):
+    """Return the part of what programs read that the server was not asked for, in percent."""
+    if not folder["read_bytes"]:
+        return "-"
+    return f"{max(0, 100 - 100 * folder['from_server_bytes'] // folder['read_bytes'])} %"
+
+
+def lines(found):
+    """Yield the lines of the table."""
+    space = found["disk"]
+    if space:
+        used = space["bytes"] - space["free_bytes"]
+        yield f"disk: {used // MIB} of {space['bytes'] // MIB} MiB used"
+    else:
+        yield f"disk: none is mounted at {PLACE}"
+    yield f"since the boot: {found['disk_reads']} reads of it, {found['disk_writes']} writes"
+    yield f"{'FOLDER':<16} {'CACHED':<7} {'READ':>10} {'BY SERVER':>12} {'SPARED':>7} {'READs':>8}"
+    for folder in found["folders"]:
+        cached = "yes" if folder["asked"] and found["active"] else "no"
+        yield (
+            f"{folder['path']:<16} {cached:<7} {folder['read_bytes'] // MIB:>6} MiB "
+            f"{folder['from_server_bytes'] // MIB:>8} MiB {spared(folder):>7} "
+            f"{folder['read_calls']:>8}"
+        )
+
+
+def main():
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    asked = parser.parse_args()
+    found = report()
+    if asked.json:
+        print(json.dumps(found))
+    else:
+        print(*lines(found), sep="\n")
+    if wrong := problem(found):
+        sys.exit(f"not cached: {wrong}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What muster-cache says, of files of the kernel that a virtual machine of Debian 12 had.
+
+`cached`: after files of /apps were read, forgotten and read again. `stopped`: the same moment, and
+then cachefilesd was stopped.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+PROGRAM = HERE.parents[2] / "roles/fscache/files/muster_cache.py"
+SPEC = importlib.util.spec_from_file_location("muster_cache", PROGRAM)
+assert SPEC and SPEC.loader
+cache: Any = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(cache)
+
+
+def report(state: str) -> dict[str, Any]:
+    found: dict[str, Any] = cache.report(f"{HERE}/debian-12/{state}", "/nonexistent")
+    return found
+
+
+def test_what_was_read_of_a_cached_folder_did_not_come_from_the_server() -> None:
+    found = {folder["path"]: folder for folder in report("cached")["folders"]}
+    assert list(found) == ["/apps", "/data", "/home"]
+    # 8 MiB read several times; the server was asked once.
+    assert found["/apps"] == {
+        "path": "/apps",
+        "asked": True,
+        "read_bytes": 58720256,
+        "from_server_bytes": 8388608,
+        "read_calls": 65,
+    }
+    assert cache.spared(found["/apps"]) == "86 %"
+    assert (found["/data"]["asked"], found["/data"]["read_calls"]) == (False, 514)
+    assert cache.spared(found["/data"]) == "0 %"
+    assert cache.spared(found["/home"]) == "-"
+
+
+def test_the_table_says_yes_only_of_what_is_cached() -> None:
+    cached = {line.split()[0]: line.split()[1] for line in cache.lines(report("cached"))}
+    assert (cached["/apps"], cached["/data"]) == ("yes", "no")
+    stopped = {line.split()[0]: line.split()[1] for line in cache.lines(report("stopped"))}
+    assert stopped["/apps"] == "no"
+
+
+def test_a_daemon_that_does_not_run_is_a_problem_though_the_folder_is_mounted_with_fsc() -> None:
+    assert cache.problem(report("cached")) == ""
+    assert cache.problem(report("stopped")) == cache.NOT_RUNNING
+
+
+def test_nothing_is_wrong_where_nothing_should_be_cached() -> None:
+    found = report("stopped")
+    for folder in found["folders"]:
+        folder["asked"] = False
+    assert cache.problem(found) == ""
+
+
+@pytest.mark.parametrize(("free", "said"), [(2, cache.FULL), (4, "")])
+def test_a_full_disk_is_a_problem(free: int, said: str) -> None:
+    found = report("cached") | {"disk": {"bytes": 100, "free_bytes": free}}
+    assert cache.problem(found) == said
+
+
+def test_a_kernel_without_the_cache_and_without_nfs_is_no_error() -> None:
+    found = cache.report(str(HERE / "none"), "/nonexistent")
+    assert (found["active"], found["folders"], cache.problem(found)) == (False, [], "")
+    assert json.loads(json.dumps(found)) == found

@@ -1,0 +1,165 @@
+"""What is served and mounted, and how, as the definition says."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from muster import storage
+from muster.cluster import Definition, validate
+
+GROUPS = {
+    "controller": ["access"],
+    "database": ["access"],
+    "login": ["access"],
+    "compute": ["cpu-01", "gpu-01"],
+    "cpu": ["cpu-01"],
+    "gpu": ["gpu-01"],
+    "storage": ["disks"],
+    "all": ["access", "cpu-01", "gpu-01", "disks"],
+}
+NODES = {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}
+CLUSTER: dict[str, Any] = {
+    "name": "lab",
+    "os": "debian-13",
+    "nodes": {"cpu": NODES, "gpu": NODES},
+    "partitions": {"main": {"nodes": ["cpu", "gpu"], "default": True}},
+    "storage": {"apps": {"path": "/sw"}},
+}
+ADDRESSES = {"access": "192.0.2.1", "disks": "192.0.2.9", "cpu-01": "192.0.2.11", "gpu-01": ""}
+
+
+def defined(**folders: dict[str, Any]) -> Definition:
+    """A definition whose folders are as in CLUSTER, but for what is said here."""
+    cluster = deepcopy(CLUSTER)
+    for key, words in folders.items():
+        default = {} if key == "cache" else {"path": f"/{key}"}
+        cluster["storage"][key] = default | cluster["storage"].get(key, {}) | words
+    return validate(cluster, GROUPS)
+
+
+NFS = {"kind": "nfs"}
+
+
+def mounted(definition: Definition, **of_host: bool) -> dict[str, dict[str, Any]]:
+    """The mounts of a host by path, their options as a set."""
+    return {
+        mount["path"]: mount | {"options": set(mount["options"].split(","))}
+        for mount in storage.mounts(definition, **of_host)
+    }
+
+
+def served(definition: Definition) -> dict[str, dict[str, Any]]:
+    """The exports of the storage host by path, their clients by host."""
+    return {
+        export["path"]: export | {"clients": {c["host"]: c for c in export["clients"]}}
+        for export in storage.exports(definition, ADDRESSES)
+    }
+
+
+def test_slurmd_waits_for_all_shared_folders() -> None:
+    assert storage.shared_paths(defined()) == ["/home", "/sw", "/data"]
+    assert storage.shared_paths(defined(models={})) == ["/home", "/sw", "/data", "/models"]
+
+
+def test_what_exists_already_is_neither_mounted_nor_served() -> None:
+    assert storage.mounts(defined()) == []
+    assert storage.exports(defined(), ADDRESSES) == []
+    assert storage.nfs_connections(defined()) == 0
+
+
+def test_served_folders_are_mounted_from_the_storage_host() -> None:
+    assert storage.mounts(defined(home=NFS)) == [
+        {
+            "source": "disks:/home",
+            "path": "/home",
+            "type": "nfs4",
+            "options": "rw,hard,vers=4.2,proto=tcp,nconnect=4,noatime,nosuid,nodev",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        ({"server": "filer.example.org"}, "filer.example.org:/home"),
+        ({"server": "filer", "export": "/vol1/home"}, "filer:/vol1/home"),
+        ({"server": "2001:db8::5", "export": "/home"}, "[2001:db8::5]:/home"),
+    ],
+)
+def test_a_server_that_is_there_already_is_mounted_and_not_set_up(
+    words: dict[str, str], source: str
+) -> None:
+    definition = defined(home=NFS | words, apps=NFS)
+    assert mounted(definition)["/home"]["source"] == source
+    assert list(served(definition)) == ["/sw"]
+
+
+def test_who_has_root_on_the_homes_makes_them() -> None:
+    assert storage.home_maker(defined(home=NFS)) == "disks"
+    assert storage.home_maker(defined(home=NFS | {"server": "filer"})) == "access"
+    assert storage.home_maker(defined()) == "access"
+
+
+def test_all_hosts_read_the_modules_and_the_builder_writes_and_sees_at_once_what_it_wrote() -> None:
+    reader = mounted(defined(apps=NFS))["/sw"]["options"]
+    assert {"ro", "actimeo=60", "nocto"} < reader
+    builder = mounted(defined(apps=NFS), builds_software=True)["/sw"]["options"]
+    assert "rw" in builder
+    assert not builder & {"ro", "actimeo=60", "nocto"}
+
+
+def test_compute_nodes_read_the_models_that_people_put_there_from_other_hosts() -> None:
+    assert "ro" in mounted(defined(models=NFS), computes=True)["/models"]["options"]
+    assert "rw" in mounted(defined(models=NFS))["/models"]["options"]
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "not_there"),
+    [
+        ({}, {"rw", "nosuid", "nodev"}, {"noexec", "ro", "fsc"}),
+        ({"read_only": True}, {"ro"}, {"rw", "nocto"}),
+        ({"exec": False}, {"noexec"}, set()),
+        ({"connections": 8}, {"nconnect=8"}, {"nconnect=4"}),
+    ],
+)
+def test_a_folder_behaves_as_the_definition_says(
+    words: dict[str, Any], there: set[str], not_there: set[str]
+) -> None:
+    options = mounted(defined(data=NFS | words))["/data"]["options"]
+    assert there <= options
+    assert not options & not_there
+
+
+def test_only_compute_nodes_cache_and_only_what_is_cached() -> None:
+    definition = defined(apps=NFS | {"cached": True}, data=NFS)
+    node = mounted(definition, computes=True)
+    assert ("fsc" in node["/sw"]["options"], "fsc" in node["/data"]["options"]) == (True, False)
+    assert "fsc" not in mounted(definition)["/sw"]["options"]
+
+
+def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
+    found = served(defined(home=NFS, apps=NFS))
+    home = found["/home"]
+    assert list(home["clients"]) == ["192.0.2.1", "192.0.2.11", "gpu-01"]
+    assert all(c["writes"] and not c["as_root"] for c in home["clients"].values())
+    assert home["own_disk"] is True
+    assert home["fsid"] != found["/sw"]["fsid"]
+
+
+def test_only_the_controller_writes_modules_and_it_does_so_as_root() -> None:
+    clients = served(defined(apps=NFS))["/sw"]["clients"]
+    assert {h: (c["writes"], c["as_root"]) for h, c in clients.items()} == {
+        "192.0.2.1": (True, True),
+        "192.0.2.11": (False, False),
+        "gpu-01": (False, False),
+    }
+
+
+def test_what_is_read_only_is_served_read_only() -> None:
+    clients = served(defined(data=NFS | {"read_only": True}))["/data"]["clients"]
+    assert not any(client["writes"] for client in clients.values())
+
+
+def test_the_server_is_told_the_connections_of_all_hosts() -> None:
+    assert storage.nfs_connections(defined(home=NFS | {"connections": 8})) == 8 * 4
