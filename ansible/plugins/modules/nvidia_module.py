@@ -128,11 +128,14 @@ def look(module):
     """Return the state of this host."""
     name, running = module.params["name"], os.uname().release
     kernels = {running, *(os.path.basename(path) for path in glob.glob("/lib/modules/*"))}
+    # In check mode on a fresh host it may not be there yet.
+    modinfo = module.get_bin_path("modinfo")
     versions = {}
     for kernel in kernels:
         # By the file's name: modinfo follows no `install` line of modprobe.d, by which Debian
         # gives `nvidia` to one of its packages.
-        code, out, _ = module.run_command(["modinfo", "-k", kernel, "-F", "version", name])
+        command = [modinfo, "-k", kernel, "-F", "version", name]
+        code, out, _ = module.run_command(command) if modinfo else (1, "", "")
         versions[kernel] = out.strip() if code == 0 else None
     headers = {kernel for kernel in kernels if os.path.isdir(f"/lib/modules/{kernel}/build")}
     dkms = module.get_bin_path("dkms")
