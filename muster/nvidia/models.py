@@ -1,9 +1,10 @@
 """GPUs by the names that jobs ask for: their generation, and the drivers that know them.
 
-A committed table. Sources: "CUDA Toolkit, Driver, and Architecture Matrix" of NVIDIA's data center
-drivers (docs.nvidia.com/datacenter/tesla/drivers) for the last branch of a generation and the first
-CUDA that knows it; the release notes of CUDA for the driver that came with that CUDA; the chapter
-"Open Linux Kernel Modules" of the driver's README for what the open modules can.
+A committed table, of GPUs in machines with x86 processors. Sources: "CUDA Toolkit, Driver, and
+Architecture Matrix" of NVIDIA's data center drivers (docs.nvidia.com/datacenter/tesla/drivers) for
+the last branch of a generation and the first CUDA that knows it; the release notes of CUDA for the
+driver that came with that CUDA; the chapter "Open Linux Kernel Modules" of the driver's README for
+what the open modules can.
 """
 
 import re
@@ -83,9 +84,9 @@ _DATA_CENTER = {
     _AMPERE: "a30 a100 a800",
     _AMPERE_86: "a2 a10 a10g a16 a40",
     _ADA: "l4 l20 l40 l40s",
-    _HOPPER: "h20 h100 h200 h800 gh200",
-    _BLACKWELL: "b100 b200 gb200",
-    _BLACKWELL_103: "b300 gb300",
+    _HOPPER: "h20 h100 h200 h800",
+    _BLACKWELL: "b100 b200",
+    _BLACKWELL_103: "b300",
 }
 _WITH_DISPLAY = {
     _PASCAL: "gtx1060 gtx1070 gtx1080 gtx1080ti titanxp",

@@ -11,14 +11,11 @@ STUBS = {
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> dict[str, str]:
+def tools(tmp_path: Path, stand_ins) -> dict[str, str]:
     """Programs in place of dpkg-query and apt-mark; the latter remembers."""
-    for name, text in STUBS.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
     held = tmp_path / "held"
     held.touch()
-    return {"PATH": f"{tmp_path}:/usr/bin:/bin", "HELD": str(held)}
+    return {"PATH": stand_ins(STUBS), "HELD": str(held)}
 
 
 def test_another_version_counts_as_missing(tools, run_module) -> None:

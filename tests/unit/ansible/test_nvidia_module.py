@@ -99,14 +99,11 @@ STUBS = {
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> dict[str, str]:
+def tools(tmp_path: Path, stand_ins) -> dict[str, str]:
     """Programs in place of modinfo, modprobe and dkms; which modprobe was called is written."""
-    for name, text in STUBS.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
     log = tmp_path / "called"
     log.touch()
-    return {"PATH": f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin", "MODPROBE_LOG": str(log)}
+    return {"PATH": stand_ins(STUBS), "MODPROBE_LOG": str(log)}
 
 
 def test_a_driver_is_loaded_where_none_is(tools, run_module) -> None:
