@@ -10,9 +10,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: nvidia_hardware
-short_description: Report a machine's kernel, NVIDIA GPUs and NVSwitches
+short_description: Report a machine's kernel, NVIDIA GPUs and NVSwitches, and who uses them
 description:
-  - Reads the kernel's list of PCI devices, so it works before any package is installed.
+  - Reads the kernel's lists of PCI devices and processes, so it works before any package is
+    installed.
 author: [The Muster authors]
 """
 
@@ -40,11 +41,21 @@ nvswitches:
   description: How many NVSwitches there are.
   type: int
   returned: always
+users:
+  description: The processes that use GPUs, but for those that look after them.
+  type: list
+  elements: str
+  sample: [python (4711)]
+  returned: always
 """
 
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")  # with and without a display
 NVSWITCH_CLASS = "0x0680"  # a bridge of no other kind
+
+# Daemons and tools of the driver, as the kernel cuts their names (15 characters). A change of the
+# driver ends none of their work.
+CARETAKERS = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "nvidia-smi")
 
 
 def flavour_of(kernel):
@@ -62,10 +73,34 @@ def counted(devices):
     return {"gpus": gpus, "nvswitches": classes.count(NVSWITCH_CLASS)}
 
 
-def attribute(device, name):
-    """Return an attribute of a PCI device; empty if it has gone meanwhile."""
+def using(processes):
+    """Return who of (pid, name, open files) uses GPUs, as "name (pid)"."""
+    return [
+        f"{name} ({pid})"
+        for pid, name, files in processes
+        if name not in CARETAKERS and any(file.startswith("/dev/nvidia") for file in files)
+    ]
+
+
+def link(path):
+    """Return where a link leads; empty if it has gone meanwhile."""
     try:
-        with open(f"{device}/{name}", encoding="ascii") as stream:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def processes():
+    """Yield pid, name and open files of each process."""
+    for folder in glob.glob("/proc/[0-9]*"):
+        files = [link(path) for path in glob.glob(f"{folder}/fd/*")]
+        yield os.path.basename(folder), attribute(folder, "comm"), files
+
+
+def attribute(folder, name):
+    """Return the text of a file of /sys or /proc; empty if it has gone meanwhile."""
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as stream:
             return stream.read().strip()
     except OSError:
         return ""
@@ -79,7 +114,13 @@ def main():
         for device in glob.glob("/sys/bus/pci/devices/*")
     ]
     kernel = os.uname().release
-    module.exit_json(changed=False, kernel=kernel, flavour=flavour_of(kernel), **counted(devices))
+    module.exit_json(
+        changed=False,
+        kernel=kernel,
+        flavour=flavour_of(kernel),
+        users=using(processes()),
+        **counted(devices),
+    )
 
 
 if __name__ == "__main__":

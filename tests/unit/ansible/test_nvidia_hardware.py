@@ -48,6 +48,22 @@ def test_a_card_with_a_display_counts() -> None:
     assert nvidia_hardware.counted([("0x10de", "0x030000")])["gpus"] == 1
 
 
+def test_jobs_use_gpus_and_caretakers_do_not_count() -> None:
+    processes = [
+        ("1", "systemd", ["/dev/null"]),
+        ("7", "nvidia-persiste", ["/dev/nvidiactl", "/dev/nvidia0"]),
+        ("4711", "python", ["/dev/pts/0", "/dev/nvidia-uvm", "/dev/nvidia3"]),
+        ("4712", "bash", ["/home/ada/nvidia.log"]),
+    ]
+    assert nvidia_hardware.using(processes) == ["python (4711)"]
+
+
+def test_this_process_is_among_those_that_are_looked_at() -> None:
+    with FILE.open() as stream:
+        found = {pid: files for pid, _, files in nvidia_hardware.processes()}
+        assert os.path.realpath(stream.name) in found[str(os.getpid())]
+
+
 def test_the_module_reports_this_machine(run_module) -> None:
     found = run_module("nvidia_hardware", {})
     assert (found["changed"], found["kernel"]) == (False, os.uname().release)

@@ -16,6 +16,10 @@ from muster.nvidia import gpus, named
         ("Tesla-V100-SXM2-16GB", "v100"),
         ("a100-80gb", "a100"),
         ("l40s", "l40s"),
+        # Accelerators as Google calls them.
+        ("nvidia-tesla-t4", "t4"),
+        ("nvidia-tesla-a100", "a100"),
+        ("nvidia-h100-80gb", "h100"),
         ("rtx_6000_ada", "rtx6000ada"),
         ("rtx6000", "rtx6000"),
     ],
