@@ -7,6 +7,7 @@ from pydantic import Field
 from muster.cluster import patterns
 from muster.cluster.base import Model, Scalar, named
 from muster.cluster.cloud import Cloud
+from muster.cluster.gpus import Nvidia
 from muster.cluster.mail import Mail
 from muster.cluster.nodes import NodeSet, Partition, Scheduling
 from muster.cluster.patterns import whole
@@ -78,6 +79,13 @@ class Cluster(Model):
     scheduling: Annotated[
         Scheduling, Field(description="What SLURM hands out, and how eagerly.")
     ] = Scheduling()
+    nvidia: Annotated[
+        Nvidia | None,
+        Field(
+            description="NVIDIA's driver on nodes with GPUs, `{}` for the recommended one; null: "
+            "Muster leaves drivers alone."
+        ),
+    ] = None
     accounts: Annotated[
         dict[str, Account],
         Field(

@@ -31,6 +31,14 @@ class ActionModule(ActionBase):
         options = {"name": result["missing"], **APT_OPTIONS}
         if result["replaced"]:
             options["fail_on_autoremove"] = False
-        return self._execute_module(
+        held = self._task.args.get("held")
+        if held:
+            options |= {"allow_change_held_packages": True, "allow_downgrade": True}
+        installed = self._execute_module(
             module_name="ansible.builtin.apt", module_args=options, task_vars=task_vars
         )
+        if held and not installed.get("failed") and not self._task.check_mode:
+            marked = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+            if marked.get("failed"):
+                return marked
+        return installed

@@ -7,6 +7,7 @@ from ansible.errors import AnsibleFilterError
 
 from muster import modules, slurm, storage, verify, wiring
 from muster.cluster import DefinitionError
+from muster.nvidia import role as nvidia
 
 
 def title(cluster):
@@ -73,6 +74,7 @@ class FilterModule:
             "muster_mounts": of_definition(storage.mounts),
             "muster_exports": of_definition(storage.exports),
             "muster_nfs_connections": of_definition(storage.nfs_connections),
+            "muster_nvidia_driver": of_definition(nvidia.variables),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,

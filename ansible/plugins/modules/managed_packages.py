@@ -25,6 +25,12 @@ options:
     type: list
     elements: str
     default: []
+  held:
+    description:
+      - Whether apt leaves those of O(names) that have a version as they are, whoever runs it
+        (C(apt-mark hold)). Another version in O(names) still takes their place, a lower one too.
+    type: bool
+    default: false
 author: [The Muster authors]
 """
 
@@ -35,6 +41,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+held:
+  description: The packages that were put on hold.
+  type: list
+  elements: str
+  returned: when nothing was installed
 missing:
   description: The wanted packages that were not installed in the wanted version.
   type: list
@@ -58,12 +69,19 @@ def installed(module, names):
     return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == "installed"}
 
 
+def not_held(module, names):
+    """Return those of `names` that are not on hold."""
+    _, out, _ = module.run_command(["apt-mark", "showhold", *names])
+    return [name for name in names if name not in out.split()]
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
             "replaces": {"type": "list", "elements": "str", "default": []},
+            "held": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -77,7 +95,12 @@ def main():
     # Asked only where something is to be installed: the second run has one question for dpkg.
     old = module.params["replaces"] if missing else []
     replaced = sorted(installed(module, old)) if old else []
-    module.exit_json(changed=False, missing=missing, replaced=replaced)
+    # Those that are missing are held when the action plugin, after apt, has this run once more.
+    pinned = [name for name, version in wanted if version]
+    held = not_held(module, pinned) if module.params["held"] and pinned and not missing else []
+    if held and not module.check_mode:
+        module.run_command(["apt-mark", "hold", *held], check_rc=True)
+    module.exit_json(changed=bool(held), held=held, missing=missing, replaced=replaced)
 
 
 if __name__ == "__main__":

@@ -62,3 +62,16 @@ def run_module() -> Callable[..., Outcome]:
         return Outcome(result, done.stdout + done.stderr, done.returncode)
 
     return run
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> Callable[[Mapping[str, str]], str]:
+    """Return `make({program: shell script})`: puts programs before the real ones, returns PATH."""
+
+    def make(programs: Mapping[str, str]) -> str:
+        for name, text in programs.items():
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+        return f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+    return make

@@ -1,0 +1,20 @@
+"""NVIDIA's GPUs and their drivers: which driver a GPU needs, and which packages are that driver.
+
+Pure tables and functions, because the definition is checked without a host at hand.
+"""
+
+from muster.nvidia.drivers import Driver, Source, branches, choose, fitting, modules_of
+from muster.nvidia.models import Gpu, Modules, gpus, named
+
+__all__ = [
+    "Driver",
+    "Gpu",
+    "Modules",
+    "Source",
+    "branches",
+    "choose",
+    "fitting",
+    "gpus",
+    "modules_of",
+    "named",
+]

@@ -1,0 +1,106 @@
+"""The driver's libraries and programs are there, of one branch, and stay as they are.
+
+No kernel module is built here, so nothing of this proves that a GPU works: that is for a node.
+"""
+
+import re
+
+import pytest
+
+PINNED = ["libcuda1", "libnvidia-ml1", "libnvidia-cfg1", "libnvidia-nvvm4", "nvidia-cuda-mps"]
+PINNED += ["nvidia-smi"]
+BRANCHES = {"bookworm": "535", "trixie": "550"}
+
+
+@pytest.fixture
+def release(host):
+    return host.check_output("sed -n s/^VERSION_CODENAME=//p /etc/os-release")
+
+
+def versions(host, *packages):
+    """Return package -> version of those that are installed."""
+    form = r"'${db:Status-Status} ${Package} ${Version}\n'"
+    out = host.run(f"dpkg-query --show --showformat={form} {' '.join(packages)}").stdout
+    rows = [line.split() for line in out.splitlines()]
+    return {row[1]: row[2] for row in rows if row[0] == "installed"}
+
+
+def test_all_of_the_driver_is_of_one_version_of_the_branch(host, release):
+    found = versions(host, *PINNED)
+    assert sorted(found) == sorted(PINNED)
+    assert len({*found.values()}) == 1, found
+    assert found["libcuda1"].startswith(f"{BRANCHES[release]}.")
+
+
+def test_nvidia_smi_runs_and_finds_no_driver(host):
+    if host.file("/proc/driver/nvidia/version").exists:
+        pytest.skip("the machine below has a GPU, which nvidia-smi sees")
+    found = host.run("nvidia-smi")
+    assert found.rc == 9, found.stdout + found.stderr
+    assert "couldn't communicate with the NVIDIA driver" in found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libnvidia-ml.so.1"])
+def test_programs_find_the_libraries(host, library):
+    assert re.search(rf"^\s*{re.escape(library)} ", host.check_output("ldconfig -p"), re.MULTILINE)
+
+
+def test_no_display_server_came_with_it(host):
+    assert versions(host, "nvidia-driver", "xserver-xorg-core", "xserver-xorg-video-nvidia") == {}
+
+
+def test_no_kernel_module_came_with_it(host):
+    assert versions(host, "dkms", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms") == {}
+
+
+def test_an_upgrade_leaves_the_driver_alone(host):
+    assert {*PINNED} <= {*host.check_output("apt-mark showhold").split()}
+
+
+def test_libraries_of_other_sources_do_not_get_in(host, release):
+    policy = host.check_output("apt-cache policy libnvidia-ptxjitcompiler1")
+    found = re.search(r"^ [* ]{3} (\S+) (\d+)$", policy, re.MULTILINE)
+    assert found, policy
+    assert found.group(1).startswith(f"{BRANCHES[release]}.")
+    assert found.group(2) == "990"
+
+
+def test_the_components_are_taken_from_the_host_s_own_archive(host, release):
+    source = host.file("/etc/apt/sources.list.d/muster-nvidia-components.sources").content_string
+    assert f"Suites: {release}\nComponents: contrib non-free non-free-firmware" in source
+    assert "main" not in source
+    listed = host.run("apt-get indextargets")
+    assert listed.rc == 0
+    assert "configured multiple times" not in listed.stderr
+
+
+def test_nouveau_leaves_the_gpus_to_the_driver(host):
+    lines = host.file("/etc/modprobe.d/muster-nvidia.conf").content_string.splitlines()
+    assert "blacklist nouveau" in lines
+    assert "options nouveau modeset=0" in lines
+
+
+def test_parameters_reach_the_module_by_its_name_on_this_system(host):
+    """Debian calls the file nvidia-current; `options nvidia` would be for nobody."""
+    text = host.file("/etc/modprobe.d/muster-nvidia.conf").content_string
+    assert "options nvidia-current NVreg_RestrictProfilingToAdminUsers=0" in text
+
+
+def test_slurmd_starts_after_the_device_files_are_made(host):
+    host.check_output("systemd-analyze verify /etc/systemd/system/muster-nvidia.service")
+    shown = host.check_output("systemctl show --property=Before,After,Wants muster-nvidia.service")
+    found = dict(line.split("=", 1) for line in shown.splitlines())
+    assert "slurmd.service" in found["Before"].split()
+    assert "nvidia-persistenced.service" in found["After"].split()
+    assert "nvidia-persistenced.service" in found["Wants"].split()
+
+
+def test_the_daemon_that_keeps_the_driver_initialised_is_there(host):
+    assert host.exists("nvidia-persistenced")
+    assert host.exists("nvidia-modprobe")
+
+
+def test_headers_that_the_archive_has_no_more_are_one_sentence(converge):
+    said = converge("nvidia_driver", nvidia_driver_kernel_packages=["linux-headers-{kernel}-gone"])
+    assert "whose headers the archive has no more" in said
+    assert "boot the newest kernel" in said

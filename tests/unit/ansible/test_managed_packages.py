@@ -1,0 +1,47 @@
+"""Which packages the module managed_packages finds missing, and what it puts on hold."""
+
+from pathlib import Path
+
+import pytest
+
+STUBS = {
+    "dpkg-query": "cat <<END\nlibcuda1 installed 535.261.03-1\nnvidia-smi installed 525.1-1\nEND",
+    "apt-mark": '[ "$1" = hold ] && shift && echo "$@" >>"$HELD" || cat "$HELD"',
+}
+
+
+@pytest.fixture
+def tools(tmp_path: Path, stand_ins) -> dict[str, str]:
+    """Programs in place of dpkg-query and apt-mark; the latter remembers."""
+    held = tmp_path / "held"
+    held.touch()
+    return {"PATH": stand_ins(STUBS), "HELD": str(held)}
+
+
+def test_another_version_counts_as_missing(tools, run_module) -> None:
+    names = ["libcuda1=535.*", "nvidia-smi=535.*", "nvidia-modprobe"]
+    found = run_module("managed_packages", {"names": names, "held": True}, env=tools)
+    assert found["missing"] == ["nvidia-smi=535.*", "nvidia-modprobe"]
+    # They are held once they are there.
+    assert found["held"] == []
+    assert Path(tools["HELD"]).read_text() == ""
+
+
+def test_what_has_a_version_is_held_once(tools, run_module) -> None:
+    given = {"names": ["libcuda1=535.*", "nvidia-smi"], "held": True}
+    first = run_module("managed_packages", given, env=tools)
+    assert (first["changed"], first["held"]) == (True, ["libcuda1"])
+    assert Path(tools["HELD"]).read_text().split() == ["libcuda1"]
+    second = run_module("managed_packages", given, env=tools)
+    assert (second["changed"], second["held"]) == (False, [])
+
+
+def test_in_check_mode_nothing_is_held(tools, run_module) -> None:
+    given = {"names": ["libcuda1=535.*"], "held": True}
+    assert run_module("managed_packages", given, check=True, env=tools)["changed"]
+    assert Path(tools["HELD"]).read_text() == ""
+
+
+def test_without_the_wish_nothing_is_held(tools, run_module) -> None:
+    found = run_module("managed_packages", {"names": ["libcuda1=535.*"]}, env=tools)
+    assert (found["changed"], found["held"]) == (False, [])
