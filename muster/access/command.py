@@ -24,7 +24,7 @@ def ssh_config(
         ),
     ] = False,
 ) -> None:
-    """Print an ssh configuration for the login nodes of a cluster in the cloud."""
+    """Print an ssh configuration for login nodes and controller of a cluster in the cloud."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     if definition.cluster.cloud is None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from muster.cloud import names, quotas
 from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
@@ -38,6 +39,8 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
         project = compute.get("")
         region = compute.get(f"regions/{cluster.cloud.region}")
         disks = compute.everywhere("disks", filter=names.of_role(names.STATE))
+        network = names.Names(cluster.name, compute.project).network
+        subnets = compute.everywhere("subnetworks", filter=f"name = {network}")
     except CloudError as error:
         return [_explained(compute.project, error)]
     limits = {
@@ -49,7 +52,12 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
     # Each cluster has a state disk, which is among the first that is made of it.
     states = {disk["labels"].get(names.CLUSTER_LABEL): disk["labels"] for disk in disks}
     neighbours = _neighbours(compute.project, cluster.name, [name for name in states if name])
-    return [*neighbours, *_upgrade(cluster, states.get(cluster.name, {})), *small]
+    return [
+        *neighbours,
+        *_upgrade(cluster, states.get(cluster.name, {})),
+        *_moved(cluster.name, cluster.cloud.subnet, subnets),
+        *small,
+    ]
 
 
 def _upgrade(cluster: Cluster, state: dict[str, str]) -> Iterator[str]:
@@ -62,6 +70,20 @@ def _upgrade(cluster: Cluster, state: dict[str, str]) -> Iterator[str]:
             f"asks for {cluster.slurm_version}: SLURM is not upgraded in place; set os and "
             "slurm_version back, or make a cluster of another cluster.name and move"
         )
+
+
+def _moved(cluster: str, wanted: str, subnets: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """A sentence about other addresses than those of the VMs that there are.
+
+    `pulumi up` would delete the controller for them, and then not the subnet, in which nodes are.
+    """
+    for held in (subnet["ipCidrRange"] for subnet in subnets):
+        if held != wanted:
+            yield (
+                f"the VMs of the cluster {cluster} have addresses in {held}, and the definition "
+                f"says {wanted}: set cloud.subnet back, or make a cluster of another cluster.name "
+                "and move"
+            )
 
 
 def _neighbours(project: str, cluster: str, others: Iterable[str]) -> Iterator[str]:

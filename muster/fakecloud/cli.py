@@ -38,8 +38,8 @@ def fake(
 ) -> None:
     """Serve Google Cloud's APIs on this machine; instances are records, or containers.
 
-    Prints the variables that point Pulumi, gcloud and Google's Python clients at it, ready to be
-    pasted into another shell, and serves until it is interrupted.
+    Prints the variables that point Pulumi and gcloud at it, ready to be pasted into another shell,
+    and serves until it is interrupted. Google's Python clients take its address from their program.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if machines and state:
@@ -58,10 +58,9 @@ def fake(
         except MachineError as error:
             typer.echo(f"fakecloud: {error}", err=True)
             raise typer.Exit(1) from error
-        token_file = None
-        if state:
-            token_file = state.absolute() / "access-token"
-            token_file.write_text(f"{OWNER_TOKEN}\n", encoding="utf-8")
+        folder = state or Path(stack.enter_context(TemporaryDirectory(prefix="fakecloud-")))
+        token_file = folder.absolute() / "access-token"
+        token_file.write_text(f"{OWNER_TOKEN}\n", encoding="utf-8")
         for name, value in environment(server.url, project, token_file).items():
             typer.echo(f"export {name}={shlex.quote(value)}")
         typer.echo(f"# fakecloud is at {server.url}, its metadata server at {server.metadata_url}.")

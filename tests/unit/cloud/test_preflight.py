@@ -146,3 +146,26 @@ def test_a_release_of_slurm_that_the_cluster_does_not_run_is_refused(
         "upgraded in place; set os and slurm_version back, or make a cluster of another "
         "cluster.name and move"
     ]
+
+
+def make_subnet(compute: Compute, name: str, addresses: str) -> None:
+    network = {"name": name, "autoCreateSubnetworks": False}
+    compute.wait(compute.post("global/networks", network), 10)
+    body = {
+        "name": name,
+        "network": f"projects/{compute.project}/global/networks/{name}",
+        "ipCidrRange": addresses,
+    }
+    compute.wait(compute.post(f"regions/{REGION}/subnetworks", body), 10)
+
+
+def test_other_addresses_than_the_vms_have_are_refused(compute: Compute, cluster: Cluster):
+    make_subnet(compute, cluster.name, "10.10.0.0/16")
+    make_subnet(compute, "slurm100", "10.99.0.0/16")
+    assert preflight.problems(compute, cluster) == []
+    cloud = cluster.cloud.model_copy(update={"subnet": "10.20.0.0/16"}) if cluster.cloud else None
+    moved = cluster.model_copy(update={"cloud": cloud})
+    assert preflight.problems(compute, moved) == [
+        "the VMs of the cluster slurm10 have addresses in 10.10.0.0/16, and the definition says "
+        "10.20.0.0/16: set cloud.subnet back, or make a cluster of another cluster.name and move"
+    ]

@@ -52,6 +52,16 @@ class Process:
         return self.process.returncode
 
 
+def test_gcloud_finds_the_owner_s_token_in_a_file_which_goes_with_fakecloud():
+    fake = Process("--port", "0")
+    token = Path(fake.variables["CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"])
+    headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
+    answer = httpx.get(f"{fake.url}{NETWORKS}", headers=headers, trust_env=False)
+    assert answer.is_success, answer.text
+    assert fake.end(signal.SIGTERM) == 0
+    assert not token.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_keeps_its_state(tmp_path: Path, number: int):
     headers = {"Authorization": "Bearer owner"}
