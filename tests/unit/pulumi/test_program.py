@@ -9,6 +9,7 @@ import pulumi
 import pytest
 
 from muster.autoscaler.sets import parse as parse_sets
+from muster.cluster.nodes import VirtualMachines, Way
 from muster.fakecloud import conditions
 
 MACHINE, IMAGE = (sha256(text).hexdigest() for text in (b"machine", b"image"))
@@ -319,6 +320,17 @@ def test_the_controller_may_delete_its_vms_where_no_set_is_any_more(run: Run):
     assert not may("zones/europe-west4-b/instances/web-0")
     assert not may("zones/europe-west4-b/instances/slurm100-debug-0")
     assert not may("zones/europe-west4-b/disks/web-slurm10-0")
+
+
+def test_each_way_to_make_a_node_is_moved_or_ended_as_its_own_type_allows(program_path: None):
+    from components.nodeset import scheduling
+
+    nodes = VirtualMachines(machine_type="n2-standard-2", max_nodes=1)
+    of = {
+        machine_type: scheduling(nodes, Way(machine_type, spot=False))["on_host_maintenance"]
+        for machine_type in ("n2-standard-2", "h3-standard-88")
+    }
+    assert of == {"n2-standard-2": "MIGRATE", "h3-standard-88": "TERMINATE"}
 
 
 def test_who_reads_which_secret(run: Run):
