@@ -79,7 +79,6 @@ rights = Rights(
     RightsArgs(
         names,
         cloud.region,
-        sorted({zone for places in zones.values() for zone in places}),
         claim.suffix,
         controller=accounts.controller.member,
         node=accounts.node.name,

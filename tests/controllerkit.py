@@ -15,7 +15,7 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 P = "projects/demo-project"
 COMPUTE = f"/compute/v1/{P}"
 REGION = "europe-west4"
-ZONE, OTHER_ZONE = ZONES = ("europe-west4-a", "europe-west4-b")
+ZONE, OTHER_ZONE = ("europe-west4-a", "europe-west4-b")
 LABELS = {"muster-cluster": "lab", "muster-role": "node"}
 NAMES = Names("lab", "demo-project")
 
@@ -97,7 +97,7 @@ class Cloud:
         member = [f"serviceAccount:{self.controller}"]
         condition = {
             "title": "own",
-            "expression": rights.own_names(NAMES, ZONES),
+            "expression": rights.own_names(NAMES),
         }
         anywhere_too = (*rights.ANYWHERE, *rights.PLACES)
         own = {"role": self.role("own", rights.OWN, without), "members": member}

@@ -50,10 +50,16 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
     if node.down and not silent and _ours(node.reason):
         back.give(name, _why(node.reason))
         return False
+    vm = world.vm.get(name)
     if (node.drained or (node.down and not silent)) and not node.busy:
         # Somebody looks at it, or at its disk.
+        if node.invalid and not node.down and vm and _of_before(world, vm):
+            back.give(
+                name,
+                f"its VM in {vm.zone} is of the type {vm.machine_type}, which its set does not "
+                "have any more",
+            )
         return False
-    vm = world.vm.get(name)
     if vm is None:
         return _missing(world, memory, back, node)
     memory.missing.pop(name, None)
@@ -65,6 +71,16 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
     else:
         memory.silent.pop(name, None)
     return False
+
+
+def _of_before(world: World, vm: Vm) -> bool:
+    """Whether a VM is of a type that its set had before the definition was changed.
+
+    One of a type that the set has would be drained again: SLURM expects too much of all of them.
+    """
+    node_set = world.set_of(vm.name)
+    types = {choice.machine_type for choice in node_set.choices} if node_set else set()
+    return bool(types) and vm.machine_type not in types
 
 
 def _taken(node: Node) -> bool:

@@ -31,6 +31,8 @@ def learn(world: World, memory: Memory) -> None:
                     _gone(world, memory, name, zone)
                 else:
                     put(memory.deleting, name, zone, world.now + DELETED_AGAIN_S)
+                    if name in memory.rising:
+                        memory.undeleted[name] = failure
             case Seen():
                 _seen(memory, event)
     _forget(world, memory)
@@ -144,6 +146,7 @@ def _drop(memory: Memory, name: str) -> None:
         memory.rising,
         memory.attempts,
         memory.made,
+        memory.undeleted,
         memory.refused,
         memory.pause,
         memory.hopeless,

@@ -55,6 +55,8 @@ class Memory:
     the VM."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> until when no other deletion there is asked for."""
+    undeleted: dict[str, Failure] = field(default_factory=dict)
+    """Why its VM of before could not be deleted; while it rises."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)
     """Choices that had no room."""
     pause: dict[str, tuple[float, Failure]] = field(default_factory=dict)

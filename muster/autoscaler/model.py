@@ -36,6 +36,8 @@ class Node:
     """Jobs are on it, or have it allocated."""
     leaving: bool = False
     """It will be powered down when its jobs have ended (POWER_DOWN)."""
+    invalid: bool = False
+    """Its slurmd said that it has less than slurm.conf does, for which SLURM drains it."""
     reason: str = ""
 
 

@@ -23,6 +23,10 @@ from muster.cloud.names import job_placement, of_jobs
 
 log = logging.getLogger("muster")
 
+NO_RIGHTS = "forbidden"
+"""The controller has rights to policies while a node set is compact: pulumi/components/rights.py.
+What it may not delete then costs nothing, and goes with the cluster (muster/cloud/sweep.py)."""
+
 
 class Placements:
     """The policies of a cluster's jobs."""
@@ -131,6 +135,8 @@ class Placements:
                 for each in scope.get("resourcePolicies", ())
             }
         except CloudError as error:
+            # Without rights it could not delete what it found, either.
+            self._listed = error.reason == NO_RIGHTS
             log.warning("placement policies: %s", error)
             return
         with self._lock:
@@ -148,10 +154,21 @@ class Placements:
                 query={"requestId": uuid.uuid4()},
             )
         except CloudError as error:
+            if error.reason == NO_RIGHTS:
+                self._forget(name)
+                log.warning(
+                    "placement policy %s stays, costs nothing, and goes with `pulumi destroy`: %s",
+                    name,
+                    error,
+                )
+                return
             if error.status != NOT_FOUND:
                 # In use by a VM that isn't listed yet, mostly; the next list tells.
                 log.info("placement policy %s stays: %s", name, error)
                 return
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
         with self._lock:
             self._known.pop(name, None)
 

@@ -5,8 +5,8 @@ The table of states, by what SLURM takes a node for:
 * SLURM waits for it (`rising`, `asking`). No VM: one is made. A VM from before: deleted first. One
   that stopped, or a stage that takes too long: the node is given back.
 * In service (`keeping`). Its VM has stopped or is gone for certain: given back, also where SLURM
-  waits for its jobs to power it down. Drained: kept for a look. Down and silent: given back after
-  a while. Down by somebody's hand: theirs.
+  waits for its jobs to power it down. Drained: kept for a look, unless it is for a machine type of
+  before. Down and silent: given back after a while. Down by somebody's hand: theirs.
 * Powered down, or on the way (`clearing`): its VM is deleted, as are VMs without a node. VMs of
   others are never seen here.
 

@@ -114,6 +114,10 @@ def _too_late(world: World, memory: Memory, name: str, vm: Vm | None) -> str:
     waited = f"{world.limits.verdict_s:.0f} s"
     if vm is None:
         return f"no VM within {waited}{_trouble(memory, name)}"
+    if world.left_over(vm):
+        failure = memory.undeleted.get(name)
+        why = f": {sentence(failure)}" if failure else ""
+        return f"its VM of before in {vm.zone} is {vm.status} and not deleted within {waited}{why}"
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
 
 

@@ -83,9 +83,9 @@ class Slurm:
             if begin < 0 or b"+CLOUD" not in line[begin:end]:
                 continue
             name = line[len(b"NodeName=") : line.index(b" ")].decode()
-            power, down, drained, silent, busy, leaving = _state(line[begin + 7 : end])
+            power, down, drained, silent, busy, leaving, invalid = _state(line[begin + 7 : end])
             reason = _reason(line, end)
-            found.append(Node(name, power, down, drained, silent, busy, leaving, reason))
+            found.append(Node(name, power, down, drained, silent, busy, leaving, invalid, reason))
         return found
 
     def give_back(self, names: Iterable[str], reason: str) -> None:
@@ -176,11 +176,11 @@ def _names(hostlist: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=512)  # thousands of nodes are in a few states
-def _state(text: bytes) -> tuple[Power, bool, bool, bool, bool, bool]:
+def _state(text: bytes) -> tuple[Power, bool, bool, bool, bool, bool, bool]:
     """Return what a state such as `MIXED+CLOUD+NOT_RESPONDING+POWERING_UP` says.
 
-    That is power, down, drained, silent, busy, leaving. The words: node_state_flags of SLURM's
-    src/common/slurm_protocol_defs.c. POWER_UP and POWER_DOWN are asked for and not begun.
+    That is power, down, drained, silent, busy, leaving, invalid. The words: node_state_flags of
+    SLURM's src/common/slurm_protocol_defs.c. POWER_UP and POWER_DOWN are asked for and not begun.
     """
     base, *flags = text.decode().split("+")
     power = Power.UP
@@ -197,6 +197,7 @@ def _state(text: bytes) -> tuple[Power, bool, bool, bool, bool, bool]:
         "NOT_RESPONDING" in flags,
         base in ("ALLOCATED", "MIXED") or "COMPLETING" in flags,
         "POWER_DOWN" in flags,
+        "INVALID_REG" in flags,
     )
 
 

@@ -3,8 +3,6 @@
 pulumi/ grants it, and the tests of the autoscaler have no more.
 """
 
-from collections.abc import Sequence
-
 from muster.cloud.names import Names
 
 # https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert#iam-permissions and
@@ -51,18 +49,14 @@ the project too, and then change its metadata, where people don't come from here
 """
 
 
-def own_names(names: Names, zones: Sequence[str]) -> str:
+def own_names(names: Names) -> str:
     """A condition that holds for resources whose names begin with the cluster's prefix.
 
-    A region has at most four zones, so that it stays below Google's limit of 12 operators:
-    https://cloud.google.com/iam/docs/conditions-overview#expressions
+    In all zones: a VM that is left in one that no node set has any more must be deleted too. How
+    names in any place are compared, which need not be told one by one:
+    https://cloud.google.com/iam/docs/configuring-resource-based-access
     """
-    places = [
-        *(f"zones/{zone}/{collection}" for zone in zones for collection in ("instances", "disks")),
-        "global/images",
-        "global/instanceTemplates",
-    ]
     return " || ".join(
-        f'resource.name.startsWith("projects/{names.project}/{place}/{names.prefix}")'
-        for place in places
+        f'resource.name.extract("/{collection}/{{name}}").startsWith("{names.prefix}")'
+        for collection in ("instances", "disks", "images", "instanceTemplates")
     )

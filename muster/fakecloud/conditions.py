@@ -3,8 +3,8 @@
     resource.name.startsWith("projects/p/zones/") && resource.type != "compute.googleapis.com/Disk"
 
 Attributes: resource.name, resource.type, resource.service, as strings; comparison with == and !=,
-startsWith, endsWith; !, &&, || and parentheses. The language is much larger; what isn't here is
-refused when a policy is set, so no condition is ever ignored.
+startsWith, endsWith, also of what extract finds in a name; !, &&, || and parentheses. The language
+is much larger; what isn't here is refused when a policy is set, so no condition is ever ignored.
 https://cloud.google.com/iam/docs/conditions-attribute-reference
 """
 
@@ -12,17 +12,24 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from operator import itemgetter
 
 ATTRIBUTES = frozenset({"resource.name", "resource.type", "resource.service"})
 
 Condition = Callable[[Mapping[str, str]], bool]
 """Attributes of a resource -> whether the binding holds for it."""
 
+Text = Callable[[Mapping[str, str]], str]
+"""Attributes of a resource -> what is compared."""
+
+TEMPLATE = re.compile(r"([^{}]*)\{[\w-]+\}([^{}]*)")
+"""What is extracted stands between two texts, each of which may be empty."""
+
 TOKEN = re.compile(
     r"""\s*(?:
         (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
       | (?P<operator>&&|\|\||==|!=|!|\(|\))
-      | (?P<path>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+      | (?P<path>\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
     )""",
     re.VERBOSE,
 )
@@ -107,19 +114,29 @@ class _Parser:
 
     def _test(self) -> Condition:
         path = self._take()
-        attribute, _, method = path.rpartition(".")
-        if attribute in ATTRIBUTES and method in ("startsWith", "endsWith"):
-            self._take("(")
-            affix = self._string()
-            self._take(")")
+        attribute, _, method = (path, "", "") if path in ATTRIBUTES else path.rpartition(".")
+        if attribute not in ATTRIBUTES:
+            raise ConditionError(f"not understood: {path} {self.next}".rstrip())
+        text: Text = itemgetter(attribute)
+        if path == "resource.name.extract":
+            text = _extracted(text, self._argument())
+            method = self._take()[1:] if self.next.startswith(".") else ""
+        if method in ("startsWith", "endsWith"):
+            affix = self._argument()
             if method == "startsWith":
-                return lambda of: of[attribute].startswith(affix)
-            return lambda of: of[attribute].endswith(affix)
-        if path in ATTRIBUTES and self.next in ("==", "!="):
+                return lambda of: text(of).startswith(affix)
+            return lambda of: text(of).endswith(affix)
+        if not method and self.next in ("==", "!="):
             equal = self._take() == "=="
             value = self._string()
-            return lambda of: (of[path] == value) is equal
+            return lambda of: (text(of) == value) is equal
         raise ConditionError(f"not understood: {path} {self.next}".rstrip())
+
+    def _argument(self) -> str:
+        self._take("(")
+        text = self._string()
+        self._take(")")
+        return text
 
     def _string(self) -> str:
         text = self._take()
@@ -131,3 +148,19 @@ class _Parser:
             return str(json.loads(text))
         except json.JSONDecodeError as error:
             raise ConditionError(f"not a string: {text}") from error
+
+
+def _extracted(text: Text, template: str) -> Text:
+    """What stands where a template has its braces; empty if the rest of it is not there."""
+    match = TEMPLATE.fullmatch(template)
+    if match is None:
+        raise ConditionError(f"not a template with one part in braces: {template!r}")
+    before, after = match.groups()
+
+    def part(of: Mapping[str, str]) -> str:
+        name = text(of)
+        begin = name.find(before)
+        end = name.find(after, begin + len(before)) if after else len(name)
+        return "" if -1 in (begin, end) else name[begin + len(before) : end]
+
+    return part

@@ -136,5 +136,5 @@ def scheduling(nodes: VirtualMachines, way: Way) -> dict[str, object]:
             "automatic_restart": False,
         }
     # https://cloud.google.com/compute/docs/instances/use-compact-placement-policies#restrictions
-    moves = "TERMINATE" if nodes.compact else vm.on_host_maintenance(nodes.machine_type)
+    moves = "TERMINATE" if nodes.compact else vm.on_host_maintenance(way.machine_type)
     return {"on_host_maintenance": moves, "automatic_restart": False}

@@ -16,8 +16,6 @@ class RightsArgs:
 
     names: Names
     region: str
-    zones: Sequence[str]
-    """In which nodes may be made."""
     suffix: pulumi.Input[str]
     """Makes the roles' ids unique: a deleted one's stays taken."""
     controller: pulumi.Input[str]
@@ -64,7 +62,7 @@ class Rights(pulumi.ComponentResource):
             member=args.controller,
             condition={
                 "title": f"{names.cluster} only",
-                "expression": own_names(names, args.zones),
+                "expression": own_names(names),
             },
             opts=inside,
         )

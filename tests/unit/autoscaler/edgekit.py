@@ -91,10 +91,10 @@ class Edge:
         )
         return set(found)
 
-    def make(self, name: str, **more: Any) -> None:
+    def make(self, name: str, zone: str = ZONE, **more: Any) -> None:
         """Make a VM by hand."""
         body = {"name": name, "labels": LABELS, **more}
-        path = f"{COMPUTE}/zones/{ZONE}/instances?sourceInstanceTemplate={CHOICE.template}"
+        path = f"{COMPUTE}/zones/{zone}/instances?sourceInstanceTemplate={CHOICE.template}"
         self.cloud.post(path, body)
 
     def remove(self, name: str) -> None:

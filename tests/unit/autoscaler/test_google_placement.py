@@ -8,7 +8,7 @@ from edgekit import CHOICE, Edge, names, until
 
 from muster.autoscaler.model import Insert, Inserted
 from muster.autoscaler.transport import Transport
-from muster.fakecloud.errors import quota
+from muster.fakecloud.errors import permission_denied, quota
 
 
 def policies(cloud: Cloud) -> set[str]:
@@ -100,3 +100,31 @@ def test_a_policy_that_cant_be_made_is_the_reason(cloud: Cloud, edge: Edge):
     assert event.whole is not None
     assert event.whole.code == "quotaExceeded"
     assert edge.names() == set()
+
+
+def test_a_policy_that_it_has_no_rights_to_any_more_is_named_once(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+):
+    """No node set is compact any more, and of jobs that ran meanwhile there are policies."""
+    for job in (7, 8):
+        edge.insert(f"lab-debug-{job}", job=job, placement=True)
+    for method in ("aggregatedList", "delete"):
+        refused = permission_denied(f"Required 'compute.resourcePolicies.{method}' permission")
+        edge.fault(f"resourcePolicies.{method}", error=refused, times=100)
+    edge.google.vms()
+    until(lambda: "aggregatedList" in caplog.text)
+    for job in (7, 8):
+        edge.google.vms()
+        edge.delete(f"lab-debug-{job}")
+        edge.google.vms()
+        until(lambda name=f"lab-job{job}": name in caplog.text)
+    calls = edge.calls()
+    assert (calls["resourcePolicies.aggregatedList"], calls["resourcePolicies.delete"]) == (1, 2)
+    assert [each.message for each in caplog.records if "polic" in each.message] == [
+        "placement policies: Required 'compute.resourcePolicies.aggregatedList' permission",
+        *(
+            f"placement policy {name} stays, costs nothing, and goes with `pulumi destroy`: "
+            "Required 'compute.resourcePolicies.delete' permission"
+            for name in ("lab-job7", "lab-job8")
+        ),
+    ]

@@ -4,6 +4,7 @@ import pytest
 from controllerkit import REGION, Cloud
 from edgekit import Edge, names, until
 
+from muster.autoscaler.model import Vm
 from muster.autoscaler.transport import Limits
 from muster.cloud import rights
 from muster.cloud.api import CloudError
@@ -38,6 +39,13 @@ def work(edge: Edge) -> set[str]:
 def test_they_are_enough(edge: Edge):
     edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.1}
     assert work(edge) == set()
+
+
+def test_a_vm_in_a_zone_that_no_set_has_any_more_is_deleted(edge: Edge):
+    left = f"{REGION}-c"
+    edge.make("lab-debug-0", left)
+    assert edge.delete(Vm("lab-debug-0", left, "RUNNING", 0)).failure is None
+    assert edge.names() == set()
 
 
 WORDS = {

@@ -68,6 +68,7 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         ("IDLE+CLOUD", Node("n", Power.UP)),
         ("MIXED+CLOUD", Node("n", Power.UP, busy=True)),
         ("ALLOCATED+CLOUD+DRAIN", Node("n", Power.UP, drained=True, busy=True)),
+        ("IDLE+CLOUD+DRAIN+INVALID_REG", Node("n", Power.UP, drained=True, invalid=True)),
         ("IDLE+CLOUD+COMPLETING", Node("n", Power.UP, busy=True)),
         ("DOWN+CLOUD+NOT_RESPONDING", Node("n", Power.UP, down=True, silent=True)),
         ("IDLE+CLOUD+FAIL", Node("n", Power.UP, down=True)),

@@ -34,6 +34,17 @@ INSTANCE = 'resource.type == "compute.googleapis.com/Instance"'
         (f"({LAB} || {INSTANCE}) && {INSTANCE}", True, False),
         (f"  {LAB}\n&&\n{INSTANCE}  ", True, False),
         (r'resource.name == "a\"b"', False, False),
+        ('resource.name.extract("/instances/{name}").startsWith("lab-")', True, False),
+        ('resource.name.extract("/instances/{name}").startsWith("projects/")', False, False),
+        ("resource.name.extract('/instances/{name}').endsWith('-3')", True, False),
+        ('resource.name.extract("/disks/{name}").startsWith("lab-")', False, False),
+        # Up to the first occurrence of what follows.
+        ('resource.name.extract("/zones/{zone}/") == "z"', True, False),
+        ('resource.name.extract("{start}/zones/") == "projects/p"', True, False),
+        ('resource.name.extract("{all}") != ""', True, False),
+        # What is not there is empty, as is what is not followed by the rest of the template.
+        ('resource.name.extract("/disks/{name}") == ""', True, True),
+        ('resource.name.extract("/instances/{name}/disks") == ""', True, True),
     ],
 )
 def test_a_condition_holds_for_what_it_describes(expression: str, node: bool, nothing: bool):
@@ -49,7 +60,14 @@ def test_a_condition_holds_for_what_it_describes(expression: str, node: bool, no
         "resource.name",
         "resource.name.startsWith(1)",
         "resource.name.startsWith(resource.type)",
-        'resource.name.extract("x{y}") == "z"',
+        'resource.name.extract("x{y}")',
+        'resource.name.extract("x{y}").matches("z")',
+        'resource.name.extract("x{y}").extract("{z}") == "z"',
+        'resource.name.extract("x") == "z"',
+        'resource.name.extract("{x}{y}") == "z"',
+        'resource.type.extract("x{y}") == "z"',
+        'resource.name.extract("x{y}" == "z"',
+        '.startsWith("lab-")',
         'resource.name.matches("x")',
         'resource.labels.a == "b"',
         'request.time < timestamp("2030-01-01T00:00:00Z")',
@@ -67,7 +85,7 @@ def test_what_is_not_understood_is_refused(expression: str):
         parse(expression)
 
 
-@given(st.text(alphabet="resource.nametypsWith()\"'&|!= x", max_size=60))
+@given(st.text(alphabet="resource.nametypsWithx{}()\"'&|!= x", max_size=60))
 def test_any_text_is_a_condition_or_refused(text: str):
     try:
         condition = parse(text)
