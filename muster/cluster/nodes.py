@@ -213,8 +213,10 @@ class VirtualMachines(_NodeSet):
 
     @property
     def gpus(self) -> Gpus | None:
-        """None: GPU machine types are refused by a check."""
-        return None
+        """GPUs of one node: those that its machine type has."""
+        if not self.shape or not self.shape.gpus:
+            return None
+        return Gpus.model_validate({"count": self.shape.gpus, "type": self.shape.short_gpu_type})
 
 
 def _kind(value: Any) -> str:

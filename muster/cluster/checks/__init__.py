@@ -3,6 +3,7 @@
 from muster.cluster.checks import (
     accounts,
     cloud,
+    cloudmachines,
     hosts,
     inventory,
     names,
@@ -24,6 +25,7 @@ __all__ = [
     "Finding",
     "accounts",
     "cloud",
+    "cloudmachines",
     "hosts",
     "inventory",
     "names",
