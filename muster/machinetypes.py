@@ -33,6 +33,11 @@ class MachineType:
         return self.name.split("-", 1)[0]
 
     @property
+    def short_gpu_type(self) -> str:
+        """GPU type as people call it, such as l4; empty without GPUs."""
+        return self.gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
+
+    @property
     def usable_memory_mib(self) -> int:
         """Memory that the kernel of such a VM reports, estimated from below.
 

@@ -36,5 +36,6 @@ def by_name(files: SlurmFiles) -> dict[str, str]:
         "gres.conf": files.gres_conf,
         "cgroup.conf": files.cgroup_conf,
         "slurmdbd.conf": files.slurmdbd_conf,
+        "job_submit.lua": files.job_submit_lua,
     }
     return {name: content for name, content in contents.items() if content}

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from muster.autoscaler import metadata, sets
 from muster.autoscaler.google import Google
 from muster.autoscaler.model import Delete, Insert, Look, Market, NodeSet, Quotas, Vm
-from muster.cloud.quotas import ALL_REGIONS, INSTANCES, cpu_metric
-from muster.machinetypes import machine_types
+from muster.cloud.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 
 
 class Fleet:
@@ -64,17 +63,11 @@ def _region(market: Market) -> str:
 
 def _named(metric: str, region: str) -> str:
     """Name a quota: that of all regions is one and the same in each."""
-    return metric if metric == ALL_REGIONS else f"{metric} in {region}"
+    return metric if metric in (ALL_REGIONS, GPUS_ALL_REGIONS) else f"{metric} in {region}"
 
 
 def _uses(market: Market, left: Mapping[str, float]) -> dict[str, float]:
     """What a VM of a market takes of each quota."""
-    shape = machine_types().get(market.machine_type)
-    cpus = shape.cpus if shape else 1
-    used = {
-        INSTANCES: 1,
-        ALL_REGIONS: cpus,
-        cpu_metric(market.machine_type, left, spot=market.spot): cpus,
-    }
+    used = amounts(market.machine_type, left, spot=market.spot)
     # A metric that Google doesn't list (new machine series) is not for us to judge.
     return {_named(metric, _region(market)): of for metric, of in used.items() if metric in left}

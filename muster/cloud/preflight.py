@@ -10,7 +10,6 @@ from muster.cloud.builder import DISK
 from muster.cluster.cloud import Cloud
 from muster.cluster.model import Cluster
 from muster.cluster.nodes import Disk, VirtualMachines
-from muster.machinetypes import machine_types
 
 SERVICES = (
     "cloudresourcemanager.googleapis.com",
@@ -142,11 +141,8 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     total: Counter[str] = Counter()
 
     def add(machine_type: str, disk: Disk, count: int, *, spot: bool = False) -> None:
-        shape = machine_types().get(machine_type)
-        cpus = (shape.cpus if shape else 1) * count
-        total[quotas.cpu_metric(machine_type, limits, spot=spot)] += cpus
-        total[quotas.ALL_REGIONS] += cpus
-        total[quotas.INSTANCES] += count
+        for metric, amount in quotas.amounts(machine_type, limits, spot=spot).items():
+            total[metric] += amount * count
         if disk.type in _DISK_METRICS:
             total[_DISK_METRICS[disk.type]] += disk.size_gib * count
 

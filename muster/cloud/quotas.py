@@ -5,16 +5,41 @@ https://cloud.google.com/compute/resource-usage
 
 from collections.abc import Container
 
+from muster.machinetypes import machine_types
+
 # These machine series share one quota, others have their own.
 _SHARED_CPUS = ("e2", "f1", "g1", "n1")
 ALL_REGIONS = "CPUS_ALL_REGIONS"
+GPUS_ALL_REGIONS = "GPUS_ALL_REGIONS"
 INSTANCES = "INSTANCES"
-_SPOT = "PREEMPTIBLE_CPUS"
+_SPOT = "PREEMPTIBLE_"
+GPU_METRICS = {
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+}
+"""Type of GPU -> regional metric; H100 have none."""
 
 
 def counts(metric: str, limit: float) -> bool:
     """Whether a metric that Google lists is one: without a limit there is no quota for spot VMs."""
-    return limit > 0 or metric != _SPOT
+    return limit > 0 or not metric.startswith(_SPOT)
+
+
+def amounts(machine_type: str, known: Container[str], *, spot: bool = False) -> dict[str, int]:
+    """Return how much a VM counts for of each metric, its disks and addresses left out."""
+    shape = machine_types().get(machine_type)
+    cpus = shape.cpus if shape else 1
+    found = {
+        INSTANCES: 1,
+        ALL_REGIONS: cpus,
+        cpu_metric(machine_type, known, spot=spot): cpus,
+    }
+    if shape and shape.gpus:
+        found[GPUS_ALL_REGIONS] = shape.gpus
+        if metric := GPU_METRICS.get(shape.gpu_type):
+            found[_metric(metric, known, spot=spot)] = shape.gpus
+    return found
 
 
 def cpu_metric(machine_type: str, known: Container[str], *, spot: bool = False) -> str:
@@ -23,7 +48,12 @@ def cpu_metric(machine_type: str, known: Container[str], *, spot: bool = False) 
     Spot VMs count as PREEMPTIBLE_CPUS where the project has such a quota (`known` has it), else as
     all others: https://cloud.google.com/compute/docs/instances/spot#quotas
     """
-    if spot and _SPOT in known:
-        return _SPOT
     series = machine_type.partition("-")[0]
+    if spot and f"{_SPOT}CPUS" in known:
+        return f"{_SPOT}CPUS"
     return "CPUS" if series in _SHARED_CPUS else f"{series.upper()}_CPUS"
+
+
+def _metric(metric: str, known: Container[str], *, spot: bool) -> str:
+    of_spot = f"{_SPOT}{metric}"
+    return of_spot if spot and of_spot in known else metric

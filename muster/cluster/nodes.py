@@ -34,6 +34,24 @@ class Gpus(Model):
             "for `count` GPUs.",
         ),
     ]
+    # No nvml: its plugin can't be installed on Debian 12, and none of Muster's roles does.
+    autodetect: Annotated[
+        Literal["nvidia"] | None,
+        Field(
+            description="nvidia: slurmd looks for the GPUs itself and drains a node that has fewer "
+            "or others than `count` and `type` say; `type` must then be a part of the name that it "
+            "finds, such as `h100` in `nvidia_h100_80gb_hbm3` (SLURM 24.11, not with MIG); null: "
+            "by `devices`."
+        ),
+    ] = None
+    shards: Annotated[
+        int | None,
+        Field(
+            ge=2,
+            description="Parts that one GPU is shared in by jobs that ask for some "
+            "(`--gres=shard:1`); nothing keeps them apart on it. Null: a GPU has one job.",
+        ),
+    ] = None
 
 
 class _NodeSet(Model):
@@ -196,8 +214,10 @@ class VirtualMachines(_NodeSet):
 
     @property
     def gpus(self) -> Gpus | None:
-        """None: GPU machine types are refused by a check."""
-        return None
+        """GPUs of one node: those that its machine type has."""
+        if not self.shape or not self.shape.gpus:
+            return None
+        return Gpus.model_validate({"count": self.shape.gpus, "type": self.shape.short_gpu_type})
 
 
 def _kind(value: Any) -> str:

@@ -6,6 +6,7 @@ Counted as resources change, since an insert among 10,000 instances can't count 
 from collections import Counter
 from ipaddress import IPv4Network
 
+from muster.cloud.quotas import GPU_METRICS
 from muster.fakecloud.call import Resource
 from muster.fakecloud.places import region_of
 from muster.fakecloud.store import Store
@@ -24,11 +25,6 @@ FAMILY_CPUS = {
     "c3": "C3_CPUS",
     "a2": "A2_CPUS",
 }
-GPU_METRICS = {
-    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-    "nvidia-l4": "NVIDIA_L4_GPUS",
-}
 DISK_METRICS = {"pd-ssd": "SSD_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB"}
 GLOBAL = "global"
 """In the place of a region: what a project may use in all regions together."""
@@ -38,6 +34,7 @@ METRICS = (
     "PREEMPTIBLE_CPUS",
     *FAMILY_CPUS.values(),
     *GPU_METRICS.values(),
+    *(f"PREEMPTIBLE_{metric}" for metric in GPU_METRICS.values()),
     "INSTANCES",
     "DISKS_TOTAL_GB",
     "SSD_TOTAL_GB",
@@ -136,9 +133,8 @@ def cpus(instance: Resource) -> dict[str, int]:
     spot = instance.get("scheduling", {}).get("preemptible", False)
     metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(family, "CPUS")
     amounts = {metric: found.cpus}
-    # H100 have no regional metric.
     if gpus := GPU_METRICS.get(found.gpu_type):
-        amounts[gpus] = found.gpus
+        amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = found.gpus
     return amounts
 
 

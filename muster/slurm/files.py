@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from muster.cluster.base import Scalar
 from muster.cluster.definition import Definition
 from muster.slurm.conffile import line, merge, text
+from muster.slurm.jobsubmit import job_submit_lua
 from muster.slurm.nodes import gres_lines, node_lines, partition_lines
 from muster.slurm.parameters import (
     KEPT_ENTRIES,
@@ -35,6 +36,8 @@ class SlurmFiles:
     cgroup_conf: str
     slurmdbd_conf: str
     """Without StoragePass; empty where no host is in group database."""
+    job_submit_lua: str
+    """Empty where no node has GPUs."""
     restart: RestartDigests
 
 
@@ -71,6 +74,7 @@ def render(definition: Definition) -> SlurmFiles:
             ]
         ),
         slurmdbd_conf=text(line({key: value}) for key, value in _slurmdbd(definition).items()),
+        job_submit_lua=job_submit_lua(definition),
         restart=restart,
     )
 

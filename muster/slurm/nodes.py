@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import NodeSet, Partition, VirtualMachines
+from muster.cluster.nodes import Gpus, NodeSet, Partition, VirtualMachines
 from muster.hostlists import fold
 from muster.slurm.conffile import Line
 
@@ -32,22 +32,51 @@ def node_lines(definition: Definition) -> list[Line]:
     ]
 
 
-def gres_lines(definition: Definition) -> list[Line]:
-    """Return the GPUs with their device files, one line per node set that has any.
+def gpu_sets(definition: Definition) -> list[NodeSet]:
+    """Return the node sets with GPUs."""
+    return [node_set for node_set in definition.cluster.nodes.values() if node_set.gpus]
 
-    Device files are named and not detected: the NVML plugin of Debian 12 can't be installed, and
-    slurmctld needs the file where nodes don't exist yet (gres.conf(5), AutoDetect).
+
+def gpu_types(definition: Definition) -> list[str]:
+    """Return the types of GPU by which jobs can ask, sorted."""
+    types = {gpu.type for node_set in gpu_sets(definition) if (gpu := node_set.gpus) and gpu.type}
+    return sorted(types)
+
+
+def gres_names(definition: Definition) -> list[str]:
+    """Return what GresTypes names: shards only where a GPU has some."""
+    shards = any(node_set.gpus and node_set.gpus.shards for node_set in gpu_sets(definition))
+    return ["gpu", "shard"] if shards else ["gpu"]
+
+
+def gres_lines(definition: Definition) -> list[Line]:
+    """Return the GPUs of each node set that has any, and their shards.
+
+    Device files are named and not detected unless the definition says so: the NVML plugin of
+    Debian 12 can't be installed, and slurmctld needs the files where nodes don't exist yet
+    (gres.conf(5), AutoDetect).
     """
     return [
-        {
-            "NodeName": fold(hosts),
-            "Name": "gpu",
-            **({"Type": node_set.gpus.type} if node_set.gpus.type else {}),
-            "File": node_set.gpus.devices,
-        }
+        {"NodeName": fold(hosts), **keys}
         for node_set, hosts in _sets(definition)
         if node_set.gpus
+        for keys in _gres(node_set.gpus)
     ]
+
+
+def _gres(gpus: Gpus) -> Iterable[Line]:
+    if gpus.autodetect:
+        # Type and number stand in slurm.conf, with which slurmd compares what it finds.
+        yield {"AutoDetect": gpus.autodetect}
+    else:
+        yield {
+            "Name": "gpu",
+            **({"Type": gpus.type} if gpus.type else {}),
+            "File": gpus.devices,
+        }
+    if gpus.shards:
+        # Without File they are shared out evenly: https://slurm.schedmd.com/gres.html#Sharding
+        yield {"Name": "shard", "Count": str(gpus.count * gpus.shards)}
 
 
 def _sets(definition: Definition) -> Iterable[tuple[NodeSet, list[str]]]:
@@ -70,6 +99,8 @@ def hardware(node_set: NodeSet) -> Line:
         keys["MemSpecLimit"] = str(node_set.reserved_memory_mib)
     if gpus := node_set.gpus:
         keys["Gres"] = ":".join(["gpu", *([gpus.type] if gpus.type else []), str(gpus.count)])
+        if gpus.shards:
+            keys["Gres"] += f",shard:{gpus.count * gpus.shards}"
     return keys
 
 

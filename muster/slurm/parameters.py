@@ -2,7 +2,7 @@
 
 from muster.cluster.base import Scalar
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import NodeSet
+from muster.slurm.nodes import gpu_sets, gpu_types, gres_names
 from muster.slurm.scheduling import profile, scheduler_options
 
 STATE_DIR = "/var/lib/slurm/slurmctld"
@@ -26,6 +26,7 @@ KEPT_ENTRIES = {
     "SlurmctldParameters": "enable_configless,idle_on_node_suspend,cloud_reg_addrs",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
+    "JobSubmitPlugins": "lua",
 }
 
 
@@ -106,8 +107,9 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
     }
     if options := scheduler_options(definition):
         keys["SchedulerParameters"] = ",".join(options)
-    if _gpu_sets(definition):
-        keys["GresTypes"] = "gpu"
+    if gpu_sets(definition):
+        keys["GresTypes"] = ",".join(gres_names(definition))
+        keys["JobSubmitPlugins"] = "lua"
     return keys
 
 
@@ -198,16 +200,11 @@ def _accounting(definition: Definition) -> dict[str, Scalar]:
 
 
 def _accounted_gpus(definition: Definition) -> dict[str, Scalar]:
-    types = {gpu.type for node_set in _gpu_sets(definition) if (gpu := node_set.gpus) and gpu.type}
-    if not _gpu_sets(definition):
+    if not gpu_sets(definition):
         return {}
-    return {
-        "AccountingStorageTRES": ",".join(["gres/gpu", *(f"gres/gpu:{t}" for t in sorted(types))])
-    }
-
-
-def _gpu_sets(definition: Definition) -> list[NodeSet]:
-    return [node_set for node_set in definition.cluster.nodes.values() if node_set.gpus]
+    names = [f"gres/{name}" for name in gres_names(definition)]
+    types = [f"gres/gpu:{name}" for name in gpu_types(definition)]
+    return {"AccountingStorageTRES": ",".join([*names, *types])}
 
 
 def _mail(definition: Definition) -> dict[str, Scalar]:

@@ -103,7 +103,7 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
         ),
         labels=labels,
         scheduling=scheduling(nodes, way),
-        shielded_instance_config=vm.SHIELDED,
+        shielded_instance_config=shielded(nodes),
     )
 
 
@@ -120,6 +120,15 @@ def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
         for zone in args.zones
     ]
     return {"choices": choices, "compact": args.nodes.compact}
+
+
+def shielded(nodes: VirtualMachines) -> dict[str, bool]:
+    """Return what is checked at a VM's boot.
+
+    A driver that is built on the image has no signature that the firmware knows:
+    https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot
+    """
+    return vm.SHIELDED | ({"enable_secure_boot": False} if nodes.gpus else {})
 
 
 def scheduling(nodes: VirtualMachines, way: Way) -> dict[str, object]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import CGROUP
 
-from muster.cluster import PACKAGED_SLURM, load
+from muster.cluster import PACKAGED_SLURM, NodeSet, load
+from muster.cluster.nodes import Machines
 from muster.containers import image
 from muster.containers.podman import MachineError, exists, podman, ulimits
 from muster.render import by_name
@@ -22,6 +23,8 @@ from muster.slurm import render
 
 ROOT = Path(__file__).parents[2]
 NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
+# Shards have the type of their GPUs.
+GRES = "gpu:rtx4080:4,shard:rtx4080:32"
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
 SECONDS = 60
 
@@ -125,6 +128,14 @@ def wait_for(done: Callable[[], bool], what: Callable[[], str]) -> None:
     pytest.fail(f"not within {SECONDS} s: {what()}")
 
 
+def typed(nodes: NodeSet) -> NodeSet:
+    """A node set whose GPUs, if it has any, have a type and shards."""
+    if not isinstance(nodes, Machines) or nodes.gpus is None:
+        return nodes
+    gpus = nodes.gpus.model_copy(update={"type": "rtx4080", "shards": 8})
+    return nodes.model_copy(update={"gpus": gpus})
+
+
 def files_of(inventory: str, release: str) -> dict[str, str]:
     """A cluster for one release, without its database, with what emulation needs."""
     definition = load(ROOT / "inventories" / inventory)
@@ -132,6 +143,7 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
     cluster = definition.cluster.model_copy(
         update={
             "os": system,
+            "nodes": {name: typed(nodes) for name, nodes in definition.cluster.nodes.items()},
             "slurm_version": PACKAGED_SLURM[system],
             # NoInAddrAny: each slurmd listens on its own address, all on the usual port.
             "slurm": {
@@ -208,8 +220,8 @@ def test_each_node_has_the_hardware_of_the_definition(emulation):
     assert [line.split() for line in got.splitlines()] == [
         ["lab-cpu-01", "ml-cpu*", "48", "122880", "(null)", "(null)"],
         ["lab-cpu-02", "ml-cpu*", "48", "122880", "(null)", "(null)"],
-        ["lab-gpu-01", "ml-gpu", "48", "122880", "gpu:4", "rtx4080"],
-        ["lab-gpu-02", "ml-gpu", "48", "122880", "gpu:4", "rtx4080"],
+        ["lab-gpu-01", "ml-gpu", "48", "122880", GRES, "rtx4080"],
+        ["lab-gpu-02", "ml-gpu", "48", "122880", GRES, "rtx4080"],
     ]
 
 
@@ -242,6 +254,70 @@ def test_a_job_has_its_share_of_memory_and_not_the_node(emulation, options, memo
 def test_a_job_that_can_never_run_is_refused_at_once(emulation):
     with pytest.raises(MachineError, match="time limit is invalid"):
         emulation.run(*ADA, "sbatch", "--partition=ml-gpu", "--time=10-0", "--wrap=true")
+
+
+# Every way to ask for GPUs of a type.
+WAYS = [
+    ["--gres=gpu:{}:1"],
+    ["--gpus={}:1"],
+    ["--gpus-per-node={}:1"],
+    ["--gpus-per-socket={}:1", "--sockets-per-node=1"],
+    ["--gpus-per-task={}:1", "--ntasks=1"],
+    ["--gres=gpu:{}"],
+    ["--gres=gpu:rtx4080:1,gpu:{}:1"],
+    ["--gres=shard:{}:1"],
+    ["--gres=gpu:{}:1", "--array=1-2"],
+]
+UNKNOWN = 'no node has GPUs of type "nosuch"; ask for rtx4080, the only one'
+
+
+def submit(emulation, way: list[str], gpu: str) -> str:
+    asked = [option.format(gpu) for option in way]
+    return emulation.run(
+        *ADA, "sbatch", "--partition=ml-gpu", "--hold", "--parsable", *asked, "--wrap=true"
+    ).strip()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_a_type_of_gpu_that_is_not_there_is_refused_with_those_that_are(emulation, way):
+    with pytest.raises(MachineError) as refused:
+        submit(emulation, way, "nosuch")
+    assert UNKNOWN in str(refused.value)
+    assert "Invalid generic resource (gres) specification" in str(refused.value)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_a_type_of_gpu_that_is_there_is_accepted(emulation, way):
+    emulation.run("scancel", submit(emulation, way, "rtx4080"))
+
+
+def test_each_component_of_a_heterogeneous_job_is_looked_at(emulation):
+    with pytest.raises(MachineError) as refused:
+        emulation.run(
+            *(*ADA, "sbatch", "--partition=ml-gpu", "--gres=gpu:rtx4080:1"),
+            *(":", "--partition=ml-gpu", "--gres=gpu:nosuch:1", "--wrap=true"),
+        )
+    assert UNKNOWN in str(refused.value)
+
+
+def test_a_queued_job_can_not_be_changed_to_a_type_that_is_not_there(emulation):
+    job = submit(emulation, ["--gres=gpu:{}:1"], "rtx4080")
+    change = ["scontrol", "update", f"JobId={job}"]
+    try:
+        with pytest.raises(MachineError, match=r"no node has GPUs|Invalid generic resource"):
+            emulation.run(*change, "Gres=gpu:nosuch:1")
+        emulation.run(*change, "Gres=gpu:rtx4080:2")
+    finally:
+        emulation.run("scancel", job)
+
+
+def test_jobs_share_a_gpu_by_its_shards(emulation):
+    show = "echo $CUDA_VISIBLE_DEVICES; sleep 2"
+    alone = [*ADA, "srun", "--partition=ml-gpu", "--gres=shard:1", "--nodelist=lab-gpu-01"]
+    got = emulation.run(
+        *("sh", "-c", '"$@" & "$@"; wait', "sh"), *alone, "--mem=1G", "sh", "-c", show
+    )
+    assert got.split() == ["0", "0"]
 
 
 def test_the_cloud_s_slurmctld_starts_without_an_error_line(emulation, tmp_path):

@@ -92,16 +92,37 @@ def test_the_running_configuration_is_one_that_the_trial_accepts(host):
             "echo GresTypes=gpu >>slurm.conf; echo Name=gpu Speed=full >>gres.conf",
             "Parsing error at unrecognized key: Speed",
         ),
+        ("echo not lua >job_submit.lua", "/etc/slurm/job_submit.lua:1:"),
     ],
 )
 def test_the_trial_says_why_it_refuses(host, change, reason):
     tried = host.run(
         "d=$(mktemp -d); cd $d; cp /etc/slurm/slurm.conf /etc/slurm/gres.conf"
-        f" /etc/slurm/cgroup.conf .; {change}; muster-try-slurm-conf $d; code=$?; rm -r $d;"
+        f" /etc/slurm/cgroup.conf /etc/slurm/job_submit.lua .; {change}; muster-try-slurm-conf $d;"
+        " code=$?; rm -r $d;"
         " pgrep -fl '[s]lurmctld -D -c'; exit $code"
     )
     assert (tried.rc, tried.stdout) == (1, "")
     assert reason in tried.stderr
+
+
+def refusal(host):
+    """Return what the script says of a job that it refuses."""
+    said = host.run(f"{ADA} sbatch --chdir=/tmp --comment=no --wrap true")
+    assert said.rc != 0, said.stdout
+    return said.stderr
+
+
+def test_a_changed_script_judges_the_next_job(host, converge):
+    before = invocation(host)
+    assert "refused by the script" in refusal(host)
+    said = converge("slurmctld", "--tags=slurmctld_configure", refusal="refused once more")
+    try:
+        assert "failed=0" in said, said
+        assert "refused once more" in refusal(host)
+        assert invocation(host) == before
+    finally:
+        converge("slurmctld", "--tags=slurmctld_configure")
 
 
 def test_a_changed_partition_is_told_to_the_daemon_that_runs(host, converge, running_job):

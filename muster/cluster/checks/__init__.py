@@ -3,6 +3,7 @@
 from muster.cluster.checks import (
     accounts,
     cloud,
+    cloudmachines,
     hosts,
     inventory,
     mail,
@@ -26,6 +27,7 @@ __all__ = [
     "Finding",
     "accounts",
     "cloud",
+    "cloudmachines",
     "hosts",
     "inventory",
     "mail",

@@ -4,12 +4,12 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check, nearest, repeated, source_check
+from muster.cluster.checks.cloudmachines import vms
+from muster.cluster.checks.registry import Finding, check, repeated, source_check
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import Machines, VirtualMachines
+from muster.cluster.nodes import Machines
 from muster.cluster.sources import HOSTS_FILE, Sources
 from muster.cluster.yamlfile import KeyPath
-from muster.machinetypes import machine_types
 
 # https://cloud.google.com/compute/docs/regions-zones: region, hyphen, letter.
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
@@ -21,17 +21,11 @@ _OUR_LABELS = ("muster-cluster", "muster-node-set", "muster-role", "goog-pulumi-
 _PRINCIPAL = re.compile(r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+")
 
 
-def _vms(d: Definition) -> Iterator[tuple[str, VirtualMachines]]:
-    for name, nodes in d.cluster.nodes.items():
-        if isinstance(nodes, VirtualMachines):
-            yield name, nodes
-
-
 @check("vms-without-cloud")
 def vms_without_cloud(d: Definition) -> Iterator[Finding]:
     """A node set of VMs, and no cloud to make them in."""
     if d.cluster.cloud is None:
-        for name, _ in _vms(d):
+        for name, _ in vms(d):
             yield Finding(
                 ("nodes", name),
                 "a node set of VMs in a cluster without `cloud`",
@@ -67,90 +61,6 @@ def hosts_in_the_cloud(sources: Sources) -> Iterator[Finding]:
         )
 
 
-def _types(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for name, nodes in _vms(d):
-        yield ("nodes", name, "machine_type"), nodes.machine_type
-        for index, other in enumerate(nodes.fallback):
-            if other.machine_type:
-                yield ("nodes", name, "fallback", index, "machine_type"), other.machine_type
-    if cloud := d.cluster.cloud:
-        yield ("cloud", "controller", "machine_type"), cloud.controller.machine_type
-        yield ("cloud", "login", "machine_type"), cloud.login.machine_type
-        yield ("cloud", "image", "machine_type"), cloud.image.machine_type
-
-
-@check("machine-type-unknown")
-def machine_type_unknown(d: Definition) -> Iterator[Finding]:
-    """A machine type that Google does not have, or Muster does not know the shape of."""
-    for path, name in _types(d):
-        if name not in machine_types():
-            near = nearest(name, machine_types())
-            yield Finding(
-                path,
-                f'no machine type "{name}" is known',
-                f'did you mean "{near}"?' if near else "see muster/machinetypes.py for those known",
-            )
-
-
-@check("machine-type-with-gpus")
-def machine_type_with_gpus(d: Definition) -> Iterator[Finding]:
-    """A machine type with GPUs: their driver is not installed in the cloud yet."""
-    for path, name in _types(d):
-        known = machine_types().get(name)
-        if known and known.gpus:
-            yield Finding(
-                path,
-                f"{name} has GPUs, whose driver Muster does not install in the cloud yet",
-                "take a machine type without GPUs",
-            )
-
-
-@check("fallback-of-another-shape")
-def fallback_of_another_shape(d: Definition) -> Iterator[Finding]:
-    """A machine type to fall back to that SLURM would take for another node."""
-    for name, nodes in _vms(d):
-        for index, other in enumerate(nodes.fallback):
-            shape = machine_types().get(other.machine_type or "")
-            if not shape or not nodes.shape:
-                continue
-            found, wanted = ((of.cpus, of.threads_per_core) for of in (shape, nodes.shape))
-            if found != wanted:
-                yield Finding(
-                    ("nodes", name, "fallback", index, "machine_type"),
-                    f"{shape.name} has {found[0]} CPUs with {found[1]} threads a core, and "
-                    f"{nodes.machine_type} has {wanted[0]} with {wanted[1]}",
-                    "take a machine type of the same shape, or make another node set of it",
-                )
-
-
-@check("fallback-twice")
-def fallback_twice(d: Definition) -> Iterator[Finding]:
-    """A way to make a node that was tried before."""
-    for name, nodes in _vms(d):
-        ways = nodes.ways
-        for index in range(len(nodes.fallback)):
-            if ways[index + 1] in ways[: index + 1]:
-                yield Finding(
-                    ("nodes", name, "fallback", index),
-                    "is what was tried before it",
-                    "name another machine_type, change spot, or take it out",
-                )
-
-
-@check("compact-not-possible")
-def compact_not_possible(d: Definition) -> Iterator[Finding]:
-    """A compact placement policy for machines that Google does not place so."""
-    for name, nodes in _vms(d):
-        for way in nodes.ways if nodes.compact else []:
-            shape = machine_types().get(way.machine_type)
-            if shape and not shape.compact_placement:
-                yield Finding(
-                    ("nodes", name, "compact"),
-                    f"{way.machine_type} can't be placed compactly",
-                    "leave it out, or take machine types such as c2-standard-8",
-                )
-
-
 _SMTP = 25
 
 
@@ -179,7 +89,7 @@ def _is_inside(host: str) -> bool:
 def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     if d.cluster.cloud:
         yield ("cloud", "zone"), d.cluster.cloud.zone
-    for name, nodes in _vms(d):
+    for name, nodes in vms(d):
         for index, zone in enumerate(nodes.zones):
             yield ("nodes", name, "zones", index), zone
 
@@ -209,7 +119,7 @@ def zone_of_another_region(d: Definition) -> Iterator[Finding]:
 @check("zone-twice")
 def zone_twice(d: Definition) -> Iterator[Finding]:
     """A zone that a node set lists twice."""
-    for name, nodes in _vms(d):
+    for name, nodes in vms(d):
         for index, zone in repeated(nodes.zones):
             yield Finding(
                 ("nodes", name, "zones", index), f"{zone} is listed twice", "take one out"
@@ -243,7 +153,7 @@ def subnet_too_small(d: Definition) -> Iterator[Finding]:
     if network is None or cloud is None:
         return
     # Controller, a VM that builds an image, and the four addresses that Google keeps for itself.
-    needed = sum(nodes.max_nodes for _, nodes in _vms(d)) + cloud.login.count + 2 + 4
+    needed = sum(nodes.max_nodes for _, nodes in vms(d)) + cloud.login.count + 2 + 4
     if network.num_addresses < needed:
         yield Finding(
             ("cloud", "subnet"),
@@ -255,7 +165,7 @@ def subnet_too_small(d: Definition) -> Iterator[Finding]:
 @check("label")
 def label(d: Definition) -> Iterator[Finding]:
     """A label that Google refuses, or that Muster sets itself."""
-    for name, nodes in _vms(d):
+    for name, nodes in vms(d):
         for key, value in nodes.labels.items():
             path = ("nodes", name, "labels", key)
             if key in _OUR_LABELS:

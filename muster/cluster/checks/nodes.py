@@ -13,6 +13,8 @@ from muster.cluster.nodes import Gpus, Machines
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")
 _GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# What SLURM reads as the number of GPUs: suffix_mult in src/common/slurm_protocol_defs.c.
+_GPU_COUNT = re.compile(r"[0-9]+([kmgtp](i?b)?)?", re.IGNORECASE)
 _MOST_CPUS = 65533  # 16 bits in SLURM, the largest values have a meaning
 
 
@@ -142,13 +144,13 @@ def gpu_type(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 ("nodes", name, "gpus", "type"),
                 f'"{nodes.gpus.type}" can\'t be a type of GPU',
-                "use letters, digits and ._- with at least one letter, such as rtx4080",
+                "use letters, digits and ._-, and nothing that SLURM reads as a number of GPUs "
+                "(4080, 4k): such as rtx4080",
             )
 
 
 def _usable_type(text: str) -> bool:
-    # Digits alone would be read as the number of GPUs.
-    return bool(_GPU_TYPE.fullmatch(text)) and not text.isdigit()
+    return bool(_GPU_TYPE.fullmatch(text)) and not _GPU_COUNT.fullmatch(text)
 
 
 def _devices(gpus: Gpus) -> list[str] | None:
@@ -198,3 +200,39 @@ def gpu_devices_path(d: Definition) -> Iterator[Finding]:
                     f'"{wrong[0]}" is not below /dev',
                     "write full paths, like /dev/nvidia[0-3]",
                 )
+
+
+@check("gpu-autodetect-release")
+def gpu_autodetect_release(d: Definition) -> Iterator[Finding]:
+    """Detection of GPUs by a release of SLURM that can't."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus and nodes.gpus.autodetect and d.cluster.slurm_version < "24.11":
+            yield Finding(
+                ("nodes", name, "gpus", "autodetect"),
+                f"SLURM {d.cluster.slurm_version} can't detect NVIDIA's GPUs, 24.11 is the first",
+                "leave autodetect out; `devices` names the device files",
+            )
+
+
+@check("gpu-autodetect-and-devices")
+def gpu_autodetect_and_devices(d: Definition) -> Iterator[Finding]:
+    """GPUs that are to be detected, and named as well."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus and nodes.gpus.autodetect and "devices" in nodes.gpus.model_fields_set:
+            yield Finding(
+                ("nodes", name, "gpus", "devices"),
+                "the device files are named, and autodetect is to find them",
+                "take one of the two out",
+            )
+
+
+@check("gpu-shards-release")
+def gpu_shards_release(d: Definition) -> Iterator[Finding]:
+    """Shards of GPUs in a release of SLURM that has none."""
+    for name, nodes in d.cluster.nodes.items():
+        if nodes.gpus and nodes.gpus.shards and d.cluster.slurm_version < "22.05":
+            yield Finding(
+                ("nodes", name, "gpus", "shards"),
+                f"SLURM {d.cluster.slurm_version} has no shards, 22.05 is the first",
+                "leave shards out",
+            )

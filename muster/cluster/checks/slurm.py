@@ -191,3 +191,23 @@ def jwt_without_key(d: Definition) -> Iterator[Finding]:
             "auth/jwt has no key",
             "add AuthAltParameters: jwt_key=/etc/slurm/jwt_hs256.key",
         )
+
+
+@check("job-submit-plugins")
+def job_submit_plugins(d: Definition) -> Iterator[Finding]:
+    """JobSubmitPlugins that don't go together with the script that checks types of GPUs."""
+    if not any(nodes.gpus for nodes in d.cluster.nodes.values()):
+        return
+    given = _values(d, "jobsubmitplugins")
+    if "job_submit/lua" in given:
+        yield Finding(
+            ("slurm", _name(d, "jobsubmitplugins")),
+            "Muster loads the plugin lua, which would be there twice",
+            "write lua, or leave it out",
+        )
+    if "none" in given:
+        yield Finding(
+            ("slurm", _name(d, "jobsubmitplugins")),
+            "Muster loads the plugin lua, which refuses jobs that ask for unknown types of GPU",
+            "leave JobSubmitPlugins out",
+        )

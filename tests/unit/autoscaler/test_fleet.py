@@ -40,6 +40,18 @@ def test_all_regions_share_one_quota(cloud: Cloud, edge: Edge):
     assert found.less(SPOT, 1).room(HERE) == 1
 
 
+def test_gpus_have_quotas(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.quotas = {
+        "global": {"GPUS_ALL_REGIONS": 3},
+        "europe-west4": {"NVIDIA_L4_GPUS": 4},
+    }
+    gpu = Market(ZONE, "g2-standard-24", spot=False)
+    found = Fleet(edge.google).quotas([NodeSet("gpu", (Choice("T", ZONE, "g2-standard-24"),))])
+    assert found.left["GPUS_ALL_REGIONS"] == 3
+    assert found.uses[gpu]["NVIDIA_L4_GPUS in europe-west4"] == 2
+    assert found.room(gpu) == 1
+
+
 def test_a_quota_that_google_does_not_list_limits_nothing(edge: Edge):
     found = Fleet(edge.google).quotas(SETS)
     assert not [of for of in found.uses[NEW] if "Z9" in of]

@@ -13,3 +13,27 @@ def test_spot_vms_have_theirs_where_the_project_was_given_one():
     assert quotas.cpu_metric("c2-standard-4", {}, spot=True) == "C2_CPUS"
     assert not quotas.counts("PREEMPTIBLE_CPUS", 0)
     assert quotas.counts("C2_CPUS", 0)
+
+
+def test_a_vm_counts_for_several():
+    assert quotas.amounts("c2-standard-4", {}) == {
+        "INSTANCES": 1,
+        "CPUS_ALL_REGIONS": 4,
+        "C2_CPUS": 4,
+    }
+
+
+def test_gpus_have_quotas_those_of_spot_vms_their_own():
+    of_gpus = {"GPUS_ALL_REGIONS": 2, "NVIDIA_A100_GPUS": 2}
+    assert of_gpus.items() <= quotas.amounts("a2-highgpu-2g", {}).items()
+    known = {"PREEMPTIBLE_NVIDIA_A100_GPUS"}
+    spot = quotas.amounts("a2-highgpu-2g", known, spot=True)
+    assert spot["PREEMPTIBLE_NVIDIA_A100_GPUS"] == 2
+    assert "NVIDIA_A100_GPUS" not in spot
+    assert not quotas.counts("PREEMPTIBLE_NVIDIA_A100_GPUS", 0)
+    assert quotas.counts("NVIDIA_A100_GPUS", 0)
+
+
+def test_gpus_without_a_regional_metric_count_in_all_regions_together():
+    assert quotas.amounts("a3-highgpu-8g", {})["GPUS_ALL_REGIONS"] == 8
+    assert not [of for of in quotas.amounts("a3-highgpu-8g", {}) if "NVIDIA" in of]

@@ -48,9 +48,33 @@ def test_more_than_the_quota_fails_and_leaves_nothing(fake: Cloud, lab: Caller):
     ],
 )
 def test_each_family_has_its_metric(lab: Caller, machine, metrics):
-    lab.post(f"{ZONE}/instances", instance("one", machineType=f"{ZONE}/machineTypes/{machine}"))
+    lab.post(
+        f"{ZONE}/instances",
+        instance(
+            "one",
+            machineType=f"{ZONE}/machineTypes/{machine}",
+            scheduling={"onHostMaintenance": "TERMINATE"},
+        ),
+    )
     used = {each["metric"]: each["usage"] for each in lab.get(REGION)["quotas"] if each["usage"]}
     assert used == {**metrics, "INSTANCES": 1, "DISKS_TOTAL_GB": 10}
+
+
+def test_gpus_of_spot_vms_have_their_metric(lab: Caller):
+    machine = f"{ZONE}/machineTypes/g2-standard-24"
+    spot = {"provisioningModel": "SPOT"}
+    lab.post(f"{ZONE}/instances", instance("one", machineType=machine, scheduling=spot))
+    assert quota(lab, "PREEMPTIBLE_NVIDIA_L4_GPUS")[0] == 2
+    assert quota(lab, "NVIDIA_L4_GPUS")[0] == 0
+
+
+@pytest.mark.parametrize("scheduling", [{}, {"onHostMaintenance": "MIGRATE"}])
+def test_gpus_can_not_be_moved(lab: Caller, scheduling):
+    machine = f"{ZONE}/machineTypes/g2-standard-4"
+    body = instance("one", machineType=machine, scheduling=scheduling)
+    refused = lab.refused("POST", f"{ZONE}/instances", body)
+    assert refused[0] == 400
+    assert "do not support live migration" in refused[2]
 
 
 def test_spot_has_its_metric(lab: Caller):

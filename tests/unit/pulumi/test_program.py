@@ -244,6 +244,17 @@ def test_spot_and_compact_sets(run: Run):
     assert "compute.resourcePolicies.use" in cloud.inputs("rights-lists-role")["permissions"]
 
 
+def test_gpu_nodes_are_ended_for_maintenance_and_load_a_driver_that_nobody_signed(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"]["machine_type"] = "g2-standard-4"
+
+    cloud = run(change)
+    node = cloud.inputs("nodes-debug-template")
+    assert node["scheduling"]["onHostMaintenance"] == "TERMINATE"
+    assert node["shieldedInstanceConfig"] == SHIELDED | {"enableSecureBoot": False}
+    assert cloud.inputs("controller")["shieldedInstanceConfig"] == SHIELDED
+
+
 def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {

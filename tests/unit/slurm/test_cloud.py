@@ -121,3 +121,33 @@ def test_a_metal_cluster_switches_nothing_off(lab):
     written = keys(lab())
     assert not {"ResumeProgram", "SuspendProgram", "SuspendTime"} & set(written)
     assert "State" not in lines(lab(), "NodeName")[0]
+
+
+def test_gpus_of_machine_types_are_in_both_files():
+    gpus = {"machine_type": "a2-highgpu-4g", "max_nodes": 2}
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus})
+    node = lines(definition, "NodeName")[1]
+    assert (node["Gres"], node["State"]) == ("gpu:a100:4", "CLOUD")
+    # slurmctld reads it for nodes in the cloud, which must not have AutoDetect (gres.conf(5)).
+    assert parse(render(definition).gres_conf) == [
+        {
+            "NodeName": "slurm10-fast-[0-1]",
+            "Name": "gpu",
+            "Type": "a100",
+            "File": "/dev/nvidia[0-3]",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "wanted"),
+    [
+        ("g2-standard-8", "gpu:l4:1"),
+        ("a2-ultragpu-1g", "gpu:a100-80gb:1"),
+        ("a3-highgpu-8g", "gpu:h100-80gb:8"),
+    ],
+)
+def test_types_of_gpus_are_called_as_people_do(machine_type, wanted):
+    gpus = {"machine_type": machine_type, "max_nodes": 2}
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus})
+    assert lines(definition, "NodeName")[1]["Gres"] == wanted

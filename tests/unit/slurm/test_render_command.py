@@ -11,7 +11,7 @@ from muster.cluster import load
 from muster.slurm import render
 
 LAB = Path(__file__).parents[3] / "inventories" / "lab"
-FILES = ["cgroup.conf", "gres.conf", "slurm.conf", "slurmdbd.conf"]
+FILES = ["cgroup.conf", "gres.conf", "job_submit.lua", "slurm.conf", "slurmdbd.conf"]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def build(call: Call, body: Resource) -> Built:
         "cpuPlatform": "Intel Broadwell",
         "metadata": labels.metadata(body.get("metadata", {}), "resource.metadata"),
         "tags": labels.tags(body.get("tags", {})),
-        "scheduling": scheduling(body.get("scheduling", {})),
+        "scheduling": scheduling(body.get("scheduling", {}), body.get("machineType", "")),
         "canIpForward": body.get("canIpForward", False),
         "deletionProtection": body.get("deletionProtection", False),
         "startRestricted": False,
@@ -97,7 +97,7 @@ def machine_type_link(call: Call, text: str) -> str:
     return f"{LINK}projects/{call.project}/{place}/machineTypes/{name}"
 
 
-def scheduling(given: Resource) -> Resource:
+def scheduling(given: Resource, machine_type: str) -> Resource:
     """How an instance is scheduled, with the defaults of a spot or of a standard one.
 
     https://cloud.google.com/compute/docs/instances/create-use-spot
@@ -108,6 +108,9 @@ def scheduling(given: Resource) -> Resource:
             "Invalid value for field 'scheduling': Scheduling must have automaticRestart be false "
             "and onHostMaintenance be TERMINATE when the instance is preemptible."
         )
+    shape = machine_types().get(machine_type.rpartition("/")[2])
+    if shape and shape.gpus and not spot and given.get("onHostMaintenance") != "TERMINATE":
+        raise invalid("Instances with guest accelerators do not support live migration.")
     return {
         "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
         "automaticRestart": not spot,

@@ -58,7 +58,9 @@ def set_tags(call: Call) -> Resource:
 def set_scheduling(call: Call) -> Resource:
     """Replace how the instance is scheduled; whether it is spot can't be changed."""
     target, instance = resources.existing(call, INSTANCE)
-    changed = build.scheduling({**instance["scheduling"], **resources.body(call)})
+    changed = build.scheduling(
+        {**instance["scheduling"], **resources.body(call)}, instance["machineType"]
+    )
     if changed["preemptible"] != instance["scheduling"]["preemptible"]:
         raise invalid("Invalid value for field 'preemptible': it can't be changed.")
     return resources.change(call, target, {**instance, "scheduling": changed}, "setScheduling")

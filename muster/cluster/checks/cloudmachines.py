@@ -1,0 +1,122 @@
+"""Checks of the machine types of a cluster in Google Cloud."""
+
+from collections.abc import Iterator
+
+from muster.cluster.checks.registry import Finding, check, nearest
+from muster.cluster.definition import Definition
+from muster.cluster.nodes import VirtualMachines
+from muster.cluster.yamlfile import KeyPath
+from muster.machinetypes import MachineType, machine_types
+
+
+def vms(d: Definition) -> Iterator[tuple[str, VirtualMachines]]:
+    """The node sets of VMs."""
+    for name, nodes in d.cluster.nodes.items():
+        if isinstance(nodes, VirtualMachines):
+            yield name, nodes
+
+
+def _types(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for name, nodes in vms(d):
+        yield ("nodes", name, "machine_type"), nodes.machine_type
+        for index, other in enumerate(nodes.fallback):
+            if other.machine_type:
+                yield ("nodes", name, "fallback", index, "machine_type"), other.machine_type
+    if cloud := d.cluster.cloud:
+        yield ("cloud", "controller", "machine_type"), cloud.controller.machine_type
+        yield ("cloud", "login", "machine_type"), cloud.login.machine_type
+        yield ("cloud", "image", "machine_type"), cloud.image.machine_type
+
+
+@check("machine-type-unknown")
+def machine_type_unknown(d: Definition) -> Iterator[Finding]:
+    """A machine type that Google does not have, or Muster does not know the shape of."""
+    for path, name in _types(d):
+        if name not in machine_types():
+            near = nearest(name, machine_types())
+            yield Finding(
+                path,
+                f'no machine type "{name}" is known',
+                f'did you mean "{near}"?' if near else "see muster/machinetypes.py for those known",
+            )
+
+
+@check("machine-type-with-gpus")
+def machine_type_with_gpus(d: Definition) -> Iterator[Finding]:
+    """GPUs where no job runs."""
+    for path, name in _types(d):
+        known = machine_types().get(name)
+        if path[0] == "cloud" and known and known.gpus:
+            yield Finding(
+                path,
+                f"{name} has GPUs, and no job runs there",
+                "take a machine type without GPUs; a node set may have some",
+            )
+
+
+def _fallbacks(d: Definition) -> Iterator[tuple[KeyPath, MachineType, MachineType]]:
+    """Each known machine type to fall back to, with that of its node set."""
+    for name, nodes in vms(d):
+        for index, other in enumerate(nodes.fallback):
+            shape = machine_types().get(other.machine_type or "")
+            if shape and nodes.shape:
+                yield ("nodes", name, "fallback", index, "machine_type"), shape, nodes.shape
+
+
+@check("fallback-of-another-shape")
+def fallback_of_another_shape(d: Definition) -> Iterator[Finding]:
+    """A machine type to fall back to that SLURM would take for another node."""
+    for path, shape, first in _fallbacks(d):
+        found, wanted = ((of.cpus, of.threads_per_core) for of in (shape, first))
+        if found != wanted:
+            yield Finding(
+                path,
+                f"{shape.name} has {found[0]} CPUs with {found[1]} threads a core, and "
+                f"{first.name} has {wanted[0]} with {wanted[1]}",
+                "take a machine type of the same shape, or make another node set of it",
+            )
+
+
+@check("fallback-with-other-gpus")
+def fallback_with_other_gpus(d: Definition) -> Iterator[Finding]:
+    """A machine type to fall back to with other GPUs than SLURM was told of."""
+    for path, shape, first in _fallbacks(d):
+        found, wanted = _gpus_of(shape), _gpus_of(first)
+        if found != wanted:
+            yield Finding(
+                path,
+                f"{shape.name} has {found}, and {first.name} has {wanted}",
+                "take a machine type with the same GPUs, or make another node set of it",
+            )
+
+
+def _gpus_of(shape: MachineType) -> str:
+    return f"{shape.gpus} {shape.short_gpu_type}" if shape.gpus else "no GPU"
+
+
+@check("fallback-twice")
+def fallback_twice(d: Definition) -> Iterator[Finding]:
+    """A way to make a node that was tried before."""
+    for name, nodes in vms(d):
+        ways = nodes.ways
+        for index in range(len(nodes.fallback)):
+            if ways[index + 1] in ways[: index + 1]:
+                yield Finding(
+                    ("nodes", name, "fallback", index),
+                    "is what was tried before it",
+                    "name another machine_type, change spot, or take it out",
+                )
+
+
+@check("compact-not-possible")
+def compact_not_possible(d: Definition) -> Iterator[Finding]:
+    """A compact placement policy for machines that Google does not place so."""
+    for name, nodes in vms(d):
+        for way in nodes.ways if nodes.compact else []:
+            shape = machine_types().get(way.machine_type)
+            if shape and not shape.compact_placement:
+                yield Finding(
+                    ("nodes", name, "compact"),
+                    f"{way.machine_type} can't be placed compactly",
+                    "leave it out, or take machine types such as c2-standard-8",
+                )

@@ -1,0 +1,86 @@
+"""GPUs in slurm.conf and gres.conf: device files, detection, shards, accounting."""
+
+import pytest
+
+from muster.cluster.slurmparameters import RELEASES
+from muster.slurm import render
+from muster.slurm.conffile import parse
+
+NODES = "lab-gpu-[01-02]"
+WITH_SHARDS = [release for release in RELEASES if release >= "22.05"]
+WITH_AUTODETECT = [release for release in RELEASES if release >= "24.11"]
+
+
+def gpus(**keys):
+    return {"nodes": {"gpu": {"gpus": keys}}}
+
+
+def gres_of_gpu_nodes(files) -> str:
+    return next(
+        line["Gres"] for line in parse(files.slurm_conf) if line.get("NodeName", "") == NODES
+    )
+
+
+def value_of(files, key: str) -> str:
+    return next(line[key] for line in parse(files.slurm_conf) if key in line)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_device_files_are_named_unless_the_definition_says_otherwise(lab, version):
+    assert parse(render(lab(version=version)).gres_conf) == [
+        {"NodeName": NODES, "Name": "gpu", "File": "/dev/nvidia[0-3]"}
+    ]
+
+
+def test_typed_gpus_are_typed_everywhere(lab):
+    files = render(lab(gpus(type="rtx4080", devices="/dev/nvidia[0-3]")))
+    assert gres_of_gpu_nodes(files) == "gpu:rtx4080:4"
+    assert value_of(files, "AccountingStorageTRES") == "gres/gpu,gres/gpu:rtx4080"
+    assert parse(files.gres_conf) == [
+        {"NodeName": NODES, "Name": "gpu", "Type": "rtx4080", "File": "/dev/nvidia[0-3]"}
+    ]
+
+
+@pytest.mark.parametrize("version", WITH_AUTODETECT)
+def test_detected_gpus_have_their_type_and_number_from_slurm_conf_alone(lab, version):
+    files = render(lab(gpus(type="h100", autodetect="nvidia"), version=version))
+    assert gres_of_gpu_nodes(files) == "gpu:h100:4"
+    assert parse(files.gres_conf) == [{"NodeName": NODES, "AutoDetect": "nvidia"}]
+
+
+@pytest.mark.parametrize("version", WITH_SHARDS)
+def test_shards_are_counted_per_node_and_accounted(lab, version):
+    files = render(lab(gpus(type="rtx4080", shards=8), version=version))
+    assert gres_of_gpu_nodes(files) == "gpu:rtx4080:4,shard:32"
+    assert value_of(files, "GresTypes") == "gpu,shard"
+    tres = value_of(files, "AccountingStorageTRES")
+    assert tres == "gres/gpu,gres/shard,gres/gpu:rtx4080"
+    assert parse(files.gres_conf) == [
+        {"NodeName": NODES, "Name": "gpu", "Type": "rtx4080", "File": "/dev/nvidia[0-3]"},
+        {"NodeName": NODES, "Name": "shard", "Count": "32"},
+    ]
+
+
+def test_detected_gpus_have_shards_too(lab):
+    files = render(lab(gpus(autodetect="nvidia", shards=2), version="24.11"))
+    assert parse(files.gres_conf) == [
+        {"NodeName": NODES, "AutoDetect": "nvidia"},
+        {"NodeName": NODES, "Name": "shard", "Count": "8"},
+    ]
+
+
+def test_a_set_without_shards_has_none_beside_one_with(lab):
+    other = {"sockets": 1, "cores_per_socket": 8, "memory_mib": 65536, "gpus": {"count": 1}}
+    change = gpus(shards=8)
+    change["nodes"]["whole"] = other
+    files = render(
+        lab(change | {"partitions": {"whole": {"nodes": ["whole"]}}}, {"whole": ["lab-whole-01"]})
+    )
+    assert [line for line in parse(files.gres_conf) if line["NodeName"] == "lab-whole-01"] == [
+        {"NodeName": "lab-whole-01", "Name": "gpu", "File": "/dev/nvidia0"}
+    ]
+
+
+def test_an_override_of_accounting_keeps_gpus(lab):
+    files = render(lab(gpus(shards=8) | {"slurm": {"AccountingStorageTRES": "license/matlab"}}))
+    assert value_of(files, "AccountingStorageTRES") == "gres/gpu,license/matlab"
