@@ -25,7 +25,7 @@ NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
 SECONDS = 60
 
-# What the roles munge, users, slurm and mail do, as far as these tests need it.
+# What the roles munge, users, slurm, health and mail do, as far as these tests need it.
 PREPARE = """
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
@@ -39,6 +39,9 @@ install -d -o munge -g munge /run/munge
 setpriv --reuid=munge --regid=munge --init-groups munged
 install -d -o slurm -g slurm /run/slurmctld /var/lib/slurm/slurmctld /var/log/slurm
 install -m 0755 /dev/null /usr/local/sbin/muster-mail
+printf '#!/bin/sh\\n' >/usr/local/sbin/muster-health
+chmod 0755 /usr/local/sbin/muster-health
+install -D -m 0755 /usr/local/sbin/muster-health /etc/slurm/prolog.d/50-muster-health
 # Debian's has a glob, which 24.11 calls an error.
 rm -f /etc/slurm/plugstack.conf
 number=1
