@@ -84,7 +84,7 @@ def test_a_broken_node_is_drained_its_jobs_refused_and_it_comes_back(host, node,
     assert told(host) == []
     stub("nvidia-smi", f"case $* in *--query-gpu*) echo '{GPU}';; esac")
     assert host.run(f"{AS_SLURMD} {PROGRAM}").rc == 0
-    assert told(host) == ["scontrol update nodename=n1 state=undrain"]
+    assert told(host) == ["scontrol update nodename=n1 state=resume reason=muster: well again"]
 
 
 def test_it_ends_in_time_whatever_hangs(host, node, stub):

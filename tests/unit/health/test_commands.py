@@ -57,8 +57,8 @@ def test_their_environment_is_the_same_whoever_calls(notes, monkeypatch):
 
 def test_they_run_side_by_side(commands):
     begin = time.monotonic()
-    commands.run({number: ["sleep", "1"] for number in "abcd"}, 20)
-    assert time.monotonic() - begin < 3
+    commands.run({number: ["sleep", "2"] for number in "abcdef"}, 20)
+    assert time.monotonic() - begin < 8
 
 
 def test_who_ignores_sigterm_is_killed_at_the_limit_and_all_that_it_started(commands, tmp_path):
@@ -68,8 +68,8 @@ def test_who_ignores_sigterm_is_killed_at_the_limit_and_all_that_it_started(comm
         f"open({str(begun)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}'); {HANGS}"
     )
     begin = time.monotonic()
-    got = commands.run({"hangs": python(program), "works": ["echo", "yes"]}, 2)
-    assert time.monotonic() - begin < 3.5
+    got = commands.run({"hangs": python(program), "works": ["echo", "yes"]}, 3)
+    assert time.monotonic() - begin < 20
     assert got == {"hangs": Reading(None), "works": Reading(0, "yes\n")}
     pids = [int(word) for word in begun.read_text().split()]
     assert len(pids) == 2
@@ -84,7 +84,7 @@ def test_who_closes_its_output_and_goes_on_is_late(commands):
 def test_an_endless_output_is_kept_in_part(commands):
     begin = time.monotonic()
     assert commands.run({"yes": ["yes"]}, 1)["yes"].late
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
     got = commands.run({"long": ["head", "--bytes=5000000", "/dev/zero"]}, 20)["long"]
     assert (got.status, MOST_BYTES <= len(got.text) < 2 * MOST_BYTES) == (0, True)
 

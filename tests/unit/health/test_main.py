@@ -93,13 +93,13 @@ def test_a_node_that_is_well_again_comes_back(machine):
     machine.record("gpu:1", "IDLE+DRAIN", f"{PREFIX}gpus: it was lost")
     machine.gpus(ROW)
     assert machine.check() == 0
-    assert machine.told() == [ASKED, "update nodename=n1 state=undrain"]
+    assert machine.told() == [ASKED, "update nodename=n1 state=resume reason=muster: well again"]
 
 
 def test_storage_that_does_not_answer_drains_the_node(machine):
     machine.mounted(MOUNT)
     machine.command("stat", HANG)
-    assert machine.check(total_s=4, ask_s=1) == 1
+    assert machine.check(total_s=6, ask_s=2) == 1
     why = "storage /home: it does not answer; is its server up?"
     assert machine.told()[1:] == [f"update nodename=n1 state=drain reason={PREFIX}{why}"]
 
@@ -121,8 +121,8 @@ def test_whatever_hangs_the_check_ends_in_time(machine, prolog, capsys):
         machine.command(name, HANG)
     begin = time.monotonic()
     assert machine.check(prolog=prolog, total_s=4, ask_s=0.5) == 1
-    # What was killed is waited for a moment each time.
-    assert time.monotonic() - begin < 6
+    # What was killed is waited for a moment each time, and the machine may be busy.
+    assert time.monotonic() - begin < 10
     assert "slurmctld says nothing of n1: no answer" in capsys.readouterr().err
 
 

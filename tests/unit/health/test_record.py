@@ -19,6 +19,7 @@ LOST = Finding("gpus", BROKEN, "one is lost")
 AWAY = Finding("storage /home", BROKEN, "it does not answer")
 UNKNOWN = Finding("gpus", UNCHECKED, "nvidia-smi is not installed")
 OURS = f"{PREFIX}gpus: one is lost"
+BACK = ["state=resume", "reason=muster: well again"]
 
 
 def node(state="IDLE", said="", gres="gpu:rtx4080:4(S:0-1)", by="root"):
@@ -76,13 +77,19 @@ def test_a_reason_ends_where_its_author_is_named():
             ["state=drain", f"reason={PREFIX}storage /home: it does not answer"],
             id="something else by now",
         ),
-        pytest.param(node("IDLE+DRAIN", OURS), [WELL], ["state=undrain"], id="well again"),
-        pytest.param(node("MIXED+DRAIN", OURS), [WELL], ["state=undrain"], id="while jobs run"),
+        pytest.param(node("IDLE+DRAIN", OURS), [WELL], BACK, id="well again"),
+        pytest.param(node("MIXED+DRAIN", OURS), [WELL], BACK, id="while jobs run"),
+        pytest.param(
+            node("DOWN+DRAIN+NOT_RESPONDING", OURS), [WELL], BACK, id="it was switched off and on"
+        ),
+        pytest.param(
+            node("IDLE+DRAIN+REBOOT_REQUESTED", OURS), [WELL], [], id="somebody reboots it"
+        ),
         pytest.param(node("IDLE+DRAIN", OURS), [UNKNOWN], [], id="can't be checked any more"),
         pytest.param(
             node("IDLE+DRAIN", f"{PREFIX}storage /home: it does not answer"),
             [UNKNOWN],
-            ["state=undrain"],
+            BACK,
             id="what is not checked is not why",
         ),
         pytest.param(node("IDLE", OURS), [WELL], [], id="a reason that holds nothing"),
@@ -126,3 +133,4 @@ def test_the_rest_of_muster_knows_these_reasons():
     assert PREFIX == verify.HEALTH
     assert PREFIX.startswith(keeping.OURS)
     assert not keeping.TAKEN.startswith(PREFIX)
+    assert not BACK[1].startswith(f"reason={PREFIX}")

@@ -47,7 +47,8 @@ class Check:
         readings = self.commands.run(asked, self.ask_s)
         known = self._remembered() if prolog else self._known(readings["node"])
         found = self._look(readings["slurmd"], known or self._remembered())
-        for each in found:
+        # What is broken first: slurmd logs it in one line with its own words.
+        for each in sorted(found, key=lambda each: each.state != BROKEN):
             print(f"{each.check:20} {each.state:10} {each.why}", flush=True)
         if not found:
             print("nothing to look at: no shared folder, no GPU", flush=True)

@@ -15,7 +15,14 @@ PREFIX = "muster: health: "
 REASON_CHARACTERS = 200
 """Longest reason: the accounting database keeps 255 bytes of it."""
 
-LEAVING = {"POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "REBOOT_ISSUED"}
+WELL = "muster: well again"
+"""Takes the place of such a reason: without accounting SLURM 24.11 keeps it at a resume, and would
+drain the node with it the next time, for whatever reason."""
+
+LEAVING = {
+    *("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN"),
+    *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
+}
 """Flags of a node that is going away; node_state_flags in SLURM's slurm_protocol_defs.c."""
 HELD = {"DOWN", "DRAIN", "FAIL"}
 """Flags of a node that takes no jobs until somebody says so."""
@@ -80,5 +87,5 @@ def plan(record, findings):
     unknown = [each.check for each in findings if each.state == UNCHECKED]
     if any(f"{check}: " in record.reason for check in unknown):
         return []
-    # Not `resume`: a node that is down too stays so.
-    return ["state=undrain"]
+    # Not `undrain`: a node that was switched off meanwhile would stay down (ReturnToService=1).
+    return ["state=resume", f"reason={WELL}"]
