@@ -36,6 +36,9 @@ SUFFIXES = "~#!%$@^+-"
 NOT_A_PERSON = ("slurm", "unknown", "")
 """Users of a reason that slurmctld gave itself; sinfo says Unknown where there is none."""
 
+HEALTH = "muster: health: "
+"""Beginning of the reasons of the role `health`, which drains a node as root."""
+
 SHARED_PACKAGES = (
     *("slurm*", "libslurm*", "munge*", "libmunge*"),
     *("nvidia*", "libnvidia*", "cuda*", "libcuda*", "libcudnn*", "libcublas*"),
@@ -251,7 +254,8 @@ def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _drained_by_a_person(node: Mapping[str, str]) -> bool:
     # slurmctld drains as SlurmUser; whoever types scontrol leaves another name.
-    return node["state"].startswith("drain") and node["user"].lower() not in NOT_A_PERSON
+    nobody = node["user"].lower() in NOT_A_PERSON or node["reason"].startswith(HEALTH)
+    return node["state"].startswith("drain") and not nobody
 
 
 def _unique(nodes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:

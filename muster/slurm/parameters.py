@@ -13,6 +13,8 @@ SUSPEND_PROGRAM = "/usr/local/sbin/muster-suspend"
 RESUME_FAIL_PROGRAM = "/usr/local/sbin/muster-resume-failed"
 WAIT_PROGRAM = "/usr/local/sbin/muster-wait-for-nodes"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
+HEALTH_PROGRAM = "/usr/local/sbin/muster-health"
+PROLOGS = "/etc/slurm/prolog.d/*"
 
 # Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
 # one of them; an srun listens on 4 ports and 2 more for every 48 nodes (slurm.conf(5)), so this is
@@ -42,6 +44,7 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
         **_services(definition),
         **_scheduling(definition),
         **_jobs(),
+        **_health(),
         **_power(definition),
         **_accounting(definition),
         **_mail(definition),
@@ -104,9 +107,8 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # Who joins a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
+        "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
-    if options := scheduler_options(definition):
-        keys["SchedulerParameters"] = ",".join(options)
     if gpu_sets(definition):
         keys["GresTypes"] = ",".join(gres_names(definition))
         keys["JobSubmitPlugins"] = "lua"
@@ -122,6 +124,21 @@ def _jobs() -> dict[str, Scalar]:
         "LaunchParameters": "use_interactive_step",
         # Limits of the login node's shell say nothing about a compute node.
         "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
+    }
+
+
+def _health() -> dict[str, Scalar]:
+    """Return who looks at a node, and when: the role `health`.
+
+    Prolog is a folder, as most releases take one pattern, and no arguments. A node on which nothing
+    matches it is drained when a job comes, so nodes have the role first (site.yml).
+    """
+    return {
+        "HealthCheckProgram": HEALTH_PROGRAM,
+        "HealthCheckInterval": 60,
+        # Drained nodes too: they come back by it. Not all at once: each asks slurmctld.
+        "HealthCheckNodeState": "ANY,CYCLE",
+        "Prolog": PROLOGS,
     }
 
 

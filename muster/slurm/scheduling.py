@@ -40,7 +40,9 @@ def profile(definition: Definition) -> Literal["elastic", "throughput"] | None:
 def scheduler_options(definition: Definition) -> list[str]:
     """Return the entries of SchedulerParameters, none of them twice."""
     cluster = definition.cluster
-    options = _backfill(partition.max_time for partition in cluster.partitions.values())
+    # A job that a broken node's prolog refused starts elsewhere; held, it would wait for a person.
+    options = ["nohold_on_prolog_fail"]
+    options += _backfill(partition.max_time for partition in cluster.partitions.values())
     chosen = profile(definition)
     if chosen == "elastic":
         options += _ELASTIC

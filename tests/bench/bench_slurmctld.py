@@ -67,6 +67,10 @@ REPLACED = {
 }
 LEFT_OUT = (
     "AuthInfo",
+    "HealthCheckProgram",
+    "HealthCheckInterval",
+    "HealthCheckNodeState",
+    "Prolog",
     "PrologFlags",
     "SrunPortRange",
     "AccountingStorageType",

@@ -528,6 +528,7 @@ def test_the_picture_has_the_plays_of_site_yml() -> None:
         "People": "people",
         "Shared folders": "others",
         "Virtual machines": "machines",
+        "Health of nodes": "health",
         "Verify": "verify",
     }
     wanted = {

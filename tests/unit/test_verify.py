@@ -254,6 +254,16 @@ def test_a_node_that_slurmctld_drained_is_a_problem_with_its_reason(user: str) -
     assert noted(controller=cluster(nodes=nodes)) == []
 
 
+def test_a_node_that_its_health_check_drained_is_a_problem_with_its_reason() -> None:
+    why = "muster: health: gpus: the driver is not loaded"
+    nodes = [node(state="drained", user="root", reason=why)]
+    assert said(controller=cluster(nodes=nodes)) == [
+        f"lab-cpu-01: the node is drained: {why}; `scontrol show node lab-cpu-01` and "
+        "journalctl -u slurmd there say more"
+    ]
+    assert noted(controller=cluster(nodes=nodes)) == []
+
+
 def test_a_node_in_two_partitions_is_said_once() -> None:
     nodes = [node(state="down"), node(state="down", partition="ml-gpu")]
     assert len(said(controller=cluster(nodes=nodes))) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster.cluster import Definition, load
 from muster.cluster.slurmparameters import RELEASES
 from muster.render import by_name
-from muster.slurm import expand, render
+from muster.slurm import expand, parameters, render
 from muster.slurm.conffile import parse
 
 ROOT = Path(__file__).parents[3]
@@ -152,11 +152,11 @@ def test_a_partition_is_written_with_all_it_has(lab):
 @pytest.mark.parametrize(
     ("max_times", "options"),
     [
-        (["12:00:00"], None),
-        (["1-00:00:00", "60"], None),
+        (["12:00:00"], ""),
+        (["1-00:00:00", "60"], ""),
         (["5-00:00:00", "1-00:00:00"], "bf_continue,bf_window=7200,bf_resolution=300"),
         (["UNLIMITED", "2-00:00:00"], "bf_continue,bf_window=2880,bf_resolution=120"),
-        (["UNLIMITED"], None),
+        (["UNLIMITED"], ""),
         (["90-00:00:00"], "bf_continue,bf_window=43200,bf_resolution=1800"),
     ],
 )
@@ -167,7 +167,28 @@ def test_backfill_looks_as_far_ahead_as_the_longest_job(lab, max_times, options)
     }
     times = {name: {"default_time": "10"} for name in partitions}
     got = conf(lab({"partitions": {k: partitions[k] | times[k] for k in partitions}}))
-    assert got.get("SchedulerParameters") == options
+    found = got["SchedulerParameters"].split(",")
+    assert ",".join(each for each in found if each.startswith("bf_")) == options
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_nodes_are_looked_at_drained_ones_too(lab, version):
+    got = conf(lab(version=version))
+    keys_of_health = {key: got[key] for key in got if key.startswith(("HealthCheck", "Prolog"))}
+    assert keys_of_health == {
+        "HealthCheckProgram": "/usr/local/sbin/muster-health",
+        "HealthCheckInterval": "60",
+        "HealthCheckNodeState": "ANY,CYCLE",
+        "Prolog": "/etc/slurm/prolog.d/*",
+        "PrologFlags": "Contain",
+    }
+    assert "nohold_on_prolog_fail" in got["SchedulerParameters"].split(",")
+
+
+def test_the_programs_are_those_of_the_role():
+    files = ROOT / "roles/health/files"
+    assert (files / parameters.HEALTH_PROGRAM.lstrip("/")).is_file()
+    assert list(files.glob(parameters.PROLOGS.lstrip("/"))) != []
 
 
 def test_overrides_come_last_and_replace_what_muster_sets(lab):

@@ -79,7 +79,9 @@ def test_no_option_stands_twice(profile):
 
 
 def test_machines_of_ones_own_have_a_profile_only_if_the_definition_says_so(lab):
-    assert options(lab()) == ["bf_continue", "bf_window=7200", "bf_resolution=300"]
+    assert options(lab()) == [
+        *("nohold_on_prolog_fail", "bf_continue", "bf_window=7200", "bf_resolution=300")
+    ]
     assert "batch_sched_delay=0" in options(lab({"scheduling": {"profile": "elastic"}}))
     # Their nodes are always up: there is nothing to wait for.
     assert "PrologSlurmctld" not in keys(lab({"scheduling": {"profile": "elastic"}}))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command said, and what follows from it."""
+
+from typing import NamedTuple
+
+HEALTHY, UNCHECKED, BROKEN = "healthy", "unchecked", "broken"
+
+
+class Reading(NamedTuple):
+    """What became of a command."""
+
+    status: "int | None"
+    """Its exit status; None: it is not installed, or did not answer in time."""
+    text: str = ""
+    """What it printed, errors too."""
+    missing: bool = False
+    """Whether it is not installed."""
+
+    @property
+    def late(self):
+        """Whether it did not answer in time."""
+        return self.status is None and not self.missing
+
+
+class Finding(NamedTuple):
+    """What is known of one thing."""
+
+    check: str
+    """What was looked at, such as `gpus`."""
+    state: str
+    """HEALTHY, UNCHECKED or BROKEN."""
+    why: str
+    """One sentence."""
+
+
+def one_line(text, most=120):
+    """Return a text on one line, without what moves the cursor, and no longer than `most`."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(plain.split())[:most]
+
+
+def unchecked(check, reading, program):
+    """Return the finding of a program that said nothing of use."""
+    if reading.missing:
+        return Finding(check, UNCHECKED, f"{program} is not installed")
+    if reading.late:
+        return Finding(check, UNCHECKED, f"{program} does not answer")
+    said = one_line(reading.text) or f"exit status {reading.status}"
+    return Finding(check, UNCHECKED, f"{program}: {said}")

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program: asks, looks, tells; within TOTAL_S whatever hangs."""
+
+import glob
+import os
+import socket
+import sys
+import time
+import traceback
+
+from . import gpus, record, storage, xids
+from .commands import Commands
+from .findings import BROKEN, UNCHECKED, Finding, one_line
+
+USAGE = """\
+usage: muster-health [prolog]
+
+Looks at the node's storage and GPUs and says what it found. If something is broken the node is
+drained with a reason that begins with `muster: health: `, which is lifted when it is well again.
+Ends with 1 if something is broken or SLURM can't be told, otherwise with 0.
+
+  (nothing)   as SLURM's HealthCheckProgram, and by hand
+  prolog      as a part of SLURM's Prolog: asks slurmctld nothing unless something is broken
+"""
+
+TOTAL_S = 19.0
+"""HealthCheckProgram is killed after 60 s; a prolog keeps a job waiting."""
+ASK_S = 3.0
+"""For one question to slurmctld or systemd, and for telling slurmctld."""
+
+
+class Check:
+    """One check of this machine."""
+
+    def __init__(self, commands, root="/", node="", total_s=TOTAL_S, ask_s=ASK_S):
+        """Name what a test replaces."""
+        self.commands = commands
+        self.root = root
+        self.node = node or os.environ.get("SLURMD_NODENAME") or _host()
+        self.end = time.monotonic() + total_s
+        self.ask_s = ask_s
+
+    def run(self, prolog):
+        """Look, say what was found, bring the node where it belongs; return the exit status."""
+        # A prolog runs for each job: what the last check was told of the node is enough.
+        asked = {"slurmd": storage.SHOW} | ({} if prolog else {"node": self.show()})
+        readings = self.commands.run(asked, self.ask_s)
+        known = self._remembered() if prolog else self._known(readings["node"])
+        found = self._look(readings["slurmd"], known or self._remembered())
+        # What is broken first: slurmd logs it in one line with its own words.
+        for each in sorted(found, key=lambda each: each.state != BROKEN):
+            print(f"{each.check:20} {each.state:10} {each.why}", flush=True)
+        if not found:
+            print("nothing to look at: no shared folder, no GPU", flush=True)
+        if prolog and record.reason(found):
+            known = self._known(self.commands.run({"node": self.show()}, self.ask_s)["node"])
+        broken = any(each.state == BROKEN for each in found)
+        told = self._tell(known, found) if broken or not prolog else True
+        # A node that is not broken takes its job, whatever slurmctld says.
+        return 1 if broken or not told else 0
+
+    def show(self):
+        """Return the command that asks for the node's record."""
+        return ["scontrol", "--oneliner", "show", "node", self.node]
+
+    def _known(self, reading):
+        """Return the record that slurmctld has; it is kept for prologs."""
+        found = record.parse(reading.text) if reading.status == 0 else None
+        if found is None:
+            said = one_line(reading.text) or "no answer"
+            said = "scontrol is not installed" if reading.missing else said
+            print(f"muster-health: slurmctld says nothing of {self.node}: {said}", file=sys.stderr)
+            return None
+        place = self._path("run/muster-health")
+        os.makedirs(place, mode=0o755, exist_ok=True)
+        new = f"{place}/node.{os.getpid()}"
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(reading.text)
+        os.rename(new, f"{place}/node")
+        return found
+
+    def _remembered(self):
+        return record.parse(self._read("run/muster-health/node"))
+
+    def _look(self, shown, known):
+        """Return what is found, all looks side by side."""
+        needs = storage.wanted(shown.text, self._read(storage.VM_MOUNTS))
+        mounts = storage.mounted(self._read(storage.MOUNTINFO))
+        paths = storage.looks(needs, mounts)
+        commands = {path: storage.look(path) for path in paths}
+        if known and known.gpus:
+            commands |= gpus.COMMANDS | xids.COMMANDS
+            commands |= gpus.FABRIC if self._has_switches() else {}
+        left = self.end - time.monotonic() - 2 * self.ask_s  # to ask and tell slurmctld
+        readings = self.commands.run(commands, left)
+        found = [] if shown.status == 0 else [storage.unknown(shown)]
+        found += storage.findings(needs, mounts, {path: readings[path] for path in paths})
+        if known is None:
+            found.append(Finding(gpus.GPUS, UNCHECKED, "what SLURM counts on is not known"))
+        elif known.gpus:
+            found += [*gpus.findings(known.gpus, readings), xids.finding(readings)]
+        return found
+
+    def _tell(self, known, found):
+        """Bring the node where it belongs; return whether slurmctld has what it should know."""
+        if known is None:
+            return False
+        words = record.plan(known, found)
+        if not words:
+            return True
+        said = self.commands.run(
+            {"tell": ["scontrol", "update", f"nodename={self.node}", *words]}, self.ask_s
+        )["tell"]
+        print(f"muster-health: {self.node}: {' '.join(words)}", flush=True)
+        if said.status != 0:
+            why = one_line(said.text) or "no answer"
+            print(f"muster-health: slurmctld does not take it: {why}", file=sys.stderr)
+        return said.status == 0
+
+    def _has_switches(self):
+        """Whether NVSwitches are on the PCI bus: bridges of no common kind, made by NVIDIA."""
+        return any(
+            self._read(f"{device}/vendor").strip() == "0x10de"
+            for device in glob.glob("sys/bus/pci/devices/*", root_dir=self.root)
+            if self._read(f"{device}/class").startswith("0x0680")
+        )
+
+    def _read(self, name):
+        """Return a file's text; nothing if it is not there."""
+        try:
+            with open(self._path(name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def _path(self, name):
+        return os.path.join(self.root, name.lstrip("/"))
+
+
+def _host():
+    return socket.gethostname().partition(".")[0]
+
+
+def main(words):
+    """Run as the command line says; return the exit status."""
+    if words not in ([], ["prolog"]):
+        print(USAGE, end="", file=sys.stdout if words == ["--help"] else sys.stderr)
+        return 0 if words == ["--help"] else 2
+    if os.geteuid() != 0:
+        print("muster-health: slurmctld and the kernel log are root's; use sudo", file=sys.stderr)
+        return 2
+    prolog = words == ["prolog"]
+    try:
+        return Check(Commands("/run/muster-health")).run(prolog=prolog)
+    except Exception:
+        traceback.print_exc()
+        # A fault of this program is none of the node's: its jobs go on.
+        return 0 if prolog else 1

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the shared folders that slurmd waits for are mounted and answer; pure.
+
+Which those are is known to systemd (RequiresMountsFor of slurmd, and the mount units that follow
+from it) or, on a VM, to what mounted them at its boot. What is mounted is read from the kernel's
+table: looking at a path of a server that is away would wait for it.
+"""
+
+import json
+import re
+from typing import NamedTuple
+
+from .findings import BROKEN, HEALTHY, Finding, one_line, unchecked
+
+SHOW = [
+    *("systemctl", "show", "slurmd.service"),
+    *("--property=RequiresMountsFor", "--property=Requires"),
+]
+MOUNTINFO = "/proc/self/mountinfo"
+VM_MOUNTS = "/run/muster-node/mounts.json"
+"""Written at the boot of a VM by muster-key.service: the folders that it mounts."""
+
+NETWORK = {"nfs", "nfs4", "ceph", "cifs", "smb3", "lustre", "beegfs", "gpfs", "autofs"}
+"""Types of file systems that wait for others; those of programs (fuse.ceph) are added to them."""
+
+
+class Wanted(NamedTuple):
+    """What the node needs."""
+
+    folders: tuple
+    """Paths that jobs use; each may lie below a mount."""
+    mounts: tuple
+    """Paths that must be a mount of their own."""
+
+
+def wanted(shown, vm_mounts):
+    """Return what systemd and, on a VM, its list of mounts say."""
+    keys = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    units = [word for word in keys.get("Requires", "").split() if word.endswith(".mount")]
+    of_vm = tuple(each["path"] for each in json.loads(vm_mounts)) if vm_mounts else ()
+    return Wanted(
+        tuple(keys.get("RequiresMountsFor", "").split()),
+        (*(_path(unit) for unit in units if unit != "-.mount"), *of_vm),
+    )
+
+
+def mounted(mountinfo):
+    """Return the type of what is mounted by its path, as proc(5) has it; the last one is on top."""
+    found = {}
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
+        found[path] = after.split()[0]
+    return found
+
+
+def looks(needs, mounts):
+    """Return the mounts to look at: those of the network that hold what the node needs."""
+    held = {_mount_of(path, mounts) for path in needs.folders} | {*needs.mounts} & mounts.keys()
+    return sorted(path for path in held if _network(mounts.get(path, "")))
+
+
+def look(path):
+    """Return the command that looks at a mount.
+
+    statfs(2) asks the server each time, and the dot lets an automount happen.
+    """
+    return ["stat", "--file-system", "--format=%T", f"{path}/."]
+
+
+def findings(needs, mounts, readings):
+    """Return what is known of each shared folder; `readings` are those of `look` by path."""
+    for path in needs.mounts:
+        if path not in mounts:
+            yield Finding(f"storage {path}", BROKEN, "it is not mounted; its mount unit says why")
+    for path, reading in readings.items():
+        yield _finding(f"storage {path}", mounts[path], reading)
+
+
+def unknown(reading):
+    """Return the finding where systemd said nothing of use."""
+    return unchecked("storage", reading, "systemctl")
+
+
+def _finding(check, kind, reading):
+    said = one_line(reading.text.rpartition(": ")[2])
+    if reading.missing:
+        return unchecked(check, reading, "stat")
+    if reading.late:
+        return Finding(check, BROKEN, "it does not answer; is its server up?")
+    if "Stale file handle" in reading.text:
+        return Finding(check, BROKEN, "its file handle is stale; unmount it and mount it again")
+    # Root may be nobody there: the server has answered.
+    if reading.status and "Permission denied" not in reading.text:
+        return Finding(check, BROKEN, said or f"stat ends with {reading.status}")
+    return Finding(check, HEALTHY, f"{kind}, answers")
+
+
+def _path(unit):
+    r"""Return the path of a mount unit, by systemd.unit(5): `srv-my\x2ddata.mount`."""
+    escaped = "/" + unit.removesuffix(".mount").replace("-", "/")
+    return re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), escaped)
+
+
+def _mount_of(path, mounts):
+    parents = [path]
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        parents.append(path)
+    return next((parent for parent in parents if parent in mounts), "/")
+
+
+def _network(kind):
+    return kind in NETWORK or kind.startswith("fuse.")

@@ -1,0 +1,75 @@
+"""A GPU that is lost drains its node, and its return brings the node back; nvidia-smi is played."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import Lab
+from waiting import until
+
+NODE = "lab-gpu-01"
+TOOL = "/usr/local/sbin/nvidia-smi"
+LIST = "".join(f"00000000:{bus}:00.0, [N/A], [N/A], [N/A]\\n" for bus in ("3B", "5E", "86", "AF"))
+WELL = f"case $* in *--query-gpu*) printf '{LIST}';; esac"
+LOST = "echo 'Unable to determine the device handle for GPU 0000:AF:00.0: GPU is lost.'; exit 15"
+REASON = "muster: health: gpus: 0000:AF:00.0 has fallen off the bus; reboot the node"
+
+
+@pytest.fixture
+def play(lab: Lab) -> Iterator[Callable[[str], None]]:
+    """Return what decides what nvidia-smi does on the node."""
+
+    def write(script: str) -> None:
+        lab.on(NODE, f"cat >{TOOL} <<'END'\n#!/bin/sh\n{script}\nEND\nchmod 0755 {TOOL}")
+
+    yield write
+    write(WELL)
+    lab.on(NODE, "muster-health")
+    lab.on(NODE, f"rm {TOOL}")
+
+
+def state(lab: Lab) -> str:
+    return lab.on("lab-access", f"sinfo --noheader --nodes={NODE} --format='%T %E' --Node").strip()
+
+
+def test_device_files_without_a_driver_are_not_checked_and_not_broken(lab: Lab) -> None:
+    said = lab.on(NODE, "muster-health")
+    assert "gpus                 unchecked  nvidia-smi is not installed\n" in said
+    assert state(lab).startswith("idle ")
+
+
+def test_slurm_runs_the_check_and_a_lost_gpu_drains_the_node(
+    lab: Lab, play: Callable[[str], None]
+) -> None:
+    play(LOST)
+    until(lambda: state(lab) == f"drained {REASON}", "SLURM has run the check", 150)
+    play(WELL)
+    until(lambda: state(lab).startswith("idle "), "and once more", 150)
+
+
+def test_a_job_does_not_start_on_a_broken_node(lab: Lab, play: Callable[[str], None]) -> None:
+    play(WELL)
+    lab.on(NODE, "muster-health")
+    play(LOST)
+    ada = lab.ada
+    job = ada.run(
+        f"sbatch --parsable -p ml-gpu -A LAB-test -w {NODE} -n 1 --mem=50M --time=1 --wrap true"
+    ).strip()
+    try:
+        until(lambda: state(lab).endswith(f" {REASON}"), "the node is drained", 30)
+        # Queued again, and not held.
+        shown = f"squeue -h -j {job} -o '%T %Q'"
+        until(lambda: ada.run(shown).startswith("PENDING"), "it waits", 30)
+        assert ada.run(shown).split()[1] != "0"
+    finally:
+        ada.run(f"scancel {job}")
+
+
+def test_a_person_s_drain_is_left_alone(lab: Lab, play: Callable[[str], None]) -> None:
+    lab.on("lab-access", f"scontrol update nodename={NODE} state=drain reason='fan is loud'")
+    try:
+        for script in (LOST, WELL):
+            play(script)
+            lab.on(NODE, "muster-health", check=False)
+            assert state(lab) == "drained fan is loud"
+    finally:
+        lab.on("lab-access", f"scontrol update nodename={NODE} state=resume")

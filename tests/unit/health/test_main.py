@@ -1,0 +1,230 @@
+"""The check of a machine that is a folder, with commands that are played."""
+
+import time
+from pathlib import Path
+
+import pytest
+from health import commands
+from health import main as program
+from health.commands import Commands
+from health.main import Check
+from health.record import PREFIX
+
+ROW = "00000000:3B:00.0, Disabled, 0, No"
+RECORD = (
+    "NodeName=n1 Arch=x86_64 Gres={gres} OS=Linux RealMemory=1 State={state} ThreadsPerCore=1"
+    "{reason}"
+)
+HANG = "trap '' TERM; while :; do sleep 60; done"
+MOUNT = "35 24 0:30 / /home rw - nfs4 storage1:/home rw\n"
+
+
+class Machine:
+    """A node: what is on it, and what it says of itself."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        (root / "proc/self").mkdir(parents=True)
+        self.mounted("24 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+        self.command("systemctl", "echo Requires=-.mount; echo RequiresMountsFor=/home")
+        self.command("journalctl", "case $* in *--lines=1*) echo boot;; *) exit 1;; esac")
+        self.record()
+
+    def command(self, name: str, script: str) -> None:
+        # Notes what it is told, and is not taken for another by it.
+        noted = f'echo "{name} $*" >>{self.root}/called\n'
+        (self.bin / name).write_text(f"#!/bin/sh\n{noted}{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def record(self, gres: str = "(null)", state: str = "IDLE", reason: str = "") -> None:
+        shown = f" Reason={reason} [root@2026-11-22T01:04:02]" if reason else ""
+        text = RECORD.format(gres=gres, state=state, reason=shown)
+        self.command("scontrol", f'[ "$1" = update ] || echo "{text}"')
+
+    def mounted(self, text: str) -> None:
+        (self.root / "proc/self/mountinfo").write_text(text)
+
+    def gpus(self, *rows: str) -> None:
+        lines = "\n".join(rows)
+        self.command("nvidia-smi", f"case $* in *--query-gpu*) echo '{lines}';; esac")
+
+    def check(self, *, prolog: bool = False, total_s: float = 30, ask_s: float = 5) -> int:
+        (self.root / "called").unlink(missing_ok=True)
+        run = Commands(str(self.root / "run/muster-health"), f"{self.bin}:/usr/bin:/bin")
+        check = Check(run, root=str(self.root), node="n1", total_s=total_s, ask_s=ask_s)
+        return check.run(prolog=prolog)
+
+    def told(self) -> list[str]:
+        """What slurmctld was asked and told."""
+        lines = (self.root / "called").read_text().splitlines()
+        return [line.removeprefix("scontrol ") for line in lines if line.startswith("scontrol ")]
+
+
+ASKED = "--oneliner show node n1"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_healthy_node_costs_one_question(machine, capsys):
+    machine.record("gpu:1")
+    machine.gpus(ROW)
+    assert machine.check() == 0
+    assert machine.told() == [ASKED]
+    assert "gpus                 healthy    1 of 1\n" in capsys.readouterr().out
+
+
+def test_a_broken_node_is_drained_once(machine):
+    machine.record("gpu:2")
+    machine.gpus(ROW)
+    assert machine.check() == 1
+    asked, told = machine.told()
+    reason = f"{PREFIX}gpus: SLURM counts on 2, the driver has 1; reboot the node, then reseat"
+    assert (asked, told) == (ASKED, f"update nodename=n1 state=drain reason={reason}")
+    machine.record("gpu:2", "IDLE+DRAIN", reason)
+    assert (machine.check(), machine.told()) == (1, [ASKED])
+
+
+def test_a_node_that_is_well_again_comes_back(machine):
+    machine.record("gpu:1", "IDLE+DRAIN", f"{PREFIX}gpus: it was lost")
+    machine.gpus(ROW)
+    assert machine.check() == 0
+    assert machine.told() == [ASKED, "update nodename=n1 state=resume reason=muster: well again"]
+
+
+def test_storage_that_does_not_answer_drains_the_node(machine):
+    machine.mounted(MOUNT)
+    machine.command("stat", HANG)
+    assert machine.check(total_s=6, ask_s=2) == 1
+    why = "storage /home: it does not answer; is its server up?"
+    assert machine.told()[1:] == [f"update nodename=n1 state=drain reason={PREFIX}{why}"]
+
+
+def test_a_node_without_gpus_is_asked_nothing_of_them(machine, capsys):
+    machine.command("nvidia-smi", "exit 9")
+    assert machine.check() == 0
+    assert capsys.readouterr().out == "nothing to look at: no shared folder, no GPU\n"
+    assert "nvidia-smi" not in (machine.root / "called").read_text()
+
+
+@pytest.mark.parametrize("prolog", [False, True])
+def test_whatever_hangs_the_check_ends_in_time(machine, prolog, capsys):
+    machine.record("gpu:1")
+    machine.gpus(ROW)
+    machine.check()
+    machine.mounted(MOUNT)
+    for name in ("scontrol", "systemctl", "journalctl", "nvidia-smi", "stat"):
+        machine.command(name, HANG)
+    begin = time.monotonic()
+    assert machine.check(prolog=prolog, total_s=4, ask_s=0.5) == 1
+    # What was killed is waited for a moment each time, and the machine may be busy.
+    assert time.monotonic() - begin < 10
+    assert "slurmctld says nothing of n1: no answer" in capsys.readouterr().err
+
+
+def test_all_limits_together_are_less_than_20_s():
+    assert program.TOTAL_S + 4 * commands.DEATH_S < 20.5
+    assert program.TOTAL_S > 4 * program.ASK_S
+
+
+def test_nothing_installed_is_no_fault_of_the_node(machine, capsys):
+    machine.record("gpu:4")
+    assert machine.check() == 0
+    assert machine.told() == [ASKED]
+    out = capsys.readouterr().out
+    assert "gpus                 unchecked  nvidia-smi is not installed\n" in out
+    assert machine.check(prolog=True) == 0
+
+
+def test_slurmctld_that_does_not_answer_is_said(machine, capsys):
+    machine.command("scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert machine.check() == 1
+    said = "slurmctld says nothing of n1: Unable to contact slurm controller"
+    assert said in capsys.readouterr().err
+
+
+def test_slurmctld_that_takes_no_change_is_said(machine, capsys):
+    machine.record("gpu:2")
+    machine.gpus(ROW)
+    asks = (machine.bin / "scontrol").read_text()
+    refuses = "if [ $1 = update ]; then echo 'Access denied' >&2; exit 1; fi"
+    (machine.bin / "scontrol").write_text(f"{asks}{refuses}\n")
+    assert machine.check() == 1
+    assert "slurmctld does not take it: Access denied" in capsys.readouterr().err
+
+
+class TestProlog:
+    def test_of_a_healthy_node_it_asks_slurmctld_nothing(self, machine):
+        machine.record("gpu:1")
+        machine.gpus(ROW)
+        machine.check()
+        assert (machine.check(prolog=True), machine.told()) == (0, [])
+
+    def test_of_a_broken_node_it_fails_when_slurm_has_the_reason(self, machine):
+        machine.record("gpu:1")
+        machine.gpus(ROW)
+        machine.check()
+        machine.command("nvidia-smi", "echo 'GPU is lost'; exit 15")
+        assert machine.check(prolog=True) == 1
+        why = "gpus: a GPU has fallen off the bus; reboot the node"
+        assert machine.told() == [ASKED, f"update nodename=n1 state=drain reason={PREFIX}{why}"]
+
+    def test_before_the_first_check_gpus_are_not_looked_at(self, machine, capsys):
+        machine.record("gpu:2")
+        machine.gpus(ROW)
+        assert (machine.check(prolog=True), machine.told()) == (0, [])
+        assert "what SLURM counts on is not known" in capsys.readouterr().out
+
+    def test_a_fault_of_the_program_costs_no_job(self, monkeypatch, capsys):
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(program, "Check", fail)
+        monkeypatch.setattr(program.os, "geteuid", lambda: 0)
+        assert (program.main(["prolog"]), program.main([])) == (0, 1)
+        assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_fabric_manager_is_asked_for_where_switches_are(machine, capsys):
+    machine.record("gpu:1")
+    machine.gpus(ROW)
+    for name, vendor, kind in (
+        ("0000:3b:00.0", "0x10de", "0x030200"),
+        ("0000:c1:00.0", "0x10de", "0x068000"),
+        ("0000:00:1f.0", "0x8086", "0x068000"),
+    ):
+        device = machine.root / "sys/bus/pci/devices" / name
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{kind}\n")
+    machine.command("systemctl", "[ $1 = show ] || { echo inactive; exit 3; }")
+    assert machine.check() == 1
+    assert "fabric manager       broken" in capsys.readouterr().out
+    (machine.root / "sys/bus/pci/devices/0000:c1:00.0/vendor").write_text("0x1000\n")
+    machine.record("gpu:1")
+    assert machine.check() == 0
+
+
+def test_the_node_s_name(monkeypatch):
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    monkeypatch.setattr(program.socket, "gethostname", lambda: "lab-gpu-0.c.demo.internal")
+    assert Check(Commands("/nowhere")).node == "lab-gpu-0"
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu-7")
+    assert Check(Commands("/nowhere")).node == "gpu-7"
+
+
+def test_it_is_root_s(monkeypatch, capsys):
+    monkeypatch.setattr(program.os, "geteuid", lambda: 1000)
+    assert program.main([]) == 2
+    assert "use sudo" in capsys.readouterr().err
+
+
+def test_how_it_is_called(capsys):
+    assert program.main(["--help"]) == 0
+    assert "muster-health [prolog]" in capsys.readouterr().out
+    assert program.main(["diagnose"]) == 2
+    assert "muster-health [prolog]" in capsys.readouterr().err

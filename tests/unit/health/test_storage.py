@@ -1,0 +1,107 @@
+"""Which folders a node needs, and what is known of them."""
+
+import json
+
+import pytest
+from health import storage
+from health.findings import Reading
+
+# As systemd 252 prints it on a node of the lab.
+SHOWN = (
+    "Requires=sysinit.target system.slice -.mount home.mount srv-my\\x2ddata.mount\n"
+    "RequiresMountsFor=/home /apps /srv/my-data/projects /var/tmp\n"
+)
+MOUNTINFO = r"""
+24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+35 24 0:30 / /home rw,noatime shared:20 - nfs4 storage1:/home rw,vers=4.2
+36 24 0:31 / /srv/my-data rw,noatime - nfs4 storage1:/data rw,vers=4.2
+37 24 0:32 / /mnt/other\040folder rw - nfs4 storage2:/other rw
+38 24 0:33 / /boot rw master:2 propagate_from:1 - vfat /dev/sda2 rw
+""".lstrip()
+ANSWERS = Reading(0, "nfs\n")
+
+
+def found(shown=SHOWN, mountinfo=MOUNTINFO, vm="", **readings):
+    needs, mounts = storage.wanted(shown, vm), storage.mounted(mountinfo)
+    paths = storage.looks(needs, mounts)
+    said = {path: readings.get(path.rpartition("/")[2], ANSWERS) for path in paths}
+    return {
+        each.check: f"{each.state}: {each.why}" for each in storage.findings(needs, mounts, said)
+    }
+
+
+def test_mounts_of_the_network_that_hold_what_slurmd_waits_for_are_looked_at():
+    assert found() == {
+        "storage /home": "healthy: nfs4, answers",
+        # /apps is a folder of the node's own disk; nobody needs the other folder.
+        "storage /srv/my-data": "healthy: nfs4, answers",
+    }
+
+
+def test_a_look_asks_the_server():
+    assert storage.look("/home") == ["stat", "--file-system", "--format=%T", "/home/."]
+
+
+def test_a_folder_that_is_not_mounted():
+    without = "\n".join(line for line in MOUNTINFO.splitlines() if " /home " not in line)
+    assert found(mountinfo=without)["storage /home"].startswith("broken: it is not mounted")
+
+
+@pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        (Reading(None), "broken: it does not answer; is its server up?"),
+        (
+            Reading(
+                1,
+                "stat: cannot read file system information for '/home/.': Stale file handle\n",
+            ),
+            "broken: its file handle is stale; unmount it and mount it again",
+        ),
+        (
+            Reading(
+                1, "stat: cannot read file system information for '/home/.': Input/output error\n"
+            ),
+            "broken: Input/output error",
+        ),
+        # Root is nobody there, and the server has answered.
+        (
+            Reading(
+                1, "stat: cannot read file system information for '/home/.': Permission denied\n"
+            ),
+            "healthy: nfs4, answers",
+        ),
+        (Reading(1, ""), "broken: stat ends with 1"),
+        (Reading(None, missing=True), "unchecked: stat is not installed"),
+    ],
+)
+def test_what_a_look_says(reading, said):
+    assert found(home=reading)["storage /home"] == said
+
+
+def test_a_vm_has_its_list_from_its_boot():
+    shown = "Requires=sysinit.target -.mount\nRequiresMountsFor=/var/tmp\n"
+    folders = [{"path": path, "type": "nfs4"} for path in ("/home", "/apps")]
+    assert found(shown, vm=json.dumps(folders)) == {
+        "storage /apps": "broken: it is not mounted; its mount unit says why",
+        "storage /home": "healthy: nfs4, answers",
+    }
+
+
+@pytest.mark.parametrize("kind", ["ceph", "fuse.ceph-fuse", "autofs", "lustre"])
+def test_other_file_systems_that_wait_for_servers(kind):
+    other = MOUNTINFO.replace("- nfs4 storage1:/home", f"- {kind} x")
+    assert found(mountinfo=other)["storage /home"] == f"healthy: {kind}, answers"
+
+
+def test_where_nothing_is_shared_nothing_is_looked_at():
+    shown = "Requires=-.mount\nRequiresMountsFor=/home /apps\n"
+    assert found(shown, "24 1 8:1 / / rw - overlay overlay rw\n") == {}
+
+
+def test_where_systemd_says_nothing_that_is_said():
+    assert storage.unknown(Reading(1, "System has not been booted with systemd\n")) == (
+        "storage",
+        "unchecked",
+        "systemctl: System has not been booted with systemd",
+    )
