@@ -20,7 +20,7 @@ _NOT_ON_VMS = re.compile(r"(clouddemo|containers|demo|fakecloud)/.*|cloud/cli\.p
 # Per folder of the checkout: which of its files, by their path below it.
 _CODE = {
     "ansible": re.compile(r".+\.(yml|py)"),
-    "muster": re.compile(r".+\.(py|py\.txt|json|yml|conf|sh)"),
+    "muster": re.compile(r".+\.(py|py\.txt|json|yml|conf|lua|sh)"),
     "roles": re.compile(
         r"\w+/((defaults|handlers|meta|tasks|vars)/.+\.yml|templates/.+\.j2|files/.+)"
     ),
