@@ -321,13 +321,16 @@ def test_jobs_share_a_gpu_by_its_shards(emulation):
         emulation.run(*ADA, *batch, "--gres=shard:1", "--wrap=sleep 100").strip() for _ in range(2)
     ]
 
-    def used() -> str:
-        return emulation.run("scontrol", "--details", "show", "node", "lab-gpu-01")
-
+    states = ["squeue", "--noheader", "--format=%T", f"--jobs={','.join(jobs)}"]
+    node = ["scontrol", "--details", "show", "node", "lab-gpu-01"]
     try:
         wait_for(
-            lambda: "shard:rtx4080:2(2/8,0/8,0/8,0/8)" in used(),
-            used,
+            lambda: emulation.run(*states).split() == ["RUNNING"] * 2,
+            lambda: emulation.run("squeue"),
+        )
+        # Both on GPU 0, as either release says it.
+        assert re.search(
+            r"GresUsed=\S*shard:rtx4080:\d\((IDX:0|2/8,0/8,0/8,0/8)\)", emulation.run(*node)
         )
     finally:
         emulation.run("scancel", *jobs)
