@@ -52,6 +52,12 @@ def test_folders_are_mounted_now_and_at_each_boot(host, mount):
     assert f"Options={mount['options']},retry=9\n" in text
 
 
+def test_read_ahead_is_that_of_the_file_that_udev_s_rule_reads(host):
+    """What the kernel makes of it at a mount, tests/vm shows."""
+    assert host.check_output("nfsconf --get nfsrahead nfs4") == "15360"
+    assert "nfsrahead" in host.check_output("cat /usr/lib/udev/rules.d/99-nfs.rules")
+
+
 def test_no_helper_of_version_3_starts_at_a_boot(host):
     for unit in ("rpcbind.service", "rpcbind.socket"):
         assert host.run(f"systemctl is-enabled {unit}").stdout.strip() == "disabled"

@@ -86,6 +86,16 @@ def test_the_kernel_has_the_options_that_were_asked_for(pair: Pair, path: str) -
     assert wanted - options_at(pair, path) == set()
 
 
+def test_files_are_read_ahead_as_far_as_a_fast_network_needs(pair: Pair) -> None:
+    table = pair.client.check("cat /proc/self/mountinfo")
+    device = next(line.split()[2] for line in table.splitlines() if line.split()[4] == "/home")
+    # udev sets it a moment after the mount.
+    deadline = time.monotonic() + 60
+    while pair.client.check(f"cat /sys/class/bdi/{device}/read_ahead_kb") != "15360":
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+
 def test_only_version_4_is_served(pair: Pair) -> None:
     versions = pair.server.check("cat /proc/fs/nfsd/versions").split()
     assert versions == ["-3", "+4", "-4.0", "+4.1", "+4.2"]
@@ -148,6 +158,33 @@ def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Pair) -> None:
         pair.server.check("systemctl start nfs-server")
     # `hard`: whoever waited goes on.
     assert "ada" not in pair.client.check("timeout 100 ls /home")
+
+
+OUTAGE_SECONDS = 60
+COUNTING = "i=0; while [ ! -e /run/enough ]; do i=$((i+1)); echo $i; sleep 0.2; done"
+
+
+def test_writers_wait_for_a_server_that_is_gone_and_lose_nothing(pair: Pair, home: str) -> None:
+    wire = pair.server.check("ip -o link | grep 52:54:00:00:01:01").split()[1].strip(":")
+    pair.client.check("rm -f /run/enough; dd if=/dev/urandom of=/run/sample bs=1M count=8")
+    pair.client.check(f"systemd-run --quiet --unit=counter {ADA} sh -c '{COUNTING} >{home}/lines'")
+    pair.server.check(f"ip link set {wire} down")
+    begin = time.monotonic()
+    try:
+        pair.client.check(f"systemd-run --quiet --unit=copier {ADA} cp /run/sample {home}/sample")
+        while time.monotonic() < begin + OUTAGE_SECONDS:
+            assert state(pair, "copier") in ("active", "activating")
+            time.sleep(5)
+    finally:
+        pair.server.check(f"ip link set {wire} up")
+    wait_for(pair, "copier", "inactive", seconds=180)
+    pair.client.check("touch /run/enough")
+    wait_for(pair, "counter", "inactive", seconds=60)
+    lines = pair.server.check(f"cat {home}/lines").split()
+    assert lines == [str(number) for number in range(1, len(lines) + 1)]
+    assert pair.server.check(f"sha256sum <{home}/sample") == pair.client.check(
+        "sha256sum </run/sample"
+    )
 
 
 def test_at_a_boot_a_daemon_like_slurmd_waits_for_its_folders(pair: Pair) -> None:
