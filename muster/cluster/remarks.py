@@ -11,6 +11,18 @@ def warnings(cluster: Cluster) -> Iterator[str]:
     if cluster.cloud is not None:
         yield from _entry(cluster, cluster.cloud)
         yield from _own_folders(cluster)
+        yield from _without_driver(cluster)
+
+
+def _without_driver(cluster: Cluster) -> Iterator[str]:
+    """Nodes whose GPUs no job can use."""
+    names = [name for name, nodes in cluster.nodes.items() if nodes.gpus]
+    if names:
+        yield (
+            f"nodes.{', nodes.'.join(names)}: nothing installs the driver of their GPUs in the "
+            "cloud yet: slurmd waits for it, and the nodes are given back; take a machine type without "
+            "GPUs until then"
+        )
 
 
 def _own_folders(cluster: Cluster) -> Iterator[str]:

@@ -361,8 +361,8 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
     cluster.configure({"gcp:project": "demo-project"})
 
     good = definition.file.read_text()
-    definition.change(lambda found: found["nodes"]["debug"].update(machine_type="a2-highgpu-1g"))
-    refused("cluster.yml:", "has GPUs, whose driver Muster does not install in the cloud yet")
+    definition.change(lambda found: found["nodes"]["debug"].update(machine_type="n1-standard-3"))
+    refused("cluster.yml:", 'no machine type "n1-standard-3" is known')
     definition.file.write_text(good)
     definition.change(lambda found: found.update(name="other"))
     refused("the stack is slurm10", "pulumi stack select --create other")
