@@ -20,8 +20,8 @@ def _without_driver(cluster: Cluster) -> Iterator[str]:
     if names:
         yield (
             f"nodes.{', nodes.'.join(names)}: nothing installs the driver of their GPUs in the "
-            "cloud yet: slurmd waits for it, and the nodes are given back; take a machine type without "
-            "GPUs until then"
+            "cloud yet: slurmd waits for it, and the nodes are given back; take a machine type "
+            "without GPUs until then"
         )
 
 
