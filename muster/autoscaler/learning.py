@@ -58,6 +58,7 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
         failure = failures.get(name)
         if failure is None:
             memory.made[name] = (world.now, market)
+            memory.lacking.pop(name, None)
             take(memory.gone, name, ask.choice.zone)
         else:
             _refused(world, memory, ask, name, failure)
@@ -146,6 +147,7 @@ def _drop(memory: Memory, name: str) -> None:
         memory.rising,
         memory.attempts,
         memory.made,
+        memory.lacking,
         memory.undeleted,
         memory.refused,
         memory.pause,

@@ -50,6 +50,8 @@ class Memory:
     made: dict[str, tuple[float, Market | None]] = field(default_factory=dict)
     """When an insert ended well, or the list that had its VM last was asked for; and the market,
     where it is known."""
+    lacking: dict[str, float] = field(default_factory=dict)
+    """When the first list was asked for that lacks a VM in `made`, all since included."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> when a deletion there ended well, or there was no room. Older lists may still have
     the VM."""

@@ -70,6 +70,10 @@ def _note(world: World, memory: Memory, name: str, vm: Vm | None) -> None:
         # The next one that runs begins its boot then.
         for of in (memory.running, memory.said, memory.inspecting):
             of.pop(name, None)
+    if vm is not None:
+        memory.lacking.pop(name, None)
+    elif name in memory.made and world.vms_at > memory.made[name][0]:
+        memory.lacking.setdefault(name, world.vms_at)
     if vm is not None and vm.status in LEAVING:
         # Its absence from the next list is no gap in the list.
         memory.made.pop(name, None)

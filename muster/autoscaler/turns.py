@@ -81,7 +81,15 @@ def _wanting(world: World, memory: Memory, name: str) -> bool:
         return False
     if present(world, memory, name) is not None:
         return False
-    if name in memory.made and world.vms_at <= memory.made[name][0] + world.limits.missing_s:
-        # Made after the list, or a list lacks it.
+    if name in memory.made and world.vms_at <= _lacking(world, memory, name):
         return False
     return name not in memory.pause or memory.pause[name][0] <= world.now
+
+
+def _lacking(world: World, memory: Memory, name: str) -> float:
+    """Return until when lists may lack a VM that was made.
+
+    From the first list that lacks it: between that and the last one that had it there may have been
+    none, and then one list would decide.
+    """
+    return memory.lacking.get(name, world.vms_at) + world.limits.missing_s
