@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 # Command -> module:function, or module:Typer for one with sub-commands. Importing all of them
 # would take seconds, and `muster check` is run before each play.
 COMMANDS = {
+    "cache": "muster.cache:show",
     "check": "muster.cluster.command:check",
     "cloud": "muster.cloud.cli:app",
     "demo": "muster.demo.cli:app",

@@ -4,10 +4,6 @@ The playbook ansible/hosts.yml asks them, before anything is installed; here the
 compared with the definition. `compare` is pure.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,16 +13,11 @@ from typing import Any
 import typer
 
 from muster import verify
+from muster.asking import AskError, ask
 from muster.cluster import Definition, NodeSet, sources
 from muster.slurm import expand, fold
 
-ROOT = Path(__file__).parents[1]
-
 AGREES, DIFFERS, UNREACHED = 0, 2, 4
-
-FORKS = 50
-SECONDS_PER_ROUND = 90
-"""Bound of one round of `FORKS` hosts: connecting may take 10 s, the report 60."""
 
 Report = Mapping[str, Any]
 Place = Callable[..., str]
@@ -216,106 +207,26 @@ def run(inventory: Path, definition: Definition) -> int:
     def place(*path: str) -> str:
         return f"{document.file}:{document.line(('cluster', *path))}"
 
+    paths = [*_folders(definition).values()]
+    paths += [path for each in definition.cluster.nodes.values() for path in _devices(each)]
+    variables = {"hosts_check_paths": paths}
     try:
-        reports, unreached = ask(inventory, definition)
+        found = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         return UNREACHED
-    comparison = compare(definition, reports, place)
+    comparison = compare(definition, found.answers, place)
     for note in comparison.notes:
         typer.echo(f"note: {note}")
-    for sentence in [*unreached, *comparison.problems]:
+    for sentence in [*found.unreached, *comparison.problems]:
         typer.echo(sentence, err=True)
     if comparison.suggestions:
         typer.echo("\nAs the machines are, cluster.yml would say:")
         for text in comparison.suggestions:
             typer.echo(text)
-    if unreached:
+    if found.unreached:
         return UNREACHED
     if comparison.problems:
         return DIFFERS
-    typer.echo(f"{inventory}: {len(reports)} hosts are as the definition says")
+    typer.echo(f"{inventory}: {len(found.answers)} hosts are as the definition says")
     return AGREES
-
-
-class AskError(Exception):
-    """No host could be asked; the text says why."""
-
-
-def ask(inventory: Path, definition: Definition) -> tuple[dict[str, Report], list[str]]:
-    """Return the hosts' reports, and a sentence for each host that gave none.
-
-    Raises:
-        AskError: Ansible did not start, or did not end within its bound.
-
-    """
-    folders = _folders(definition).values()
-    devices = (
-        path for node_set in definition.cluster.nodes.values() for path in _devices(node_set)
-    )
-    hosts = definition.hosts.groups["all"]
-    seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)
-    try:
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
-                *("--extra-vars", json.dumps({"hosts_check_paths": [*folders, *devices]})),
-                *("--timeout", "10", str(ROOT / "ansible/hosts.yml")),
-            ],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-                "ANSIBLE_NOCOLOR": "1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise AskError(
-            f"the machines did not answer within {seconds} s; try one: "
-            f"ansible -i {inventory} {hosts[0]} -m ping"
-        ) from error
-    results = results_of(done.stdout)
-    if results is None:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
-        said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
-        remedy = "mend that and run again"
-        if "vault" in said:
-            remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
-        raise AskError(f"Ansible did not start: {said}; {remedy}")
-    reports = {host: result["report"] for host, result in results.items() if "report" in result}
-    unreached = [
-        f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
-        f"try: ansible -i {inventory} {host} -m ping"
-        for host in hosts
-        if host not in reports
-    ]
-    return reports, unreached
-
-
-def results_of(output: str) -> dict[str, Any] | None:
-    """Return host -> result of the task in what the JSON callback printed; None if it did not."""
-    start = output.find("{")
-    if start < 0:
-        return None
-    try:
-        document, _ = json.JSONDecoder().raw_decode(output[start:])
-    except json.JSONDecodeError:
-        return None
-    return {
-        host: result
-        for play in document.get("plays", [])
-        for task in play["tasks"]
-        for host, result in task["hosts"].items()
-    }
-
-
-def _reason(result: Mapping[str, Any]) -> str:
-    lines = str(result.get("msg", "no answer")).strip().splitlines() or ["no answer"]
-    # Ansible puts its own advice before what ssh said.
-    return lines[-1].rpartition("over ssh: ")[2].removeprefix("Task failed: ").rstrip(".")

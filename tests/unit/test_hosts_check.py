@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster import hosts_check
+from muster import asking, hosts_check
 from muster.cluster import Definition, load
 
 ROOT = Path(__file__).parents[2]
@@ -209,12 +209,12 @@ def test_output_of_ansible_before_and_behind_the_json_does_not_matter() -> None:
     result = {"report": {"name": "x"}}
     document = {"plays": [{"tasks": [{"hosts": {"lab-cpu-01": result}}]}]}
     text = f"[WARNING]: something\n{json.dumps(document)}\nmore"
-    assert hosts_check.results_of(text) == {"lab-cpu-01": result}
+    assert asking.results_of(text) == {"lab-cpu-01": result}
 
 
 @pytest.mark.parametrize("text", ["", "ERROR! the inventory", "{ broken"])
 def test_output_without_json_is_noticed(text: str) -> None:
-    assert hosts_check.results_of(text) is None
+    assert asking.results_of(text) is None
 
 
 @pytest.fixture

@@ -75,13 +75,14 @@ def disk(place):
 def report(proc="/proc", place=PLACE):
     """Return what there is to say, as data."""
     reads, writes = disk_io(read(f"{proc}/fs/fscache/stats"))
-    return {
+    found = {
         "active": is_active(read(f"{proc}/fs/fscache/caches")),
         "disk": disk(place),
         "disk_reads": reads,
         "disk_writes": writes,
         "folders": folders(read(f"{proc}/self/mountstats")),
     }
+    return {**found, "problem": problem(found)}
 
 
 def problem(found):
@@ -131,8 +132,8 @@ def main():
         print(json.dumps(found))
     else:
         print(*lines(found), sep="\n")
-    if wrong := problem(found):
-        sys.exit(f"not cached: {wrong}")
+    if found["problem"]:
+        sys.exit(f"not cached: {found['problem']}")
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def test_the_table_says_yes_only_of_what_is_cached() -> None:
 
 
 def test_a_daemon_that_does_not_run_is_a_problem_though_the_folder_is_mounted_with_fsc() -> None:
-    assert cache.problem(report("cached")) == ""
-    assert cache.problem(report("stopped")) == cache.NOT_RUNNING
+    assert report("cached")["problem"] == ""
+    assert report("stopped")["problem"] == cache.NOT_RUNNING
 
 
 def test_nothing_is_wrong_where_nothing_should_be_cached() -> None:

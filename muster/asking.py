@@ -1,0 +1,117 @@
+"""What the machines of an inventory say when they are asked by a playbook that changes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+FORKS = 50
+SECONDS_PER_ROUND = 90
+"""Bound of one round of `FORKS` hosts: connecting may take 10 s, the answer 60."""
+
+
+class AskError(Exception):
+    """No host could be asked; the text says why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came back."""
+
+    answers: dict[str, Any]
+    """Host -> its answer."""
+    unreached: list[str]
+    """A sentence for each host that gave none."""
+
+
+def ask(
+    inventory: Path,
+    playbook: str,
+    hosts: list[str],
+    answer: str,
+    variables: Mapping[str, Any] | None = None,
+) -> Found:
+    """Run a playbook of ansible/ whose only task asks each host.
+
+    Args:
+        inventory: Folder of the inventory.
+        playbook: Name of its file.
+        hosts: Those that are asked; one at least.
+        answer: The part of the task's result that is the answer.
+        variables: Extra variables of the playbook.
+
+    Raises:
+        AskError: Ansible did not start, or did not end within its bound.
+
+    """
+    seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)
+    try:
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
+                *("--extra-vars", json.dumps(variables or {})),
+                *("--timeout", "10", str(ROOT / "ansible" / playbook)),
+            ],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+                "ANSIBLE_NOCOLOR": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AskError(
+            f"the machines did not answer within {seconds} s; try one: "
+            f"ansible -i {inventory} {hosts[0]} -m ping"
+        ) from error
+    results = results_of(done.stdout)
+    if results is None:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
+        said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
+        remedy = "mend that and run again"
+        if "vault" in said:
+            remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
+        raise AskError(f"Ansible did not start: {said}; {remedy}")
+    answers = {host: result[answer] for host, result in results.items() if answer in result}
+    unreached = [
+        f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
+        f"try: ansible -i {inventory} {host} -m ping"
+        for host in hosts
+        if host not in answers
+    ]
+    return Found(answers, unreached)
+
+
+def results_of(output: str) -> dict[str, Any] | None:
+    """Return host -> result of the task in what the JSON callback printed; None if it did not."""
+    start = output.find("{")
+    if start < 0:
+        return None
+    try:
+        document, _ = json.JSONDecoder().raw_decode(output[start:])
+    except json.JSONDecodeError:
+        return None
+    return {
+        host: result
+        for play in document.get("plays", [])
+        for task in play["tasks"]
+        for host, result in task["hosts"].items()
+    }
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    lines = str(result.get("msg", "no answer")).strip().splitlines() or ["no answer"]
+    # Ansible puts its own advice before what ssh said.
+    return lines[-1].rpartition("over ssh: ")[2].removeprefix("Task failed: ").rstrip(".")

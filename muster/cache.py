@@ -1,0 +1,75 @@
+"""`muster cache CLUSTER`: what the compute nodes keep of shared folders, and whether they do.
+
+Each node knows (the program muster-cache of the role fscache); here their answers become a table.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from muster.asking import AskError, ask
+from muster.cluster.command import definition_of, inventory_of
+
+WRONG, UNREACHED = 2, 4
+MIB = 2**20
+COLUMNS = ("node", "disk used", "folder", "cached", "read", "by the server", "spared")
+
+
+def show(
+    cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
+) -> None:
+    """Show what compute nodes keep of shared folders on their own disks.
+
+    Exit code 2 if a folder is not cached that should be, 4 if a node could not be asked.
+    """
+    inventory = inventory_of(cluster)
+    definition = definition_of(inventory)
+    if not any(folder.cached for _, folder in definition.cluster.storage.folders()):
+        typer.echo(f"{inventory}: no folder is cached; docs/storage.md says when that pays")
+        return
+    try:
+        found = ask(inventory, "cache.yml", definition.hosts.groups["compute"], "stdout")
+    except AskError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(UNREACHED) from None
+    reports, silent = parsed(found.answers)
+    Console(highlight=False).print(table(reports))
+    wrong = [f"{node}: {said['problem']}" for node, said in reports.items() if said["problem"]]
+    for sentence in [*found.unreached, *silent, *wrong]:
+        typer.echo(sentence, err=True)
+    if found.unreached or silent:
+        raise typer.Exit(UNREACHED)
+    if wrong:
+        raise typer.Exit(WRONG)
+
+
+def parsed(answers: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the reports by node, and a sentence for each node that gave none."""
+    reports, silent = {}, []
+    for node, text in answers.items():
+        try:
+            reports[node] = json.loads(text)
+        except ValueError:
+            silent.append(f"{node}: has no muster-cache; run site.yml, which installs it")
+    return reports, silent
+
+
+def table(reports: Mapping[str, Any]) -> Table:
+    """Return a line for each folder of each node."""
+    found = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
+    for node, report in reports.items():
+        space = report["disk"]
+        used = "none"
+        if space:
+            used = f"{(space['bytes'] - space['free_bytes']) // MIB} of {space['bytes'] // MIB} MiB"
+        for folder in report["folders"]:
+            cached = "yes" if folder["asked"] and report["active"] else "no"
+            read, asked = folder["read_bytes"], folder["from_server_bytes"]
+            spared = f"{max(0, 100 - 100 * asked // read)} %" if read else "-"
+            amounts = (f"{read // MIB} MiB", f"{asked // MIB} MiB", spared)
+            found.add_row(node, used, folder["path"], cached, *amounts)
+    return found

@@ -1,0 +1,117 @@
+"""`muster cache CLUSTER`: what the nodes say, as one table; Ansible's part is played."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from muster import cache
+from muster.asking import AskError, Found
+from muster.cli import app
+
+LAB = Path(__file__).parents[3] / "inventories/lab"
+MIB = 2**20
+
+
+def folder(path: str, read_mib: int, asked_mib: int, *, asked: bool = True) -> dict[str, Any]:
+    return {
+        "path": path,
+        "asked": asked,
+        "read_bytes": read_mib * MIB,
+        "from_server_bytes": asked_mib * MIB,
+        "read_calls": asked_mib,
+    }
+
+
+REPORT: dict[str, Any] = {
+    "active": True,
+    "disk": {"bytes": 1000 * MIB, "free_bytes": 600 * MIB},
+    "disk_reads": 1,
+    "disk_writes": 1,
+    "folders": [folder("/apps", 200, 50), folder("/home", 0, 0, asked=False)],
+    "problem": "",
+}
+STOPPED = REPORT | {"active": False, "problem": "cachefilesd does not run: systemctl status"}
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Path:
+    """The lab, with modules from NFS and a cache."""
+    folder = tmp_path / "lab"
+    (folder / "group_vars/all").mkdir(parents=True)
+    text = (LAB / "group_vars/all/cluster.yml").read_text()
+    text = text.replace(
+        "apps: {kind: existing, path: /apps}",
+        "apps: {kind: nfs, path: /apps, server: filer, cached: true}\n"
+        "    cache: {any_kernel: true}",
+    )
+    (folder / "group_vars/all/cluster.yml").write_text(text)
+    (folder / "hosts.yml").write_text((LAB / "hosts.yml").read_text())
+    return folder
+
+
+def shown(reports: dict[str, Any]) -> list[list[str]]:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(cache.table(reports))
+    return [line.split("  ") for line in capture.get().splitlines()]
+
+
+def test_each_folder_of_each_node_has_a_line() -> None:
+    lines = [[word.strip() for word in line if word.strip()] for line in shown({"n1": REPORT})]
+    assert lines[1] == ["n1", "400 of 1000 MiB", "/apps", "yes", "200 MiB", "50 MiB", "75 %"]
+    assert lines[2] == ["n1", "400 of 1000 MiB", "/home", "no", "0 MiB", "0 MiB", "-"]
+
+
+def test_a_folder_is_not_cached_where_the_daemon_does_not_run() -> None:
+    lines = [[word.strip() for word in line if word.strip()] for line in shown({"n1": STOPPED})]
+    assert lines[1][3] == "no"
+
+
+def test_a_node_without_the_program_is_named() -> None:
+    reports, silent = cache.parsed({"n1": json.dumps(REPORT), "n2": ""})
+    assert list(reports) == ["n1"]
+    assert silent == ["n2: has no muster-cache; run site.yml, which installs it"]
+
+
+ANSWERS = {name: json.dumps(REPORT) for name in ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01")}
+OUTCOMES = {
+    "all is well": (Found(ANSWERS, []), 0, ""),
+    "a daemon stopped": (
+        Found(ANSWERS | {"lab-cpu-02": json.dumps(STOPPED)}, []),
+        2,
+        "lab-cpu-02: cachefilesd does not run: systemctl status\n",
+    ),
+    "a node is away": (Found(ANSWERS, ["lab-gpu-02: gone"]), 4, "lab-gpu-02: gone\n"),
+}
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_the_exit_code_says_how_it_stands(
+    case: str, cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, code, said = OUTCOMES[case]
+    asked = []
+    monkeypatch.setattr(cache, "ask", lambda *words: asked.append(words) or found)
+    result = CliRunner().invoke(app, ["cache", str(cached)])
+    assert (result.exit_code, result.stderr) == (code, said)
+    nodes = ["lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02"]
+    assert asked == [(cached, "cache.yml", nodes, "stdout")]
+    assert "lab-cpu-01" in result.stdout
+
+
+def test_where_nothing_is_cached_nobody_is_asked() -> None:
+    result = CliRunner().invoke(app, ["cache", str(LAB)])
+    assert (result.exit_code, "no folder is cached" in result.stdout) == (0, True)
+
+
+def test_ansible_that_does_not_start_is_said(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Found:
+        raise AskError("Ansible did not start: x; mend that and run again")
+
+    monkeypatch.setattr(cache, "ask", refuse)
+    result = CliRunner().invoke(app, ["cache", str(cached)])
+    assert (result.exit_code, result.stderr.startswith("error: Ansible did not start")) == (4, True)
