@@ -228,3 +228,54 @@ def test_how_it_is_called(capsys):
     assert "muster-health [prolog]" in capsys.readouterr().out
     assert program.main(["diagnose"]) == 2
     assert "muster-health [prolog]" in capsys.readouterr().err
+
+
+STALE = """
+if [ -e {root}/mounted ]; then echo nfs; else
+    echo "stat: cannot read file system information for '/home/.': Stale file handle" >&2; exit 1
+fi
+"""
+
+
+@pytest.fixture
+def stale(machine: Machine) -> Machine:
+    """A node whose server was made anew: what is mounted then is another folder."""
+    machine.mounted(MOUNT)
+    machine.command("stat", STALE.format(root=machine.root))
+    machine.command("umount", "")
+    return machine
+
+
+def called(machine: Machine) -> list[str]:
+    return (machine.root / "called").read_text().splitlines()
+
+
+def test_a_stale_folder_is_mounted_anew_and_the_node_stays(stale, capsys):
+    shown = "echo Requires=home.mount; echo RequiresMountsFor=/home"
+    stale.command("systemctl", f'[ "$1" = show ] && {{ {shown}; exit; }}; >{stale.root}/mounted')
+    assert stale.check() == 0
+    lines = called(stale)
+    assert lines.index("umount --lazy /home") < lines.index("systemctl start /home")
+    assert "storage /home        healthy    nfs4, answers\n" in capsys.readouterr().out
+    assert stale.told() == [ASKED]
+
+
+def test_a_vm_mounts_it_as_at_its_boot(stale):
+    (stale.root / "run/muster-node").mkdir(parents=True)
+    (stale.root / "run/muster-node/mounts.json").write_text(
+        '[{"source": "c:/home", "path": "/home", "type": "nfs4", "options": "rw,hard"}]'
+    )
+    stale.command("mount", f">{stale.root}/mounted")
+    assert stale.check() == 0
+    assert "mount -t nfs4 -o rw,hard c:/home /home" in called(stale)
+
+
+def test_a_folder_that_stays_stale_drains_the_node(stale):
+    assert stale.check() == 1
+    assert any("its file handle is stale" in told for told in stale.told())
+
+
+def test_a_folder_that_is_away_is_not_unmounted(stale):
+    stale.command("stat", HANG)
+    assert stale.check(total_s=3, ask_s=0.5) == 1
+    assert not any(line.startswith("umount") for line in called(stale))

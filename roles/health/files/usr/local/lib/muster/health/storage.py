@@ -24,6 +24,9 @@ NETWORK = {"nfs", "nfs4", "ceph", "cifs", "smb3", "lustre", "beegfs", "gpfs", "a
 """Types of file systems that wait for others; those of programs (fuse.ceph) are added to them."""
 
 
+_STALE = "Stale file handle"
+
+
 class Wanted(NamedTuple):
     """What the node needs."""
 
@@ -68,6 +71,26 @@ def look(path):
     return ["stat", "--file-system", "--format=%T", f"{path}/."]
 
 
+def stale(readings):
+    """Return the mounts of `look` whose server no longer knows them, such as one made anew."""
+    return [path for path, reading in readings.items() if _STALE in reading.text]
+
+
+def unmount(path):
+    """Return the command that takes a mount away at once; what has files open there keeps them."""
+    return ["umount", "--lazy", path]
+
+
+def mount(path, vm_mounts):
+    """Return the command that mounts a folder as it was mounted at boot."""
+    for each in json.loads(vm_mounts) if vm_mounts else []:
+        if each["path"] == path:
+            options = ["-o", each["options"]] if each["options"] else []
+            return ["mount", "-t", each["type"], *options, each["source"], path]
+    # Started, not restarted: that would restart slurmd, which requires it.
+    return ["systemctl", "start", path]
+
+
 def findings(needs, mounts, readings):
     """Return what is known of each shared folder; `readings` are those of `look` by path."""
     for path in needs.mounts:
@@ -88,7 +111,7 @@ def _finding(check, kind, reading):
         return unchecked(check, reading, "stat")
     if reading.late:
         return Finding(check, BROKEN, "it does not answer; is its server up?")
-    if "Stale file handle" in reading.text:
+    if _STALE in reading.text:
         return Finding(check, BROKEN, "its file handle is stale; unmount it and mount it again")
     # Root may be nobody there: the server has answered.
     if reading.status and "Permission denied" not in reading.text:
