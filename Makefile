@@ -164,7 +164,7 @@ cloud: setup machine-packages ## fakecloud with machines that boot
 	@RELEASE=trixie pytest tests/cloudcluster/test_autoscaler.py tests/cloudcluster/test_destroy.py
 
 .PHONY: vm
-vm: setup vm-packages ## NFS between virtual machines with kernels of their own
+vm: setup vm-packages ## A cluster of virtual machines with kernels of their own
 	@pytest tests/vm
 
 .PHONY: cloud-and-vm

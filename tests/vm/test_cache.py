@@ -1,19 +1,19 @@
 """What a node keeps of a cached folder on a disk of its own: counted where the kernel counts it."""
 
 import json
-import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import Pair
+from vmkit.calls import calls
+from vmkit.site import Site
 
 MIB = 32
 CACHE = "/var/cache/fscache"
 
 
 @pytest.fixture(scope="module")
-def files(pair: Pair) -> Iterator[Pair]:
+def files(pair: Site) -> Iterator[Site]:
     """A file of 32 MiB in /apps, which is cached, and in /data, which is not."""
     for folder in ("/apps", "/data"):
         pair.server.check(f"dd if=/dev/urandom of={folder}/big bs=1M count={MIB} status=none")
@@ -21,30 +21,21 @@ def files(pair: Pair) -> Iterator[Pair]:
     pair.server.check("rm /apps/big /data/big")
 
 
-def reads(pair: Pair, path: str) -> int:
-    """READ calls that the client has sent since it mounted `path`."""
-    table = pair.client.check("cat /proc/self/mountstats")
-    of_path = table.partition(f" mounted on {path} ")[2].partition("\ndevice ")[0]
-    found = re.search(r"^\s*READ: (\d+)", of_path, re.MULTILINE)
-    assert found, of_path
-    return int(found[1])
-
-
-def reading(pair: Pair, path: str, before: str = "true") -> int:
+def reading(pair: Site, path: str, before: str = "true") -> int:
     """READ calls for reading the file at `path` once, after a command."""
     pair.client.check(before)
-    held = reads(pair, path)
+    held = calls(pair.client, path)["READ"]
     assert pair.client.check(f"sha256sum <{path}/big") == pair.server.check(
         f"sha256sum <{path}/big"
     )
-    return reads(pair, path) - held
+    return calls(pair.client, path)["READ"] - held
 
 
-def kept_mib(pair: Pair) -> int:
+def kept_mib(pair: Site) -> int:
     return int(pair.client.check(f"du -sm {CACHE}").split()[0])
 
 
-def test_what_was_read_once_is_not_read_again_not_even_after_a_new_mount(files: Pair) -> None:
+def test_what_was_read_once_is_not_read_again_not_even_after_a_new_mount(files: Site) -> None:
     pair = files
     forget = "sync; echo 3 >/proc/sys/vm/drop_caches"
     first = reading(pair, "/apps", forget)
@@ -57,14 +48,14 @@ def test_what_was_read_once_is_not_read_again_not_even_after_a_new_mount(files: 
     assert reading(pair, "/apps", "systemctl restart apps.mount") == 0
 
 
-def test_a_folder_that_is_not_cached_is_read_anew(files: Pair) -> None:
+def test_a_folder_that_is_not_cached_is_read_anew(files: Site) -> None:
     forget = "echo 3 >/proc/sys/vm/drop_caches"
     first, second = (reading(files, "/data", forget) for _ in range(2))
     assert first > 200
     assert second == first
 
 
-def test_the_node_says_what_is_cached_and_what_it_spared(files: Pair) -> None:
+def test_the_node_says_what_is_cached_and_what_it_spared(files: Site) -> None:
     told = json.loads(files.client.check("muster-cache --json"))
     assert told["active"]
     assert told["disk"]["bytes"] - told["disk"]["free_bytes"] >= MIB * 2**20
@@ -77,7 +68,7 @@ def test_the_node_says_what_is_cached_and_what_it_spared(files: Pair) -> None:
     assert "not cached: cachefilesd does not run" in done.stderr
 
 
-def test_the_cache_has_a_disk_of_its_own(pair: Pair) -> None:
+def test_the_cache_has_a_disk_of_its_own(pair: Site) -> None:
     assert pair.client.check(f"findmnt -no SOURCE,FSTYPE {CACHE}").split() == [
         "/dev/nvme1n1",
         "ext4",

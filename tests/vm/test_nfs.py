@@ -3,29 +3,30 @@
 The machines are booted once; each test leaves them as it found them.
 """
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import CLUSTER, GROUPS, Pair
+from vmkit.site import Site, addresses
 
-from muster import storage, wiring
+from muster import storage
+from muster.cluster import load
 
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
 EXPORTS = "/etc/exports.d/muster.exports"
-WAITING = "/etc/systemd/system/waiting.service"
 
 
 @pytest.fixture
-def home(pair: Pair) -> Iterator[str]:
+def home(pair: Site) -> Iterator[str]:
     """The home of somebody with the number 20001, made on the server."""
     pair.server.check("install -d -o 20001 -g 20001 -m 700 /home/ada")
     yield "/home/ada"
     pair.server.check("rm -r /home/ada")
 
 
-def options_at(pair: Pair, path: str) -> set[str]:
+def options_at(pair: Site, path: str) -> set[str]:
     """Options of the client's mount at `path`, as its kernel tells them."""
     table = pair.client.check("cat /proc/self/mountinfo")
     line = next(line for line in table.splitlines() if line.split()[4] == path)
@@ -36,38 +37,27 @@ def options_at(pair: Pair, path: str) -> set[str]:
     return shared | {*own.split()[5].split(",")}
 
 
-def state(pair: Pair, unit: str) -> str:
+def state(pair: Site, unit: str) -> str:
     return pair.client.ssh(f"systemctl is-active {unit}").stdout.strip()
 
 
-def wait_for(pair: Pair, unit: str, wanted: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while state(pair, unit) != wanted:
-        assert time.monotonic() < deadline, f"{unit} is not {wanted} but {state(pair, unit)}"
-        time.sleep(1)
+def test_a_second_run_changes_nothing(pair: Site) -> None:
+    assert pair.play("--tags=nfs_server,fscache,nfs_client,slurmd,health") == set()
 
 
-def test_a_second_run_changes_nothing(pair: Pair) -> None:
-    recap = pair.play()
-    assert {host: counts["changed"] for host, counts in recap.items()} == {
-        "storage1": 0,
-        "node1": 0,
-    }
-
-
-def test_a_file_that_somebody_writes_on_a_node_is_on_the_server(pair: Pair, home: str) -> None:
+def test_a_file_that_somebody_writes_on_a_node_is_on_the_server(pair: Site, home: str) -> None:
     pair.client.check(f"{ADA} sh -c 'echo from the node >{home}/file'")
     assert pair.server.check(f"cat {home}/file") == "from the node"
     assert pair.server.check(f"stat -c %u:%g {home}/file") == "20001:20001"
 
 
-def test_root_of_a_node_is_nobody_in_the_folders(pair: Pair, home: str) -> None:
+def test_root_of_a_node_is_nobody_in_the_folders(pair: Site, home: str) -> None:
     for path in ("/home", home):
         done = pair.client.ssh(f"touch {path}/planted")
         assert (done.returncode, "Permission denied" in done.stderr) == (1, True), done.stderr
 
 
-def test_nodes_read_the_modules_and_nobody_writes_them(pair: Pair) -> None:
+def test_nodes_read_the_modules_and_nobody_writes_them(pair: Site) -> None:
     pair.server.check("echo module >/apps/file")
     assert pair.client.check("cat /apps/file") == "module"
     done = pair.client.ssh("touch /apps/planted")
@@ -75,18 +65,16 @@ def test_nodes_read_the_modules_and_nobody_writes_them(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("path", ["/home", "/apps"])
-def test_the_kernel_has_the_options_that_were_asked_for(pair: Pair, path: str) -> None:
-    definition = wiring.definition_of(CLUSTER, GROUPS)
-    asked = next(
-        m["options"] for m in storage.mounts(definition, computes=True) if m["path"] == path
-    )
+def test_the_kernel_has_the_options_that_were_asked_for(pair: Site, path: str) -> None:
+    mounts = storage.mounts(load(pair.inventory), computes=True)
+    asked = next(mount["options"] for mount in mounts if mount["path"] == path)
     # The kernel tells actimeo by what it sets, and of that what is no default.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
     wanted = {told_as for word in asked.split(",") for told_as in told.get(word, {word})}
     assert wanted - options_at(pair, path) == set()
 
 
-def test_files_are_read_ahead_as_far_as_a_fast_network_needs(pair: Pair) -> None:
+def test_files_are_read_ahead_as_far_as_a_fast_network_needs(pair: Site) -> None:
     table = pair.client.check("cat /proc/self/mountinfo")
     device = next(line.split()[2] for line in table.splitlines() if line.split()[4] == "/home")
     # udev sets it a moment after the mount.
@@ -96,7 +84,7 @@ def test_files_are_read_ahead_as_far_as_a_fast_network_needs(pair: Pair) -> None
         time.sleep(1)
 
 
-def test_only_version_4_is_served(pair: Pair) -> None:
+def test_only_version_4_is_served(pair: Site) -> None:
     versions = pair.server.check("cat /proc/fs/nfsd/versions").split()
     assert versions == ["-3", "+4", "-4.0", "+4.1", "+4.2"]
     listening = pair.server.check("ss -H -ltunp")
@@ -104,7 +92,7 @@ def test_only_version_4_is_served(pair: Pair) -> None:
     assert ports == {"2049", "22"}, listening
 
 
-def mount_from_elsewhere(pair: Pair) -> subprocess.CompletedProcess[str]:
+def mount_from_elsewhere(pair: Site) -> subprocess.CompletedProcess[str]:
     """Mount /home by the server's other address, so from the client's other one."""
     return pair.client.ssh(
         "mkdir -p /mnt/other && "
@@ -113,13 +101,13 @@ def mount_from_elsewhere(pair: Pair) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_another_network_is_refused(pair: Pair) -> None:
+def test_another_network_is_refused(pair: Site) -> None:
     done = mount_from_elsewhere(pair)
     assert done.returncode != 0
     assert "access denied" in done.stderr or "No such file" in done.stderr, done.stderr
 
 
-def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Pair, home: str) -> None:
+def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Site, home: str) -> None:
     started = "systemctl show nfs-server --property=ActiveEnterTimestampMonotonic"
     before = pair.server.check(f"cp {EXPORTS} /root/exports; {started}")
     pair.client.check(
@@ -129,10 +117,10 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Pair, ho
     try:
         wider = [
             {**e, "clients": [*e["clients"], {**e["clients"][0], "host": "198.51.100.0/24"}]}
-            for e in pair.exports
+            for e in storage.exports(load(pair.inventory), addresses(1))
         ]
-        recap = pair.play("--limit=storage1", nfs_server_exports=wider, nfs_server_threads=20)
-        assert recap["storage1"]["changed"] > 0
+        changes = json.dumps({"nfs_server_exports": wider, "nfs_server_threads": 20})
+        assert pair.play("--limit=storage1", "--tags=nfs_server", f"--extra-vars={changes}")
         assert pair.server.check("cat /proc/fs/nfsd/threads") == "20"
         assert pair.server.check(started) == before
         done = mount_from_elsewhere(pair)
@@ -147,59 +135,13 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Pair, ho
     assert mount_from_elsewhere(pair).returncode != 0
 
 
-def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Pair) -> None:
+def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Site) -> None:
     pair.server.check("systemctl stop nfs-server")
     try:
         begin = time.monotonic()
-        recap = pair.play("--limit=node1")
-        assert recap["node1"]["changed"] == 0
+        assert pair.play("--limit=node1", "--tags=nfs_client") == set()
         assert time.monotonic() - begin < 90
     finally:
         pair.server.check("systemctl start nfs-server")
     # `hard`: whoever waited goes on.
     assert "ada" not in pair.client.check("timeout 100 ls /home")
-
-
-OUTAGE_SECONDS = 60
-COUNTING = "i=0; while [ ! -e /run/enough ]; do i=$((i+1)); echo $i; sleep 0.2; done"
-
-
-def test_writers_wait_for_a_server_that_is_gone_and_lose_nothing(pair: Pair, home: str) -> None:
-    wire = pair.server.check("ip -o link | grep 52:54:00:00:01:01").split()[1].strip(":")
-    pair.client.check("rm -f /run/enough; dd if=/dev/urandom of=/run/sample bs=1M count=8")
-    pair.client.check(f"systemd-run --quiet --unit=counter {ADA} sh -c '{COUNTING} >{home}/lines'")
-    pair.server.check(f"ip link set {wire} down")
-    begin = time.monotonic()
-    try:
-        pair.client.check(f"systemd-run --quiet --unit=copier {ADA} cp /run/sample {home}/sample")
-        while time.monotonic() < begin + OUTAGE_SECONDS:
-            assert state(pair, "copier") in ("active", "activating")
-            time.sleep(5)
-    finally:
-        pair.server.check(f"ip link set {wire} up")
-    wait_for(pair, "copier", "inactive", seconds=180)
-    pair.client.check("touch /run/enough")
-    wait_for(pair, "counter", "inactive", seconds=60)
-    lines = pair.server.check(f"cat {home}/lines").split()
-    assert lines == [str(number) for number in range(1, len(lines) + 1)]
-    assert pair.server.check(f"sha256sum <{home}/sample") == pair.client.check(
-        "sha256sum </run/sample"
-    )
-
-
-def test_at_a_boot_a_daemon_like_slurmd_waits_for_its_folders(pair: Pair) -> None:
-    unit = (
-        "[Unit]\\nRequiresMountsFor=/home /apps\\n[Service]\\n"
-        "ExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
-    )
-    pair.client.check(f"printf '{unit}' >{WAITING}; systemctl enable --quiet waiting; sync")
-    pair.server.check("systemctl stop nfs-server")
-    pair.client.stop()
-    pair.client.start()
-    pair.client.wait()
-    wait_for(pair, "home.mount", "activating")
-    assert state(pair, "waiting") == "inactive"
-    pair.server.check("systemctl start nfs-server")
-    wait_for(pair, "waiting", "active", seconds=150)
-    assert options_at(pair, "/home") >= {"hard", "vers=4.2"}
-    pair.client.check(f"systemctl disable --now --quiet waiting; rm {WAITING}")

@@ -19,7 +19,7 @@ KERNEL = (
 )
 
 
-LIFE_SECONDS = 1800
+LIFE_SECONDS = 3600
 """Bound of a machine's life."""
 
 
@@ -36,14 +36,14 @@ def free_port() -> int:
 
 @dataclass
 class Machine:
-    """A machine of a pair with a wire between them."""
+    """A machine on the wire that all machines of a site share."""
 
     name: str
     number: int
     root: Root
     folder: Path
-    wire: str
-    """QEMU's words for its end of the wire."""
+    wire: list[str]
+    """QEMU's words for its ends of the wire, the network `wire` among them."""
     disks: list[str]
     """Sizes of the empty disks, /dev/nvme1n1 and on."""
     port: int = field(default_factory=free_port)
@@ -93,7 +93,7 @@ class Machine:
                 *disks,
                 *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
                 *("-device", "virtio-net-pci,netdev=host,mac=52:54:00:00:00:01,romfile="),
-                *("-netdev", f"socket,id=wire,{self.wire}"),
+                *(word for end in self.wire for word in ("-netdev", end)),
                 "-device",
                 f"virtio-net-pci,netdev=wire,mac=52:54:00:00:01:{self.number:02x},romfile=",
                 *("-device", "virtio-rng-pci"),
@@ -125,10 +125,11 @@ class Machine:
         known = self.folder / f"{self.name}.known_hosts"
         known.write_text(f"{self.name} {self.root.host_key}\n", encoding="utf-8")
         return (
-            f"Host {self.name}\n  HostName 127.0.0.1\n  Port {self.port}\n  User root\n"
+            f"Host {self.name} 192.0.2.{self.number}\n"
+            f"  HostName 127.0.0.1\n  Port {self.port}\n  User root\n"
             f"  HostKeyAlias {self.name}\n  UserKnownHostsFile {known}\n"
             f"  IdentityFile {self.root.key}\n  IdentitiesOnly yes\n  ConnectTimeout 10\n"
-            f"  ControlPath {self.folder}/%n\n  ControlMaster auto\n  ControlPersist 300\n"
+            f"  ControlPath {self.folder}/{self.name}\n  ControlMaster auto\n  ControlPersist 300\n"
             "  LogLevel ERROR\n"
         )
 
@@ -153,15 +154,32 @@ class Machine:
         assert done.returncode == 0, f"{self.name}: {command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
-    def stop(self) -> None:
-        """Switch it off, as by the plug."""
-        # ssh would keep the connection of before for the next boot.
+    def power_off(self) -> None:
+        """Let it go down in order."""
+        assert self.process is not None
+        self.ssh("systemctl poweroff")
+        self.process.wait(timeout=BOOT_SECONDS)
+        self.process = None
+        self._hang_up()
+
+    def reboot(self) -> None:
+        """Let it go down in order, and return when it has booted again."""
+        self.power_off()
+        self.start()
+        self.wait()
+
+    def _hang_up(self) -> None:
+        """Close ssh's connection, which it would keep for the next boot."""
         subprocess.run(
             ["ssh", "-F", f"{self.folder}/ssh_config", "-O", "exit", self.name],
             capture_output=True,
             timeout=30,
             check=False,
         )
+
+    def stop(self) -> None:
+        """Switch it off, as by the plug."""
+        self._hang_up()
         if self.process is not None:
             # `timeout` and QEMU.
             os.killpg(self.process.pid, signal.SIGKILL)

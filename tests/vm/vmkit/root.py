@@ -21,31 +21,52 @@ from muster.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("nfs_server", "fscache", "nfs_client")
+ROLES = ("base", "munge", "nfs_server", "fscache", "nfs_client", "lmod")
+SLURM = ["slurmctld", "slurmd", "slurm-client"]
+"""Of the roles slurmctld and slurmd, who ask for them by version."""
+
 PACKAGES = [
     "dbus",
     "iproute2",
     "kmod",
     "linux-image-cloud-amd64",  # ext4 and NVMe are built in, so no initrd is needed
     "netbase",
+    "nftables",  # with which tests cut a wire for one service
     "openssh-server",
     "procps",
     "python3",
     "python3-apt",
+    "squashfs-tools",  # of tests/bench/bench_storage.py
     "systemd",
     "systemd-sysv",
     "udev",
 ]
 
 # Units that take seconds of an emulated boot and do nothing for a test.
-MASKED = """
-    apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer
-    e2scrub_reap.service getty@tty1.service serial-getty@ttyS0.service
-    systemd-binfmt.service systemd-networkd-wait-online.service
-"""
+MASKED = (
+    "apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer "
+    "e2scrub_reap.service getty@tty1.service serial-getty@ttyS0.service "
+    "systemd-binfmt.service systemd-networkd-wait-online.service"
+)
 
 # As on a host of which Ansible asked the package: no daemon starts before its role configured it.
-SILENT = "nfs-server.service rpcbind.service rpcbind.socket"
+SILENT = (
+    "chrony.service munge.service nfs-server.service rpcbind.service rpcbind.socket "
+    "slurmctld.service slurmd.service"
+)
+
+MACHINES = ("storage1", "node1", "node2", "node3", "node4")
+"""Names of the machines that may be made from one disk; their numbers begin with 1."""
+
+NETWORK = """\
+# The cluster's network, and a second one on the same wire that is nobody's.
+[Match]
+MACAddress=52:54:00:00:01:{number:02x}
+
+[Network]
+Address=192.0.2.{number}/24
+Address=198.51.100.{number}/24
+"""
 
 SIZE = "1500M"
 BUILD_SECONDS = 600
@@ -65,12 +86,15 @@ class Root:
 
 def installed_by_roles() -> list[str]:
     """Return the packages that the roles' install halves ask for."""
-    return [
-        name
+    tasks = [
+        task
         for role in ROLES
         for task in yaml.safe_load((ROOT / f"roles/{role}/tasks/install.yml").read_text())
-        for name in task.get("managed_packages", {}).get("names", [])
     ]
+    # Some are in a block, with what is said when they can't be installed.
+    tasks += [task for block in tasks for task in block.get("block", [])]
+    names = [name for task in tasks for name in task.get("managed_packages", {}).get("names", [])]
+    return [*names, *SLURM]
 
 
 def digest(release: str) -> str:
@@ -116,6 +140,7 @@ def build(release: str, folder: Path) -> None:
             check=True,
         )
         (work / "proxy.conf").write_text(image.proxy_settings(), encoding="utf-8")
+        _write_names(work / "etc")
         packages = ",".join([*PACKAGES, *installed_by_roles()])
         run(
             [
@@ -123,12 +148,12 @@ def build(release: str, folder: Path) -> None:
                 "--variant=minbase",
                 f"--include={packages}",
                 '--aptopt=APT::Install-Recommends "false"',
-                f"--customize-hook=copy-in {RECIPE}/etc /",
+                f"--customize-hook=copy-in {RECIPE}/etc {work}/etc /",
                 f"--customize-hook=upload {work}/proxy.conf /etc/apt/apt.conf.d/91proxy",
                 '--customize-hook=mkdir -m 700 -p "$1"/root/.ssh',
                 f"--customize-hook=upload {work}/key.pub /root/.ssh/authorized_keys",
                 '--customize-hook=chroot "$1" systemctl enable --quiet systemd-networkd.service',
-                f'--customize-hook=chroot "$1" systemctl mask --quiet {" ".join(MASKED.split())}',
+                f'--customize-hook=chroot "$1" systemctl mask --quiet {MASKED}',
                 f'--customize-hook=chroot "$1" systemctl disable --quiet {SILENT}',
                 f'--customize-hook=cp "$1"/boot/vmlinuz-* {work}/vmlinuz',
                 f'--customize-hook=cp "$1"/etc/ssh/ssh_host_ed25519_key.pub {work}/host_key.pub',
@@ -142,6 +167,18 @@ def build(release: str, folder: Path) -> None:
         run(["rm", "-r", "--one-file-system", f"{name}/root"])
         run(["chown", "-R", f"{os.getuid()}:{os.getgid()}", str(work)])
         work.rename(folder)
+
+
+def _write_names(etc: Path) -> None:
+    """Write who is who on the wire: a machine finds its address by its number."""
+    networks = etc / "systemd/network"
+    networks.mkdir(parents=True)
+    hosts = "127.0.0.1 localhost\n"
+    for number, name in enumerate(MACHINES, start=1):
+        text = NETWORK.format(number=number)
+        (networks / f"20-cluster-{number}.network").write_text(text, encoding="utf-8")
+        hosts += f"192.0.2.{number} {name}\n"
+    (etc / "hosts").write_text(hosts, encoding="utf-8")
 
 
 def missing_programs() -> list[str]:

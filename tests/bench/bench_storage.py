@@ -1,0 +1,134 @@
+"""What a Python environment on NFS asks of the server: a tree, a cached tree, one squashfs file.
+
+Run: .venv/bin/python tests/bench/bench_storage.py [1 4]
+As root, with what `make vm` installs: half an hour for one client and for four. Virtual machines
+with kernels of their own (RELEASE=bookworm|trixie) import all modules of an environment of 3,500
+files: on a node that has never seen it, and again after the node's reboot. They are emulated, so
+calls are counted and seconds are not.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "vm"))
+from vmkit.calls import calls
+from vmkit.machine import Machine
+from vmkit.site import Site, booted
+
+T = TypeVar("T")
+
+PACKAGES, MODULES = 100, 35
+ENVIRONMENT = f"""
+import compileall, pathlib, random
+names, random = [], random.Random(1)
+for package in range({PACKAGES}):
+    folder = pathlib.Path(f"/apps/env/p{{package}}")
+    folder.mkdir(parents=True)
+    for module in ["__init__", *(f"m{{n}}" for n in range({MODULES - 1}))]:
+        lines = [f"v{{n}} = {{random.random()}}" for n in range(random.randrange(20, 300))]
+        (folder / f"{{module}}.py").write_text("\\n".join(lines))
+        names.append(f"p{{package}}" + ("" if module == "__init__" else f".{{module}}"))
+pathlib.Path("/apps/env/everything.py").write_text("".join(f"import {{n}}\\n" for n in names))
+assert compileall.compile_dir("/apps/env", quiet=1)
+"""
+"""Made on the server. Modules are compiled, as pip does it."""
+
+CACHE = "/var/cache/fscache"
+IMAGE = "/apps/env.squashfs"
+LOOPED = "/mnt/env"
+
+
+def cluster(*, cached: bool) -> dict[str, object]:
+    """The definition: modules from NFS, cached or not."""
+    return {
+        "name": "vm",
+        "os": "debian-12",
+        "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
+        "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+        "storage": {
+            "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": cached},
+            **({"cache": {"device": "/dev/nvme1n1", "any_kernel": True}} if cached else {}),
+        },
+    }
+
+
+def all_at_once(work: Callable[[Machine], T], nodes: list[Machine]) -> list[T]:
+    """Do the same on some nodes, at once."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return list(pool.map(work, nodes))
+
+
+def import_all(folder: str) -> Callable[[Machine], Counter[str]]:
+    """What imports the environment in `folder`; it returns the calls that this took."""
+
+    def run(node: Machine) -> Counter[str]:
+        if folder == LOOPED:
+            node.check(f"mkdir -p {LOOPED} && mount -o loop,ro {IMAGE} {LOOPED}")
+        before = calls(node, "/apps")
+        program = f"import sys; sys.path.insert(0, '{folder}'); import everything"
+        done = node.ssh(f'python3 -I -c "{program}"', timeout=900)
+        assert done.returncode == 0, done.stderr
+        asked = calls(node, "/apps") - before
+        if folder == LOOPED:
+            node.check(f"umount {LOOPED}")
+        return asked
+
+    return run
+
+
+def forget(node: Machine) -> None:
+    """Make a node one that has never seen the environment."""
+    node.check("systemctl stop apps.mount")
+    if node.ssh("systemctl is-active cachefilesd").returncode == 0:
+        node.check(f"systemctl stop cachefilesd && rm -rf {CACHE}/* && systemctl start cachefilesd")
+    node.check("echo 3 >/proc/sys/vm/drop_caches; systemctl start apps.mount")
+
+
+def row(store: str, nodes: int, when: str, asked: Iterable[Counter[str]]) -> str:
+    """One line of the table: the calls of each node, and the most frequent ones."""
+    found = list(asked)
+    total: Counter[str] = sum(found, Counter())
+    each = sorted(sum(one.values()) for one in found)
+    most = ", ".join(f"{count // nodes:,} {name}" for name, count in total.most_common(4))
+    spread = f"{each[0]:,}" if each[0] == each[-1] else f"{each[0]:,} to {each[-1]:,}"
+    return f"| {store} | {nodes} | {when} | {spread} | {total['READ'] // nodes:,} | {most} |"
+
+
+def measure(site: Site, nodes: list[Machine]) -> None:
+    """Print the rows for so many nodes."""
+    stores = [
+        ("tree", False, "/apps/env"),
+        ("cached tree", True, "/apps/env"),
+        ("squashfs file, cached", True, LOOPED),
+    ]
+    for store, cached, folder in stores:
+        site.define(cluster(cached=cached))
+        site.play("--tags=nfs_server,fscache,nfs_client")
+        all_at_once(forget, nodes)
+        work = import_all(folder)
+        print(row(store, len(nodes), "never seen", all_at_once(work, nodes)), flush=True)
+        all_at_once(Machine.reboot, nodes)
+        print(row(store, len(nodes), "after a reboot", all_at_once(work, nodes)), flush=True)
+
+
+def main() -> None:
+    """Measure with the numbers of clients named on the command line, or with one and four."""
+    counts = [int(word) for word in sys.argv[1:]] or [1, 4]
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; booting", file=sys.stderr)
+    with booted(max(counts)) as site:
+        site.server.check(f"mkdir -p /apps && python3 - <<'end'\n{ENVIRONMENT}\nend")
+        site.server.check(f"mksquashfs /apps/env {IMAGE} -quiet -no-progress")
+        kernel = site.client.check("uname -r")
+        print(f"{PACKAGES * MODULES:,} files; kernel {kernel}; calls of each node")
+        print("| store | nodes | node | calls | READ | most |\n|---|---|---|---|---|---|")
+        for count in counts:
+            measure(site, site.clients[:count])
+
+
+if __name__ == "__main__":
+    main()

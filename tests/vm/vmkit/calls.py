@@ -1,0 +1,21 @@
+"""What a client has asked an NFS server, as its kernel counts it."""
+
+import re
+from collections import Counter
+
+from vmkit.machine import Machine
+
+
+def calls(client: Machine, path: str) -> Counter[str]:
+    """Return the calls by operation (READ, LOOKUP, ...) since the folder at `path` was mounted.
+
+    From /proc/self/mountstats, "per-op statistics"; the first number of a line is how many.
+    """
+    table = client.check("cat /proc/self/mountstats")
+    of_path = table.partition(f" mounted on {path} ")[2].partition("\ndevice ")[0]
+    lines = of_path.partition("per-op statistics")[2]
+    found = Counter(
+        {name: int(count) for name, count in re.findall(r"^\s*(\w+): (\d+)", lines, re.M)}
+    )
+    assert "READ" in found, table
+    return found

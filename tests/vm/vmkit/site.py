@@ -1,0 +1,149 @@
+"""A storage host and its clients: booted, on one wire, configured by the roles."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmkit import root
+from vmkit.machine import Machine, free_port
+
+from muster import secrets
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PLAY_SECONDS = 900
+"""Bound of a run of site.yml, two machines emulated."""
+
+SERVER = root.MACHINES[0]
+
+
+def names(clients: int) -> list[str]:
+    """Return the names of the machines, the server's first; addresses go by their place."""
+    return list(root.MACHINES[: clients + 1])
+
+
+def addresses(clients: int) -> dict[str, str]:
+    """Return the address of each machine in the cluster's network."""
+    return {name: f"192.0.2.{number}" for number, name in enumerate(names(clients), start=1)}
+
+
+@dataclass
+class Site:
+    """The machines and the inventory by which site.yml configures them."""
+
+    server: Machine
+    clients: list[Machine]
+    folder: Path
+
+    @property
+    def client(self) -> Machine:
+        """The first client: the only one in tests."""
+        return self.clients[0]
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All, the server first."""
+        return [self.server, *self.clients]
+
+    @property
+    def inventory(self) -> Path:
+        """Its folder."""
+        return self.folder / "inventory"
+
+    def define(self, cluster: dict[str, Any]) -> None:
+        """Write the definition that the next play applies."""
+        variables = self.inventory / "group_vars/all"
+        variables.mkdir(parents=True, exist_ok=True)
+        (variables / "cluster.yml").write_text(json.dumps({"cluster": cluster}), encoding="utf-8")
+        (self.inventory / "hosts.yml").write_text(json.dumps({"all": self._hosts()}))
+        secrets.make(self.inventory)
+
+    def _hosts(self) -> dict[str, Any]:
+        clients = {each.name: {} for each in self.clients}
+        server: dict[str, Any] = {"hosts": {SERVER: {}}}
+        return {
+            "hosts": {
+                name: {"ansible_host": address} for name, address in addresses(len(clients)).items()
+            },
+            "vars": {
+                "ansible_user": "root",
+                "ansible_ssh_common_args": f"-F {self.folder}/ssh_config",
+            },
+            "children": {
+                **{"controller": server, "login": server, "storage": server, "database": {}},
+                "compute": {"children": {"cpu": {"hosts": clients}}},
+            },
+        }
+
+    def play(self, *options: str) -> set[str]:
+        """Run site.yml; return what changed, as `host: task`."""
+        program = Path(sys.executable).with_name("ansible-playbook")
+        done = subprocess.run(
+            [str(program), "--inventory", str(self.inventory), *options, "ansible/site.yml"],
+            cwd=REPOSITORY,
+            env=os.environ | {"ANSIBLE_SSH_ARGS": "-C", "ANSIBLE_NOCOLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=PLAY_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        changed, task = set(), ""
+        for line in done.stdout.splitlines():
+            if found := re.match(r"TASK \[(.*)\]", line):
+                task = found[1]
+            elif found := re.match(r"changed: \[(\S+)\]", line):
+                changed.add(f"{found[1]}: {task}")
+        return changed
+
+
+@contextmanager
+def booted(clients: int = 1) -> Iterator[Site]:
+    """Boot a server and its clients, and switch them off at the end.
+
+    Raises:
+        vmkit.machine.VmError: a machine did not boot.
+
+    """
+    missing = root.missing_programs()
+    assert not missing, f"{', '.join(missing)} not installed; run `make vm`, which installs them"
+    base = root.ensure(os.environ.get("RELEASE", "bookworm"))
+    folder = Path(tempfile.mkdtemp(prefix="muster-vm-"))
+    hub, ends = _wires(clients)
+    server = Machine(SERVER, 1, base, folder, hub, ["64M"])
+    site = Site(server, [], folder)
+    for number, name in enumerate(names(clients)[1:], start=2):
+        site.clients.append(Machine(name, number, base, folder, [ends[number - 2]], ["1G"]))
+    try:
+        (folder / "ssh_config").write_text("".join(each.ssh_config() for each in site.machines))
+        for machine in site.machines:
+            machine.prepare()
+            machine.start()
+        for machine in site.machines:
+            machine.wait()
+        yield site
+    finally:
+        for machine in site.machines:
+            machine.stop()
+        shutil.rmtree(folder)
+
+
+def _wires(clients: int) -> tuple[list[str], list[str]]:
+    """QEMU's words for a star: a hub at the server, and a line to each client."""
+    hub, ends = ["hubport,id=wire,hubid=0"], []
+    for number in range(clients):
+        here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        hub += [
+            f"socket,id=line{number},udp={there},localaddr={here}",
+            f"hubport,id=port{number},hubid=0,netdev=line{number}",
+        ]
+        ends.append(f"socket,id=wire,udp={here},localaddr={there}")
+    return hub, ends
