@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible import module_utils
 
 MODULES = Path(__file__).parents[3] / "ansible/plugins/modules"
+# What modules share is found there, as on a host.
+module_utils.__path__.append(str(MODULES.with_name("module_utils")))
 
 
 @dataclass(frozen=True)
