@@ -95,13 +95,15 @@ def export_twice(d: Definition) -> Iterator[Finding]:
 
 @check("folder-not-exportable")
 def folder_not_exportable(d: Definition) -> Iterator[Finding]:
-    """A folder to be served whose name the NFS server's files would take apart."""
-    for key, folder in d.cluster.storage.served().items():
+    """A folder whose name the files and options of its server and its mount would take apart."""
+    storage = d.cluster.storage
+    folders = {**storage.served(), **storage.of_kind("ceph")}
+    for place, path in _paths(d):
         # White space is refused for any folder.
-        if re.search(r"[^A-Za-z0-9._/+\s-]", folder.path):
+        if place[1] in folders and re.search(r"[^A-Za-z0-9._/+\s-]", path):
             yield Finding(
-                ("storage", key, "path"),
-                f'"{folder.path}" can\'t be served by NFS',
+                place,
+                f'"{path}" can\'t be served by NFS or CephFS',
                 "use letters, digits and _ . + - between the slashes",
             )
 
