@@ -1,4 +1,7 @@
-"""Shared folders: definition -> what is served, what is mounted, and how. Pure."""
+"""Shared folders: definition -> what is served and mounted by NFS, and how. Pure.
+
+Those of CephFS are in `muster.cephfs`.
+"""
 
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -27,10 +30,15 @@ def home_maker(definition: Definition) -> str:
     return definition.hosts.groups["storage" if served else "controller"][0]
 
 
+def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
+    """Whether a host only reads the folder `key`: modules built elsewhere, models of all."""
+    return (key == "apps" and not builds_software) or (key == "models" and computes)
+
+
 def mounts(
     definition: Definition, *, builds_software: bool = False, computes: bool = False
 ) -> list[dict[str, str]]:
-    """Return what a host mounts that is not the storage host: as mount(8) takes it.
+    """Return what a host mounts by NFS that is not the storage host: as mount(8) takes it.
 
     `builds_software`: of the one host that writes to the module tree; the others read it.
     `computes`: of a compute node, which reads models and has the disk for a cache.
@@ -42,11 +50,11 @@ def mounts(
             "type": "nfs4",
             "options": _options(
                 folder,
-                published=(key == "apps" and not builds_software) or (key == "models" and computes),
+                published=is_published(key, builds_software=builds_software, computes=computes),
                 caches=computes,
             ),
         }
-        for key, folder in definition.cluster.storage.mounted().items()
+        for key, folder in definition.cluster.storage.of_kind("nfs").items()
     ]
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A loop device under a name below /dev/disk/by-id. It vanishes with the machine: it is detached at
-# once, and stays for as long as a process of the machine has it open.
+# A loop device under a name below /dev/disk/by-id, of 64 MiB or of the size given. It vanishes with
+# the machine: it is detached at once, and stays for as long as a process of the machine has it open.
 set -eu
-truncate --size=64M /root/disk
+truncate --size="${2:-64M}" /root/disk
 i=0
 while [ $i -lt 64 ]; do
     [ -b /dev/loop$i ] || mknod /dev/loop$i b 7 $i

@@ -60,7 +60,7 @@ def check(
     }
     said = ", ".join(f"{name}: {len(things)}" for name, things in counts.items())
     typer.echo(f"{inventory}: no errors ({said})")
-    for warning in remarks.warnings(definition.cluster):
+    for warning in remarks.warnings(definition):
         typer.echo(f"warning: {warning}", err=True)
     if hosts:
         # Its own module: it needs Ansible, which takes seconds to import.

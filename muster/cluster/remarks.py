@@ -2,16 +2,66 @@
 
 from collections.abc import Iterator
 
+from muster.cluster.ceph import Ceph
 from muster.cluster.cloud import Cloud
+from muster.cluster.definition import Definition
 from muster.cluster.model import Cluster
 
 
-def warnings(cluster: Cluster) -> Iterator[str]:
+def warnings(definition: Definition) -> Iterator[str]:
     """Return sentences about the definition, with a remedy each."""
+    cluster = definition.cluster
     if cluster.cloud is not None:
         yield from _entry(cluster, cluster.cloud)
         yield from _own_folders(cluster)
         yield from _without_driver(cluster)
+    if cluster.storage.ceph is not None:
+        yield from _cached_cephfs(cluster)
+        if cluster.storage.ceph.is_built:
+            yield from _built_ceph(definition, cluster.storage.ceph)
+
+
+def _cached_cephfs(cluster: Cluster) -> Iterator[str]:
+    """FS-Cache behind CephFS, of which nobody tells how it does in earnest."""
+    cached = [key for key, folder in cluster.storage.of_kind("ceph").items() if folder.cached]
+    if cached:
+        yield (
+            f"storage.{', storage.'.join(cached)}: FS-Cache behind CephFS is experimental; "
+            "compare with `cached: false` before people rely on it"
+        )
+
+
+def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
+    """What people's files would not survive.
+
+    No errors: a trial on one host has no other way.
+    """
+    groups = definition.hosts.groups
+    hosts = groups.get("storage", [])
+    files = [device for device in ceph.devices if not device.startswith("/dev/")]
+    if files:
+        yield (
+            f"storage.ceph.devices: {', '.join(files)} lies on another file system, slow and for "
+            "trials alone; name disks below /dev/disk/by-id"
+        )
+    if ceph.copies == 1:
+        yield (
+            "storage.ceph.copies: with one copy a broken disk takes all folders with it; say 3 "
+            "for what people need"
+        )
+    elif len(hosts) < ceph.copies:
+        yield (
+            f"storage.ceph.copies: {ceph.copies} copies on {len(hosts)} hosts: all folders are "
+            f"away while one host is; put {ceph.copies} hosts into the group `storage`"
+        )
+    others = {host for name in ("controller", "login", "compute") for host in groups.get(name, [])}
+    both = [host for host in hosts if host in others]
+    if both and ceph.client == "kernel":
+        yield (
+            f"storage.ceph.client: {', '.join(both)} would mount what its own disks hold, which "
+            "can deadlock the kernel when memory is short; say `client: fuse`, or keep storage "
+            "hosts out of other groups"
+        )
 
 
 def _without_driver(cluster: Cluster) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from muster.cluster.base import Model
+from muster.cluster.ceph import Ceph
 
 # Kernels that the distributions' own packages install.
 KERNELS = {
@@ -28,10 +29,11 @@ class Folder(Model):
     """A folder that all hosts share."""
 
     kind: Annotated[
-        Literal["existing", "nfs"],
+        Literal["existing", "nfs", "ceph"],
         Field(
             description="existing: each host has it already, Muster mounts nothing. nfs: the host "
-            "in the group `storage` serves it, or `server` does, and all others mount it."
+            "in the group `storage` serves it, or `server` does, and all others mount it. ceph: it "
+            "is a folder of CephFS, see `storage.ceph`."
         ),
     ] = "existing"
     path: Annotated[str, Field(description="Where it is on each host, absolute path.")]
@@ -44,7 +46,10 @@ class Folder(Model):
     ] = None
     export: Annotated[
         str | None,
-        Field(description="nfs: the folder on `server`, such as `/vol1/home`; null: `path`."),
+        Field(
+            description="nfs: the folder on `server`, such as `/vol1/home`. ceph: the folder in "
+            "the file system. null: `path`."
+        ),
     ] = None
     own_disk: Annotated[
         bool,
@@ -70,6 +75,15 @@ class Folder(Model):
     exec: Annotated[
         bool, Field(description="Whether programs may be started from it (`noexec` if not).")
     ] = True
+    quota_gib: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            json_schema_extra={"x-unit": "GiB"},
+            description="ceph: how much the folder may hold, of a cluster that Muster builds; "
+            "null: as much as there is room for.",
+        ),
+    ] = None
     cached: Annotated[
         bool,
         Field(
@@ -119,6 +133,10 @@ class Storage(Model):
         Field(description="One readable copy of each model; null: there is no such folder."),
     ] = None
     cache: Annotated[Cache, Field(description="FS-Cache, for folders with `cached`.")] = Cache()
+    ceph: Annotated[
+        Ceph | None,
+        Field(description="The Ceph cluster of folders with `kind: ceph`; null: there is none."),
+    ] = None
 
     def folders(self) -> Iterator[tuple[str, Folder]]:
         """Return the folders that there are, by key."""
@@ -129,6 +147,10 @@ class Storage(Model):
     def mounted(self) -> dict[str, Folder]:
         """Return the folders that hosts mount, by key."""
         return {key: folder for key, folder in self.folders() if folder.kind != "existing"}
+
+    def of_kind(self, kind: str) -> dict[str, Folder]:
+        """Return the folders of one kind, by key."""
+        return {key: folder for key, folder in self.folders() if folder.kind == kind}
 
     def served(self) -> dict[str, Folder]:
         """Return the folders that the storage host serves, by key."""

@@ -92,5 +92,5 @@ def check(settings: Settings) -> None:
         found = [str(error)]
     if found:
         raise pulumi.RunError("\n".join(found))
-    for warning in remarks.warnings(settings.definition.cluster):
+    for warning in remarks.warnings(settings.definition):
         pulumi.warn(warning)

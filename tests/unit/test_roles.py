@@ -18,7 +18,7 @@ RELEASES = ["Debian-12", "Debian-13", "Ubuntu-22.04", "Ubuntu-24.04"]
 OF_A_CLUSTER = {"verify"}
 """Roles that need a whole cluster: their tests are in tests/cluster."""
 
-SECRET = re.compile(r"_(key_b64|password|secret|token)$")
+SECRET = re.compile(r"_(key|key_b64|password|secret|token)$")
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
 
 

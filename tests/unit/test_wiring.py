@@ -286,8 +286,11 @@ def test_only_wiring_reads_the_secrets() -> None:
 def test_what_wiring_takes_from_the_secrets_looks_like_a_secret() -> None:
     # By these names test_roles.py knows which tasks must be silent.
     names = {name for name, text in VARIABLES.items() if "secrets." in str(text)}
-    assert names >= {"munge_key_b64", "slurmdbd_storage_password", "mariadb_password"}
-    assert {name for name in names if not re.search(r"_(key_b64|password)$", name)} == set()
+    assert names >= {
+        *("munge_key_b64", "slurmdbd_storage_password", "mariadb_password"),
+        "ceph_client_key",
+    }
+    assert {name for name in names if not re.search(r"_(key|key_b64|password)$", name)} == set()
 
 
 @pytest.mark.parametrize("name", PUBLIC)

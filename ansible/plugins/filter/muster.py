@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 
-from muster import modules, slurm, storage, verify, wiring
+from muster import cephfs, modules, slurm, storage, verify, wiring
 from muster.cluster import DefinitionError
 from muster.nvidia import role as nvidia
 
@@ -74,6 +74,8 @@ class FilterModule:
             "muster_mounts": of_definition(storage.mounts),
             "muster_exports": of_definition(storage.exports),
             "muster_nfs_connections": of_definition(storage.nfs_connections),
+            "muster_ceph_cluster": of_definition(cephfs.built),
+            "muster_ceph_client": of_definition(cephfs.client),
             "muster_nvidia_driver": of_definition(nvidia.variables),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),

@@ -66,6 +66,10 @@ options:
     description: Whether a missing home is made from /etc/skel, open to its owner only.
     type: bool
     default: false
+  home_mounted:
+    description: Whether O(home_root) is a mount, so that no home is made below it while it is away.
+    type: bool
+    default: false
 author: [The Muster authors]
 """
 
@@ -453,6 +457,14 @@ def make_home(person):
     os.rename(temporary, person.home)
 
 
+def is_mounted(path, table):
+    """Whether the kernel's table (proc_pid_mountinfo(5)) has a mount at `path`, which has no space.
+
+    Without a look at the path itself, which would wait for a server that is away.
+    """
+    return any(line.split()[4] == path for line in table)
+
+
 def locked_out(no_login, environment):
     """Say so if who runs this, through sudo or doas, could not log in again."""
     login = environment.get("SUDO_USER") or environment.get("DOAS_USER")
@@ -504,11 +516,15 @@ def main():
             },
             "home_root": {"type": "path", "default": "/home"},
             "create_homes": {"type": "bool", "default": False},
+            "home_mounted": {"type": "bool", "default": False},
             "no_login": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     create_homes = module.params["create_homes"]
+    if module.params["home_mounted"]:
+        with open("/proc/self/mountinfo", encoding="utf-8") as table:
+            create_homes = create_homes and is_mounted(module.params["home_root"], table)
     groups = [Group(group["name"], group["gid"]) for group in module.params["groups"]]
     people = [
         Person(

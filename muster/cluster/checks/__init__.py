@@ -2,6 +2,7 @@
 
 from muster.cluster.checks import (
     accounts,
+    ceph,
     cloud,
     cloudmachines,
     hosts,
@@ -26,6 +27,7 @@ __all__ = [
     "Check",
     "Finding",
     "accounts",
+    "ceph",
     "cloud",
     "cloudmachines",
     "hosts",

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from muster.cluster import patterns
+from muster.cluster.ceph import Ceph
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 from muster.cluster.storage import KERNELS, POOR_CACHE, Cache, Folder
@@ -94,24 +95,32 @@ def export_twice(d: Definition) -> Iterator[Finding]:
 
 @check("folder-not-exportable")
 def folder_not_exportable(d: Definition) -> Iterator[Finding]:
-    """A folder to be served whose name the NFS server's files would take apart."""
-    for key, folder in d.cluster.storage.served().items():
+    """A folder whose name the files and options of its server and its mount would take apart."""
+    storage = d.cluster.storage
+    folders = {**storage.served(), **storage.of_kind("ceph")}
+    for place, path in _paths(d):
         # White space is refused for any folder.
-        if re.search(r"[^A-Za-z0-9._/+\s-]", folder.path):
+        if place[1] in folders and re.search(r"[^A-Za-z0-9._/+\s-]", path):
             yield Finding(
-                ("storage", key, "path"),
-                f'"{folder.path}" can\'t be served by NFS',
+                place,
+                f'"{path}" can\'t be served by NFS or CephFS',
                 "use letters, digits and _ . + - between the slashes",
             )
 
 
-def _meaningless(folder: Folder) -> Iterator[tuple[str, str]]:
+def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str]]:
     """Keys of a folder that have no say for its kind, each with what it would take."""
     given = folder.model_fields_set
     if not folder.is_served and "own_disk" in given:
         yield "own_disk", "Muster does not serve this folder"
-    if folder.server is None and "export" in given:
+    if folder.kind != "ceph" and folder.server is None and "export" in given:
         yield "export", "there is no `server` that has another folder"
+    if "quota_gib" in given and (folder.kind != "ceph" or not (ceph and ceph.is_built)):
+        yield "quota_gib", "it is no folder of a Ceph cluster that Muster builds"
+    if folder.kind == "ceph":
+        for key in ("server", "connections"):
+            if key in given:
+                yield key, "Ceph's clients talk to all of its hosts"
     if folder.kind == "existing":
         for key in ("server", "connections", "read_only", "exec", "cached"):
             if key in given:
@@ -122,11 +131,11 @@ def _meaningless(folder: Folder) -> Iterator[tuple[str, str]]:
 def folder_key_without_meaning(d: Definition) -> Iterator[Finding]:
     """A key that has no say for a folder of this kind."""
     for key, folder in d.cluster.storage.folders():
-        for name, why in _meaningless(folder):
+        for name, why in _meaningless(folder, d.cluster.storage.ceph):
             yield Finding(
                 ("storage", key, name),
                 f"{why}, so this has no say here",
-                "take it out, or say `kind: nfs` (docs/storage.md)",
+                "take it out, or say another `kind` (docs/storage.md)",
             )
 
 
@@ -160,7 +169,7 @@ def storage_connections(d: Definition) -> Iterator[Finding]:
     """Folders of one server with different numbers of connections: the first mount's counts."""
     # By server; None: the cluster's own.
     found: dict[str | None, tuple[str, int]] = {}
-    for key, folder in d.cluster.storage.mounted().items():
+    for key, folder in d.cluster.storage.of_kind("nfs").items():
         other, connections = found.setdefault(folder.server, (key, folder.connections))
         if folder.connections != connections:
             yield Finding(
@@ -286,7 +295,7 @@ def two_storage_hosts(d: Definition) -> Iterator[Finding]:
         for host in d.hosts.groups.get("storage", ())[1:]:
             yield Finding(
                 ("storage", host),
-                "Muster does not set up a second storage host yet",
-                "leave one host in `storage`",
+                "Muster does not set up a second NFS server yet",
+                "leave one host in `storage`, or say `kind: ceph` of all folders that they hold",
                 "hosts",
             )

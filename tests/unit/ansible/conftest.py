@@ -8,9 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
 import pytest
 
-MODULES = Path(__file__).parents[3] / "ansible/plugins/modules"
+PLUGINS = Path(__file__).parents[3] / "ansible/plugins"
+MODULES = PLUGINS / "modules"
+SHARED = str(PLUGINS / "module_utils")
+
+# Ansible packs what modules share beside its own; here it is found there.
+ansible.module_utils.__path__.append(SHARED)
+AS_A_HOST_DOES = """
+import ansible.module_utils, runpy, sys
+ansible.module_utils.__path__.append(sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,10 @@ def run_module() -> Callable[..., Outcome]:
         env: Mapping[str, str] | None = None,
     ) -> Outcome:
         done = subprocess.run(
-            [*prefix, sys.executable, str(MODULES / f"{module}.py")],
+            [
+                *(*prefix, sys.executable, "-c", AS_A_HOST_DOES),
+                *(SHARED, str(MODULES / f"{module}.py")),
+            ],
             input=arguments(given, check=check),
             capture_output=True,
             text=True,

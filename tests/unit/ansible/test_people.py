@@ -73,6 +73,14 @@ def test_homes_are_made_only_where_wanted() -> None:
     assert commands(found=EMPTY, create_homes=False)[-1][0] == "useradd"
 
 
+def test_homes_on_a_mount_wait_for_it() -> None:
+    disk = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    home = "95 22 0:51 / /home rw,noatime - ceph 192.0.2.41:3300:/home rw\n"
+    assert people.is_mounted("/home", [disk, home])
+    assert not people.is_mounted("/home", [disk, home.replace("/home rw", "/home/ada rw")])
+    assert not people.is_mounted("/home", [disk])
+
+
 def test_a_settled_host_needs_nothing() -> None:
     assert commands() == []
 

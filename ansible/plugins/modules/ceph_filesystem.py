@@ -1,0 +1,198 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Bring settings, pools and the one file system of a Ceph cluster to a wanted state."""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.ceph_command import Ceph, CephError
+
+DOCUMENTATION = r"""
+module: ceph_filesystem
+short_description: Provide a CephFS with its pools, and the settings of its cluster
+description:
+  - Reads what is there and changes only what differs. Settings are kept by the monitors and reach
+    running daemons, so nothing is restarted. Nothing is ever removed.
+options:
+  monitor:
+    description: Name of the monitor on this host, as whom to ask.
+    type: str
+    required: true
+  name:
+    description: The file system.
+    type: str
+    required: true
+  copies:
+    description: How many copies of everything are kept.
+    type: int
+    required: true
+  failure_domain:
+    description: What no two copies share.
+    type: str
+    choices: [host, osd]
+    required: true
+  standbys:
+    description: How many metadata servers are to wait for the active one to fail.
+    type: int
+    required: true
+  settings:
+    description: Settings of the cluster by section.
+    type: dict
+    default: {}
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Provide the file system
+  ceph_filesystem:
+    monitor: storage1
+    name: cephfs
+    copies: 3
+    failure_domain: host
+    standbys: 1
+"""
+
+# Pools that the manager makes by itself: up to Ceph 16, and from 17 on.
+MANAGERS_POOLS = ("device_health_metrics", ".mgr")
+METADATA_PGS = "16"
+BULK_SINCE = 17
+"""Major release from which a pool can be told that it will hold most of the data."""
+
+
+def min_size(copies):
+    """Return with how many copies a pool still takes writes, as Ceph's own default is."""
+    return copies - copies // 2
+
+
+class Cluster:
+    """What there is, and what was done about it."""
+
+    def __init__(self, ceph, params, act):
+        self.ceph = ceph
+        self.params = params
+        self.act = act
+        self.lines = []
+        # "ceph version 16.2.15 (...) pacific (stable)"
+        self.release = int(ceph.run("--version").split()[2].split(".")[0]) if act else BULK_SINCE
+
+    def ask(self, *words):
+        """Return what the cluster answers; in check mode nothing where there is none yet."""
+        try:
+            return self.ceph.ask(*words)
+        except CephError:
+            if self.act:
+                raise
+            return None
+
+    def tell(self, *words):
+        """Note a change and, unless only checking, make it."""
+        words = [str(word) for word in words]
+        self.lines.append(f"ceph {' '.join(words)}")
+        if self.act:
+            self.ceph.run(*words)
+
+    def set_all(self, settings):
+        """Bring settings, by section, to the wanted values."""
+        there = {
+            (entry["section"], entry["name"]): entry["value"]
+            for entry in self.ask("config", "dump") or []
+        }
+        for section, values in settings.items():
+            for name, value in values.items():
+                if there.get((section, name)) != str(value):
+                    self.tell("config", "set", section, name, value)
+
+    def rules(self):
+        """Return the rules by which copies are placed: name -> id."""
+        found = self.ask("osd", "crush", "rule", "dump") or []
+        return {rule["rule_name"]: rule["rule_id"] for rule in found}
+
+    def rule(self):
+        """Provide the wanted rule; return its name and id."""
+        domain = self.params["failure_domain"]
+        name = f"muster_{domain}"
+        if name not in self.rules():
+            self.tell("osd", "crush", "rule", "create-replicated", name, "default", domain)
+        return name, self.rules().get(name)
+
+    def pools(self):
+        """Return the pools by name."""
+        found = self.ask("osd", "pool", "ls", "detail") or []
+        return {pool["pool_name"]: pool for pool in found}
+
+    def bring(self, pool, wanted):
+        """Bring the properties of a pool to the wanted values."""
+        name = pool["pool_name"]
+        there = {**pool, "bulk": "bulk" in pool["flags_names"].split(",")}
+        for key, (value, word) in wanted.items():
+            if there[key] != value:
+                # For one copy Ceph wants to hear twice that there is none to lose.
+                sure = ["--yes-i-really-mean-it"] if (key, value) == ("size", 1) else []
+                self.tell("osd", "pool", "set", name, key, word, *sure)
+
+    def provide_pools(self, metadata, data):
+        """Provide the pools of the file system, and place the manager's own as them."""
+        copies = self.params["copies"]
+        rule, number = self.rule()
+        # Those that the manager makes later are placed as the others.
+        self.set_all({"global": {"osd_pool_default_crush_rule": number}})
+        pools = self.pools()
+        for name, pgs in ((metadata, [METADATA_PGS, METADATA_PGS]), (data, [])):
+            if name not in pools:
+                self.tell("osd", "pool", "create", name, *pgs, "replicated", rule)
+        placed = {
+            "crush_rule": (number, rule),
+            "size": (copies, copies),
+            "min_size": (min_size(copies), min_size(copies)),
+        }
+        scaled = {"pg_autoscale_mode": ("on", "on")}
+        bulk = {"bulk": (True, "true")} if self.release >= BULK_SINCE else {}
+        wanted = dict.fromkeys(MANAGERS_POOLS, placed)
+        wanted |= {metadata: placed | scaled, data: placed | scaled | bulk}
+        pools = self.pools()
+        for name in wanted:
+            if name in pools:
+                self.bring(pools[name], wanted[name])
+
+    def filesystem(self):
+        """Return what there is of the file system."""
+        found = (self.ask("fs", "dump") or {"filesystems": []})["filesystems"]
+        maps = [entry["mdsmap"] for entry in found]
+        return next((each for each in maps if each["fs_name"] == self.params["name"]), None)
+
+    def provide(self):
+        """Bring everything to what is wanted."""
+        name, standbys = self.params["name"], self.params["standbys"]
+        metadata, data = f"cephfs.{name}.meta", f"cephfs.{name}.data"
+        self.set_all(self.params["settings"])
+        self.provide_pools(metadata, data)
+        if self.filesystem() is None:
+            self.tell("fs", "new", name, metadata, data)
+        if (self.filesystem() or {}).get("standby_count_wanted") != standbys:
+            self.tell("fs", "set", name, "standby_count_wanted", standbys)
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "monitor": {"type": "str", "required": True},
+            "name": {"type": "str", "required": True},
+            "copies": {"type": "int", "required": True},
+            "failure_domain": {"type": "str", "choices": ["host", "osd"], "required": True},
+            "standbys": {"type": "int", "required": True},
+            "settings": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    monitor = module.params["monitor"]
+    ceph = Ceph(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
+    try:
+        cluster = Cluster(ceph, module.params, act=not module.check_mode)
+        cluster.provide()
+    except CephError as error:
+        module.fail_json(msg=str(error))
+    after = "".join(f"{line}\n" for line in cluster.lines)
+    module.exit_json(changed=bool(cluster.lines), diff={"before": "", "after": after})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Make folders of a CephFS with their quotas, without mounting it."""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+try:
+    import cephfs
+except ImportError:
+    cephfs = None
+
+DOCUMENTATION = r"""
+module: ceph_folder
+short_description: Make folders of a CephFS with their quotas
+description:
+  - Speaks to the file system as C(client.admin) by libcephfs (C(python3-cephfs)), with no mount.
+  - Mode is for a folder that is made; those of one that is there are its users' business. The quota
+    is always brought to what is wanted.
+options:
+  filesystem:
+    description: The file system.
+    type: str
+    required: true
+  folders:
+    description: The folders.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Path inside the file system.
+        type: str
+        required: true
+      mode:
+        description: Octal mode as text.
+        type: str
+        default: "0755"
+      quota_gib:
+        description: How much it may hold; left out as much as there is.
+        type: int
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Make the folders
+  ceph_folder:
+    filesystem: cephfs
+    folders: [{path: /data, mode: "0755", quota_gib: 500}]
+"""
+
+QUOTA = "ceph.quota.max_bytes"
+GIB = 2**30
+MOUNT_SECONDS = 60
+"""How long a metadata server may take to answer."""
+
+
+class Tree:
+    """The folders of a mounted file system; `files` is a LibCephFS, or what answers like it."""
+
+    def __init__(self, files, act):
+        self.files = files
+        self.act = act
+        self.before = self.after = ""
+
+    def change(self, path, before, after):
+        """Note a change; return whether to make it."""
+        self.before += f"{path}: {before}\n"
+        self.after += f"{path}: {after}\n"
+        return self.act
+
+    def is_there(self, path):
+        """Whether there is a folder."""
+        try:
+            self.files.stat(path)
+        except cephfs.ObjectNotFound:
+            return False
+        return True
+
+    def quota(self, path):
+        """Return the quota of a folder in bytes; 0 is none."""
+        try:
+            return int(self.files.getxattr(path, QUOTA))
+        # No attribute is no quota: doc/cephfs/quota.rst.
+        except cephfs.NoData:
+            return 0
+
+    def provide(self, path, mode, quota_gib):
+        """Make a folder where it is missing, and set its quota."""
+        wanted = (quota_gib or 0) * GIB
+        there = self.is_there(path)
+        if not there and self.change(path, "absent", f"folder, mode {mode}"):
+            parent = os.path.dirname(path)
+            if not self.is_there(parent):
+                self.files.mkdirs(parent, 0o755)
+            self.files.mkdir(path, int(mode, 8))
+            # mkdir takes the umask into account.
+            self.files.chmod(path, int(mode, 8))
+        found = self.quota(path) if there else 0
+        if found != wanted and self.change(path, f"quota {found}", f"quota {wanted}"):
+            self.files.setxattr(path, QUOTA, str(wanted).encode(), 0)
+
+
+def mounted(filesystem):
+    """Return the file system, mounted in this process."""
+    files = cephfs.LibCephFS(conffile="/etc/ceph/ceph.conf", auth_id="admin")
+    files.conf_set("client_mount_timeout", str(MOUNT_SECONDS))
+    files.init()
+    deadline = time.monotonic() + MOUNT_SECONDS
+    while True:
+        try:
+            files.mount(filesystem_name=filesystem.encode())
+        except cephfs.Error:
+            # Right after its making the monitors may know of no active metadata server.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+        else:
+            return files
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "filesystem": {"type": "str", "required": True},
+            "folders": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "str", "required": True},
+                    "mode": {"type": "str", "default": "0755"},
+                    "quota_gib": {"type": "int"},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    folders, name = module.params["folders"], module.params["filesystem"]
+    fresh = cephfs is None or not os.path.exists("/etc/ceph/ceph.conf")
+    if fresh and module.check_mode:
+        # On a fresh host a check comes before the cluster: everything is still to be made.
+        after = "".join(f"{folder['path']}: folder, mode {folder['mode']}\n" for folder in folders)
+        module.exit_json(changed=bool(folders), diff={"before": "", "after": after})
+    if cephfs is None:
+        module.fail_json(msg="this needs the package python3-cephfs; install it and run again")
+    try:
+        files = mounted(name)
+    except cephfs.Error as error:
+        module.fail_json(
+            msg=f"file system {name} can't be reached: {error}; see `ceph fs status {name}`"
+        )
+    tree = Tree(files, act=not module.check_mode)
+    try:
+        for folder in folders:
+            tree.provide(folder["path"], folder["mode"], folder["quota_gib"])
+    except cephfs.Error as error:
+        module.fail_json(msg=f"file system {name}: {error}; see `ceph fs status {name}`")
+    finally:
+        files.unmount()
+        files.shutdown()
+    module.exit_json(changed=bool(tree.after), diff={"before": tree.before, "after": tree.after})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""CephFS: definition -> the cluster on the storage hosts, and what each host mounts. Pure.
+
+Who may do what there follows from a host's class, since Ceph knows clients and not hosts: the
+controller writes modules, nodes read models. Root of a host is root on what its client may write.
+"""
+
+from typing import Any, Literal
+from uuid import NAMESPACE_URL, uuid5
+
+from muster.cluster import Definition, Folder
+from muster.cluster.ceph import Ceph
+from muster.storage import is_published
+
+Class = Literal["controller", "compute", "login"]
+CLASSES: tuple[Class, ...] = ("controller", "compute", "login")
+
+# An odd number has a majority when one is away, and two are no safer than one.
+_MONITORS = 3
+# One that works, one that takes over.
+_SERVERS = 2
+
+# A storage host in none of these runs Ceph alone, and needs no folder.
+_OTHER_GROUPS = ("controller", "database", "login", "compute")
+
+
+def class_of(definition: Definition, host: str) -> Class:
+    """Return which client a host is."""
+    if host == definition.hosts.groups["controller"][0]:
+        return "controller"
+    return "compute" if host in definition.hosts.groups["compute"] else "login"
+
+
+def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:
+    """Return the variables of the role `ceph_cluster`; without devices where none is built.
+
+    `addresses`: host -> address, of all hosts.
+    """
+    ceph = _ceph(definition)
+    hosts = definition.hosts.groups["storage"]
+    monitors = hosts[: _MONITORS if len(hosts) >= _MONITORS else 1]
+    folders = definition.cluster.storage.of_kind("ceph")
+    return {
+        "fsid": _fsid(definition),
+        "monitors": [{"name": name, "address": addresses[name]} for name in monitors],
+        "managers": hosts[:_SERVERS],
+        "metadata_servers": hosts[:_SERVERS],
+        "address": addresses[host],
+        "hosts": hosts,
+        "devices": ceph.devices,
+        "file_gib": ceph.file_gib,
+        "copies": ceph.copies,
+        # With fewer hosts than copies some share a host, on disks of their own.
+        "failure_domain": "host" if len(hosts) >= ceph.copies else "osd",
+        "filesystem": ceph.filesystem,
+        "folders": [
+            {"path": _export(folder), "mode": "0755", "quota_gib": folder.quota_gib}
+            for folder in folders.values()
+        ],
+        "clients": [
+            {
+                "name": f"muster-{each}",
+                "folders": [
+                    {"path": _export(folder), "access": _access(key, folder, each)}
+                    for key, folder in folders.items()
+                ],
+            }
+            for each in CLASSES
+        ],
+    }
+
+
+def client(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:
+    """Return the variables of the role `ceph_client`; without mounts where it mounts nothing."""
+    ceph = _ceph(definition)
+    cluster = built(definition, host, addresses)
+    return {
+        "monitors": ceph.monitors or [monitor["address"] for monitor in cluster["monitors"]],
+        "fsid": _fsid(definition),
+        "filesystem": ceph.filesystem,
+        "user": f"muster-{class_of(definition, host)}" if ceph.is_built else ceph.user,
+        "driver": ceph.client,
+        # It has the administrator's key.
+        "key_host": cluster["monitors"][0]["name"] if ceph.devices else "",
+        "mounts": _mounts(definition, host),
+    }
+
+
+def _mounts(definition: Definition, host: str) -> list[dict[str, str]]:
+    groups = definition.hosts.groups
+    others = (name for group in _OTHER_GROUPS for name in groups[group])
+    if host in groups["storage"] and host not in others:
+        return []
+    return [
+        {
+            "export": _export(folder),
+            "path": folder.path,
+            "options": _options(key, folder, class_of(definition, host)),
+        }
+        for key, folder in definition.cluster.storage.of_kind("ceph").items()
+    ]
+
+
+def _options(key: str, folder: Folder, each: Class) -> str:
+    reads = folder.read_only or _reads(key, each)
+    return ",".join(
+        [
+            "ro" if reads else "rw",
+            "noatime,nosuid,nodev",
+            *([] if folder.exec else ["noexec"]),
+            *(["fsc"] if each == "compute" and folder.cached else []),
+        ]
+    )
+
+
+def _access(key: str, folder: Folder, each: Class) -> str:
+    # Somebody has to fill what the others only read: the controller, mounted elsewhere.
+    reads = _reads(key, each) or (folder.read_only and each != "controller")
+    return "r" if reads else "rw"
+
+
+def _reads(key: str, each: Class) -> bool:
+    return is_published(key, builds_software=each == "controller", computes=each == "compute")
+
+
+def _export(folder: Folder) -> str:
+    return folder.export or folder.path
+
+
+def _fsid(definition: Definition) -> str:
+    name = f"muster:{definition.cluster.name}:ceph"
+    return _ceph(definition).fsid or str(uuid5(NAMESPACE_URL, name))
+
+
+def _ceph(definition: Definition) -> Ceph:
+    return definition.cluster.storage.ceph or Ceph()

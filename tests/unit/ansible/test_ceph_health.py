@@ -1,0 +1,77 @@
+"""What a Ceph cluster lacks, in words; answers as 16.2 and 18.2 give them."""
+
+import importlib.util
+from pathlib import Path
+
+FILE = Path(__file__).parents[3] / "ansible/plugins/modules/ceph_health.py"
+SPEC = importlib.util.spec_from_file_location("ceph_health", FILE)
+assert SPEC is not None and SPEC.loader is not None
+ceph_health = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(ceph_health)
+
+
+def check(message, *details, muted=False):
+    return {
+        "severity": "HEALTH_WARN",
+        "summary": {"message": message, "count": 1},
+        "detail": [{"message": detail} for detail in details],
+        "muted": muted,
+    }
+
+
+def health(status="HEALTH_OK", **checks):
+    return {"status": status, "checks": checks, "mutes": []}
+
+
+def dump(**up):
+    return {"osds": [{"osd": int(name[1:]), "up": value, "in": 1} for name, value in up.items()]}
+
+
+ALL_UP = dump(n0=1, n1=1, n2=1)
+
+
+def test_a_healthy_cluster_lacks_nothing() -> None:
+    assert ceph_health.complaints(health(), ALL_UP, [0, 1, 2]) == []
+
+
+def test_an_osd_that_never_came_up_is_missed() -> None:
+    # It is not yet "in", so the cluster itself complains of nothing.
+    said = ceph_health.complaints(health(), dump(n0=1, n1=1, n2=0), [0, 1, 2, 7])
+    assert said == ["osd.2 is not up", "osd.7 is not up"]
+
+
+def test_a_warning_comes_with_its_details() -> None:
+    found = health("HEALTH_WARN", MON_CLOCK_SKEW=check("clock skew on mon.b", "mon.b skew 2.1s"))
+    said = ceph_health.complaints(found, ALL_UP, [])
+    assert said == ["MON_CLOCK_SKEW (clock skew on mon.b; mon.b skew 2.1s)"]
+    assert "ceph health mute CODE" in ceph_health.remedy(said, 300)
+
+
+def test_one_that_is_muted_does_not_count() -> None:
+    found = health(OSDMAP_FLAGS=check("noout flag(s) set", muted=True))
+    assert ceph_health.complaints(found, ALL_UP, [0]) == []
+
+
+def test_a_state_without_a_reason_is_no_health() -> None:
+    assert ceph_health.complaints(health("HEALTH_ERR"), ALL_UP, [0]) == ["HEALTH_ERR"]
+
+
+def test_only_the_first_details_are_told() -> None:
+    found = health("HEALTH_WARN", PG_DEGRADED=check("many", *[f"pg {n}" for n in range(99)]))
+    assert ceph_health.complaints(found, ALL_UP, []) == ["PG_DEGRADED (many; pg 0; pg 1; pg 2)"]
+
+
+def test_a_check_waits_for_nothing(run_module, stand_ins) -> None:
+    path = stand_ins({"ceph": "exit 1"})
+    done = run_module("ceph_health", {"osds": [0]}, env={"PATH": path}, check=True)
+    assert done["changed"] is False
+
+
+def test_the_bound_ends_with_the_sentence(run_module, stand_ins) -> None:
+    unhealthy = '{"status": "HEALTH_WARN", "checks": {}, "mutes": []}'
+    script = f"case \"$*\" in *health*) echo '{unhealthy}';; *) echo '{{\"osds\": []}}';; esac"
+    path = stand_ins({"ceph": script})
+    done = run_module("ceph_health", {"osds": [4], "timeout_seconds": 0}, env={"PATH": path})
+    assert done["msg"].startswith(
+        "the Ceph cluster is not healthy after 0 s: osd.4 is not up; mend"
+    )

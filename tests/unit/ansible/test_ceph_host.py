@@ -1,0 +1,150 @@
+"""Which hosts and devices a Ceph cluster is made of; devices are loop devices' files here."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[3] / "ansible/plugins/modules/ceph_host.py"
+SPEC = importlib.util.spec_from_file_location("ceph_host", FILE)
+assert SPEC is not None and SPEC.loader is not None
+ceph_host = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(ceph_host)
+
+FSID = "6f9a3c1e-0000-4000-8000-000000000001"
+OTHER = "6f9a3c1e-0000-4000-8000-000000000002"
+MAGIC = b"bluestore block device\n"
+
+
+def label(fsid=FSID, **more):
+    return {"osd_uuid": OTHER, "ceph_fsid": fsid, "ready": "ready", "whoami": "3", **more}
+
+
+class Module:
+    """Stands for AnsibleModule: answers `ceph-bluestore-tool` and `blkid`."""
+
+    def __init__(self, found=None, blkid=(2, "", "")):
+        self.found = found
+        self.blkid = blkid
+
+    def run_command(self, command):
+        if command[0] == "blkid":
+            return self.blkid
+        return 0, json.dumps({command[-1]: self.found}), ""
+
+
+@pytest.fixture(autouse=True)
+def tool(monkeypatch):
+    """Ceph is installed."""
+    monkeypatch.setattr(ceph_host.Device.read_label.__globals__["shutil"], "which", lambda _: "/x")
+
+
+def refused(path, found=None, fsid=FSID):
+    device = ceph_host.Device(Module(found), str(path), fsid)
+    with pytest.raises(ceph_host.DeviceError) as caught:
+        device.refuse()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, ""),
+        (f"[global]\nfsid = {FSID}\n", ""),
+        (f"[global]\n\tfsid={FSID.upper()}\n", ""),
+        (f"[global]\nfsid = {OTHER}\n", f"is of the cluster {OTHER}, and this is cluster {FSID}"),
+        ("[global]\nmon_host = 192.0.2.1\n", "is without fsid, and this is"),
+    ],
+)
+def test_whose_host_it_is_stands_in_ceph_conf(text, said) -> None:
+    found = ceph_host.refusal_of_conf(text, FSID)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+def test_an_osd_of_this_cluster_is_kept(tmp_path) -> None:
+    path = tmp_path / "disk"
+    path.write_bytes(MAGIC)
+    device = ceph_host.Device(Module(label()), str(path), FSID)
+    device.refuse()
+    assert device.osd == 3
+
+
+def test_an_osd_of_another_cluster_is_refused(tmp_path) -> None:
+    path = tmp_path / "disk"
+    path.write_bytes(MAGIC)
+    said = refused(path, label(OTHER))
+    assert said.startswith(f"{path} holds an OSD of cluster {OTHER}, so no OSD is made of it; ")
+
+
+def test_an_osd_that_was_never_completed_is_refused_unless_it_was_begun_here(
+    tmp_path, monkeypatch
+) -> None:
+    path = tmp_path / "disk"
+    path.write_bytes(MAGIC)
+    half = {"osd_uuid": OTHER, "description": "main"}
+    assert "an OSD of cluster (not told)" in refused(path, half)
+    monkeypatch.setitem(ceph_host.Device.refuse.__globals__, "BEGUN", str(tmp_path))
+    note = Path(ceph_host.Device.refuse.__globals__["note_path"](str(path)))
+    note.write_text(json.dumps({"uuid": OTHER, "key": "x"}))
+    device = ceph_host.Device(Module(half), str(path), FSID)
+    device.refuse()
+    assert device.osd is None
+
+
+def test_a_file_with_data_is_refused_and_a_sparse_one_is_not(tmp_path) -> None:
+    path = tmp_path / "file"
+    path.write_text("precious\n" * 1000)
+    assert refused(path).startswith(f"{path} holds data, so no OSD is made of it; remove the file")
+    path.unlink()
+    ceph_host.Device(Module(), str(path), FSID).refuse()
+    with path.open("wb") as stream:
+        stream.truncate(2**20)
+    ceph_host.Device(Module(), str(path), FSID).refuse()
+
+
+def test_a_folder_is_no_disk(tmp_path) -> None:
+    assert refused(tmp_path).startswith(f"{tmp_path} holds what is neither a disk nor a file")
+
+
+def test_a_device_that_is_not_there_is_named_with_what_to_do() -> None:
+    assert refused("/dev/disk/by-id/none").startswith("/dev/disk/by-id/none: no such device; name")
+
+
+@pytest.mark.parametrize(
+    ("answer", "held"),
+    [
+        ((0, "DEVNAME=/dev/x\nTYPE=ext4\n", ""), "ext4 (blkid --probe)"),
+        ((0, "PTTYPE=gpt\n", ""), "gpt (blkid --probe)"),
+        ((0, "TYPE=LVM2_member\n", ""), "LVM2_member (blkid --probe)"),
+        ((8, "", "ambivalent result"), "what blkid can't tell (ambivalent result)"),
+        ((2, "", ""), ""),
+    ],
+)
+def test_what_libblkid_finds_is_said(tmp_path, answer, held) -> None:
+    device = ceph_host.Device(Module(blkid=answer), str(tmp_path / "disk"), FSID)
+    assert device.signature() == held
+
+
+def test_data_of_an_unknown_kind_counts(tmp_path) -> None:
+    path = tmp_path / "disk"
+    path.write_bytes(bytes(5000) + b"x")
+    assert ceph_host.Device(Module(), str(path), FSID).data() == "data of an unknown kind"
+    path.write_bytes(bytes(2**20) + b"beyond")
+    assert ceph_host.Device(Module(), str(path), FSID).data() == ""
+
+
+def test_all_reasons_are_said_at_once(tmp_path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a")
+    paths = [str(tmp_path / "a"), str(link), "/home/disk", "/dev/none"]
+    said = list(ceph_host.refusals(Module(), FSID, paths))
+    assert any("are one and the same device; name it once" in line for line in said)
+    assert any(line.startswith("/home/disk: Ceph's daemons can't see") for line in said)
+    assert any(line.startswith("/dev/none: no such device") for line in said)
+
+
+def test_the_module_says_so_in_one_sentence(run_module) -> None:
+    done = run_module("ceph_host", {"fsid": FSID, "devices": ["/dev/none"]})
+    assert done["msg"].startswith("/dev/none: no such device")

@@ -1,0 +1,231 @@
+"""What is built of Ceph, and who mounts what as whom, as the definition says."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from muster import cephfs, storage
+from muster.cluster import Definition, remarks, validate
+
+GROUPS = {
+    "controller": ["access"],
+    "database": ["access"],
+    "login": ["access", "gate"],
+    "compute": ["cpu-01"],
+    "cpu": ["cpu-01"],
+    "storage": ["s1", "s2", "s3", "s4"],
+}
+ADDRESSES = {
+    **{"access": "192.0.2.1", "gate": "192.0.2.2", "cpu-01": "192.0.2.11"},
+    **{f"s{n}": f"192.0.2.4{n}" for n in range(1, 5)},
+}
+CLUSTER: dict[str, Any] = {
+    "name": "lab",
+    "os": "debian-12",
+    "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}},
+    "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+    "storage": {
+        "home": {"kind": "ceph", "path": "/home"},
+        "apps": {"kind": "ceph", "path": "/apps"},
+        "data": {"kind": "ceph", "path": "/srv/data", "export": "/data", "quota_gib": 500},
+        "models": {"kind": "ceph", "path": "/models"},
+        "ceph": {"devices": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
+    },
+}
+EXISTING = {
+    "monitors": ["192.0.2.51", "2001:db8::52"],
+    "fsid": "4b3e3b9e-0c6f-4f3c-9d0e-1f2a3b4c5d6e",
+    "filesystem": "ml",
+    "user": "hpc",
+}
+
+
+def defined(groups: dict[str, list[str]] | None = None, **folders: dict[str, Any]) -> Definition:
+    """A definition whose folders are as in CLUSTER, but for what is said here."""
+    cluster = deepcopy(CLUSTER)
+    for key, words in folders.items():
+        cluster["storage"][key] = cluster["storage"].get(key, {}) | words
+    return validate(cluster, GROUPS | (groups or {}))
+
+
+def existing() -> Definition:
+    cluster = deepcopy(CLUSTER)
+    cluster["storage"]["ceph"] = EXISTING
+    del cluster["storage"]["data"]["quota_gib"]
+    return validate(cluster, GROUPS | {"storage": []})
+
+
+def mounted(definition: Definition, host: str) -> dict[str, set[str]]:
+    """The options of what a host mounts, by path."""
+    mounts = cephfs.client(definition, host, ADDRESSES)["mounts"]
+    return {mount["path"]: set(mount["options"].split(",")) for mount in mounts}
+
+
+def may(definition: Definition) -> dict[str, dict[str, str]]:
+    """What each client may do, by folder."""
+    clients = cephfs.built(definition, "s1", ADDRESSES)["clients"]
+    return {
+        each["name"]: {folder["path"]: folder["access"] for folder in each["folders"]}
+        for each in clients
+    }
+
+
+def test_three_hosts_have_monitors_and_two_the_other_servers() -> None:
+    found = cephfs.built(defined(), "s4", ADDRESSES)
+    assert found["monitors"] == [{"name": f"s{n}", "address": f"192.0.2.4{n}"} for n in range(1, 4)]
+    assert (found["managers"], found["metadata_servers"]) == (["s1", "s2"], ["s1", "s2"])
+    assert found["hosts"] == ["s1", "s2", "s3", "s4"]
+    assert found["address"] == "192.0.2.44"
+    assert found["devices"] == ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]
+
+
+def test_two_monitors_would_have_no_majority_without_each_other() -> None:
+    definition = defined({"storage": ["s1", "s2"]})
+    assert [m["name"] for m in cephfs.built(definition, "s2", ADDRESSES)["monitors"]] == ["s1"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "copies", "domain"),
+    [(["s1", "s2", "s3"], 3, "host"), (["s1", "s2"], 3, "osd"), (["s1"], 1, "host")],
+)
+def test_copies_lie_on_several_hosts_where_there_are_as_many(
+    hosts: list[str], copies: int, domain: str
+) -> None:
+    found = cephfs.built(defined({"storage": hosts}, ceph={"copies": copies}), "s1", ADDRESSES)
+    assert (found["copies"], found["failure_domain"]) == (copies, domain)
+
+
+def test_the_cluster_s_number_is_that_of_its_name() -> None:
+    other = deepcopy(CLUSTER) | {"name": "other"}
+    numbers = {
+        cephfs.built(validate(each, GROUPS), "s1", ADDRESSES)["fsid"]
+        for each in (CLUSTER, CLUSTER, other)
+    }
+    assert len(numbers) == 2
+    assert cephfs.client(existing(), "access", ADDRESSES)["fsid"] == EXISTING["fsid"]
+
+
+def test_folders_are_made_with_their_quota_under_their_name_in_the_file_system() -> None:
+    assert cephfs.built(defined(), "s1", ADDRESSES)["folders"] == [
+        {"path": "/home", "mode": "0755", "quota_gib": None},
+        {"path": "/apps", "mode": "0755", "quota_gib": None},
+        {"path": "/data", "mode": "0755", "quota_gib": 500},
+        {"path": "/models", "mode": "0755", "quota_gib": None},
+    ]
+
+
+def test_each_class_of_hosts_may_do_what_its_hosts_need_and_no_more() -> None:
+    assert may(defined()) == {
+        "muster-controller": {"/home": "rw", "/apps": "rw", "/data": "rw", "/models": "rw"},
+        "muster-compute": {"/home": "rw", "/apps": "r", "/data": "rw", "/models": "r"},
+        "muster-login": {"/home": "rw", "/apps": "r", "/data": "rw", "/models": "rw"},
+    }
+
+
+def test_what_is_read_only_somebody_can_fill() -> None:
+    definition = defined(data={"read_only": True})
+    assert {name: paths["/data"] for name, paths in may(definition).items()} == {
+        "muster-controller": "rw",
+        "muster-compute": "r",
+        "muster-login": "r",
+    }
+    assert "ro" in mounted(definition, "access")["/srv/data"]
+
+
+@pytest.mark.parametrize(
+    ("host", "user"),
+    [
+        # The controller is a login host too, and it is the one that builds modules.
+        ("access", "muster-controller"),
+        ("gate", "muster-login"),
+        ("cpu-01", "muster-compute"),
+    ],
+)
+def test_a_host_is_the_client_of_its_class(host: str, user: str) -> None:
+    found = cephfs.client(defined(), host, ADDRESSES)
+    assert found["user"] == user
+    assert found["key_host"] == "s1"
+    assert found["monitors"] == ["192.0.2.41", "192.0.2.42", "192.0.2.43"]
+
+
+def test_folders_are_mounted_as_the_class_of_the_host_needs_them() -> None:
+    safe = {"noatime", "nosuid", "nodev"}
+    assert mounted(defined(), "cpu-01") == {
+        "/home": {"rw", *safe},
+        "/apps": {"ro", *safe},
+        "/srv/data": {"rw", *safe},
+        "/models": {"ro", *safe},
+    }
+    assert "rw" in mounted(defined(), "access")["/apps"]
+    assert "rw" in mounted(defined(), "gate")["/models"]
+
+
+def test_a_folder_has_its_own_name_in_the_file_system() -> None:
+    mounts = cephfs.client(defined(), "gate", ADDRESSES)["mounts"]
+    assert {mount["path"]: mount["export"] for mount in mounts} == {
+        "/home": "/home",
+        "/apps": "/apps",
+        "/srv/data": "/data",
+        "/models": "/models",
+    }
+
+
+def test_a_folder_behaves_as_the_definition_says() -> None:
+    cached = {"cache": {"any_kernel": True}, "apps": {"cached": True}}
+    definition = defined(data={"exec": False}, **cached)
+    node, gate = mounted(definition, "cpu-01"), mounted(definition, "gate")
+    assert "noexec" in node["/srv/data"]
+    assert ("fsc" in node["/apps"], "fsc" in gate["/apps"]) == (True, False)
+    assert "fsc" not in node["/srv/data"]
+
+
+def test_a_host_that_has_the_disks_alone_mounts_nothing() -> None:
+    assert mounted(defined(), "s1") == {}
+    both = defined({"storage": ["access", "s2", "s3"]})
+    assert "/home" in mounted(both, "access")
+    assert mounted(both, "s2") == {}
+
+
+def test_a_cluster_that_is_there_already_is_mounted_and_not_built() -> None:
+    found = cephfs.client(existing(), "cpu-01", ADDRESSES)
+    assert {key: found[key] for key in ("monitors", "fsid", "filesystem", "user")} == EXISTING
+    assert found["key_host"] == ""
+    assert len(found["mounts"]) == 4
+
+
+def test_without_ceph_nothing_is_built_and_nothing_mounted() -> None:
+    cluster = deepcopy(CLUSTER)
+    cluster["storage"] = {}
+    definition = validate(cluster, GROUPS)
+    assert cephfs.built(definition, "s1", ADDRESSES)["devices"] == []
+    assert cephfs.client(definition, "cpu-01", ADDRESSES)["mounts"] == []
+
+
+def test_folders_of_ceph_are_none_of_nfs() -> None:
+    definition = defined()
+    assert storage.mounts(definition) == []
+    assert storage.exports(definition, ADDRESSES) == []
+    assert storage.home_maker(definition) == "access"
+
+
+@pytest.mark.parametrize(
+    ("definition", "warned"),
+    [
+        (defined(), None),
+        (existing(), None),
+        (defined(ceph={"devices": ["/srv/osd.img"]}), "/srv/osd.img lies on another file system"),
+        (defined(ceph={"copies": 1}), "with one copy a broken disk"),
+        (defined({"storage": ["s1", "s2"]}), "3 copies on 2 hosts"),
+        (
+            defined(apps={"cached": True}, cache={"any_kernel": True}),
+            "storage.apps: FS-Cache behind CephFS is experimental",
+        ),
+        (defined({"storage": ["access", "s2", "s3"]}), "access would mount what its own disks"),
+        (defined({"storage": ["access", "s2", "s3"]}, ceph={"client": "fuse"}), None),
+    ],
+)
+def test_what_is_risky_is_allowed_and_warned_of(definition: Definition, warned: str | None) -> None:
+    said = list(remarks.warnings(definition))
+    assert len(said) == (1 if warned else 0), said
+    assert warned is None or warned in said[0]
