@@ -80,6 +80,10 @@ secrets: setup ## Make the munge key and the passwords of CLUSTER, once
 configure: setup ## Run site.yml on CLUSTER
 	@ansible-playbook -i inventories/$(CLUSTER) ansible/site.yml
 
+.PHONY: slurmctld-package
+slurmctld-package: setup machine-packages ## Build Debian's slurmctld so that it starts scripts early
+	@python -m muster.containers.slurmctld_package $(RELEASE)
+
 ##-- the lab on this machine --------------------------------------------------------------------
 
 .PHONY: demo

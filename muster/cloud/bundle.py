@@ -42,10 +42,11 @@ _REMEDY = (
 )
 
 
-def machine_bundle(root: Path, inventory: Path) -> bytes:
+def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> bytes:
     """Return the archive from which a VM configures itself.
 
-    `root` is the checkout, `inventory` the folder of the definition.
+    `root` is the checkout, `inventory` the folder of the definition, `package` its
+    `slurmctld_package`.
 
     Raises:
         BundleError: a file holds a secret, or is a link that leads out.
@@ -66,6 +67,8 @@ def machine_bundle(root: Path, inventory: Path) -> bytes:
                 if _VAULT.search(content):
                     raise BundleError(f"{path} is encrypted, and no VM can read it; {_REMEDY}")
                 files[f"inventory/{name}"] = content
+    if package:
+        files[f"inventory/{package}"] = _content(inventory, inventory / package)
     return pack(files)
 
 

@@ -59,6 +59,13 @@ class Cluster(Model):
             "(22.05, 24.11, 21.08, 23.11).",
         ),
     ]
+    slurmctld_package: Annotated[
+        str | None,
+        Field(
+            description="File below the inventory's folder, made by `make slurmctld-package`, that "
+            "the controller runs in place of the archive's slurmctld; null: the archive's."
+        ),
+    ] = None
     users: Annotated[Users, Field(description="Who may use the cluster.")] = Users()
     nodes: Annotated[
         dict[str, NodeSet],

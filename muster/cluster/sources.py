@@ -31,6 +31,8 @@ class Sources:
     """Further files of group_vars/all, by their path in the inventory."""
     overrides: dict[str, Document] = field(default_factory=dict)
     """Files of single groups and hosts in group_vars and host_vars, by their path likewise."""
+    folder: Path | None = None
+    """The inventory's; None: the definition came without files."""
     members: Hosts | None = None
     """Groups and hosts; None where hosts.yml or the definition does not tell them."""
     missing: list[str] = field(default_factory=list)
@@ -175,6 +177,7 @@ def read(
             documents.append(_unreadable(file, error))
     cluster, hosts = documents
     sources = Sources(cluster, hosts, hostsfile.parse(hosts), missing=missing)
+    sources.folder = inventory
     sources.wired = _wired() if wired is None else wired
     sources.role_variables = _role_variables() if role_variables is None else role_variables
     sources.others = _documents(inventory, _other_files(inventory))

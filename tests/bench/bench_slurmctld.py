@@ -1,12 +1,15 @@
 """What slurmctld itself needs until a queue has its nodes, with the slurm.conf of each profile.
 
 Run: .venv/bin/python tests/bench/bench_slurmctld.py [bookworm | trixie ...]
+     .venv/bin/python tests/bench/bench_slurmctld.py RELEASE PACKAGE
 As root, with podman; twelve minutes a release. Prints counts first, then CPU and wall time:
 * burst: an array of 1,000 exclusive tasks over 10,000 nodes that are off, until all are asked for;
   then with 2,000 jobs of another partition in the way. Goals: <= 15 s, <= 4 calls of ResumeProgram.
 * cold: jobs at random moments, sbatch to script less the boot of 1 s. Goal: 95 % <= 2.5 s. The
   nodes are real slurmds in one container; the gate is Muster's, the program that waits at it too.
 * reading: the states of 10,000 nodes.
+With a PACKAGE, made by `make slurmctld-package`, `cold` alone: the archive's slurmctld and that of
+the package, first without the program that waits at the gate; fifteen minutes.
 Not shown: authentication (auth/none stands in for munge), accounting, the network.
 """
 
@@ -119,7 +122,7 @@ def definition(release: str, profile: str, nodes: int) -> Definition:
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
 
 
-def slurm_conf(release: str, profile: str, nodes: int) -> str:
+def slurm_conf(release: str, profile: str, nodes: int, *, waits: bool) -> str:
     """The profile's slurm.conf, with what a container needs in place of the roles' work."""
     lines = []
     port = FIRST_PORT
@@ -134,6 +137,8 @@ def slurm_conf(release: str, profile: str, nodes: int) -> str:
         elif line.keys() & {*REPLACED, *LEFT_OUT}:
             continue
         if "PrologSlurmctld" in line:
+            if not waits:
+                continue
             line["PrologSlurmctld"] = "/bench/muster-wait-for-nodes"
         lines.append(line)
     lines[:0] = [{key: value} for key, value in REPLACED.items()]
@@ -155,12 +160,20 @@ def slurm_image(release: str) -> str:
 
 
 @contextmanager
-def container(release: str, profile: str, nodes: int, *, boots: bool) -> Iterator[str]:
+def container(
+    release: str,
+    profile: str,
+    nodes: int,
+    *,
+    boots: bool,
+    waits: bool = True,
+    package: Path | None = None,
+) -> Iterator[str]:
     """A container with the profile's configuration; its process id on this machine."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "etc").mkdir()
-        (folder / "etc/slurm.conf").write_text(slurm_conf(release, profile, nodes))
+        (folder / "etc/slurm.conf").write_text(slurm_conf(release, profile, nodes, waits=waits))
         # 22.05 knows no way to do without cgroups, and needs none for what is asked of it here.
         (folder / "etc/cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\n" if release == "bookworm" else "CgroupPlugin=disabled\n"
@@ -183,16 +196,27 @@ def container(release: str, profile: str, nodes: int, *, boots: bool) -> Iterato
             *(slurm_image(release), "sleep", "infinity"),
         )
         try:
+            if package:
+                podman("cp", str(package), f"{NAME}:/slurmctld.deb")
+                podman("exec", NAME, "dpkg", "--install", "/slurmctld.deb")
             yield podman("inspect", "--format", "{{.State.Pid}}", NAME).strip()
         finally:
             podman("rm", "--force", "--time", "1", NAME)
 
 
-def measure(release: str, profile: str, nodes: int, *work: str) -> dict[str, Any]:
+def measure(
+    release: str,
+    profile: str,
+    nodes: int,
+    *work: str,
+    waits: bool = True,
+    package: Path | None = None,
+) -> dict[str, Any]:
     """What inside.py says; with Muster's gate at work where the profile waits at it."""
-    with container(release, profile, nodes, boots=work[0] == "cold") as pid:
+    boots = work[0] == "cold"
+    with container(release, profile, nodes, boots=boots, waits=waits, package=package) as pid:
         gate = None
-        if work[0] != "reading" and profile == "elastic":
+        if work[0] != "reading" and profile == "elastic" and waits:
             # In the container's network, where the programs that wait look for it.
             enter = ["nsenter", "--net", f"--target={pid}", sys.executable, __file__]
             gate = subprocess.Popen(as_root([*enter, "--gate", pid]))
@@ -213,6 +237,17 @@ def keep_gate(pid: str) -> None:
     scontrol.chmod(0o755)
     slurm = Slurm(programs)
     Gate(lambda: coming(slurm.nodes())).run(Event())
+
+
+def compare(release: str, package: Path) -> None:
+    """Measure cold nodes with the archive's slurmctld and with that of a package."""
+    for profile, waits in (("elastic", False), ("throughput", False), ("elastic", True)):
+        for name, file in (("the archive's slurmctld", None), (package.name, package)):
+            found = measure(
+                *(release, profile, COLD_NODES, "cold", str(COLD_JOBS)), waits=waits, package=file
+            )
+            way = "" if waits else ", nothing waits at the gate"
+            print(f"{release} {profile}{way}, cold, {name}: {found} {load()}", flush=True)
 
 
 def main() -> None:
@@ -236,5 +271,7 @@ def load() -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--gate"]:
         keep_gate(sys.argv[2])
+    elif sys.argv[2:] and sys.argv[2].endswith(".deb"):
+        compare(sys.argv[1], Path(sys.argv[2]))
     else:
         main()

@@ -145,3 +145,48 @@ def test_a_refused_configuration_changes_nothing(host, converge):
     assert "Invalid node names in partition next" in said
     assert (invocation(host), host.file("/etc/slurm/slurm.conf").sha256sum) == before
     assert "is UP" in host.check_output("scontrol ping")
+
+
+def package(host):
+    """Return the version of the package that is installed, and whether it is held."""
+    version = host.check_output("dpkg-query --show --showformat='${Version}' slurmctld")
+    return version, "slurmctld" in host.check_output("apt-mark showhold")
+
+
+def test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host):
+    version, held = package(host)
+    from_file = host.check_output("hostname") == "trixie"
+    assert (version.endswith("+muster1"), held) == (from_file, from_file)
+    client = host.check_output("dpkg-query --show --showformat='${Version}' slurm-client")
+    assert version.removesuffix("+muster1") == client
+
+
+def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, converge):
+    before = invocation(host)
+    archive_s = host.check_output("dpkg-query --show --showformat='${Version}' slurm-client")
+    try:
+        said = converge("slurmctld", "--tags=slurmctld", build="muster2")
+        assert "failed=0" in said, said
+        assert package(host) == (f"{archive_s}+muster2", True)
+        assert invocation(host) != before
+        daemon = host.check_output("systemctl show slurmctld --property=MainPID --value")
+        assert "deleted" not in host.check_output(f"readlink /proc/{daemon}/exe")
+    finally:
+        # As the role's README says.
+        host.check_output(
+            "apt-get install --yes --allow-downgrades --allow-change-held-packages"
+            f" slurmctld={archive_s}"
+        )
+        host.check_output("apt-mark unhold slurmctld")
+        said = converge("slurmctld", "--tags=slurmctld")
+        assert "failed=0" in said, said
+    test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host)
+    assert "is UP" in host.check_output("scontrol ping")
+
+
+def test_a_package_for_another_version_is_refused(host, converge):
+    before = invocation(host), package(host)
+    said = converge("slurmctld", "--tags=slurmctld", build="muster3")
+    assert "slurm-client (= 99.11.0-1)" in said
+    assert "run make slurmctld-package again" in said
+    assert (invocation(host), package(host)) == before

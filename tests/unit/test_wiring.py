@@ -28,6 +28,8 @@ PLAYS = [
 ]
 ROLES = sorted({entry["role"] for play in PLAYS for entry in play["roles"]})
 
+PACKAGE = "slurmctld_22.05.8-4+deb12u3+muster1_amd64.deb"
+
 GROUPS = {
     "controller": ["access"],
     "database": ["access"],
@@ -344,6 +346,11 @@ def wired(
     ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
     shutil.copytree(ROOT / "inventories" / request.param, inventory, ignore=ignored)
     secrets.make(inventory)
+    (inventory / PACKAGE).touch()
+    settings = inventory / "group_vars/all/cluster.yml"
+    settings.write_text(
+        re.sub("(?m)^cluster:", f"cluster:\n  slurmctld_package: {PACKAGE}", settings.read_text())
+    )
     plays = [
         evaluation(play["hosts"], [entry["role"] for entry in play["roles"]]) for play in PLAYS
     ]
@@ -388,6 +395,13 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
                 checked += 1
         # The lab's only login node is its controller, and its folders exist: nobody needs these.
         assert checked or role in ("slurm", "nfs_server") or not of_role, role
+
+
+def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
+    wired: dict[str, dict[str, Any]],
+) -> None:
+    package = Path(wired["lab-access"]["slurmctld_package"])
+    assert (package.name, package.is_file()) == (PACKAGE, True)
 
 
 def test_one_host_makes_the_homes(wired: dict[str, dict[str, Any]]) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Have apt install what the module managed_packages finds missing."""
 
+from pathlib import Path
+
 from ansible.plugins.action import ActionBase
 
 APT_OPTIONS = {
@@ -28,7 +30,7 @@ class ActionModule(ActionBase):
         result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
         if result.get("failed") or not result["missing"]:
             return result
-        options = {"name": result["missing"], **APT_OPTIONS}
+        options = {**self._wanted(result["missing"]), **APT_OPTIONS}
         if result["replaced"]:
             options["fail_on_autoremove"] = False
         held = self._task.args.get("held")
@@ -42,3 +44,17 @@ class ActionModule(ActionBase):
             if marked.get("failed"):
                 return marked
         return installed
+
+    def _wanted(self, missing):
+        """Return what apt is to install: packages by name, or the file, which is sent first."""
+        file = self._task.args.get("file")
+        if not file:
+            return {"name": missing}
+        shell = self._connection._shell
+        if shell.tmpdir is None:
+            # Only now: it is a round trip, and most runs install nothing.
+            self._make_tmp_path()
+        sent = shell.join_path(shell.tmpdir, Path(file).name)
+        self._transfer_file(file, sent)
+        self._fixup_perms2((shell.tmpdir, sent))
+        return {"deb": sent}

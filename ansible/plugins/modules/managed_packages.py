@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     required: true
+  file:
+    description:
+      - Package on the machine that runs the play, for one that is in no archive. O(names) has its
+        name and version alone; what it depends on must be installed, or in an archive.
+    type: path
   replaces:
     description: Packages that these take the place of; apt may remove packages where one is there.
     type: list
@@ -80,6 +85,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
+            "file": {"type": "path"},
             "replaces": {"type": "list", "elements": "str", "default": []},
             "held": {"type": "bool", "default": False},
         },

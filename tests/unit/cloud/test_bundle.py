@@ -161,6 +161,16 @@ class TestMachineBundle:
             "roles",
         }
 
+    def test_it_has_the_package_that_the_definition_names(self, checkout: Path) -> None:
+        inventory = checkout / "inventories/cloud"
+        package = "packages/slurmctld_22.05.8-4+muster1_amd64.deb"
+        (inventory / "packages").mkdir()
+        (inventory / package).write_bytes(b"!<arch>")
+        (inventory / "packages/slurmctld_22.05.8-3+muster1_amd64.deb").write_bytes(b"an old one")
+        files = contents(bundle.machine_bundle(checkout, inventory, package))
+        assert files[f"inventory/{package}"] == b"!<arch>"
+        assert files.keys() - contents(machine(checkout)).keys() == {f"inventory/{package}"}
+
     def test_it_has_nothing_of_what_only_a_laptop_does(self, checkout: Path) -> None:
         parts = {name.split("/")[1] for name in contents(machine(checkout)) if "muster/" in name}
         assert not parts & {"fakecloud", "demo", "clouddemo", "containers"}
