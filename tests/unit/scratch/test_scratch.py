@@ -89,6 +89,25 @@ def test_what_was_there_before_the_boot_is_removed(root: Path) -> None:
 
 
 @as_root
+def test_what_vanishes_or_can_t_be_removed_does_not_keep_a_job_from_its_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(root, "7")
+    monkeypatch.setattr(os, "listdir", lambda _: [".6.1234", "5", "7"])
+    rename = os.rename
+
+    def busy(source: str, target: str) -> None:
+        if source.endswith("/7"):
+            raise OSError(16, "Device or resource busy")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", busy)
+    assert make(root, "9", booted=LATER).is_dir()
+    assert "7 of before the boot stays: [Errno 16]" in capsys.readouterr().err
+    assert (root / "7").is_dir()
+
+
+@as_root
 def test_what_changed_since_the_boot_is_left_alone(root: Path) -> None:
     make(root, "7")
     # The clock may have been wrong by some minutes then.

@@ -98,15 +98,23 @@ class Scratch:
             say(f"scratch of job {job} stays until the next boot: {error}")
 
     def sweep(self):
-        """Remove what was left behind before this boot."""
+        """Remove what was left behind before this boot; what stays is no fault of the next job."""
         for name in os.listdir(self.root):
-            state = os.lstat(os.path.join(self.root, name))
-            if state.st_ctime > self.booted - CLOCK_S:
-                continue
-            if NUMBER.fullmatch(name):
-                self._remove(self._hide(name), PROLOG_S)
-            elif REMOVED.fullmatch(name):
-                self._remove(os.path.join(self.root, name), PROLOG_S)
+            try:
+                self._sweep(name)
+            except FileNotFoundError:
+                continue  # A prolog or an epilog beside this one has removed it.
+            except OSError as error:
+                say(f"{name} of before the boot stays: {error}")
+
+    def _sweep(self, name):
+        path = os.path.join(self.root, name)
+        if os.lstat(path).st_ctime > self.booted - CLOCK_S:
+            return
+        if NUMBER.fullmatch(name):
+            self._remove(self._hide(name), PROLOG_S)
+        elif REMOVED.fullmatch(name):
+            self._remove(path, PROLOG_S)
 
     def _check(self):
         """Refuse a folder in which people could put things in each other's place."""
