@@ -17,17 +17,38 @@ _PUBLISHED = "actimeo=60,nocto"
 
 def shared_paths(definition: Definition) -> list[str]:
     """Return the mount points that a node must have before slurmd takes jobs."""
-    return [folder.path for _, folder in definition.cluster.storage.folders()]
+    storage = definition.cluster.storage
+    own = [storage.scratch] if storage.scratch is not None else []
+    return [folder.path for _, folder in storage.folders()] + own
 
 
 def home_maker(definition: Definition) -> str:
-    """Return the host that makes people's homes: one whose root is root there.
+    """Return the host that makes people's homes."""
+    return _root_of(definition, definition.cluster.storage.home)
+
+
+def _root_of(definition: Definition, folder: Folder) -> str:
+    """Return the host whose root is root in a folder.
 
     The storage host of what it serves itself; else the controller, to which a server that is there
     already must say `no_root_squash`.
     """
-    served = definition.cluster.storage.home.is_served
-    return definition.hosts.groups["storage" if served else "controller"][0]
+    return definition.hosts.groups["storage" if folder.is_served else "controller"][0]
+
+
+def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
+    """Return the folders that groups share, of those that `host` makes: projects, and models."""
+    storage = definition.cluster.storage
+    found = []
+    if _root_of(definition, storage.data) == host:
+        found += [
+            {"path": f"{storage.data.path}/{name}", "group": project.group, "readable": False}
+            for name, project in storage.projects.items()
+        ]
+    models = storage.models
+    if models is not None and models.group is not None and _root_of(definition, models) == host:
+        found.append({"path": models.path, "group": models.group, "readable": True})
+    return found
 
 
 def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:

@@ -14,6 +14,8 @@ HOST_NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # useradd(8) with the limits of all four distributions.
 LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+# One folder: no slash, and no dot at its beginning, which would hide it.
+PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
 DOMAIN = r"(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*"
 # Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.

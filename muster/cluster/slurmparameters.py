@@ -66,6 +66,7 @@ OWNED = {
         "grestypes": "use `gpus` of the node set",
         "selecttype": "use `scheduling.consumable`",
         "selecttypeparameters": "use `scheduling.consumable`",
+        "tmpfs": "use `storage.scratch`",
         "mailprog": "use `mail`",
         "maildomain": "use `mail.domain`",
         "include": "write the parameters here",

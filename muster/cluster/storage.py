@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from muster.cluster.base import Model
+from muster.cluster import patterns
+from muster.cluster.base import Model, named
 from muster.cluster.ceph import Ceph
 
 # Kernels that the distributions' own packages install.
@@ -98,6 +99,24 @@ class Folder(Model):
         return self.kind == "nfs" and self.server is None
 
 
+class Project(Model):
+    """A folder in `data` that a group shares."""
+
+    group: Annotated[str, Field(description="Group whose members share it; nobody else reads it.")]
+
+
+class Models(Folder):
+    """The folder of models: one readable copy of each."""
+
+    group: Annotated[
+        str | None,
+        Field(
+            description="Group whose members put models there, for all to read; null: root alone. "
+            "Compute nodes mount it read-only, so they do it on a login node."
+        ),
+    ] = None
+
+
 class Cache(Model):
     """The disk of a compute node for what it read of cached folders."""
 
@@ -128,9 +147,24 @@ class Storage(Model):
     home: Annotated[Folder, Field(description="Home directories.")] = Folder(path="/home")
     apps: Annotated[Folder, Field(description="Software and its modules.")] = Folder(path="/apps")
     data: Annotated[Folder, Field(description="Data sets.")] = Folder(path="/data")
+    projects: Annotated[
+        dict[str, Project],
+        Field(
+            description="Folders in `data` by name, each of a group: what one member writes the "
+            "others can read and change, whatever their umask is.",
+            json_schema_extra=named(patterns.PROJECT_NAME),
+        ),
+    ] = {}
     models: Annotated[
-        Folder | None,
+        Models | None,
         Field(description="One readable copy of each model; null: there is no such folder."),
+    ] = None
+    scratch: Annotated[
+        str | None,
+        Field(
+            description="Folder on a disk of each compute node's own, such as `/scratch`: a job "
+            "finds its TMPDIR and its caches there, removed with it; null: jobs use /tmp."
+        ),
     ] = None
     cache: Annotated[Cache, Field(description="FS-Cache, for folders with `cached`.")] = Cache()
     ceph: Annotated[

@@ -15,6 +15,8 @@ WAIT_PROGRAM = "/usr/local/sbin/muster-wait-for-nodes"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
 HEALTH_PROGRAM = "/usr/local/sbin/muster-health"
 PROLOGS = "/etc/slurm/prolog.d/*"
+EPILOGS = "/etc/slurm/epilog.d/*"
+TASK_PROLOG = "/usr/local/lib/muster/task-prolog"
 
 # Below net.ipv4.ip_local_port_range (32768), so that no outgoing connection of the machine takes
 # one of them; an srun listens on 4 ports and 2 more for every 48 nodes (slurm.conf(5)), so this is
@@ -45,6 +47,7 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
         **_scheduling(definition),
         **_jobs(),
         **_health(),
+        **_scratch(definition),
         **_power(definition),
         **_accounting(definition),
         **_mail(definition),
@@ -139,6 +142,20 @@ def _health() -> dict[str, Scalar]:
         # Drained nodes too: they come back by it. Not all at once: each asks slurmctld.
         "HealthCheckNodeState": "ANY,CYCLE",
         "Prolog": PROLOGS,
+    }
+
+
+def _scratch(definition: Definition) -> dict[str, Scalar]:
+    """Return where jobs have their scratch: the role `scratch`, whose programs read TmpFS.
+
+    Epilog is a folder as Prolog is.
+    """
+    if definition.cluster.storage.scratch is None:
+        return {}
+    return {
+        "TmpFS": definition.cluster.storage.scratch,
+        "Epilog": EPILOGS,
+        "TaskProlog": TASK_PROLOG,
     }
 
 

@@ -527,7 +527,9 @@ def test_the_picture_has_the_plays_of_site_yml() -> None:
         "State disk": "disk",
         "People": "people",
         "Shared folders": "others",
+        "Folders of groups": "groups",
         "Virtual machines": "machines",
+        "Scratch and caches of jobs": "scratch",
         "Health of nodes": "health",
         "Verify": "verify",
     }

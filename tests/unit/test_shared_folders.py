@@ -163,3 +163,33 @@ def test_what_is_read_only_is_served_read_only() -> None:
 
 def test_the_server_is_told_the_connections_of_all_hosts() -> None:
     assert storage.nfs_connections(defined(home=NFS | {"connections": 8})) == 8 * 4
+
+
+def test_slurmd_waits_for_the_disk_of_scratch() -> None:
+    assert storage.shared_paths(laid_out(scratch="/mnt/nvme"))[-1] == "/mnt/nvme"
+
+
+def laid_out(**storage_keys: Any) -> Definition:
+    """A definition with the group `vision` and these keys of storage."""
+    cluster = {**CLUSTER, "users": {"groups": {"vision": {"gid": 20000}}}}
+    return validate({**cluster, "storage": {**CLUSTER["storage"], **storage_keys}}, GROUPS)
+
+
+PROJECTS = {"photos": {"group": "vision"}}
+
+
+def test_who_serves_a_folder_makes_those_of_its_groups() -> None:
+    data, models = {"path": "/data", **NFS}, {"path": "/models", "group": "vision"}
+    definition = laid_out(data=data, projects=PROJECTS, models=models)
+    photos = {"path": "/data/photos", "group": "vision", "readable": False}
+    assert storage.group_folders(definition, "disks") == [photos]
+    # What Muster does not serve the controller can reach.
+    of_all = {"path": "/models", "group": "vision", "readable": True}
+    assert storage.group_folders(definition, "access") == [of_all]
+    assert storage.group_folders(definition, "cpu-01") == []
+
+
+def test_models_without_a_group_are_root_s() -> None:
+    definition = laid_out(models={"path": "/models"}, projects=PROJECTS)
+    found = [folder["path"] for folder in storage.group_folders(definition, "access")]
+    assert found == ["/data/photos"]

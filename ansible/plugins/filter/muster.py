@@ -71,6 +71,7 @@ class FilterModule:
             "muster_shared_paths": of_definition(storage.shared_paths),
             "muster_state_folders": of_definition(wiring.state_folders),
             "muster_home_maker": of_definition(storage.home_maker),
+            "muster_group_folders": of_definition(storage.group_folders),
             "muster_mounts": of_definition(storage.mounts),
             "muster_exports": of_definition(storage.exports),
             "muster_nfs_connections": of_definition(storage.nfs_connections),

@@ -15,8 +15,16 @@ _SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run
 _SYSTEM_PARENTS = ("/etc", "/dev", "/proc", "/sys", "/boot", "/run")
 
 
-def _below(path: str, other: str) -> bool:
+def below(path: str, other: str) -> bool:
+    """Whether a path lies in another one or is it."""
     return path == other or path.startswith(other.rstrip("/") + "/")
+
+
+def of_the_system(path: str) -> bool:
+    """Whether a folder belongs to each host."""
+    return path in (*_SYSTEM, "/usr", "/var", "/tmp") or any(  # noqa: S108 (not used as one)
+        below(path, parent) for parent in _SYSTEM_PARENTS
+    )
 
 
 def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -52,12 +60,10 @@ def folder_not_plain(d: Definition) -> Iterator[Finding]:
 def folder_of_the_system(d: Definition) -> Iterator[Finding]:
     """A shared folder that belongs to each host."""
     for key, folder in d.cluster.storage.folders():
-        path = folder.path
-        below = any(_below(path, parent) for parent in _SYSTEM_PARENTS)
-        if path in (*_SYSTEM, "/usr", "/var", "/tmp") or below:  # noqa: S108 (not used as one)
+        if of_the_system(folder.path):
             yield Finding(
                 ("storage", key, "path"),
-                f'"{path}" belongs to each host',
+                f'"{folder.path}" belongs to each host',
                 "share a folder of its own, such as /home, /apps or /srv/data",
             )
 
@@ -68,7 +74,7 @@ def folders_nested(d: Definition) -> Iterator[Finding]:
     folders = [(key, folder.path) for key, folder in d.cluster.storage.folders()]
     for index, (key, path) in enumerate(folders):
         for other_key, other in folders[:index]:
-            if _below(path, other) or _below(other, path):
+            if below(path, other) or below(other, path):
                 yield Finding(
                     ("storage", key, "path"),
                     f'"{path}" and storage.{other_key} "{other}" lie in each other',

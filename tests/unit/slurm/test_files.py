@@ -191,6 +191,19 @@ def test_the_programs_are_those_of_the_role():
     assert list(files.glob(parameters.PROLOGS.lstrip("/"))) != []
 
 
+def test_scratch_names_its_programs_and_its_folder(lab):
+    role = ROOT / "roles/scratch/files"
+    got = conf(lab({"storage": {"scratch": "/mnt/nvme"}}))
+    assert got["TmpFS"] == "/mnt/nvme"
+    assert list(role.glob(got["Epilog"].lstrip("/"))) != []
+    assert list(role.glob(got["Prolog"].lstrip("/"))) != []
+    assert (role / got["TaskProlog"].lstrip("/")).is_file()
+
+
+def test_without_scratch_no_program_of_it_is_named(lab):
+    assert {"TmpFS", "Epilog", "TaskProlog"}.isdisjoint(conf(lab({"storage": {"scratch": None}})))
+
+
 def test_overrides_come_last_and_replace_what_muster_sets(lab):
     files = render(
         lab(

@@ -1,0 +1,162 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Keep folders in which the members of a group can change each other's files."""
+
+import grp
+import os
+import stat
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: group_folders
+short_description: Folders that a group shares, whatever the umask of its members is
+description:
+  - Makes folders that belong to a group, with the setgid bit, by which what is made in them belongs
+    to the group too, and with a default access list, which takes the place of the umask (acl(5)).
+  - What lies in a folder already stays as it is, and so do other entries of its access lists.
+  - Needs the package C(acl), and a file system with POSIX access lists. A mount of NFS 4.2 shows
+    none, so this is for the server's own host; there they hold for all clients.
+options:
+  folders:
+    description: The folders.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {type: path, required: true, description: Absolute path; its parent must exist.}
+      group: {type: str, required: true, description: Group whose members write there.}
+      readable: {type: bool, default: false, description: Whether all others may read.}
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Make the folders of projects
+  group_folders:
+    folders:
+      - {path: /data/photos, group: vision}
+"""
+
+RETURN = ""
+
+
+class FolderError(Exception):
+    """What keeps a folder from being shared, in one sentence."""
+
+
+def wanted(folder, gid):
+    """Return the lines of getfacl(1) that a folder must have, the setgid bit among them."""
+    others = "r-x" if folder["readable"] else "---"
+    return [
+        f"# group: {gid}",
+        "# flags: -s-",
+        "group::rwx",
+        f"other::{others}",
+        "default:user::rwx",
+        "default:group::rwx",
+        # Where a program made a folder without the setgid bit, files there are of another group.
+        f"default:group:{gid}:rwx",
+        "default:mask::rwx",
+        f"default:other::{others}",
+    ]
+
+
+def found(module, path):
+    """Return the lines of getfacl(1) of a folder, None where there is none."""
+    try:
+        state = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(state.st_mode):
+        raise FolderError(f"{path} is there and is no folder; move it away")
+    program = module.get_bin_path("getfacl")
+    if program is None and module.check_mode:
+        return []  # On a fresh host the package is still to come.
+    code, out, err = module.run_command(
+        [program or "getfacl", "--numeric", "--absolute-names", path]
+    )
+    if code != 0:
+        raise FolderError(f"{path}: getfacl said: {err.strip()}; install the package acl")
+    # Of an entry that the mask cuts down, getfacl adds what is left of it.
+    return [line.partition("\t")[0] for line in out.splitlines()]
+
+
+def number_of(module, folder):
+    """Return the number of a folder's group."""
+    try:
+        return grp.getgrnam(folder["group"]).gr_gid
+    except KeyError as error:
+        if module.check_mode:
+            return -1  # On a fresh host the group is still to come.
+        raise FolderError(
+            f"{folder['path']}: this host has no group {folder['group']}; make it first"
+        ) from error
+
+
+def apply(module, folder, gid):
+    """Make a folder, and give it its group, mode and access lists."""
+    path = folder["path"]
+    try:
+        if not os.path.lexists(path):
+            os.mkdir(path, 0o700)
+        os.chown(path, -1, gid, follow_symlinks=False)
+        os.chmod(path, 0o2775 if folder["readable"] else 0o2770)
+    except OSError as error:
+        raise FolderError(
+            f"{path}: {error.strerror}; root of this host must be able to write there"
+        ) from error
+    entries = [line for line in wanted(folder, gid) if line.startswith("default:")]
+    entries += [line for line in wanted(folder, gid) if line.startswith(("group::", "other::"))]
+    code, out, err = module.run_command(["setfacl", "--modify", ",".join(entries), path])
+    if code != 0:
+        raise FolderError(
+            f"{path}: setfacl said: {err.strip() or out.strip()}; where this is a mount without "
+            "POSIX access lists, make the folder on its server"
+        )
+
+
+def bring(module, folder):
+    """Bring a folder where it belongs; return what changed as a diff, or None."""
+    gid = number_of(module, folder)
+    before = found(module, folder["path"])
+    missing = [line for line in wanted(folder, gid) if line not in (before or [])]
+    if not missing:
+        return None
+    if not module.check_mode:
+        apply(module, folder, gid)
+    after = [*(line for line in before or [] if line in wanted(folder, gid)), *missing]
+    return {
+        "before_header": folder["path"],
+        "after_header": folder["path"],
+        "before": "absent\n" if before is None else "".join(f"{line}\n" for line in before),
+        "after": "".join(f"{line}\n" for line in after),
+    }
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "folders": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "group": {"type": "str", "required": True},
+                    "readable": {"type": "bool", "default": False},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    try:
+        diffs = [bring(module, folder) for folder in module.params["folders"]]
+    except FolderError as error:
+        module.fail_json(msg=str(error))
+    diffs = [diff for diff in diffs if diff is not None]
+    module.exit_json(changed=bool(diffs), diff=diffs)
+
+
+if __name__ == "__main__":
+    main()

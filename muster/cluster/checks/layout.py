@@ -1,0 +1,104 @@
+"""Checks of who writes where in the shared folders, and of the nodes' own scratch."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from muster.cluster import patterns
+from muster.cluster.checks.registry import Finding, check, suggestion
+from muster.cluster.checks.storage import below, of_the_system
+from muster.cluster.definition import Definition
+from muster.cluster.storage import Folder
+
+_Place = tuple[str, ...]
+
+
+def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
+    """Each folder that a group writes to: its place, the group, the folder's key, the folder."""
+    storage = d.cluster.storage
+    for name, project in storage.projects.items():
+        yield ("storage", "projects", name, "group"), project.group, "data", storage.data
+    if storage.models is not None and storage.models.group is not None:
+        yield ("storage", "models", "group"), storage.models.group, "models", storage.models
+
+
+@check("project-name")
+def project_name(d: Definition) -> Iterator[Finding]:
+    """A project whose name is not that of one folder."""
+    for name in d.cluster.storage.projects:
+        if not re.fullmatch(patterns.PROJECT_NAME, name):
+            yield Finding(
+                ("storage", "projects", name),
+                f'"{name}" can\'t be the name of a folder in `data`',
+                "use letters, digits and _ . -, a letter or digit first",
+            )
+
+
+@check("writers-unknown-group")
+def writers_unknown_group(d: Definition) -> Iterator[Finding]:
+    """A project or models for a group that is not there."""
+    for place, group, _, _ in _groups(d):
+        if group not in d.cluster.users.groups:
+            yield Finding(
+                place,
+                f'no group "{group}"',
+                suggestion(group, d.cluster.users.groups, "add it to users.groups"),
+            )
+
+
+@check("writers-read-only")
+def writers_read_only(d: Definition) -> Iterator[Finding]:
+    """A group that is to write to a folder which all hosts mount read-only."""
+    for place, group, key, folder in _groups(d):
+        if folder.read_only:
+            yield Finding(
+                place,
+                f'"{group}" could not write: storage.{key} is `read_only`',
+                "leave one of both out",
+            )
+
+
+@check("writers-elsewhere")
+def writers_elsewhere(d: Definition) -> Iterator[Finding]:
+    """A group that is to share a folder of a server which Muster does not set up.
+
+    POSIX access lists don't pass NFS 4.2: its server alone can set them (setfacl(1)).
+    """
+    for place, _, key, folder in _groups(d):
+        if folder.server is not None:
+            yield Finding(
+                place,
+                f"only {folder.server} can set access lists in storage.{key}",
+                "make the folder there, as docs/storage.md says, and take this out",
+            )
+
+
+@check("scratch-path")
+def scratch_path(d: Definition) -> Iterator[Finding]:
+    """A scratch folder that can't be one."""
+    path = d.cluster.storage.scratch
+    if path is None:
+        return
+    # As TmpFS of slurm.conf, where a space or # ends a value.
+    plain = path == posixpath.normpath(path) and re.fullmatch(r"/[A-Za-z0-9._/+-]+", path)
+    if not plain or path.startswith("//") or of_the_system(path):
+        yield Finding(
+            ("storage", "scratch"),
+            f'"{path}" can\'t be the scratch folder of jobs',
+            "write the path of a folder of its own with letters, digits and _ . + -, as /scratch",
+        )
+
+
+@check("scratch-shared")
+def scratch_shared(d: Definition) -> Iterator[Finding]:
+    """Scratch in a folder that hosts share: the nodes of a job would share it too."""
+    path = d.cluster.storage.scratch
+    if path is None or of_the_system(path):
+        return
+    for key, folder in d.cluster.storage.folders():
+        if below(path, folder.path) or below(folder.path, path):
+            yield Finding(
+                ("storage", "scratch"),
+                f'"{path}" and storage.{key} "{folder.path}" lie in each other',
+                "scratch is a node's own: name a folder on a disk of the nodes",
+            )

@@ -1,0 +1,191 @@
+#!/usr/bin/python3 -IS
+# SPDX-License-Identifier: Apache-2.0
+"""A job's own folder on this node: `scratch.py prolog` makes it, `scratch.py epilog` removes it.
+
+Run by slurmd as root, with the job in the environment. The folder lies in TmpFS of slurm.conf, by
+the job's number; without TmpFS there is none. A folder that can't be made fails the prolog: SLURM
+drains the node, and the job starts elsewhere. One that can't be removed is only told of: the node
+is sound.
+
+What a crashed node left is removed by the first prologs after its boot: whatever changed last
+before the boot belongs to no job that runs.
+
+Python's standard library alone: it runs with the system's Python 3.10 and later.
+"""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import syslog
+import time
+
+# What slurmd fetched from the controller, or on the controller itself what is written there.
+CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
+MOUNTINFO = "/proc/self/mountinfo"
+
+PROLOG_S = 5.0
+EPILOG_S = 600.0
+"""How long a removal is waited for; it goes on meanwhile, and the space comes back later."""
+CLOCK_S = 600.0
+"""By how much a clock may have been wrong when a folder was made: munge lets no job start on a node
+whose clock is off by its time to live, 300 s (munged(8))."""
+
+NUMBER = re.compile(r"[0-9]+")
+REMOVED = re.compile(r"\.[0-9]+\.[0-9]+")
+"""A folder on its way out: hidden, so that the same job may have a new one at once."""
+
+
+class ScratchError(Exception):
+    """What keeps a job from its folder, in one sentence."""
+
+
+def tmp_fs(places=CONFIGURATIONS):
+    """Return TmpFS of the first slurm.conf that is there, or None."""
+    for place in places:
+        try:
+            with open(place, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            continue
+        return next((line[6:] for line in lines if line.startswith("TmpFS=")), None)
+    raise ScratchError(f"there is no {' and no '.join(places)}; is slurmd configured?")
+
+
+def boot_time():
+    """Return when this machine was booted, by its clock of now."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def say(text):
+    """Tell the journal, since SLURM keeps little of what a program prints."""
+    syslog.openlog("muster-scratch")
+    syslog.syslog(syslog.LOG_ERR, text)
+    print(text, file=sys.stderr)
+
+
+class Scratch:
+    """The folder of folders."""
+
+    def __init__(self, root, booted=None):
+        """Name what a test replaces."""
+        self.root = root
+        self.booted = boot_time() if booted is None else booted
+
+    def make(self, job, uid):
+        """Make the folder of a job, empty, for its user alone."""
+        try:
+            os.makedirs(self.root, mode=0o755, exist_ok=True)
+            self._check()
+            self.sweep()
+            path = os.path.join(self.root, job)
+            # Of the same job, which was queued again when the node had crashed.
+            if os.path.lexists(path):
+                self._remove(self._hide(job), PROLOG_S)
+            os.mkdir(path, 0o700)
+            os.chown(path, uid, -1, follow_symlinks=False)
+        except OSError as error:
+            raise ScratchError(f"no scratch for job {job}: {error}; look at that disk") from error
+
+    def clear(self, job):
+        """Remove the folder of a job, if it has one."""
+        try:
+            self._remove(self._hide(job), EPILOG_S)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            say(f"scratch of job {job} stays until the next boot: {error}")
+
+    def sweep(self):
+        """Remove what was left behind before this boot; what stays is no fault of the next job."""
+        for name in os.listdir(self.root):
+            try:
+                self._sweep(name)
+            except FileNotFoundError:
+                continue  # A prolog or an epilog beside this one has removed it.
+            except OSError as error:
+                say(f"{name} of before the boot stays: {error}")
+
+    def _sweep(self, name):
+        path = os.path.join(self.root, name)
+        if os.lstat(path).st_ctime > self.booted - CLOCK_S:
+            return
+        if NUMBER.fullmatch(name):
+            self._remove(self._hide(name), PROLOG_S)
+        elif REMOVED.fullmatch(name):
+            self._remove(path, PROLOG_S)
+
+    def _check(self):
+        """Refuse a folder in which people could put things in each other's place."""
+        state = os.stat(self.root)
+        sticky = state.st_mode & stat.S_ISVTX
+        if state.st_uid != 0 or (state.st_mode & 0o022 and not sticky):
+            raise ScratchError(
+                f"{self.root} is not root's alone to write to; chown root and chmod 0755 it"
+            )
+
+    def _hide(self, job):
+        """Take a job's folder out of the way; a link is renamed, not followed (rename(2))."""
+        hidden = os.path.join(self.root, f".{job}.{os.getpid()}")
+        os.rename(os.path.join(self.root, job), hidden)
+        return hidden
+
+    def _remove(self, path, seconds):
+        """Remove what lies at `path` and nothing beyond: rm follows no link and enters no mount."""
+        for mount in mounts_below(path):
+            # A program in user space (FUSE) that died with its job: nothing answers there.
+            self._run(["/usr/bin/umount", "--lazy", mount], seconds)
+        done = self._run(["/usr/bin/rm", "-rf", "--one-file-system", "--", path], seconds)
+        if done and os.path.lexists(path):
+            say(f"{path} could not be removed; look what is in there")
+
+    def _run(self, command, seconds):
+        """Run a command; it is left alone when it takes longer. Whether it ended."""
+        # Of its own session and with no stream of ours: slurmd waits for both to end.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def mounts_below(path):
+    """Return the mounts below `path`, the innermost first."""
+    with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
+        paths = [line.split()[4] for line in file]
+    # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
+    plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), each) for each in paths]
+    return [each for each in reversed(plain) if each.startswith(f"{path}/")]
+
+
+def main(arguments, environment):
+    """Do what slurmd asks for; return the exit status."""
+    job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
+    known = NUMBER.fullmatch(job) and NUMBER.fullmatch(uid)
+    if arguments not in (["prolog"], ["epilog"]) or not known:
+        print("usage: scratch.py prolog|epilog, run by slurmd", file=sys.stderr)
+        return 2
+    try:
+        root = tmp_fs()
+        if root is not None and arguments == ["prolog"]:
+            Scratch(root).make(job, int(uid))
+        elif root is not None:
+            Scratch(root).clear(job)
+    except ScratchError as error:
+        say(str(error))
+        # An epilog that fails drains the node, which takes the next jobs as well as ever.
+        return 1 if arguments == ["prolog"] else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,201 @@
+"""The folder of a job: how it is made and removed, and what is never touched."""
+
+import importlib.util
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "roles/scratch/files/usr/local/lib/muster/scratch.py"
+SPEC = importlib.util.spec_from_file_location("scratch", PROGRAM)
+assert SPEC is not None and SPEC.loader is not None
+scratch = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(scratch)
+
+UID = 65534
+LATER = time.time() + 2 * scratch.CLOCK_S
+"""As if the machine had been booted after all files here were made."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to somebody, as root")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "scratch"
+
+
+def make(root: Path, job: str = "7", booted: float = 0) -> Path:
+    scratch.Scratch(str(root), booted).make(job, UID)
+    return root / job
+
+
+def left(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+@as_root
+def test_a_job_has_a_folder_for_its_user_alone(root: Path) -> None:
+    state = make(root).stat()
+    assert (state.st_uid, state.st_mode & 0o7777) == (UID, 0o700)
+    assert root.stat().st_mode & 0o7777 == 0o755
+
+
+@as_root
+def test_a_job_that_was_queued_again_finds_an_empty_folder(root: Path) -> None:
+    (make(root) / "file").touch()
+    assert list(make(root).iterdir()) == []
+    assert left(root) == ["7"]
+
+
+@as_root
+def test_only_the_job_s_own_folder_is_removed(root: Path) -> None:
+    for job in ("7", "77", "8"):
+        (make(root, job) / "file").touch()
+    scratch.Scratch(str(root)).clear("7")
+    assert left(root) == ["77", "8"]
+    scratch.Scratch(str(root)).clear("7")
+    assert left(root) == ["77", "8"]
+
+
+@as_root
+def test_links_are_not_followed(root: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    folder = make(root)
+    (folder / "link").symlink_to(kept)
+    (folder / "loop").symlink_to(folder)
+    (root / "8").symlink_to(kept)
+    for job in ("7", "8"):
+        scratch.Scratch(str(root)).clear(job)
+    assert left(root) == []
+    assert (kept / "file").exists()
+    (root / "9").symlink_to(kept)
+    assert not make(root, "9").is_symlink()
+    assert (kept / "file").exists()
+    assert kept.stat().st_uid == 0
+
+
+@as_root
+def test_what_was_there_before_the_boot_is_removed(root: Path) -> None:
+    make(root, "7")
+    make(root, "8")
+    for other in ("lost+found", "data-7", ".7", ".cache"):
+        (root / other).mkdir()
+    (root / ".6.1234").mkdir()
+    make(root, "9", booted=LATER)
+    assert left(root) == [".7", ".cache", "9", "data-7", "lost+found"]
+
+
+@as_root
+def test_what_vanishes_or_can_t_be_removed_does_not_keep_a_job_from_its_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(root, "7")
+    monkeypatch.setattr(os, "listdir", lambda _: [".6.1234", "5", "7"])
+    rename = os.rename
+
+    def busy(source: str, target: str) -> None:
+        if source.endswith("/7"):
+            raise OSError(16, "Device or resource busy")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", busy)
+    assert make(root, "9", booted=LATER).is_dir()
+    assert "7 of before the boot stays: [Errno 16]" in capsys.readouterr().err
+    assert (root / "7").is_dir()
+
+
+@as_root
+def test_what_changed_since_the_boot_is_left_alone(root: Path) -> None:
+    make(root, "7")
+    # The clock may have been wrong by some minutes then.
+    make(root, "9", booted=time.time() + scratch.CLOCK_S / 2)
+    assert left(root) == ["7", "9"]
+
+
+@as_root
+def test_a_folder_in_which_anybody_could_move_things_is_refused(root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o777)
+    with pytest.raises(scratch.ScratchError, match="chmod 0755"):
+        make(root)
+    root.chmod(0o1777)
+    assert make(root).is_dir()
+
+
+@as_root
+def test_what_can_t_be_made_is_told_with_the_reason(root: Path) -> None:
+    root.touch()
+    with pytest.raises(scratch.ScratchError, match=r"no scratch for job 7: .*File exists"):
+        make(root)
+
+
+@as_root
+def test_a_removal_that_takes_long_goes_on_by_itself(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(root)
+    found: list[list[str]] = []
+    monkeypatch.setattr(scratch.Scratch, "_run", lambda _, words, __: found.append(words))
+    scratch.Scratch(str(root)).clear("7")
+    assert found[0][:4] == ["/usr/bin/rm", "-rf", "--one-file-system", "--"]
+    # Hidden, so that the job may have a new one at once.
+    assert left(make(root).parent) == [f".7.{os.getpid()}", "7"]
+
+
+# Nobody waits for it any more, as is meant.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_command_that_does_not_end_is_left_alone(root: Path) -> None:
+    begin = time.monotonic()
+    assert not scratch.Scratch(str(root))._run(["/usr/bin/sleep", "5"], 0.2)
+    assert time.monotonic() - begin < 4
+    assert scratch.Scratch(str(root))._run(["/usr/bin/true"], 5)
+
+
+def test_mounts_below_are_found_the_innermost_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [
+        "/",
+        "/scratch",
+        "/scratch/.7.1/a\\040b",
+        "/scratch/.7.1/a\\040b/c",
+        "/scratch/.7.12/d",
+    ]
+    table = tmp_path / "mountinfo"
+    table.write_text("".join(f"1 2 0:3 / {path} rw - tmpfs none rw\n" for path in paths))
+    monkeypatch.setattr(scratch, "MOUNTINFO", str(table))
+    assert scratch.mounts_below("/scratch/.7.1") == ["/scratch/.7.1/a b/c", "/scratch/.7.1/a b"]
+
+
+def test_tmpfs_comes_from_the_first_configuration_that_is_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.write_text("ClusterName=x\n# TmpFS=/no\nTmpFS=/scratch\n")
+    assert scratch.tmp_fs([first, second]) == "/scratch"
+    first.write_text("ClusterName=x\n")
+    assert scratch.tmp_fs([first, second]) is None
+    with pytest.raises(scratch.ScratchError, match="is slurmd configured"):
+        scratch.tmp_fs([str(tmp_path / "none")])
+
+
+@pytest.mark.parametrize(
+    "job", ["", "..", "7/../..", "7\n", "\N{ARABIC-INDIC DIGIT SEVEN}", "-1", "7_1"]
+)
+def test_a_number_that_is_none_is_refused(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "tmp_fs", lambda: pytest.fail("it went on"))
+    for step in ("prolog", "epilog"):
+        assert scratch.main([step], {"SLURM_JOB_ID": job, "SLURM_JOB_UID": "1"}) == 2
+
+
+@pytest.mark.parametrize(("step", "status"), [("prolog", 1), ("epilog", 0)])
+def test_a_failure_fails_the_prolog_and_never_the_epilog(
+    step: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise scratch.ScratchError("the disk is gone")
+
+    monkeypatch.setattr(scratch, "tmp_fs", fail)
+    assert scratch.main([step], {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1"}) == status
+    assert capsys.readouterr().err == "the disk is gone\n"
