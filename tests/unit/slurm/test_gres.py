@@ -102,6 +102,26 @@ def test_each_instance_of_a_gpu_is_one_for_a_job(lab, version):
     assert {*parse(files.gres_conf)[0]} == {"NodeName", "Name", "Type", "MultipleFiles"}
 
 
+def reboots(files) -> list[tuple[str, str]]:
+    lines = [dict(line) for line in parse(files.slurm_conf)]
+    keys = ("RebootProgram", "ResumeTimeout")
+    return [(key, line[key]) for line in lines for key in keys if key in line]
+
+
+def test_slurm_can_reboot_nodes_whose_driver_is_muster_s(lab):
+    driver = gpus(type="h100") | {"nvidia": {}}
+    assert reboots(render(lab(gpus(type="h100")))) == []
+    assert reboots(render(lab(driver))) == [
+        ("RebootProgram", "/usr/sbin/reboot"),
+        ("ResumeTimeout", "1800"),
+    ]
+    own = {"slurm": {"RebootProgram": "/sbin/kexec-reboot", "ResumeTimeout": 300}}
+    assert reboots(render(lab(driver | own))) == [
+        ("RebootProgram", "/sbin/kexec-reboot"),
+        ("ResumeTimeout", "300"),
+    ]
+
+
 def test_instances_of_gpus_without_a_type_are_called_by_their_profile(lab):
     files = render(lab(gpus(mig={"1g.10gb": 7}) | {"nvidia": {"modules": "open"}}))
     assert gres_of_gpu_nodes(files) == "gpu:1g.10gb:28"
