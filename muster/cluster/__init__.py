@@ -5,10 +5,11 @@ Imports neither ansible nor pulumi, so that every part of Muster can use it.
 
 from muster.cluster.base import Model
 from muster.cluster.definition import Definition, Hosts, cloud_hosts
+from muster.cluster.gpus import Gpus
 from muster.cluster.loading import load, validate
 from muster.cluster.mail import Mail
 from muster.cluster.model import PACKAGED_SLURM, Cluster
-from muster.cluster.nodes import Gpus, NodeSet, Partition, Scheduling
+from muster.cluster.nodes import NodeSet, Partition, Scheduling
 from muster.cluster.people import Account, Group, Person, Users
 from muster.cluster.problems import DefinitionError, Problem
 from muster.cluster.software import Software, SoftwareVersion

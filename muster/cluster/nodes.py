@@ -6,52 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from muster.cluster.base import Mebibytes, Model, SlurmTime
+from muster.cluster.gpus import Gpus
 from muster.machinetypes import MachineType, machine_types
-
-
-def _nvidia_devices(values: dict[str, Any]) -> str:
-    """Device files that NVIDIA's driver makes: numbered from 0."""
-    count: int = values["count"]
-    return "/dev/nvidia0" if count == 1 else f"/dev/nvidia[0-{count - 1}]"
-
-
-class Gpus(Model):
-    """The GPUs of one node."""
-
-    count: Annotated[int, Field(ge=1, description="GPUs in one node.")]
-    type: Annotated[
-        str | None,
-        Field(
-            description="Type by which jobs may ask (`--gres=gpu:TYPE:1`), such as `rtx4080`; "
-            "null: GPUs have no type (`--gres=gpu:1`)."
-        ),
-    ] = None
-    devices: Annotated[
-        str,
-        Field(
-            default_factory=_nvidia_devices,
-            description="Device files as a hostlist, one per GPU; without it `/dev/nvidia[0-N]` "
-            "for `count` GPUs.",
-        ),
-    ]
-    # No nvml: its plugin can't be installed on Debian 12, and none of Muster's roles does.
-    autodetect: Annotated[
-        Literal["nvidia"] | None,
-        Field(
-            description="nvidia: slurmd looks for the GPUs itself and drains a node that has fewer "
-            "or others than `count` and `type` say; `type` must then be a part of the name that it "
-            "finds, such as `h100` in `nvidia_h100_80gb_hbm3` (SLURM 24.11, not with MIG); null: "
-            "by `devices`."
-        ),
-    ] = None
-    shards: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="Parts that one GPU is shared in by jobs that ask for some "
-            "(`--gres=shard:1`); nothing keeps them apart on it. Null: a GPU has one job.",
-        ),
-    ] = None
 
 
 class _NodeSet(Model):

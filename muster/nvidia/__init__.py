@@ -4,16 +4,19 @@ Pure tables and functions, because the definition is checked without a host at h
 """
 
 from muster.nvidia.drivers import Driver, Source, branches, choose, fitting, modules_of
+from muster.nvidia.mig import Geometry, geometries
 from muster.nvidia.models import Gpu, Modules, gpus, named
 
 __all__ = [
     "Driver",
+    "Geometry",
     "Gpu",
     "Modules",
     "Source",
     "branches",
     "choose",
     "fitting",
+    "geometries",
     "gpus",
     "modules_of",
     "named",

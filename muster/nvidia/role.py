@@ -29,4 +29,5 @@ def variables(definition: Definition, node_set: str) -> dict[str, Any]:
         "components": list(driver.components) if driver else [],
         "repository": driver.repository if driver else "",
         "gpus": gpus.count if gpus else 0,
+        "mig": dict(gpus.mig) if gpus else {},
     }

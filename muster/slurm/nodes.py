@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import Gpus, NodeSet, Partition, VirtualMachines
-from muster.hostlists import fold
+from muster.cluster.gpus import Gpus
+from muster.cluster.nodes import NodeSet, Partition, VirtualMachines
+from muster.hostlists import expand, fold
 from muster.slurm.conffile import Line
 
+MIG_DIR = "/dev/muster-mig"
 HARDWARE = (
     "CPUs",
     "Boards",
@@ -39,8 +41,9 @@ def gpu_sets(definition: Definition) -> list[NodeSet]:
 
 def gpu_types(definition: Definition) -> list[str]:
     """Return the types of GPU by which jobs can ask, sorted."""
-    types = {gpu.type for node_set in gpu_sets(definition) if (gpu := node_set.gpus) and gpu.type}
-    return sorted(types)
+    sets = gpu_sets(definition)
+    types = {name for node_set in sets if node_set.gpus for name in node_set.gpus.offers}
+    return sorted(types - {""})
 
 
 def gres_names(definition: Definition) -> list[str]:
@@ -65,7 +68,9 @@ def gres_lines(definition: Definition) -> list[Line]:
 
 
 def _gres(gpus: Gpus) -> Iterable[Line]:
-    if gpus.autodetect:
+    if gpus.mig:
+        yield from _instances(gpus)
+    elif gpus.autodetect:
         # Type and number stand in slurm.conf, with which slurmd compares what it finds.
         yield {"AutoDetect": gpus.autodetect}
     else:
@@ -77,6 +82,21 @@ def _gres(gpus: Gpus) -> Iterable[Line]:
     if gpus.shards:
         # Without File they are shared out evenly: https://slurm.schedmd.com/gres.html#Sharding
         yield {"Name": "shard", "Count": str(gpus.count * gpus.shards)}
+
+
+def _instances(gpus: Gpus) -> Iterable[Line]:
+    """Yield a line for each MIG instance: the GPU's device file, and those of its capabilities.
+
+    The driver numbers capabilities (/dev/nvidia-caps/nvidia-cap30) when it makes the instance, so
+    muster-mig of the role `nvidia_driver` gives them names that can be known before: links, which
+    slurmd follows when it reads what to allow.
+    """
+    for device in expand(gpus.devices):
+        for offer, (profile, number) in zip(gpus.offers, gpus.mig.items(), strict=True):
+            for n in range(number):
+                name = f"{MIG_DIR}/{device.rpartition('/')[2]}-{profile}-{n}"
+                files = [device, f"{name}-gi", f"{name}-ci"]
+                yield {"Name": "gpu", "Type": offer, "MultipleFiles": ",".join(files)}
 
 
 def _sets(definition: Definition) -> Iterable[tuple[NodeSet, list[str]]]:
@@ -98,7 +118,10 @@ def hardware(node_set: NodeSet) -> Line:
     if node_set.reserved_memory_mib:
         keys["MemSpecLimit"] = str(node_set.reserved_memory_mib)
     if gpus := node_set.gpus:
-        keys["Gres"] = ":".join(["gpu", *([gpus.type] if gpus.type else []), str(gpus.count)])
+        keys["Gres"] = ",".join(
+            f"gpu:{name}:{number}" if name else f"gpu:{number}"
+            for name, number in gpus.offers.items()
+        )
         if gpus.shards:
             keys["Gres"] += f",shard:{gpus.count * gpus.shards}"
     return keys
@@ -172,7 +195,7 @@ def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
     for node_set in node_sets:
         if node_set.gpus is None:
             return None
-        shares.append(_free_mib(node_set) // node_set.gpus.count)
+        shares.append(_free_mib(node_set) // sum(node_set.gpus.offers.values()))
     return max(1, min(shares))
 
 

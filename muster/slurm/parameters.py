@@ -13,6 +13,7 @@ SUSPEND_PROGRAM = "/usr/local/sbin/muster-suspend"
 RESUME_FAIL_PROGRAM = "/usr/local/sbin/muster-resume-failed"
 WAIT_PROGRAM = "/usr/local/sbin/muster-wait-for-nodes"
 MAIL_PROGRAM = "/usr/local/sbin/muster-mail"
+REBOOT_PROGRAM = "/usr/sbin/reboot"
 HEALTH_PROGRAM = "/usr/local/sbin/muster-health"
 PROLOGS = "/etc/slurm/prolog.d/*"
 EPILOGS = "/etc/slurm/epilog.d/*"
@@ -49,6 +50,7 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
         **_health(),
         **_scratch(definition),
         **_power(definition),
+        **_reboot(definition),
         **_accounting(definition),
         **_mail(definition),
     }
@@ -209,6 +211,19 @@ def _power(definition: Definition) -> dict[str, Scalar]:
         # Nodes can't forward messages to each other before the controller knows their addresses.
         keys["TreeWidth"] = 65533
     return keys
+
+
+def _reboot(definition: Definition) -> dict[str, Scalar]:
+    """Return how a node is rebooted once its jobs have ended, which a new driver needs."""
+    cluster = definition.cluster
+    if cluster.nvidia is None or cluster.cloud:
+        return {}
+    return {
+        "RebootProgram": REBOOT_PROGRAM,
+        # By default 60 s: a node that takes longer is down for good ("reboot timed out"), and the
+        # firmware of a machine with eight GPUs and a terabyte of memory alone takes ten minutes.
+        "ResumeTimeout": 1800,
+    }
 
 
 def _accounting(definition: Definition) -> dict[str, Scalar]:

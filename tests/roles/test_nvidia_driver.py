@@ -95,6 +95,21 @@ def test_slurmd_starts_after_the_device_files_are_made(host):
     assert "nvidia-persistenced.service" in found["Wants"].split()
 
 
+def test_gpus_are_cut_before_slurmd_looks_for_them(host):
+    shown = host.check_output("systemctl show --property=ExecStart muster-nvidia.service")
+    order = ["/usr/bin/nvidia-modprobe", "/usr/bin/nvidia-smi", "/usr/local/sbin/muster-mig"]
+    assert re.findall(r"path=(\S+)", shown) == order
+    assert host.file("/etc/muster/mig.json").content_string == '{"1g.10gb": 7}\n'
+
+
+def test_without_a_driver_the_program_that_cuts_gpus_is_one_sentence(host):
+    if host.file("/proc/driver/nvidia/version").exists:
+        pytest.skip("the machine below has a GPU, which would be cut")
+    found = host.run("muster-mig")
+    assert found.rc == 1
+    assert re.fullmatch(r"muster-mig: nvidia-smi lists no GPUs \(.*\): mend .*\n", found.stderr)
+
+
 def test_the_daemon_that_keeps_the_driver_initialised_is_there(host):
     assert host.exists("nvidia-persistenced")
     assert host.exists("nvidia-modprobe")

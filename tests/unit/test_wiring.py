@@ -336,15 +336,22 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
         assert result.error_messages == []
 
 
-@pytest.fixture(scope="module", params=["lab", "demo"])
+@pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
 def wired(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    """Of each host of an inventory the wired variables that its roles see in site.yml."""
+    """Of each host of an inventory the wired variables that its roles see in site.yml.
+
+    `nvidia` is the lab with drivers on its nodes with GPUs.
+    """
     folder = tmp_path_factory.mktemp("wired")
     inventory = folder / request.param
     ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
-    shutil.copytree(ROOT / "inventories" / request.param, inventory, ignore=ignored)
+    name = "lab" if request.param == "nvidia" else request.param
+    shutil.copytree(ROOT / "inventories" / name, inventory, ignore=ignored)
+    if request.param == "nvidia":
+        with (inventory / "group_vars/all/cluster.yml").open("a") as file:
+            file.write("  nvidia: {modules: proprietary}\n")
     secrets.make(inventory)
     (inventory / PACKAGE).touch()
     settings = inventory / "group_vars/all/cluster.yml"
@@ -408,11 +415,15 @@ def test_one_host_makes_the_homes(wired: dict[str, dict[str, Any]]) -> None:
     assert [host for host, found in wired.items() if found["users_create_homes"]] == ["lab-access"]
 
 
-def test_units_follow_the_groups(wired: dict[str, dict[str, Any]]) -> None:
+def test_units_follow_the_groups(
+    wired: dict[str, dict[str, Any]], request: pytest.FixtureRequest
+) -> None:
     units = {host: set(found["verify_units"]) for host, found in wired.items()}
     everywhere = {"munge", "chrony"}
     assert units["lab-access"] == everywhere | {"slurmctld", "mariadb", "slurmdbd"}
-    assert units["lab-cpu-01"] == units["lab-gpu-02"] == everywhere | {"slurmd"}
+    assert units["lab-cpu-01"] == everywhere | {"slurmd"}
+    driver = {"muster-nvidia"} if "[nvidia]" in request.node.name else set()
+    assert units["lab-gpu-02"] == everywhere | {"slurmd"} | driver
 
 
 def holders(variables: dict[str, Any], secret: str) -> set[str]:

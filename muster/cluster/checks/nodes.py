@@ -8,7 +8,8 @@ from ClusterShell.NodeSet import NodeSetException
 
 from muster.cluster.checks.registry import Finding, check, repeated
 from muster.cluster.definition import Definition
-from muster.cluster.nodes import Gpus, Machines
+from muster.cluster.gpus import Gpus
+from muster.cluster.nodes import Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
-from muster.cluster.gpus import Nvidia
-from muster.cluster.nodes import Gpus
+from muster.cluster.gpus import Gpus, Nvidia
 from muster.nvidia import Gpu, branches, fitting, gpus, modules_of, named
 
 

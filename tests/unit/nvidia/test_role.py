@@ -57,6 +57,15 @@ def test_each_set_gets_the_modules_that_its_gpus_can_use():
     assert (old["gpus"], new["gpus"]) == (2, 4)
 
 
+def test_gpus_are_cut_on_the_nodes_whose_set_says_so():
+    cluster = deepcopy(CLUSTER)
+    cluster["nvidia"] = {"source": "nvidia", "branch": 580}
+    cluster["nodes"]["new"]["gpus"]["mig"] = {"1g.10gb": 7}
+    definition = definition_of(cluster, GROUPS)
+    assert variables(definition, "new")["mig"] == {"1g.10gb": 7}
+    assert variables(definition, "old")["mig"] == {}
+
+
 def test_without_a_branch_it_is_the_recommended_one():
     found = told("new", {})
     assert found["branch"] == 550

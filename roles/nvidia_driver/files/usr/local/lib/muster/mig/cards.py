@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of this node and their MIG instances, as nvidia-smi and the driver have them.
+
+Sources: nvidia-smi(1), and the chapters "Getting Started with MIG" and "Device Nodes and
+Capabilities" of NVIDIA's Multi-Instance GPU User Guide.
+"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+COMMAND_S = 60
+"""For one command; a GPU that is reset on the way takes ten."""
+
+# `|   0  MIG 1g.10gb          19        7          4:1     |`: name, instance, where it begins.
+_INSTANCE = re.compile(r"^\|\s+\d+\s+MIG (\S+)\s+\d+\s+(\d+)\s+(\d+):\d+\s+\|$", re.MULTILINE)
+_NONE = ("No GPU instances found", "No MIG-enabled devices found")
+
+
+class MigError(Exception):
+    """What went wrong, as a sentence with its remedy."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A GPU instance with its one compute instance."""
+
+    profile: str
+    number: int
+    start: int
+    """Where on the GPU it begins: the order of instances that are alike."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU."""
+
+    bus: str
+    """Its PCI address, by which nvidia-smi is told which one."""
+    minor: int
+    """Number of its device file."""
+    cut: bool
+    """Whether MIG is on."""
+    instances: tuple = ()
+
+    def folder(self, instance):
+        """Return where the driver keeps the capabilities of an instance, below the root."""
+        return f"proc/driver/nvidia/capabilities/gpu{self.minor}/mig/gi{instance.number}"
+
+
+class Driver:
+    """Asks and tells the driver."""
+
+    def __init__(self, root="/", run=subprocess.run):
+        """Name what a test replaces."""
+        self.root = root
+        self._run = run
+
+    def cards(self):
+        """Return all GPUs with their instances."""
+        query = ["nvidia-smi", "--query-gpu=pci.bus_id,mig.mode.current", "--format=csv,noheader"]
+        status, text = self.command(query)
+        rows = [line.split(", ") for line in text.splitlines()]
+        if status != 0 or not rows or any(len(row) != 2 for row in rows):
+            raise MigError(f"nvidia-smi lists no GPUs ({_end(text)}): mend the driver first")
+        return [self._card(bus, mode == "Enabled") for bus, mode in rows]
+
+    def _card(self, bus, cut):
+        return Card(bus, self._minor(bus), cut, self._instances(bus) if cut else ())
+
+    def _minor(self, bus):
+        # nvidia-smi prints eight digits of the domain, the driver four (pci.bus_id, NVML).
+        path = f"proc/driver/nvidia/gpus/{bus[-12:].lower()}/information"
+        found = re.search(r"^Device Minor:\s*(\d+)", self.read(path), re.MULTILINE)
+        if not found:
+            raise MigError(f"/{path} names no device file: mend the driver first")
+        return int(found[1])
+
+    def _instances(self, bus):
+        status, text = self.command(["nvidia-smi", "mig", "-i", bus, "-lgi"])
+        if any(words in text for words in _NONE):
+            return ()
+        if status != 0:
+            raise MigError(f"nvidia-smi can't list the instances of {bus}: {_end(text)}")
+        found = [
+            Instance(name, int(number), int(start))
+            for name, number, start in _INSTANCE.findall(text)
+        ]
+        return tuple(sorted(found, key=lambda each: each.start))
+
+    def capabilities(self, card, instance):
+        """Return the device files of an instance, which are made if they are not there."""
+        folder = card.folder(instance)
+        paths = [f"{folder}/access", f"{folder}/ci0/access"]
+        minors = [re.search(r"DeviceFileMinor:\s*(\d+)", self.read(path)) for path in paths]
+        if not all(minors):
+            raise MigError(
+                f"/{folder} has no compute instance: run `systemctl restart muster-nvidia`"
+            )
+        self.tell(["nvidia-modprobe", *(word for path in paths for word in ("-f", f"/{path}"))])
+        return [f"/dev/nvidia-caps/nvidia-cap{minor[1]}" for minor in minors]
+
+    def whole(self, card, instance):
+        """Whether an instance has its compute instance, without which no program can use it."""
+        return os.path.exists(os.path.join(self.root, card.folder(instance), "ci0/access"))
+
+    def jobs(self):
+        """Return how many job steps of SLURM run here: each has a slurmstepd."""
+        names = (
+            self.read(f"proc/{pid}/comm")
+            for pid in os.listdir(os.path.join(self.root, "proc"))
+            if pid.isdecimal()
+        )
+        return sum(name.strip() == "slurmstepd" for name in names)
+
+    def read(self, path):
+        """Return the text of a file below the root; empty if there is none."""
+        try:
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+
+    def tell(self, words):
+        """Run a command that must succeed."""
+        status, text = self.command(words)
+        if status != 0:
+            raise MigError(f"{' '.join(words)} ends with {status}: {_end(text)}")
+
+    def command(self, words):
+        """Return a command's exit status and what it said."""
+        try:
+            done = self._run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_S,
+                env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+                check=False,
+            )
+        except FileNotFoundError:
+            raise MigError(f"{words[0]} is not installed: run site.yml on this node") from None
+        except subprocess.TimeoutExpired:
+            raise MigError(f"{' '.join(words)} hangs: reboot the node") from None
+        return done.returncode, done.stdout
+
+
+def _end(text):
+    """Return what a command said in one line."""
+    return " ".join(text.split())[-200:] or "it said nothing"

@@ -1,0 +1,7 @@
+"""The program that cuts GPUs (roles/nvidia_driver/files), and a node whose driver is played."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "roles/nvidia_driver/files/usr/local/lib/muster"))
