@@ -91,7 +91,12 @@ class Instance:
                 )
                 for host, of_host in variables.items()
             ),
-            shares={"home": "/home", "apps": "/apps", "data": "/data"},
+            # Muster mounts the others.
+            shares={
+                key: folder.path
+                for key, folder in definition.cluster.storage.folders()
+                if folder.kind == "existing"
+            },
         )
 
     def _variables(self) -> dict[str, dict[str, Any]]:
