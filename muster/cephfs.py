@@ -37,11 +37,10 @@ def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[
     """
     ceph = _ceph(definition)
     hosts = definition.hosts.groups["storage"]
-    monitors = hosts[: _MONITORS if len(hosts) >= _MONITORS else 1]
     folders = definition.cluster.storage.of_kind("ceph")
     return {
         "fsid": _fsid(definition),
-        "monitors": [{"name": name, "address": addresses[name]} for name in monitors],
+        "monitors": [{"name": name, "address": addresses[name]} for name in _monitors(definition)],
         "managers": hosts[:_SERVERS],
         "metadata_servers": hosts[:_SERVERS],
         "address": addresses[host],
@@ -72,17 +71,22 @@ def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[
 def client(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:
     """Return the variables of the role `ceph_client`; without mounts where it mounts nothing."""
     ceph = _ceph(definition)
-    cluster = built(definition, host, addresses)
+    built_on = _monitors(definition) if ceph.devices else []
     return {
-        "monitors": ceph.monitors or [monitor["address"] for monitor in cluster["monitors"]],
+        "monitors": ceph.monitors or [addresses[name] for name in built_on],
         "fsid": _fsid(definition),
         "filesystem": ceph.filesystem,
         "user": f"muster-{class_of(definition, host)}" if ceph.is_built else ceph.user,
         "driver": ceph.client,
         # It has the administrator's key.
-        "key_host": cluster["monitors"][0]["name"] if ceph.devices else "",
+        "key_host": built_on[0] if built_on else "",
         "mounts": _mounts(definition, host),
     }
+
+
+def _monitors(definition: Definition) -> list[str]:
+    hosts = definition.hosts.groups["storage"]
+    return hosts[: _MONITORS if len(hosts) >= _MONITORS else 1]
 
 
 def _mounts(definition: Definition, host: str) -> list[dict[str, str]]:

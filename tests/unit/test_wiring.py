@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from muster import secrets, storage, wiring
+from muster import cephfs, secrets, storage, wiring
 from muster.cluster import DefinitionError, cloud_hosts, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -336,7 +336,27 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
         assert result.error_messages == []
 
 
+<<<<<<< HEAD
 @pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
+=======
+def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
+    folders = {"home": {"kind": "ceph", "path": "/home", "quota_gib": 5}}
+    devices = {"devices": ["/dev/disk/by-id/nvme-A"], "copies": 1}
+    cluster = {**CLUSTER, "storage": {**CLUSTER["storage"], **folders, "ceph": devices}}
+    definition = wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
+    addresses = {"disks": "192.0.2.9"}
+    for role, variables in (
+        ("ceph_cluster", cephfs.built(definition, "disks", addresses)),
+        ("ceph_client", {"key": "", **cephfs.client(definition, "cpu-01", addresses)}),
+    ):
+        given = {f"{role}_{name}": value for name, value in variables.items()}
+        result = ArgumentSpecValidator(plain(options_of(role))).validate(given)
+        assert result.error_messages == []
+        assert given.keys() <= {*PUBLIC}
+
+
+@pytest.fixture(scope="module", params=["lab", "demo"])
+>>>>>>> wip/cephclient
 def wired(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
@@ -401,7 +421,7 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
                 assert result.error_messages == [], f"{role} on {host}"
                 checked += 1
         # The lab's only login node is its controller, and its folders exist: nobody needs these.
-        assert checked or role in ("slurm", "nfs_server") or not of_role, role
+        assert checked or role in ("slurm", "nfs_server", "ceph_cluster") or not of_role, role
 
 
 def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
