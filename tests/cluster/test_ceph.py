@@ -1,4 +1,4 @@
-"""Homes, modules and data from CephFS: three storage hosts, an OSD on each, raised by the same play.
+"""Homes, modules and data from CephFS: three storage hosts with an OSD each, by the same play.
 
 Containers have no kernel of their own, so folders are mounted by ceph-fuse; tests/vm mounts them by
 a kernel.
@@ -11,10 +11,12 @@ import pytest
 from conftest import ROOT, Lab, raise_lab
 from waiting import until
 
+from muster.containers import machines
 from muster.containers.podman import podman
 
 FIRST, NODE, LOST = "ceph-1", "ceph-cpu-01", "ceph-3"
 WRITER = """\
+#!/bin/bash
 for i in $(seq 10000); do
     dd if=/dev/zero of=part bs=64K count=16 conv=fsync status=none && echo $i >>lines
     test -e enough && exit
@@ -90,7 +92,8 @@ def test_a_node_may_do_with_its_key_what_its_folders_need_and_no_more(ceph: Lab)
 def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) -> None:
     as_ada(ceph, "rm -f enough lines; dd if=/dev/urandom of=before bs=1M count=16 status=none")
     whole = as_ada(ceph, "sha256sum <before")
-    job = as_ada(ceph, f'sbatch --parsable --mem=50M --wrap "{WRITER}"'.replace("'", "'\\''"))
+    ceph.on(FIRST, f"cat >/home/ada/writer <<'END'\n{WRITER}END")
+    job = as_ada(ceph, "sbatch --parsable --mem=50M writer")
     written = "wc -l <lines 2>/dev/null || echo 0"
     until(lambda: int(as_ada(ceph, written)) > 3, "the job writes", 60)
     podman("kill", ceph.container(LOST))
@@ -105,5 +108,5 @@ def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) ->
         assert as_ada(ceph, "cat lines").split() == [str(each) for each in range(1, count + 1)]
         assert as_ada(ceph, "srun -n 1 --mem=50M sha256sum <before") == whole
     finally:
-        podman("start", ceph.container(LOST))
+        machines.up(ceph.instance.fleet())
     until(lambda: health(ceph) == "HEALTH_OK", "all is as before", 180)

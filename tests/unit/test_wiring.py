@@ -336,9 +336,6 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
         assert result.error_messages == []
 
 
-<<<<<<< HEAD
-@pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
-=======
 def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
     folders = {"home": {"kind": "ceph", "path": "/home", "quota_gib": 5}}
     devices = {"devices": ["/dev/disk/by-id/nvme-A"], "copies": 1}
@@ -355,8 +352,7 @@ def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
         assert given.keys() <= {*PUBLIC}
 
 
-@pytest.fixture(scope="module", params=["lab", "demo"])
->>>>>>> wip/cephclient
+@pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
 def wired(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
