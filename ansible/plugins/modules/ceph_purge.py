@@ -1,0 +1,117 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Remove what a host has of one Ceph cluster, its data first of all."""
+
+import glob
+import os
+import shutil
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.ceph_device import LOOKED_AT, Device, note_path
+
+DOCUMENTATION = r"""
+module: ceph_purge
+short_description: Remove what a host has of one Ceph cluster
+description:
+  - Ends its daemons, empties those of the devices that are OSDs of the cluster, and removes its
+    folders, its keys and its configuration. Packages stay.
+  - For a playbook that has made sure that it is wanted.
+options:
+  fsid:
+    description: The cluster.
+    type: str
+    required: true
+  devices:
+    description: The devices. Those that are not the cluster's are left alone.
+    type: list
+    elements: path
+    required: true
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: End the cluster
+  ceph_purge:
+    fsid: 6f9a3c1e-0000-4000-8000-000000000001
+    devices: [/dev/disk/by-id/nvme-A]
+"""
+
+UNITS = ("ceph-mds@*", "ceph-osd@*", "ceph-mgr@*", "ceph-mon@*")
+STATE = (
+    "/var/lib/ceph/m??/ceph-*",
+    "/var/lib/ceph/osd/ceph-*",
+    "/var/lib/ceph/bootstrap-osd/ceph.keyring",
+    "/etc/systemd/system/ceph-m??@?*.service.d",
+    "/etc/systemd/system/ceph-osd@?*.service.d",
+    "/etc/ceph/ceph.client.admin.keyring",
+    # Last: an interrupted run finds by it whose the rest is.
+    "/etc/ceph/ceph.conf",
+)
+
+
+class Purge:
+    """What there is to be removed, and its removal."""
+
+    def __init__(self, module):
+        self.module = module
+        self.act = not module.check_mode
+        self.lines = []
+
+    def units(self):
+        """End the daemons."""
+        # Those that are enabled and don't run are not listed unless they are loaded.
+        _, out, _ = self.module.run_command(
+            ["systemctl", "list-units", "--all", "--plain", "--no-legend", *UNITS]
+        )
+        names = [line.split()[0] for line in out.splitlines()]
+        self.lines += [f"{name}: end it" for name in names]
+        if names and self.act:
+            self.module.run_command(["systemctl", "disable", "--now", *names], check_rc=True)
+            self.module.run_command(["systemctl", "reset-failed", *UNITS])
+
+    def device(self, path):
+        """Empty one device if it is the cluster's."""
+        device = Device(self.module, path, self.module.params["fsid"])
+        if device.is_ours:
+            self.lines.append(f"{path}: remove the OSD on it")
+            if self.act and device.is_file:
+                os.unlink(path)
+            elif self.act:
+                with open(path, "r+b") as stream:
+                    stream.write(bytes(LOOKED_AT))
+                    os.fsync(stream.fileno())
+        self.remove(note_path(path))
+
+    def remove(self, pattern):
+        """Remove files and folders."""
+        for path in sorted(glob.glob(pattern)):
+            self.lines.append(f"{path}: remove it")
+            if self.act and os.path.isdir(path):
+                shutil.rmtree(path)
+            elif self.act:
+                os.unlink(path)
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "fsid": {"type": "str", "required": True},
+            "devices": {"type": "list", "elements": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    purge = Purge(module)
+    purge.units()
+    for path in module.params["devices"]:
+        purge.device(path)
+    for pattern in STATE:
+        purge.remove(pattern)
+    if purge.lines and purge.act:
+        module.run_command(["systemctl", "daemon-reload"], check_rc=True)
+    diff = {"before": "".join(f"{line}\n" for line in purge.lines), "after": ""}
+    module.exit_json(changed=bool(purge.lines), diff=diff)
+
+
+if __name__ == "__main__":
+    main()
