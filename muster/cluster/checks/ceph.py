@@ -7,8 +7,9 @@ import uuid
 from collections.abc import Iterator
 
 from muster.cluster.ceph import Ceph
-from muster.cluster.checks.registry import Finding, check, repeated
+from muster.cluster.checks.registry import Finding, check, repeated, source_check
 from muster.cluster.definition import Definition
+from muster.cluster.sources import SECRETS_FILE, Sources
 
 _OF_THE_BUILT = ("file_gib", "copies")
 _OF_THE_EXISTING = ("filesystem", "user")
@@ -196,6 +197,29 @@ def ceph_export_nested(d: Definition) -> Iterator[Finding]:
                     "each other",
                     "give each a folder of its own in `export`",
                 )
+
+
+def _below(data: object, *keys: str) -> object:
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+@source_check("ceph-key-missing")
+def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
+    """A Ceph cluster that is there already, and no key of its client among the secrets."""
+    document = sources.others.get(SECRETS_FILE)
+    if document is None or not _below(sources.definition, "storage", "ceph", "monitors"):
+        return
+    # What is encrypted only Ansible reads.
+    if not document.encrypted and not _below(document.data, "secrets", "ceph_key"):
+        yield Finding(
+            ("secrets",),
+            "`ceph_key` is missing: the hosts could not mount what is on `storage.ceph`",
+            "write down what `ceph auth get-key` prints for its client on that cluster",
+            SECRETS_FILE,
+            document.line(("secrets",)),
+        )
 
 
 @check("ceph-without-host", reads_hosts=True)
