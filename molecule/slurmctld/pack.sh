@@ -12,12 +12,12 @@ pack() {
 }
 
 dpkg-deb --raw-extract slurmctld_*.deb package
-sed -i 's/^Version: .*/&+muster1/' package/DEBIAN/control
+sed -i 's/^Version: .*/&+0muster1/' package/DEBIAN/control
 pack
 # With another content, which a daemon must be started with: what follows an ELF file's end is not read.
-sed -i 's/+muster1$/+muster2/' package/DEBIAN/control
+sed -i 's/+0muster1$/+0muster2/' package/DEBIAN/control
 echo another >>package/usr/sbin/slurmctld-wlm
 pack
-# Of a version that nobody has.
-sed -i -E 's/\+muster2$/+muster3/; s/slurm-client \(= [^)]*\)/slurm-client (= 99.11.0-1)/' package/DEBIAN/control
+# Built from a version that nobody has.
+sed -i 's/^Version: .*/Version: 99.11.0-1+0muster3/' package/DEBIAN/control
 pack
