@@ -192,6 +192,6 @@ def test_a_package_for_another_version_is_refused(host, converge):
     before = invocation(host), version(host, "slurmctld")
     said = " ".join(converge("slurmctld", "--tags=slurmctld", build="muster3").split())
     needed = "slurm-client=99.11.0-1 and slurm-wlm-basic-plugins=99.11.0-1"
-    assert f"slurmctld_99.11.0-1+0muster3_all.deb needs {needed}" in said
+    assert f"deb needs {needed}; bring" in said
     assert "build it from them (make slurmctld-package)" in said
     assert (invocation(host), version(host, "slurmctld")) == before
