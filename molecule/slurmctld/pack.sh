@@ -1,23 +1,18 @@
 #!/bin/bash
-# Pack the archive's slurmctld under three new versions, and print the files.
+# Pack the archive's slurmctld under three new versions, into /root/packages.
 set -euo pipefail
-folder=$(mktemp -d)
-cd "$folder"
-apt-get download slurmctld >&2
-
-pack() {
-    version=$(sed -n 's/^Version: //p' package/DEBIAN/control)
-    dpkg-deb --build package "$folder/slurmctld_${version}_all.deb" >&2
-    echo "$folder/slurmctld_${version}_all.deb"
-}
-
+work=$(mktemp -d)
+cd "$work"
+mkdir /root/packages
+apt-get download slurmctld
 dpkg-deb --raw-extract slurmctld_*.deb package
-sed -i 's/^Version: .*/&+muster1/' package/DEBIAN/control
-pack
+
+sed -i 's/^Version: .*/&+0muster1/' package/DEBIAN/control
+dpkg-deb --build package /root/packages
 # With another content, which a daemon must be started with: what follows an ELF file's end is not read.
-sed -i 's/+muster1$/+muster2/' package/DEBIAN/control
+sed -i 's/+0muster1$/+0muster2/' package/DEBIAN/control
 echo another >>package/usr/sbin/slurmctld-wlm
-pack
-# Of a version that nobody has.
-sed -i -E 's/\+muster2$/+muster3/; s/slurm-client \(= [^)]*\)/slurm-client (= 99.11.0-1)/' package/DEBIAN/control
-pack
+dpkg-deb --build package /root/packages
+# Built from a version that nobody has.
+sed -i 's/^Version: .*/Version: 99.11.0-1+0muster3/' package/DEBIAN/control
+dpkg-deb --build package /root/packages

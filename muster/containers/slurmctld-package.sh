@@ -4,7 +4,7 @@
 # In a throw-away Debian whose apt has deb-src lines. What it does goes to stdout, what is said meanwhile to stderr.
 set -euo pipefail
 seconds=2    # between passes, in place of 30: the loop that makes them looks once a second
-suffix=+muster1
+suffix=+0muster1    # above the archive's version, below its next: 0 sorts before the letters of +deb13u1 and +b1
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 work=$(mktemp -d)

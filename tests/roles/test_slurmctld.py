@@ -147,27 +147,31 @@ def test_a_refused_configuration_changes_nothing(host, converge):
     assert "is UP" in host.check_output("scontrol ping")
 
 
-def package(host):
-    """Return the version of the package that is installed, and whether it is held."""
-    version = host.check_output("dpkg-query --show --showformat='${Version}' slurmctld")
-    return version, "slurmctld" in host.check_output("apt-mark showhold")
+PACKAGES = "slurmctld slurm-client slurm-wlm-basic-plugins"
+
+
+def version(host, package):
+    return host.check_output(f"dpkg-query --show --showformat='${{Version}}' {package}")
+
+
+def held(host):
+    return set(host.check_output("apt-mark showhold").split())
 
 
 def test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host):
-    version, held = package(host)
     from_file = host.check_output("hostname") == "trixie"
-    assert (version.endswith("+muster1"), held) == (from_file, from_file)
-    client = host.check_output("dpkg-query --show --showformat='${Version}' slurm-client")
-    assert version.removesuffix("+muster1") == client
+    more = "+0muster1" if from_file else ""
+    assert version(host, "slurmctld") == version(host, "slurm-client") + more
+    assert held(host) == (set(PACKAGES.split()) if from_file else set())
 
 
 def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, converge):
-    before = invocation(host)
-    archive_s = host.check_output("dpkg-query --show --showformat='${Version}' slurm-client")
+    before, archive_s = invocation(host), version(host, "slurm-client")
     try:
         said = converge("slurmctld", "--tags=slurmctld", build="muster2")
         assert "failed=0" in said, said
-        assert package(host) == (f"{archive_s}+muster2", True)
+        assert version(host, "slurmctld") == f"{archive_s}+0muster2"
+        assert held(host) == set(PACKAGES.split())
         assert invocation(host) != before
         daemon = host.check_output("systemctl show slurmctld --property=MainPID --value")
         assert "deleted" not in host.check_output(f"readlink /proc/{daemon}/exe")
@@ -177,7 +181,7 @@ def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, co
             "apt-get install --yes --allow-downgrades --allow-change-held-packages"
             f" slurmctld={archive_s}"
         )
-        host.check_output("apt-mark unhold slurmctld")
+        host.check_output(f"apt-mark unhold {PACKAGES}")
         said = converge("slurmctld", "--tags=slurmctld")
         assert "failed=0" in said, said
     test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host)
@@ -185,8 +189,9 @@ def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, co
 
 
 def test_a_package_for_another_version_is_refused(host, converge):
-    before = invocation(host), package(host)
-    said = converge("slurmctld", "--tags=slurmctld", build="muster3")
-    assert "slurm-client (= 99.11.0-1)" in said
-    assert "run make slurmctld-package again" in said
-    assert (invocation(host), package(host)) == before
+    before = invocation(host), version(host, "slurmctld")
+    said = " ".join(converge("slurmctld", "--tags=slurmctld", build="muster3").split())
+    needed = "slurm-client=99.11.0-1 and slurm-wlm-basic-plugins=99.11.0-1"
+    assert f"deb needs {needed}; bring" in said
+    assert "build it from them (make slurmctld-package)" in said
+    assert (invocation(host), version(host, "slurmctld")) == before

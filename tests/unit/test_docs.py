@@ -413,8 +413,16 @@ def inventory_of(page: Page, folder: Path) -> Path:
     shutil.copytree(LAB, copy, ignore=shutil.ignore_patterns("secrets.yml"), dirs_exist_ok=True)
     for block in page.blocks("yaml"):
         merge_into(copy, block)
+        put_package(copy, yaml.safe_load(block.text))
         cluster.load(copy)
     return copy
+
+
+def put_package(copy: Path, block: dict[str, Any]) -> None:
+    """Put an empty file where a page says that its reader copies a package to."""
+    if package := block.get("cluster", {}).get("slurmctld_package"):
+        (copy / package).parent.mkdir(exist_ok=True)
+        (copy / package).touch()
 
 
 def merge_into(copy: Path, block: Block) -> None:

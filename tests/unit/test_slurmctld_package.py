@@ -93,8 +93,8 @@ class TestScript:
         done = run(HEADER)
         assert done.returncode == 0, done.stderr
         (package,) = (tmp_path / "out").iterdir()
-        assert package.name == f"slurmctld_{VERSION}+muster1_all.deb"
-        assert field(package, "Version") == f"{VERSION}+muster1"
+        assert package.name == f"slurmctld_{VERSION}+0muster1_all.deb"
+        assert field(package, "Version") == f"{VERSION}+0muster1"
         assert field(package, "Depends") == f"slurm-client (= {VERSION})"
         assert (tmp_path / "flags").read_text() == "-DPERIODIC_TIMEOUT=2\n"
         assert f"compiling {VERSION} with PERIODIC_TIMEOUT=2" in done.stdout

@@ -28,7 +28,7 @@ PLAYS = [
 ]
 ROLES = sorted({entry["role"] for play in PLAYS for entry in play["roles"]})
 
-PACKAGE = "slurmctld_22.05.8-4+deb12u3+muster1_amd64.deb"
+PACKAGE = "slurmctld_22.05.8-4+deb12u3+0muster1_amd64.deb"
 
 GROUPS = {
     "controller": ["access"],

@@ -27,13 +27,23 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         if not self._task.args.get("names"):
             return {"changed": False, "missing": []}
-        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
-        if result.get("failed") or not result["missing"]:
-            return result
-        options = {**self._wanted(result["missing"]), **APT_OPTIONS}
-        if result["replaced"]:
+        found = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        if found.get("failed") or not found["missing"]:
+            return found
+        file, held = self._task.args.get("file"), self._task.args.get("held")
+        if file:
+            name = Path(file).name
+            needed = [need for need in found["missing"] if need.split("=")[0] != name.split("_")[0]]
+            if self._task.check_mode:
+                # A task before would have installed what it needs.
+                return {**found, "changed": True}
+            if needed:
+                return {"failed": True, "msg": f"{name} needs {' and '.join(needed)}"}
+            options = {"deb": self._sent(file), **APT_OPTIONS}
+        else:
+            options = {"name": found["missing"], **APT_OPTIONS}
+        if found["replaced"]:
             options["fail_on_autoremove"] = False
-        held = self._task.args.get("held")
         if held:
             options |= {"allow_change_held_packages": True, "allow_downgrade": True}
         installed = self._execute_module(
@@ -45,11 +55,8 @@ class ActionModule(ActionBase):
                 return marked
         return installed
 
-    def _wanted(self, missing):
-        """Return what apt is to install: packages by name, or the file, which is sent first."""
-        file = self._task.args.get("file")
-        if not file:
-            return {"name": missing}
+    def _sent(self, file):
+        """Return where the host has `file` until the task ends."""
         shell = self._connection._shell
         if shell.tmpdir is None:
             # Only now: it is a round trip, and most runs install nothing.
@@ -57,4 +64,4 @@ class ActionModule(ActionBase):
         sent = shell.join_path(shell.tmpdir, Path(file).name)
         self._transfer_file(file, sent)
         self._fixup_perms2((shell.tmpdir, sent))
-        return {"deb": sent}
+        return sent

@@ -22,8 +22,10 @@ options:
     required: true
   file:
     description:
-      - Package on the machine that runs the play, for one that is in no archive. O(names) has its
-        name and version alone; what it depends on must be installed, or in an archive.
+      - Package that is in no archive, C(NAME_VERSION_ARCHITECTURE.deb) on the machine that runs the
+        play. It is one of O(names), with its version.
+      - The others of O(names) must be there, or the task fails. They are those that it depends on
+        in one version alone, which apt's module does not see to and dpkg finds out too late.
     type: path
   replaces:
     description: Packages that these take the place of; apt may remove packages where one is there.

@@ -20,7 +20,7 @@ def slurmctld_package_name(d: Definition) -> Iterator[Finding]:
         yield Finding(
             ("slurmctld_package",),
             f"no package of slurmctld {version} below the inventory's folder is called so",
-            f"write it like packages/slurmctld_{version}.8-4+muster1_amd64.deb",
+            f"write it like packages/slurmctld_{version}.8-4+0muster1_amd64.deb",
         )
 
 

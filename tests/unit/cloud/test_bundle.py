@@ -163,10 +163,10 @@ class TestMachineBundle:
 
     def test_it_has_the_package_that_the_definition_names(self, checkout: Path) -> None:
         inventory = checkout / "inventories/cloud"
-        package = "packages/slurmctld_22.05.8-4+muster1_amd64.deb"
+        package = "packages/slurmctld_22.05.8-4+0muster1_amd64.deb"
         (inventory / "packages").mkdir()
         (inventory / package).write_bytes(b"!<arch>")
-        (inventory / "packages/slurmctld_22.05.8-3+muster1_amd64.deb").write_bytes(b"an old one")
+        (inventory / "packages/slurmctld_22.05.8-3+0muster1_amd64.deb").write_bytes(b"an old one")
         files = contents(bundle.machine_bundle(checkout, inventory, package))
         assert files[f"inventory/{package}"] == b"!<arch>"
         assert files.keys() - contents(machine(checkout)).keys() == {f"inventory/{package}"}
