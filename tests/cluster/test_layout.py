@@ -7,7 +7,7 @@ from conftest import Lab
 from waiting import until
 
 SRUN = "srun -p ml-cpu -A LAB-test -n 1 --mem=50M"
-SBATCH = "sbatch --parsable -p ml-cpu -A LAB-test -n 1 --mem=50M --time=5"
+SBATCH = "sbatch --parsable -p ml-cpu -A LAB-test --mem=50M --time=5"
 NODES = ("lab-cpu-01", "lab-cpu-02")
 
 
@@ -70,7 +70,7 @@ def test_what_a_person_has_set_is_what_the_job_has(lab: Lab) -> None:
 def test_a_job_that_a_job_submits_has_its_own(lab: Lab) -> None:
     ada = lab.ada
     inner = f"{SBATCH} --wait -o inner.out --wrap env"
-    outer = environment(ada.run(f'{SRUN} --overcommit sh -c "env; {inner}"'))
+    outer = environment(ada.run(f'{SRUN} sh -c "env; {inner}"'))
     assert outer["TMPDIR"] == f"/scratch/{outer['SLURM_JOB_ID']}"
     found = environment(ada.run("cat inner.out"))
     assert found["SLURM_JOB_ID"] != outer["SLURM_JOB_ID"]

@@ -28,7 +28,7 @@ GRES = "gpu:rtx4080:4,shard:rtx4080:32"
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
 SECONDS = 60
 
-# What the roles munge, users, slurm, health and mail do, as far as these tests need it.
+# What the roles munge, users, slurm, health, scratch and mail do, as far as these tests need it.
 PREPARE = """
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
@@ -45,6 +45,8 @@ install -m 0755 /dev/null /usr/local/sbin/muster-mail
 printf '#!/bin/sh\\n' >/usr/local/sbin/muster-health
 chmod 0755 /usr/local/sbin/muster-health
 install -D -m 0755 /usr/local/sbin/muster-health /etc/slurm/prolog.d/50-muster-health
+install -D -m 0755 /usr/local/sbin/muster-health /etc/slurm/epilog.d/60-muster-scratch
+install -D -m 0755 /usr/local/sbin/muster-health /usr/local/lib/muster/task-prolog
 # Debian's has a glob, which 24.11 calls an error.
 rm -f /etc/slurm/plugstack.conf
 number=1
