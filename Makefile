@@ -183,6 +183,11 @@ cloud-and-vm: setup machine-packages vm-packages ## Both at once: the one mostly
 engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)
 	@pytest tests/engine -n 2
 
+# Without `setup`: a machine with a GPU may reach nothing. With it gres.conf is rendered too.
+.PHONY: gpu-check
+gpu-check: ## What Muster makes of this machine's NVIDIA GPUs, and a CUDA job, for real
+	@$(PYTHON) -m muster.nvidia.check
+
 .PHONY: bench
 bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast
 	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; PYTHONPATH=tests/engine python $$bench; done
