@@ -51,10 +51,7 @@ def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[
         # With fewer hosts than copies some share a host, on disks of their own.
         "failure_domain": "host" if len(hosts) >= ceph.copies else "osd",
         "filesystem": ceph.filesystem,
-        "folders": [
-            {"path": _export(folder), "mode": "0755", "quota_gib": folder.quota_gib}
-            for folder in folders.values()
-        ],
+        "folders": _folders(definition),
         "clients": [
             {
                 "name": f"muster-{each}",
@@ -66,6 +63,26 @@ def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[
             for each in CLASSES
         ],
     }
+
+
+def _folders(definition: Definition) -> list[dict[str, Any]]:
+    """Return the folders with their quotas, each before what lies in it."""
+    storage = definition.cluster.storage
+    found = [
+        {"path": _export(folder), "mode": "0755", "quota_gib": folder.quota_gib}
+        for folder in storage.of_kind("ceph").values()
+    ]
+    if storage.data.kind == "ceph":
+        # Nobody's until the role `projects` gives it to its group.
+        found += [
+            {
+                "path": f"{_export(storage.data)}/{name}",
+                "mode": "0700",
+                "quota_gib": project.quota_gib,
+            }
+            for name, project in storage.projects.items()
+        ]
+    return found
 
 
 def client(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:

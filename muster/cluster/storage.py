@@ -103,6 +103,15 @@ class Project(Model):
     """A folder in `data` that a group shares."""
 
     group: Annotated[str, Field(description="Group whose members share it; nobody else reads it.")]
+    quota_gib: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            json_schema_extra={"x-unit": "GiB"},
+            description="How much it may hold, with `data` in a Ceph cluster that Muster builds; "
+            "null: as much as `data`.",
+        ),
+    ] = None
 
 
 class Models(Folder):

@@ -89,6 +89,14 @@ def test_a_node_may_do_with_its_key_what_its_folders_need_and_no_more(ceph: Lab)
         ceph.on(NODE, "umount /mnt/apps")
 
 
+def test_a_project_is_its_group_s_whatever_the_umask_and_has_a_quota(ceph: Lab) -> None:
+    as_ada(ceph, 'umask 077; srun -n 1 --mem=50M sh -c "echo shared >/data/speech/file"')
+    shown = ceph.on(FIRST, "stat --format='%G %A' /data/speech /data/speech/file").splitlines()
+    assert shown == ["ml-users drwxrws---", "ml-users -rw-rw----"]
+    quota = "getfattr --only-values --name ceph.quota.max_bytes /data/speech"
+    assert ceph.on(FIRST, quota).strip() == str(2**30)
+
+
 def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) -> None:
     as_ada(ceph, "rm -f enough lines; dd if=/dev/urandom of=before bs=1M count=16 status=none")
     whole = as_ada(ceph, "sha256sum <before")

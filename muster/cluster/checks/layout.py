@@ -73,6 +73,20 @@ def writers_elsewhere(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("project-quota")
+def project_quota(d: Definition) -> Iterator[Finding]:
+    """A quota of a project where nothing keeps it."""
+    storage = d.cluster.storage
+    kept = storage.data.kind == "ceph" and storage.ceph is not None and storage.ceph.is_built
+    for name, project in storage.projects.items():
+        if project.quota_gib is not None and not kept:
+            yield Finding(
+                ("storage", "projects", name, "quota_gib"),
+                "storage.data is no folder of a Ceph cluster that Muster builds",
+                "leave it out, and set the quota where the folder is served",
+            )
+
+
 @check("scratch-path")
 def scratch_path(d: Definition) -> Iterator[Finding]:
     """A scratch folder that can't be one."""
