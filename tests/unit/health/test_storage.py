@@ -39,7 +39,12 @@ def test_mounts_of_the_network_that_hold_what_slurmd_waits_for_are_looked_at():
 
 
 def test_a_look_asks_the_server():
-    assert storage.look("/home") == ["stat", "--file-system", "--format=%T", "/home/."]
+    assert storage.look("/home", "nfs4") == ["stat", "--file-system", "--format=%T", "/home/."]
+
+
+@pytest.mark.parametrize("kind", ["ceph", "fuse.ceph-fuse"])
+def test_a_look_asks_ceph_s_metadata_server_and_not_what_is_remembered(kind):
+    assert storage.look("/home", kind) == ["stat", "--cached=never", "--format=%F", "/home/."]
 
 
 def test_a_folder_that_is_not_mounted():

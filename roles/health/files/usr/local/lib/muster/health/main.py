@@ -87,7 +87,7 @@ class Check:
         needs = storage.wanted(shown.text, self._read(storage.VM_MOUNTS))
         mounts = storage.mounted(self._read(storage.MOUNTINFO))
         paths = storage.looks(needs, mounts)
-        commands = {path: storage.look(path) for path in paths}
+        commands = {path: storage.look(path, mounts[path]) for path in paths}
         if known and known.gpus:
             commands |= gpus.COMMANDS | xids.COMMANDS
             commands |= gpus.FABRIC if self._has_switches() else {}

@@ -63,11 +63,14 @@ def looks(needs, mounts):
     return sorted(path for path in held if _network(mounts.get(path, "")))
 
 
-def look(path):
-    """Return the command that looks at a mount.
+def look(path, kind):
+    """Return the command that looks at a mount of type `kind`; the dot lets an automount happen.
 
-    statfs(2) asks the server each time, and the dot lets an automount happen.
+    statfs(2) asks the server each time. Of CephFS that is a monitor, without which jobs go on:
+    there attributes are asked for, of the metadata server, with AT_STATX_FORCE_SYNC of statx(2).
     """
+    if "ceph" in kind:
+        return ["stat", "--cached=never", "--format=%F", f"{path}/."]
     return ["stat", "--file-system", "--format=%T", f"{path}/."]
 
 
