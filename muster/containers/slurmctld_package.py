@@ -68,8 +68,9 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> int:
         try:
             return process.wait(SAY_SECONDS)
         except subprocess.TimeoutExpired:
-            done = log.read_text(encoding="utf-8", errors="replace").count("libtool: compile: ")
-            print(f"  {passed + SAY_SECONDS:4.0f} s, {done} files compiled", flush=True)  # noqa: T201
+            files = log.read_text(encoding="utf-8", errors="replace").count("libtool: compile: ")
+            if files:
+                print(f"  {passed + SAY_SECONDS:4.0f} s, {files} files compiled", flush=True)  # noqa: T201
     raise podman.MachineError(f"no package after {LONGEST_SECONDS} s; see {log}")
 
 
