@@ -1,6 +1,5 @@
 """Another layout of GPUs stops the whole play while jobs run, before slurm.conf is changed."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAY = """
-- hosts: node
+- hosts: node:other
   gather_facts: false
   tasks:
     - include_role: {name: nvidia_driver, tasks_from: mig}
-      vars: {nvidia_driver_mig: LAYOUT}
+      vars: {nvidia_driver_mig: "{{ LAYOUT if inventory_hostname == 'node' else {} }}"}
 - hosts: controller
   gather_facts: false
   tasks: [{debug: {msg: slurm.conf is written}}]
@@ -27,9 +26,9 @@ def run(folder: Path, layout: dict[str, int], jobs: int) -> str:
     module = folder / "modules/nvidia_hardware"
     module.parent.mkdir()
     module.write_text(f'#!/bin/sh\necho \'{{"changed": false, "jobs": {jobs}}}\'\n')
-    (folder / "play.yml").write_text(PLAY.replace("LAYOUT", json.dumps(layout)))
+    (folder / "play.yml").write_text(PLAY.replace("LAYOUT", str(layout)))
     local = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
-    (folder / "hosts").write_text(f"node {local}\ncontroller {local}\n")
+    (folder / "hosts").write_text(f"node {local}\nother {local}\ncontroller {local}\n")
     done = subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts", "play.yml"],
         cwd=folder,
