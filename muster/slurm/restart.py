@@ -17,6 +17,7 @@ from json import dumps
 
 from muster.cluster.base import Scalar
 from muster.cluster.definition import Definition
+from muster.cluster.nodes import NodeSet
 from muster.hostlists import fold
 from muster.slurm.conffile import Line, word
 from muster.slurm.nodes import HARDWARE, hardware
@@ -101,6 +102,7 @@ def restart_digests(
             name: _digest(
                 _slurmd_parameters(version, conf_words, cgroup_words),
                 _slurmd_node(version, hardware(sets[name])),
+                *_instances(sets[name]),
             )
             for name in sets
         },
@@ -139,6 +141,15 @@ def _slurmd_node(version: str, node: Mapping[str, str]) -> Line:
     if version >= RECONFIGURE_STARTS_ANEW:
         return {}
     return {key: node[key] for key in HARDWARE if key in node}
+
+
+def _instances(node_set: NodeSet) -> list[dict[str, int]]:
+    """Return the MIG instances of a node, which slurmd takes in at a start in all releases.
+
+    When slurmctld tells of another gres.conf they are not there yet. Up to 23.02 slurmd ends
+    then, later it goes on with what it had (_my_stat in gres.c, _try_to_reconfig in slurmd.c).
+    """
+    return [node_set.gpus.mig] if node_set.gpus and node_set.gpus.mig else []
 
 
 def _chosen(values: Mapping[str, str], keys: Iterable[str]) -> Facts:

@@ -45,6 +45,10 @@ users:
   elements: str
   sample: [python (4711)]
   returned: always
+jobs:
+  description: How many steps of SLURM jobs run, whether they use GPUs or not.
+  type: int
+  returned: always
 """
 
 NVIDIA = "0x10de"
@@ -78,6 +82,11 @@ def using(processes):
         for pid, name, files in processes
         if name not in CARETAKERS and any(file.startswith("/dev/nvidia") for file in files)
     ]
+
+
+def steps(processes):
+    """Return how many of (pid, name, open files) look after a step of a job."""
+    return sum(name == "slurmstepd" for _, name, _ in processes)
 
 
 def link(path):
@@ -115,11 +124,13 @@ def main():
         for device in glob.glob("/sys/bus/pci/devices/*")
     ]
     kernel = os.uname().release
+    running = list(processes())
     module.exit_json(
         changed=False,
         kernel=kernel,
         flavour=flavour_of(kernel),
-        users=using(processes()),
+        users=using(running),
+        jobs=steps(running),
         **counted(devices),
     )
 

@@ -58,6 +58,11 @@ def test_jobs_use_gpus_and_caretakers_do_not_count() -> None:
     assert nvidia_hardware.using(processes) == ["python (4711)"]
 
 
+def test_each_step_of_a_job_has_a_process_of_slurm_s() -> None:
+    names = ["systemd", "slurmd", "slurmstepd", "python", "slurmstepd"]
+    assert nvidia_hardware.steps([("1", name, []) for name in names]) == 2
+
+
 def test_this_process_is_among_those_that_are_looked_at() -> None:
     with FILE.open() as stream:
         found = {pid: files for pid, _, files in nvidia_hardware.processes()}
@@ -68,3 +73,4 @@ def test_the_module_reports_this_machine(run_module) -> None:
     found = run_module("nvidia_hardware", {})
     assert (found["changed"], found["kernel"]) == (False, os.uname().release)
     assert found["kernel"].endswith(found["flavour"])
+    assert isinstance(found["jobs"], int)
