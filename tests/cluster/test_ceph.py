@@ -65,7 +65,7 @@ def test_each_host_has_a_monitor_and_an_osd_and_two_have_the_rest(ceph: Lab) -> 
         each["name"]: len(each["children"]) for each in tree["nodes"] if each["type"] == "host"
     }
     assert hosts == {"ceph-1": 1, "ceph-2": 1, "ceph-3": 1}
-    rule = json.loads(ceph.on(FIRST, "ceph osd pool get cephfs_data size --format json"))
+    rule = json.loads(ceph.on(FIRST, "ceph osd pool get cephfs.cephfs.data size --format json"))
     assert rule["size"] == 3
     names = "ceph-mgr ceph-mds"
     for host, wanted in (("ceph-1", 2), ("ceph-2", 2), ("ceph-3", 0)):
@@ -76,7 +76,7 @@ def test_each_host_has_a_monitor_and_an_osd_and_two_have_the_rest(ceph: Lab) -> 
 def test_a_node_may_do_with_its_key_what_its_folders_need_and_no_more(ceph: Lab) -> None:
     assert ceph.on(NODE, "ls /etc/ceph/*admin*", check=False).startswith("ls: cannot access")
     own = "ceph --conf /etc/ceph/muster.conf --id muster-compute --connect-timeout 20"
-    for command in ("auth ls", "osd pool delete cephfs_data", "config dump"):
+    for command in ("auth ls", "osd pool delete cephfs.cephfs.data", "config dump"):
         assert "EACCES" in ceph.on(NODE, f"{own} {command}", check=False), command
     mount = "ceph-fuse --conf /etc/ceph/muster.conf --id muster-compute --client_mount_timeout 20"
     said = ceph.on(NODE, f"mkdir -p /mnt/all && {mount} -r / /mnt/all", check=False)
