@@ -93,8 +93,8 @@ def test_a_project_is_its_group_s_whatever_the_umask_and_has_a_quota(ceph: Lab) 
     as_ada(ceph, 'umask 077; srun -n 1 --mem=50M sh -c "echo shared >/data/speech/file"')
     shown = ceph.on(FIRST, "stat --format='%G %A' /data/speech /data/speech/file").splitlines()
     assert shown == ["ml-users drwxrws---", "ml-users -rw-rw----"]
-    quota = "getfattr --only-values --name ceph.quota.max_bytes /data/speech"
-    assert ceph.on(FIRST, quota).strip() == str(2**30)
+    quota = "import os; print(os.getxattr('/data/speech', 'ceph.quota.max_bytes'))"
+    assert ceph.on(FIRST, f'python3 -c "{quota}"').strip() == str(str(2**30).encode())
 
 
 def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) -> None:

@@ -1,13 +1,17 @@
 """A storage host, which is the controller too, and a node: booted once, raised by site.yml."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 from vmkit import site
+from vmkit.ceph import ADDRESS, USER, Ceph, raised
 from vmkit.site import Site
 
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "name": "vm",
     "os": "debian-12",
     "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
@@ -15,7 +19,7 @@ CLUSTER = {
     "storage": {
         "home": {"kind": "nfs", "path": "/home"},
         "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": True},
-        "data": {"kind": "nfs", "path": "/data", "own_disk": False},
+        "data": {"kind": "ceph", "path": "/data"},
         # Debian 12's kernel is slow at it, and right.
         "cache": {"device": "/dev/nvme1n1", "any_kernel": True},
     },
@@ -23,18 +27,34 @@ CLUSTER = {
 
 
 @pytest.fixture(scope="session")
-def booted() -> Iterator[Site]:
-    """Two machines that have booted."""
-    with site.booted() as found:
-        yield found
+def booted() -> Iterator[tuple[Site, Ceph]]:
+    """Two machines that have booted, and beside them a Ceph cluster in a container."""
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        raising = pool.submit(stack.enter_context, raised(site.RELEASE))
+        machines = stack.enter_context(site.booted(alone=False))
+        yield machines, raising.result()
 
 
 @pytest.fixture(scope="session")
-def pair(booted: Site) -> Site:
-    """A cluster of them: /home on a disk of its own, /apps and /data on the root disk."""
-    booted.server.check(
+def ceph(booted: tuple[Site, Ceph]) -> Ceph:
+    """The Ceph cluster that is there already."""
+    return booted[1]
+
+
+@pytest.fixture(scope="session")
+def pair(booted: tuple[Site, Ceph]) -> Site:
+    """A cluster of them: /home on a disk of its own, /apps on the root disk, /data from Ceph."""
+    machines, ceph = booted
+    machines.server.check(
         "mke2fs -q -t ext4 /dev/nvme1n1 && echo '/dev/nvme1n1 /home ext4' >>/etc/fstab && mount -a"
     )
-    booted.define(CLUSTER)
-    booted.play()
-    return booted
+    machines.define(
+        CLUSTER | {"storage": CLUSTER["storage"] | {"ceph": known(ceph)}}, ceph_key=ceph.key
+    )
+    machines.play()
+    return machines
+
+
+def known(ceph: Ceph) -> dict[str, Any]:
+    """A Ceph cluster that is there already, as the definition has it."""
+    return {"monitors": [ADDRESS], "fsid": ceph.fsid, "user": USER}

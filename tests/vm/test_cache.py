@@ -14,11 +14,11 @@ CACHE = "/var/cache/fscache"
 
 @pytest.fixture(scope="module")
 def files(pair: Site) -> Iterator[Site]:
-    """A file of 32 MiB in /apps, which is cached, and in /data, which is not."""
-    for folder in ("/apps", "/data"):
+    """A file of 32 MiB in /apps, which is cached, and in /home, which is not."""
+    for folder in ("/apps", "/home"):
         pair.server.check(f"dd if=/dev/urandom of={folder}/big bs=1M count={MIB} status=none")
     yield pair
-    pair.server.check("rm /apps/big /data/big")
+    pair.server.check("rm /apps/big /home/big")
 
 
 def reading(pair: Site, path: str, before: str = "true") -> int:
@@ -50,7 +50,7 @@ def test_what_was_read_once_is_not_read_again_not_even_after_a_new_mount(files: 
 
 def test_a_folder_that_is_not_cached_is_read_anew(files: Site) -> None:
     forget = "echo 3 >/proc/sys/vm/drop_caches"
-    first, second = (reading(files, "/data", forget) for _ in range(2))
+    first, second = (reading(files, "/home", forget) for _ in range(2))
     assert first > 200
     assert second == first
 
@@ -60,7 +60,7 @@ def test_the_node_says_what_is_cached_and_what_it_spared(files: Site) -> None:
     assert told["active"]
     assert told["disk"]["bytes"] - told["disk"]["free_bytes"] >= MIB * 2**20
     asked = {folder["path"]: folder["asked"] for folder in told["folders"]}
-    assert asked == {"/apps": True, "/data": False, "/home": False}
+    assert asked == {"/apps": True, "/home": False}
     files.client.check("systemctl stop cachefilesd")
     done = files.client.ssh("muster-cache")
     files.client.check("systemctl start cachefilesd")

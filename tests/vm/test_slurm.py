@@ -76,11 +76,11 @@ def test_while_storage_is_away_writers_wait_and_the_node_gets_no_jobs(
 def test_a_folder_that_its_server_made_anew_is_mounted_again(pair: Site) -> None:
     pid = "systemctl show slurmd --property=MainPID"
     before = pair.client.check(pid)
-    pair.server.check("rm -r /data && mkdir -m 1777 /data && exportfs -f && touch /data/new")
-    assert "Stale file handle" in pair.client.ssh("stat --file-system /data/.").stderr
+    pair.server.check("rm -r /apps && mkdir /apps && exportfs -f && touch /apps/new")
+    assert "Stale file handle" in pair.client.ssh("stat --file-system /apps/.").stderr
     said = pair.client.check("muster-health")
-    assert "muster-health: mounted anew, for it was stale: /data\n" in said
-    assert pair.client.check("ls /data") == "new"
+    assert "muster-health: mounted anew, for it was stale: /apps\n" in said
+    assert pair.client.check("ls /apps") == "new"
     assert (pair.client.check(pid), node(pair)) == (before, ("idle", "none"))
 
 

@@ -46,6 +46,8 @@ class Machine:
     """QEMU's words for its ends of the wire, the network `wire` among them."""
     disks: list[str]
     """Sizes of the empty disks, /dev/nvme1n1 and on."""
+    alone: bool = True
+    """Nothing but the wire can be reached; else containers of this machine can."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -91,7 +93,9 @@ class Machine:
                 *("-kernel", str(self.root.kernel)),
                 *("-append", f"{KERNEL} systemd.hostname={self.name}"),
                 *disks,
-                *("-netdev", f"user,id=host,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
+                "-netdev",
+                f"user,id=host,restrict={'on' if self.alone else 'off'},"
+                f"hostfwd=tcp:127.0.0.1:{self.port}-:22",
                 *("-device", "virtio-net-pci,netdev=host,mac=52:54:00:00:00:01,romfile="),
                 *(word for end in self.wire for word in ("-netdev", end)),
                 "-device",

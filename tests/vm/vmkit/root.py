@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
 ROLES = ("base", "munge", "nfs_server", "fscache", "nfs_client", "lmod")
+CEPH = ["ceph-common"]
+"""Of the role ceph_client, for the kernel's client."""
+
 SLURM = ["slurmctld", "slurmd", "slurm-client"]
 """Of the roles slurmctld and slurmd, who ask for them by version."""
 
@@ -94,7 +97,7 @@ def installed_by_roles() -> list[str]:
     # Some are in a block, with what is said when they can't be installed.
     tasks += [task for block in tasks for task in block.get("block", [])]
     names = [name for task in tasks for name in task.get("managed_packages", {}).get("names", [])]
-    return [*names, *SLURM]
+    return [*names, *CEPH, *SLURM]
 
 
 def digest(release: str) -> str:

@@ -19,6 +19,9 @@ from vmkit.machine import Machine, free_port
 from muster import secrets
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+RELEASE = os.environ.get("RELEASE", "bookworm")
+"""Of the machines."""
+
 PLAY_SECONDS = 900
 """Bound of a run of site.yml, two machines emulated."""
 
@@ -58,13 +61,15 @@ class Site:
         """Its folder."""
         return self.folder / "inventory"
 
-    def define(self, cluster: dict[str, Any]) -> None:
-        """Write the definition that the next play applies."""
+    def define(self, cluster: dict[str, Any], **secret: str) -> None:
+        """Write the definition that the next play applies, and secrets that nobody can make."""
         variables = self.inventory / "group_vars/all"
         variables.mkdir(parents=True, exist_ok=True)
         (variables / "cluster.yml").write_text(json.dumps({"cluster": cluster}), encoding="utf-8")
         (self.inventory / "hosts.yml").write_text(json.dumps({"all": self._hosts()}))
         secrets.make(self.inventory)
+        with secrets.path_of(self.inventory).open("a", encoding="utf-8") as file:
+            file.writelines(f"  {name}: {value}\n" for name, value in secret.items())
 
     def _hosts(self) -> dict[str, Any]:
         clients = {each.name: {} for each in self.clients}
@@ -106,8 +111,10 @@ class Site:
 
 
 @contextmanager
-def booted(clients: int = 1) -> Iterator[Site]:
+def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
     """Boot a server and its clients, and switch them off at the end.
+
+    `alone`: they reach nothing but each other; else containers of this machine too.
 
     Raises:
         vmkit.machine.VmError: a machine did not boot.
@@ -115,13 +122,14 @@ def booted(clients: int = 1) -> Iterator[Site]:
     """
     missing = root.missing_programs()
     assert not missing, f"{', '.join(missing)} not installed; run `make vm`, which installs them"
-    base = root.ensure(os.environ.get("RELEASE", "bookworm"))
+    base = root.ensure(RELEASE)
     folder = Path(tempfile.mkdtemp(prefix="muster-vm-"))
     hub, ends = _wires(clients)
-    server = Machine(SERVER, 1, base, folder, hub, ["64M"])
+    server = Machine(SERVER, 1, base, folder, hub, ["64M"], alone)
     site = Site(server, [], folder)
     for number, name in enumerate(names(clients)[1:], start=2):
-        site.clients.append(Machine(name, number, base, folder, [ends[number - 2]], ["1G"]))
+        wire = [ends[number - 2]]
+        site.clients.append(Machine(name, number, base, folder, wire, ["1G"], alone))
     try:
         (folder / "ssh_config").write_text("".join(each.ssh_config() for each in site.machines))
         for machine in site.machines:

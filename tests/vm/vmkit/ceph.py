@@ -1,0 +1,80 @@
+"""A Ceph cluster in a container, raised by the role, for machines whose kernel mounts it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster import cephfs
+from muster.cluster import load
+from muster.containers import machines
+from muster.containers.podman import check_machine, podman
+from muster.demo.instance import Instance
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+NAME = "muster-vm-ceph"
+HOST, ADDRESS = "ceph1", "10.214.47.10"
+USER = "muster-compute"
+PLAY_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Ceph:
+    """What its clients have to know."""
+
+    fsid: str
+    key: str
+    """Of the client USER."""
+
+    address: str = ADDRESS
+    """Of its monitor."""
+
+    def run(self, *words: str) -> str:
+        """Run a command in the container."""
+        return podman("exec", f"{NAME}-{HOST}", *words, timeout=60).strip()
+
+    def quota(self, path: str, size: int) -> None:
+        """Give a folder a quota, in bytes, as the cluster's administrator."""
+        program = (
+            "import cephfs; files = cephfs.LibCephFS(conffile='/etc/ceph/ceph.conf', "
+            "auth_id='admin'); files.mount(); "
+            f"files.setxattr({path!r}, 'ceph.quota.max_bytes', b'{size}', 0); files.shutdown()"
+        )
+        self.run("python3", "-c", program)
+
+
+@contextmanager
+def raised(release: str) -> Iterator[Ceph]:
+    """Raise it, and remove it at the end; what an earlier run has left goes first.
+
+    Raises:
+        muster.containers.podman.MachineError: there can be no containers here.
+
+    """
+    check_machine()
+    instance = Instance(REPOSITORY / "build" / NAME)
+    machines.down(NAME)
+    machines.remove_folder(instance.folder)
+    try:
+        instance.create(Path(__file__).resolve().parents[1] / "ceph", release)
+        machines.up(instance.fleet())
+        program = Path(sys.executable).with_name("ansible-playbook")
+        words = ["--inventory", str(instance.folder), "--tags=ceph_cluster", "ansible/site.yml"]
+        done = subprocess.run(
+            [str(program), *words],
+            cwd=REPOSITORY,
+            env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=PLAY_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        fsid = cephfs.built(load(instance.folder), HOST, {HOST: ADDRESS})["fsid"]
+        yield Ceph(fsid, Ceph(fsid, "").run("ceph", "auth", "get-key", f"client.{USER}"))
+    finally:
+        machines.down(NAME)
+        machines.remove_folder(instance.folder)
