@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -52,20 +53,19 @@ def noticed() -> Path:
 
 
 @pytest.fixture
-def converge(host: Host, tmp_path: Path) -> Callable[..., str]:
-    """Return what runs a scenario's converge.yml on this host alone, with other variables.
+def play(host: Host, tmp_path: Path) -> Callable[..., str]:
+    """Return what runs a playbook on this host alone, as the one host of a group.
 
     It returns Ansible's output, whatever became of the run.
     """
 
-    def run(scenario: str, *options: str, **variables: str) -> str:
+    def run(playbook: Path, *options: str, group: str = "all", **variables: Any) -> str:
         reached = Path(host.backend.ssh_config)
         inventory = tmp_path / "hosts.yml"
         connection = {"ansible_ssh_common_args": f"-F {reached}"}
         inventory.write_text(
-            yaml.safe_dump({"all": {"hosts": {host.backend.host.name: connection}}})
+            yaml.safe_dump({group: {"hosts": {host.backend.host.name: connection}}})
         )
-        playbook = ROOT / "molecule" / scenario / "converge.yml"
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "--inventory", str(inventory), *options, str(playbook)]
         done = subprocess.run(
@@ -82,5 +82,15 @@ def converge(host: Host, tmp_path: Path) -> Callable[..., str]:
             },
         )
         return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def converge(play: Callable[..., str]) -> Callable[..., str]:
+    """Return what runs a scenario's converge.yml on this host, with other variables."""
+
+    def run(scenario: str, *options: str, **variables: Any) -> str:
+        return play(ROOT / "molecule" / scenario / "converge.yml", *options, **variables)
 
     return run

@@ -2,8 +2,11 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
+
+PURGE = Path(__file__).parents[2] / "ansible/ceph-purge.yml"
 
 FSID = "6f9a3c1e-0000-4000-8000-000000000001"  # molecule/ceph_cluster/converge.yml
 DEVICES = ["/dev/disk/by-id/muster-osd", "/srv/ceph/b.img", "/srv/ceph/c.img"]
@@ -182,7 +185,7 @@ def test_keys_are_for_root_and_the_daemons(host):
     assert host.check_output("ls /var/lib/ceph/tmp") == ""
 
 
-def test_no_key_is_in_a_log_or_an_argument(host):
+def test_no_key_is_in_a_log(host):
     for entity in ("client.admin", "mon.", "osd.0", "client.muster-compute"):
         key = host.check_output(
             f"ceph auth get-key {entity} || sed -n 's/.*key = //p' /var/lib/ceph/mon/*/keyring"
@@ -230,3 +233,27 @@ def test_an_osd_whose_folder_is_lost_is_found_again(host, converge):
     assert host.check_output("cat /var/lib/ceph/osd/ceph-2/fsid") == before
     assert len(ceph(host, "osd ls")) == 3
     assert host.service("ceph-osd@2").is_running
+
+
+def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, play, converge):
+    known = {
+        "ceph_cluster_fsid": FSID,
+        "ceph_cluster_devices": DEVICES,
+        "ceph_cluster_monitors": [{"name": "first"}],
+    }
+    for typed in ({}, {"fsid": FSID.replace("1e-", "2e-", 1)}):
+        said = play(PURGE, group="storage", **known, **typed)
+        assert "nothing was touched: this ends the cluster with all that is in it" in said
+        assert "changed=0" in said
+    assert wait_for_health(host) == "HEALTH_OK\n"
+
+    said = play(PURGE, group="storage", **known, fsid=FSID)
+    assert "failed=0" in said, said
+    assert host.check_output("systemctl list-units --plain --no-legend 'ceph-*@*'") == ""
+    assert host.run(f"blkid --probe {DEVICES[0]}").rc == 2
+    assert host.run("ls /srv/ceph/*.img /etc/ceph/ceph.conf /var/lib/ceph/*/ceph-*").stdout == ""
+
+    # What is blank again can be taken again.
+    said = converge("ceph_cluster")
+    assert "failed=0" in said, said
+    assert wait_for_health(host) == "HEALTH_OK\n"

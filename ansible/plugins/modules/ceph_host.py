@@ -21,6 +21,10 @@ options:
     description: The cluster.
     type: str
     required: true
+  name:
+    description: Name by which this host's monitor would go.
+    type: str
+    required: true
   devices:
     description: Devices, or files that stand for them, which are to be OSDs.
     type: list
@@ -33,10 +37,15 @@ EXAMPLES = r"""
 - name: Look at the host
   ceph_host:
     fsid: "{{ ceph_cluster_fsid }}"
+    name: "{{ inventory_hostname }}"
     devices: "{{ ceph_cluster_devices }}"
 """
 
 RETURN = r"""
+monitor:
+  description: Whether there is the store of a monitor.
+  type: bool
+  returned: always
 osds:
   description: The OSDs of this cluster that are on the devices.
   type: list
@@ -45,6 +54,7 @@ osds:
 """
 
 CONF = "/etc/ceph/ceph.conf"
+STORES = "/var/lib/ceph/mon"
 OSD_FOLDERS = "/var/lib/ceph/osd"
 # The daemons' units see nothing of it (ProtectHome, PrivateTmp).
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
@@ -100,6 +110,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "fsid": {"type": "str", "required": True},
+            "name": {"type": "str", "required": True},
             "devices": {"type": "list", "elements": "path", "required": True},
         },
         supports_check_mode=True,
@@ -109,7 +120,11 @@ def main():
     if found:
         module.fail_json(msg="; ".join(found))
     ids = [Device(module, path, fsid).osd for path in devices]
-    module.exit_json(changed=False, osds=[number for number in ids if number is not None])
+    module.exit_json(
+        changed=False,
+        monitor=os.path.isdir(f"{STORES}/ceph-{module.params['name']}"),
+        osds=[number for number in ids if number is not None],
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Files:
             raise NoAttributeError(name)
         return self.folders[path][name]
 
-    def setxattr(self, path, name, value, flags):
+    def setxattr(self, path, name, value, _flags):
         self.folders[path][name] = value
 
 

@@ -146,5 +146,13 @@ def test_all_reasons_are_said_at_once(tmp_path) -> None:
 
 
 def test_the_module_says_so_in_one_sentence(run_module) -> None:
-    done = run_module("ceph_host", {"fsid": FSID, "devices": ["/dev/none"]})
+    done = run_module("ceph_host", {"fsid": FSID, "name": "s1", "devices": ["/dev/none"]})
     assert done["msg"].startswith("/dev/none: no such device")
+
+
+def test_a_fresh_host_has_nothing_of_it(run_module, tmp_path) -> None:
+    given = {"fsid": FSID, "name": "s1", "devices": [str(tmp_path / "disk.img")]}
+    # In a folder that daemons see, were it the host's own.
+    said = run_module("ceph_host", {**given, "devices": ["/srv/ceph/disk.img"]})
+    assert (said["monitor"], said["osds"], said["changed"]) == (False, [], False)
+    assert "daemons can't see this folder" in run_module("ceph_host", given)["msg"]

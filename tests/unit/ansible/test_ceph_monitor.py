@@ -23,7 +23,7 @@ class Host:
         self.commands = []
         self.keyring = ""
 
-    def run_command(self, command, data=None):
+    def run_command(self, command, **_):
         self.commands.append(command)
         if command[0] == "ceph-authtool":
             return 0, f"{KEY}\n", ""
