@@ -111,6 +111,7 @@ class Unit:
     def remove(self):
         """Forget a unit that is no longer wanted and not mounted."""
         os.unlink(self.file)
+        self.run("systemctl", "reset-failed", self.name)
         self.run("systemctl", "daemon-reload")
 
     def run(self, *command, seconds=MOUNT_SECONDS):

@@ -134,7 +134,10 @@ def protocol(given):
             rf"{FLAGS}|fsc|name=.*|ms_mode=.*|recover_session=.*" if kernel else FLAGS
         ),
         waits=f"{'' if kernel else 'ceph.client_'}mount_timeout={BOOT_SECONDS}",
-        words=re.compile(r"mount (error|failed)\b.*"),
+        # The last two: ceph-fuse with a key that is not the client's.
+        words=re.compile(
+            r"mount (error|failed)\b.*|handle_auth_bad_method|failed to fetch mon config"
+        ),
         servers=lambda _mount: given["monitors"],
         port=PORT,
         away="start the monitors (ceph-mon.target there)",

@@ -170,6 +170,11 @@ def test_a_boot_waits_for_monitors_within_a_bound(given: dict[str, Any], waits: 
             "ceph-fuse[811]: ceph mount failed with (1) Operation not permitted",
             "mount failed with (1) Operation not permitted",
         ),
+        (
+            FUSE,
+            "7f52cca166c0 -1 monclient(hunting): handle_auth_bad_method server allowed_methods [2]",
+            "handle_auth_bad_method",
+        ),
     ],
 )
 def test_why_a_mount_failed_is_found_in_its_log(
