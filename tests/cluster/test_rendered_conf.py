@@ -6,18 +6,17 @@ accounting (the other tests of this folder have it), and what the lab's GPUs do.
 """
 
 import re
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import CGROUP
+from emulation import ADA, EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait_for
 
 from muster.cluster import PACKAGED_SLURM, NodeSet, load
 from muster.cluster.nodes import Machines
 from muster.containers import image
-from muster.containers.podman import MachineError, exists, podman, ulimits
+from muster.containers.podman import MachineError, podman
 from muster.render import by_name
 from muster.slurm import render
 
@@ -25,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
 # Shards have the type of their GPUs.
 GRES = "gpu:rtx4080:4,shard:rtx4080:32"
+<<<<<<< HEAD
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
 SECONDS = 60
 
@@ -65,6 +65,8 @@ mount -t tmpfs none /var/spool/slurmd
 mount -t tmpfs none /run/slurm
 exec slurmd -D --conf-server lab-access >/var/log/slurm/$1.log 2>&1
 """
+=======
+>>>>>>> wip/gpu-isolation
 
 # The cloud's controller beside the lab's: names, network and files of its own. It prints its log,
 # then what it says of its nodes.
@@ -98,41 +100,6 @@ kill $!
 """
 
 
-@dataclass(frozen=True)
-class Emulation:
-    """The container of one release."""
-
-    name: str
-    release: str
-
-    def run(self, *command: str) -> str:
-        """Run a command to its end; return what it printed, errors included."""
-        return podman("exec", self.name, "sh", "-c", 'exec "$@" 2>&1', "sh", *command)
-
-    def start(self, *command: str) -> None:
-        """Start a daemon."""
-        podman("exec", "--detach", self.name, *command)
-
-    def starts_slurmctld(self, log: str) -> None:
-        """Start slurmctld and return when it answers."""
-        command = "exec setpriv --reuid=slurm --regid=slurm --init-groups slurmctld -D"
-        self.start("sh", "-c", f"{command} >{log} 2>&1")
-        wait_for(lambda: " is UP" in self.run("scontrol", "ping"), lambda: self.run("cat", log))
-
-
-def wait_for(done: Callable[[], bool], what: Callable[[], str]) -> None:
-    """Return when `done` holds; fail with the text of `what` when it does not in time."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        try:
-            if done():
-                return
-        except MachineError:
-            pass  # a client that reaches no daemon yet exits with 1
-        time.sleep(0.1)
-    pytest.fail(f"not within {SECONDS} s: {what()}")
-
-
 def typed(nodes: NodeSet) -> NodeSet:
     """A node set whose GPUs, if it has any, have a type and shards."""
     if not isinstance(nodes, Machines) or nodes.gpus is None:
@@ -150,12 +117,8 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
             "os": system,
             "nodes": {name: typed(nodes) for name, nodes in definition.cluster.nodes.items()},
             "slurm_version": PACKAGED_SLURM[system],
-            # NoInAddrAny: each slurmd listens on its own address, all on the usual port.
-            "slurm": {
-                "SlurmdParameters": "config_overrides",
-                "CommunicationParameters": "NoInAddrAny",
-            },
-            "cgroup": {"IgnoreSystemd": True} if CGROUP == "v2" else {"CgroupPlugin": "cgroup/v1"},
+            "slurm": EMULATED_SLURM,
+            "cgroup": EMULATED_CGROUP,
         }
     )
     hosts = replace(definition.hosts, groups={**definition.hosts.groups, "database": []})
@@ -163,39 +126,19 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=list(image.RELEASES))
-def emulation(request, tmp_path_factory) -> Iterator[Emulation]:
+def emulation(request) -> Iterator[Emulation]:
     release = request.param
-    lab = Emulation(f"muster-rendered-{release}", release)
-    folder = tmp_path_factory.mktemp(release)
-    for name, content in files_of("lab", release).items():
-        (folder / name).write_text(content)
-    if exists("container", lab.name):
-        podman("rm", "--force", "--time", "0", lab.name)
-    try:
-        # --rm and sleep: gone after a while even where these tests were killed.
-        podman(
-            *("run", "--detach", "--rm", "--name", lab.name, "--hostname", "lab-access"),
-            *("--privileged", *ulimits(), image.ensure(release), "sleep", "900"),
-        )
-        podman("exec", lab.name, "sh", "-ec", PREPARE)
-        podman("cp", f"{folder}/.", f"{lab.name}:/etc/slurm")
+    with emulated("muster-rendered", release, files_of("lab", release), NODES) as lab:
+        for gpu in range(4):
+            lab.run("mknod", "-m", "0666", f"/dev/nvidia{gpu}", "c", "195", str(gpu))
         podman("cp", str(ROOT / "examples" / "lab-train.sbatch"), f"{lab.name}:/home/ada")
         # The first start finds no state, which it calls an error; the second one is looked at.
         lab.starts_slurmctld("/var/log/slurm/first.log")
         lab.run("pkill", "-x", "slurmctld")
         wait_for(lambda: "DOWN" in lab.run("sh", "-c", "scontrol ping || :"), lambda: "running")
         lab.starts_slurmctld("/var/log/slurm/second.log")
-        for node in NODES:
-            lab.start("unshare", "--mount", "--uts", "sh", "-ec", SLURMD, "sh", node)
-        idle = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
-        wait_for(
-            lambda: sum(map(int, lab.run(*idle).split())) == len(NODES),
-            lambda: lab.run("sh", "-c", "sinfo --Node --long; tail /var/log/slurm/lab-*.log"),
-        )
+        lab.starts_slurmds()
         yield lab
-    finally:
-        if exists("container", lab.name):
-            podman("rm", "--force", "--time", "0", lab.name)
 
 
 def errors_in(log: str, release: str) -> list[str]:
