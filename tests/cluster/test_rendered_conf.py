@@ -24,49 +24,6 @@ ROOT = Path(__file__).parents[2]
 NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
 # Shards have the type of their GPUs.
 GRES = "gpu:rtx4080:4,shard:rtx4080:32"
-<<<<<<< HEAD
-ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
-SECONDS = 60
-
-# What the roles munge, users, slurm, health, scratch and mail do, as far as these tests need it.
-PREPARE = """
-printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
-chmod 0755 /usr/sbin/policy-rc.d
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null
-groupadd --gid 20000 ml-users
-useradd --uid 20001 --create-home --groups ml-users ada
-install -d -o munge -g munge /run/munge
-[ -e /etc/munge/munge.key ] || mungekey --create
-setpriv --reuid=munge --regid=munge --init-groups munged
-install -d -o slurm -g slurm /run/slurmctld /var/lib/slurm/slurmctld /var/log/slurm
-install -m 0755 /dev/null /usr/local/sbin/muster-mail
-printf '#!/bin/sh\\n' >/usr/local/sbin/muster-health
-chmod 0755 /usr/local/sbin/muster-health
-install -D -m 0755 /usr/local/sbin/muster-health /etc/slurm/prolog.d/50-muster-health
-install -D -m 0755 /usr/local/sbin/muster-health /etc/slurm/epilog.d/60-muster-scratch
-install -D -m 0755 /usr/local/sbin/muster-health /usr/local/lib/muster/task-prolog
-# Debian's has a glob, which 24.11 calls an error.
-rm -f /etc/slurm/plugstack.conf
-number=1
-for node in lab-cpu-01 lab-cpu-02 lab-gpu-01 lab-gpu-02; do
-  ip address add 198.51.100.$number/32 dev lo
-  echo "198.51.100.$number $node" >>/etc/hosts
-  number=$((number + 1))
-done
-for gpu in 0 1 2 3; do mknod -m 0666 /dev/nvidia$gpu c 195 $gpu; done
-"""
-
-SLURMD = """
-hostname "$1"
-mkdir -p /var/spool/slurmd /run/slurm
-mount -t tmpfs none /var/spool/slurmd
-mount -t tmpfs none /run/slurm
-exec slurmd -D --conf-server lab-access >/var/log/slurm/$1.log 2>&1
-"""
-=======
->>>>>>> wip/gpu-isolation
 
 # The cloud's controller beside the lab's: names, network and files of its own. It prints its log,
 # then what it says of its nodes.
