@@ -18,7 +18,7 @@ from typing import TypeVar
 sys.path.insert(0, str(Path(__file__).parents[1] / "vm"))
 from vmkit.calls import calls
 from vmkit.machine import Machine
-from vmkit.site import Site, booted
+from vmkit.site import STORAGE, Site, booted
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def measure(site: Site, nodes: list[Machine]) -> None:
     ]
     for store, cached, folder in stores:
         site.define(cluster(cached=cached))
-        site.play("--tags=nfs_server,fscache,nfs_client")
+        site.play(roles=STORAGE)
         all_at_once(forget, nodes)
         work = import_all(folder)
         print(row(store, len(nodes), "never seen", all_at_once(work, nodes)), flush=True)

@@ -1,4 +1,4 @@
-"""A storage host, which is the controller too, and a node: booted once, raised by site.yml."""
+"""A storage host, which is the controller too, and a node: booted once, configured by site.yml."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -51,7 +51,3 @@ def test_a_folder_that_the_key_does_not_hold_can_not_be_mounted(pair: Site, ceph
     mount = f"timeout 90 mount -t ceph {ceph.address}:/ /mnt/all -o {known}"
     done = pair.client.ssh(f"mkdir -p /mnt/all && {mount}")
     assert "mount error 13 = Permission denied" in done.stderr, done.stderr
-
-
-def test_a_second_run_changes_nothing(pair: Site) -> None:
-    assert pair.play("--tags=ceph_client") == set()

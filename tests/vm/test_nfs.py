@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from vmkit.site import Site, addresses
+from vmkit.site import STORAGE, Site, addresses
 
 from muster import storage
 from muster.cluster import load
@@ -42,7 +42,7 @@ def state(pair: Site, unit: str) -> str:
 
 
 def test_a_second_run_changes_nothing(pair: Site) -> None:
-    assert pair.play("--tags=nfs_server,fscache,nfs_client,slurmd,health") == set()
+    assert pair.play(roles=STORAGE) == set()
 
 
 def test_a_file_that_somebody_writes_on_a_node_is_on_the_server(pair: Site, home: str) -> None:
@@ -120,7 +120,7 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Site, ho
             for e in storage.exports(load(pair.inventory), addresses(1))
         ]
         changes = json.dumps({"nfs_server_exports": wider, "nfs_server_threads": 20})
-        assert pair.play("--limit=storage1", "--tags=nfs_server", f"--extra-vars={changes}")
+        assert pair.play("--limit=storage1", f"--extra-vars={changes}", roles="nfs_server")
         assert pair.server.check("cat /proc/fs/nfsd/threads") == "20"
         assert pair.server.check(started) == before
         done = mount_from_elsewhere(pair)
@@ -139,7 +139,7 @@ def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Site) -> None:
     pair.server.check("systemctl stop nfs-server")
     try:
         begin = time.monotonic()
-        assert pair.play("--limit=node1", "--tags=nfs_client") == set()
+        assert pair.play("--limit=node1", roles="nfs_client") == set()
         assert time.monotonic() - begin < 90
     finally:
         pair.server.check("systemctl start nfs-server")

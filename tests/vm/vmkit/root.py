@@ -21,7 +21,7 @@ from muster.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("base", "munge", "nfs_server", "fscache", "nfs_client", "lmod")
+ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "health")
 CEPH = ["ceph-common"]
 """Of the role ceph_client, for the kernel's client."""
 
@@ -54,7 +54,7 @@ MASKED = (
 
 # As on a host of which Ansible asked the package: no daemon starts before its role configured it.
 SILENT = (
-    "chrony.service munge.service nfs-server.service rpcbind.service rpcbind.socket "
+    "munge.service nfs-server.service rpcbind.service rpcbind.socket "
     "slurmctld.service slurmd.service"
 )
 
