@@ -48,6 +48,6 @@ def test_the_node_sees_its_quota_and_can_not_write_past_it(pair: Site, ceph: Cep
 
 def test_a_folder_that_the_key_does_not_hold_can_not_be_mounted(pair: Site, ceph: Ceph) -> None:
     known = "name=muster-compute,secretfile=/etc/ceph/muster.secret,ms_mode=prefer-crc"
-    mount = f"timeout 90 mount -t ceph {ceph.address}:/ /mnt/all -o {known}"
+    mount = f"timeout 90 mount -t ceph {ceph.address}:3300:/ /mnt/all -o {known}"
     done = pair.client.ssh(f"mkdir -p /mnt/all && {mount}")
     assert "mount error 13 = Permission denied" in done.stderr, done.stderr
