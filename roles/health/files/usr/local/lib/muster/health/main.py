@@ -94,7 +94,7 @@ class Check:
         readings = self.commands.run(commands, self._left())
         stale = storage.stale({path: readings[path] for path in paths})
         if stale and self._left() > self.ask_s:
-            readings |= self._mount_anew(stale)
+            readings |= self._mount_anew({path: commands[path] for path in stale})
         found = [] if shown.status == 0 else [storage.unknown(shown)]
         found += storage.findings(needs, mounts, {path: readings[path] for path in paths})
         if known is None:
@@ -107,14 +107,14 @@ class Check:
         """Seconds for looking: slurmctld must still be asked and told."""
         return self.end - time.monotonic() - 2 * self.ask_s
 
-    def _mount_anew(self, paths):
-        """Mount folders whose handle is stale again; return what they say then."""
+    def _mount_anew(self, looks):
+        """Mount folders whose handle is stale again; return what they say to a second look."""
         vm_mounts = self._read(storage.VM_MOUNTS)
-        self.commands.run({f"unmount {path}": storage.unmount(path) for path in paths}, self.ask_s)
-        again = {f"mount {path}": storage.mount(path, vm_mounts) for path in paths}
+        self.commands.run({f"unmount {path}": storage.unmount(path) for path in looks}, self.ask_s)
+        again = {f"mount {path}": storage.mount(path, vm_mounts) for path in looks}
         self.commands.run(again, self._left())
-        print(f"muster-health: mounted anew, for it was stale: {' '.join(paths)}", flush=True)
-        return self.commands.run({path: storage.look(path) for path in paths}, self._left())
+        print(f"muster-health: mounted anew, for it was stale: {' '.join(looks)}", flush=True)
+        return self.commands.run(looks, self._left())
 
     def _tell(self, known, found):
         """Bring the node where it belongs; return whether slurmctld has what it should know."""
