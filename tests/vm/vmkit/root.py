@@ -49,7 +49,7 @@ PACKAGES = [
 MASKED = (
     "apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer "
     "e2scrub_reap.service getty@tty1.service serial-getty@ttyS0.service "
-    "systemd-binfmt.service systemd-networkd-wait-online.service"
+    "systemd-binfmt.service"
 )
 
 # As on a host of which Ansible asked the package: no daemon starts before its role configured it.
