@@ -145,9 +145,7 @@ Observer = Callable[[World, Memory, Sequence[Action]], None]
 SET_BACK_S = 5.0
 """A clock that goes back by less is being corrected little by little."""
 TICK_S = 1.0
-"""A plan is made so often even if nothing is heard, while SLURM waits: deadlines pass."""
-IDLE_TICK_S = 5.0
-"""Else so often: thousands of deletions take minutes, and with 10,000 nodes a plan takes 10 ms."""
+"""A plan is made so often even if nothing is heard: deadlines pass."""
 
 
 class Daemon:
@@ -191,7 +189,6 @@ class Daemon:
         self._stopping.set()
         self._slurm_due.set()
         self._cloud_due.set()
-        self._inbox.put(Called())
 
     def run(self) -> None:
         """Work until `stop`.
@@ -223,7 +220,7 @@ class Daemon:
     def _messages(self) -> list[Message]:
         """Return all that has come, as soon as something has that hurries, or the tick is over."""
         found: list[Message] = []
-        end = time.monotonic() + (TICK_S if self._busy else IDLE_TICK_S)
+        end = time.monotonic() + TICK_S
         with suppress(queue.Empty):
             while not found or not self._hurries(found[-1]):
                 found.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))

@@ -76,15 +76,14 @@ class Played:
 
     def stop(self) -> None:
         self.daemon.stop()
+        self.inbox.put(Called())
         self.thread.join(20)
         assert not self.thread.is_alive()
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
-    # Longer than the daemon's end is waited for: it hears `stop` at once.
-    for tick in ("TICK_S", "IDLE_TICK_S"):
-        monkeypatch.setattr(daemon, tick, 30)
+    monkeypatch.setattr(daemon, "TICK_S", 30)
     made = Played()
     yield made
     monkeypatch.setattr(daemon, "TICK_S", 0.1)
