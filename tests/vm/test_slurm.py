@@ -39,8 +39,9 @@ def test_while_storage_is_away_writers_wait_and_the_node_gets_no_jobs(
 ) -> None:
     pair.client.check("rm -f /run/enough; dd if=/dev/urandom of=/run/sample bs=1M count=8")
     pair.server.check("install -d -m 1777 /home/trial")
-    writes = f"sbatch --parsable --output=/home/trial/lines --wrap '{WRITER}'"
-    job = pair.server.check(writes)
+    # As somebody whom both hosts know; root of the node may not write there.
+    batch = f"sbatch --parsable --chdir=/ --output=/home/trial/lines --wrap '{WRITER}'"
+    job = pair.server.check(f"runuser -u nobody -- {batch}")
     # An earlier test's outage may just have ended: the node is back after its next check.
     until(
         lambda: pair.server.ssh("wc -l </home/trial/lines").stdout.strip() > "3",
