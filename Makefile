@@ -127,7 +127,7 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 	@mypy
 	@yamllint --strict .
 	@ansible-lint --offline
-	@git ls-files | grep -vE '\.(j2|md)$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck --severity=warning
+	@git ls-files | grep -vE '\.(j2|md|py)$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck --severity=warning
 	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/(ba)?sh' -- | while read -r template; do \
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
