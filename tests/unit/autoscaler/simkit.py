@@ -32,7 +32,7 @@ FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fa
 LIMITS = Limits()
 HEALTHY_S = 110
 """A healthy node: 8 s for its insert, 20 s until it registers; what it may wait for is the
-deletion of its VM of before (30 s), lists (6 s) and what they lack before that counts (20 s from the
+deletion of its VM of before (30 s), lists (6 s) and what they lack before it counts (20 s from the
 first one on), and a daemon that begins anew."""
 COUNTS = {"debug": 12, "calm": 4}
 NODES = [f"{CLUSTER}-{of}-{number}" for of, count in COUNTS.items() for number in range(count)]
