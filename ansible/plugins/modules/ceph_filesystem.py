@@ -70,8 +70,17 @@ class Cluster:
         self.params = params
         self.act = act
         self.lines = []
-        # "ceph version 16.2.15 (...) pacific (stable)"
-        self.release = int(ceph.run("--version").split()[2].split(".")[0]) if act else BULK_SINCE
+        self.release = self._release()
+
+    def _release(self):
+        """Return the major release; in check mode on a fresh host nobody says it."""
+        try:
+            # "ceph version 16.2.15 (...) pacific (stable)"
+            return int(self.ceph.run("--version").split()[2].split(".")[0])
+        except CephError:
+            if self.act:
+                raise
+            return BULK_SINCE
 
     def ask(self, *words):
         """Return what the cluster answers; in check mode nothing where there is none yet."""

@@ -75,6 +75,7 @@ def told(ceph, act=True, **other):
 @pytest.mark.parametrize("release", ["16.2.15", "18.2.7"])
 def test_nothing_is_told_to_a_cluster_that_is_right(release) -> None:
     assert told(Ceph(release)) == []
+    assert told(Ceph(release), act=False) == []
 
 
 def test_only_a_setting_that_differs_is_set() -> None:
