@@ -189,7 +189,7 @@ gpu-check: ## What Muster makes of this machine's NVIDIA GPUs, and a CUDA job, f
 	@$(PYTHON) -m muster.nvidia.check
 
 .PHONY: bench
-bench: setup machine-packages ## Counts, CPU seconds and wall time of what should be fast
+bench: setup vm-packages ## Counts, CPU seconds and wall time of what should be fast
 	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; PYTHONPATH=tests/engine python $$bench; done
 
 .PHONY: docs

@@ -15,6 +15,7 @@ def environment(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
+# The job makes the file when it starts.
 RUNS = "cat again.out 2>/dev/null || true"
 
 
