@@ -59,12 +59,12 @@ def play(host: Host, tmp_path: Path) -> Callable[..., str]:
     It returns Ansible's output, whatever became of the run.
     """
 
-    def run(playbook: Path, *options: str, group: str = "all", **variables: Any) -> str:
+    def run(playbook: Path, *options: str, in_group: str = "all", **variables: Any) -> str:
         reached = Path(host.backend.ssh_config)
         inventory = tmp_path / "hosts.yml"
         connection = {"ansible_ssh_common_args": f"-F {reached}"}
         inventory.write_text(
-            yaml.safe_dump({group: {"hosts": {host.backend.host.name: connection}}})
+            yaml.safe_dump({in_group: {"hosts": {host.backend.host.name: connection}}})
         )
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "--inventory", str(inventory), *options, str(playbook)]

@@ -243,12 +243,12 @@ def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, play, converge
         "ceph_cluster_monitors": [{"name": "first"}],
     }
     for typed in ({}, {"fsid": FSID.replace("1e-", "2e-", 1)}):
-        said = play(PURGE, group="storage", **known, **typed)
+        said = play(PURGE, in_group="storage", **known, **typed)
         assert "nothing was touched: this ends the cluster with all that is in it" in said
         assert "changed=0" in said
     assert wait_for_health(host) == "HEALTH_OK\n"
 
-    said = play(PURGE, group="storage", **known, fsid=FSID)
+    said = play(PURGE, in_group="storage", **known, fsid=FSID)
     assert "failed=0" in said, said
     assert host.check_output("systemctl list-units --plain --no-legend 'ceph-*@*'") == ""
     assert host.run(f"blkid --probe {DEVICES[0]}").rc == 2
