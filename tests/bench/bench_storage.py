@@ -67,6 +67,8 @@ def import_all(folder: str) -> Callable[[Machine], Counter[str]]:
     """What imports the environment in `folder`; it returns the calls that this took."""
 
     def run(node: Machine) -> Counter[str]:
+        # ssh answers before folders are mounted.
+        node.check("systemctl start apps.mount")
         if folder == LOOPED:
             node.check(f"mkdir -p {LOOPED} && mount -o loop,ro {IMAGE} {LOOPED}")
         before = calls(node, "/apps")
