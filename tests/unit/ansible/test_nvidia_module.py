@@ -130,7 +130,8 @@ def test_into_an_image_nothing_is_loaded(tools, run_module) -> None:
     found = run_module("nvidia_module", {"name": "nvidia-there", "load": False}, env=tools)
     assert (found["changed"], found["installed"]) == (False, "535.261.03")
     assert Path(tools["MODPROBE_LOG"]).read_text() == ""
-    assert run_module("nvidia_module", {"name": "nvidia-missing", "load": False}, env=tools)["failed"]
+    missing = {"name": "nvidia-missing", "load": False}
+    assert run_module("nvidia_module", missing, env=tools)["failed"]
 
 
 def test_in_check_mode_nothing_is_loaded(tools, run_module) -> None:
