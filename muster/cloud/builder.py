@@ -13,6 +13,14 @@ BASE = {
 }
 """Operating system in the definition -> the image that a builder starts from."""
 
+KERNEL_FLAVOURS = {
+    "debian-12": "cloud-amd64",
+    "debian-13": "cloud-amd64",
+    "ubuntu-22.04": "gcp",
+    "ubuntu-24.04": "gcp",
+}
+"""Operating system -> the kind of kernel that this image has, by which packages are named."""
+
 DISK = Disk(size_gib=10)
 """The builder's; the image is as large, so no VM of the cluster can have a smaller one."""
 

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.cloud import installhalves
+from muster.cloud import builder, installhalves
 from muster.cloud.archive import BundleError, digest, pack
 from muster.cluster.definition import Definition
+from muster.nvidia import role as nvidia
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
 
@@ -75,14 +76,20 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
 def image_bundle(root: Path, definition: Definition) -> bytes:
     """Return the archive from which a VM builds the image; its digest is the image's identity.
 
-    Of the definition it tells the system and the version of SLURM, and nothing else.
+    Of the definition it tells the system, the version of SLURM and the driver of its GPUs, and
+    nothing else.
 
     Raises:
         BundleError: a file holds a secret, or it can't be told what an install half reads.
 
     """
     cluster = definition.cluster
-    files = installhalves.files(root, os=cluster.os, slurm_version=cluster.slurm_version)
+    files = installhalves.files(
+        root,
+        os=cluster.os,
+        slurm_version=cluster.slurm_version,
+        nvidia=nvidia.of_image(definition, builder.KERNEL_FLAVOURS[cluster.os]),
+    )
     for path, content in files.items():
         _refuse_secrets(path, content)
     return pack(files)

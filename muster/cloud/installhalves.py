@@ -31,8 +31,12 @@ def roles(root: Path) -> list[str]:
     return found
 
 
-def files(root: Path, *, os: str, slurm_version: str) -> dict[str, bytes]:
+def files(
+    root: Path, *, os: str, slurm_version: str, nvidia: Mapping[str, Any]
+) -> dict[str, bytes]:
     """Return the files of the image bundle by their path in it.
+
+    `nvidia` is what the role nvidia_driver takes, without its prefix.
 
     Raises:
         BundleError: an install half reads what only its run could tell.
@@ -53,6 +57,7 @@ def files(root: Path, *, os: str, slurm_version: str) -> dict[str, bytes]:
     facts = {
         "os": os,
         "slurm_version": slurm_version,
+        "nvidia": nvidia,
         # For the digest alone: from another system, or on a larger disk, another image is made.
         "base": builder.BASE[os],
         "disk_gib": builder.DISK.size_gib,

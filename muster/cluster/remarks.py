@@ -14,7 +14,6 @@ def warnings(definition: Definition) -> Iterator[str]:
     if cluster.cloud is not None:
         yield from _entry(cluster, cluster.cloud)
         yield from _own_folders(cluster)
-        yield from _without_driver(cluster)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
         if cluster.storage.ceph.is_built:
@@ -61,17 +60,6 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
             f"storage.ceph.client: {', '.join(both)} would mount what its own disks hold, which "
             "can deadlock the kernel when memory is short; say `client: fuse`, or keep storage "
             "hosts out of other groups"
-        )
-
-
-def _without_driver(cluster: Cluster) -> Iterator[str]:
-    """Nodes whose GPUs no job can use."""
-    names = [name for name, nodes in cluster.nodes.items() if nodes.gpus]
-    if names:
-        yield (
-            f"nodes.{', nodes.'.join(names)}: nothing installs the driver of their GPUs in the "
-            "cloud yet: slurmd waits for it, and the nodes are given back; take a machine type "
-            "without GPUs until then"
         )
 
 

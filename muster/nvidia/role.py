@@ -1,10 +1,11 @@
-"""Definition -> what the role `nvidia_driver` takes on the nodes of a set."""
+"""Definition -> what the role `nvidia_driver` takes on the nodes of a set, and in the image of VMs."""
 
 from typing import Any
 
 from muster.cluster import Definition
-from muster.nvidia.drivers import Driver, choose
-from muster.nvidia.models import named
+from muster.cluster.nodes import VirtualMachines
+from muster.nvidia.drivers import Driver, choose, modules_of
+from muster.nvidia.models import Gpu, named
 
 
 def _driver(definition: Definition, node_set: str) -> Driver | None:
@@ -16,18 +17,70 @@ def _driver(definition: Definition, node_set: str) -> Driver | None:
     return choose(cluster.os, nvidia.source, branch, nvidia.modules, named(gpus.type or ""))
 
 
+def gpus_of_vms(definition: Definition) -> list[Gpu]:
+    """Return the GPUs of VMs, by node set; Google's are all known."""
+    types = [
+        nodes.gpus.type or ""
+        for nodes in definition.cluster.nodes.values()
+        if isinstance(nodes, VirtualMachines) and nodes.gpus
+    ]
+    return [gpu for name in types if (gpu := named(name))]
+
+
+def driver_of_vms(definition: Definition) -> Driver | None:
+    """Return the driver of all VMs with GPUs, which have one image; None if they need none.
+
+    None too where no driver serves all of them, which the definition's checks refuse.
+    """
+    cluster = definition.cluster
+    nvidia, gpus = cluster.nvidia, gpus_of_vms(definition)
+    branch = nvidia.branch_on(cluster.os) if nvidia else None
+    if nvidia is None or branch is None or not gpus:
+        return None
+    there = modules_of(cluster.os, nvidia.source, branch)
+    # NVIDIA's default for the first of them comes first.
+    for kind in [kind for kind in gpus[0].modules(branch) if kind in there]:
+        if nvidia.modules in (None, kind):
+            found = [choose(cluster.os, nvidia.source, branch, kind, gpu) for gpu in gpus]
+            if all(found):
+                return found[0]
+    return None
+
+
 def variables(definition: Definition, node_set: str) -> dict[str, Any]:
     """Return the role's variables without their prefix; no packages: no driver is to be had."""
     driver = _driver(definition, node_set)
     gpus = definition.cluster.nodes[node_set].gpus
+    return _packages(driver) | {
+        "kernel_packages": list(driver.kernel_packages) if driver else [],
+        "gpus": gpus.count if gpus else 0,
+        "mig": dict(gpus.mig) if gpus else {},
+    }
+
+
+def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
+    """Return the role's variables, without their prefix, where it installs into the VMs' image.
+
+    Modules are built for the newest kernel of this `flavour`, which the image boots: the headers of
+    the kernel that the builder runs are gone from the archive when a newer one has come.
+    """
+    driver = driver_of_vms(definition)
+    packages = [
+        name.replace("{flavour}", flavour)
+        for name in (driver.kernel_packages if driver else ())
+        if "{kernel}" not in name
+    ]
+    if any(name.startswith("linux-headers-") for name in packages):
+        packages.insert(0, f"linux-image-{flavour}")
+    return _packages(driver) | {"kernel_packages": packages}
+
+
+def _packages(driver: Driver | None) -> dict[str, Any]:
     return {
         "branch": driver.branch if driver else 0,
         "module": driver.module if driver else "",
-        "kernel_packages": list(driver.kernel_packages) if driver else [],
         "packages": list(driver.packages) if driver else [],
         "fabric_packages": list(driver.fabric_packages) if driver else [],
         "components": list(driver.components) if driver else [],
         "repository": driver.repository if driver else "",
-        "gpus": gpus.count if gpus else 0,
-        "mig": dict(gpus.mig) if gpus else {},
     }

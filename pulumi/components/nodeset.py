@@ -99,6 +99,7 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
                 "muster-hosts": args.hosts,
                 "muster-mounts": json.dumps(list(args.mounts)),
                 "muster-people": args.people,
+                **({"muster-gpus": str(nodes.gpus.count)} if nodes.gpus else {}),
             },
         ),
         labels=labels,

@@ -1,12 +1,14 @@
 """What is served and mounted, and how, as the definition says."""
 
+import shutil
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster import storage
-from muster.cluster import Definition, validate
+from muster import cephfs, storage
+from muster.cluster import Definition, load, validate
 
 GROUPS = {
     "controller": ["access"],
@@ -193,3 +195,39 @@ def test_models_without_a_group_are_root_s() -> None:
     definition = laid_out(models={"path": "/models"}, projects=PROJECTS)
     found = [folder["path"] for folder in storage.group_folders(definition, "access")]
     assert found == ["/data/photos"]
+
+
+LAB = Path(__file__).parents[2] / "inventories/lab"
+FILER = "kind: nfs, server: filer.example.org, export: /vol1/{key}"
+CEPH = """\
+    ceph:
+      monitors: [192.0.2.41, 192.0.2.42, 192.0.2.43]
+      fsid: 6f9a3c1e-0000-4000-8000-000000000001
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (FILER, ""),
+        (f"{FILER}, cached: true", "    cache: {any_kernel: true}\n"),
+        ("kind: ceph", CEPH),
+    ],
+)
+def test_the_lab_s_three_lines_say_where_its_folders_come_from(
+    tmp_path: Path, kind: str, more: str
+) -> None:
+    shutil.copytree(LAB, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "group_vars/all/cluster.yml"
+    text = file.read_text()
+    for key in ("home", "apps", "data"):
+        here = kind.format(key=key) if key != "home" else kind.format(key=key).split(", cached")[0]
+        assert text.count(f"{key}: {{kind: existing,") == 1
+        text = text.replace(f"{key}: {{kind: existing,", f"{key}: {{{here},")
+    file.write_text(text.replace("  storage:\n", f"  storage:\n{more}"))
+    definition = load(tmp_path)
+    by_ceph = cephfs.client(definition, "lab-cpu-01", {})["mounts"] if "ceph" in kind else []
+    found = storage.mounts(definition, computes=True) + by_ceph
+    assert {mount["path"] for mount in found} == {"/home", "/apps", "/data"}
+    cached = {mount["path"] for mount in found if "fsc" in mount["options"].split(",")}
+    assert cached == ({"/apps", "/data"} if "cached" in kind else set())

@@ -23,6 +23,12 @@ options:
     description: File name of the module without its ending, such as C(nvidia-current-open).
     type: str
     required: true
+  load:
+    description:
+      - Whether the kernel that runs loads it. If not, it is looked for in those with headers alone,
+        of which an image boots the newest.
+    type: bool
+    default: true
 author: [The Muster authors]
 """
 
@@ -34,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Version of the module for the kernel that runs.
+  description: Version of the module for the kernel that runs, or that would be loaded.
   type: str
   returned: success
 reboot_for:
@@ -75,9 +81,15 @@ def dkms_states(text):
     return {found["kernel"]: found["state"] for found in re.finditer(pattern, text, re.MULTILINE)}
 
 
-def without_module(state):
-    """Return the kernels that should have the module and have not, the one that runs first."""
-    kernels = {state.running, *state.with_headers}
+def without_module(state, loading=True):
+    """Return the kernels that should have the module and have not, the one that runs first.
+
+    That one needs it where it is to be loaded. Modules that come ready-made need no headers, so one
+    kernel at least must have it.
+    """
+    kernels = {state.running, *state.with_headers} if loading else {*state.with_headers}
+    if not any(state.versions.values()):
+        kernels.add(state.running)
     missing = [kernel for kernel in kernels if not state.versions.get(kernel)]
     return sorted(missing, key=lambda kernel: (kernel != state.running, kernel))
 
@@ -166,14 +178,22 @@ def load(module):
 def main():
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"name": {"type": "str", "required": True}}, supports_check_mode=True
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "load": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
     )
+    loading = module.params["load"]
     state = look(module)
-    missing = without_module(state)
+    missing = without_module(state, loading)
     if missing and module.check_mode:
         module.exit_json(changed=True, installed="", reboot_for="")
     if missing:
         module.fail_json(msg=complaint(state, missing[0], last_log()))
+    if not loading:
+        built = next(version for version in state.versions.values() if version)
+        module.exit_json(changed=False, installed=built, reboot_for="")
     absent = state.loaded is None and not state.nouveau
     if absent and not module.check_mode:
         load(module)

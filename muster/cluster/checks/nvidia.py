@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 from muster.cluster.gpus import Gpus, Nvidia
+from muster.cluster.nodes import VirtualMachines
 from muster.nvidia import Gpu, branches, fitting, gpus, modules_of, named
 
 
@@ -142,3 +143,15 @@ def nvidia_modules_of_gpu(d: Definition) -> Iterator[Finding]:
                     if able
                     else _remedy(d, gpu),
                 )
+
+
+@check("vms-without-driver")
+def vms_without_driver(d: Definition) -> Iterator[Finding]:
+    """VMs with GPUs, and no driver in their image."""
+    for name, nodes in d.cluster.nodes.items():
+        if isinstance(nodes, VirtualMachines) and nodes.gpus and d.cluster.nvidia is None:
+            yield Finding(
+                ("nodes", name, "machine_type"),
+                f"{nodes.machine_type} has GPUs, and the image of its VMs has no driver for them",
+                "say nvidia: {}, which puts it there",
+            )

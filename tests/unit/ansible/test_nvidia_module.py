@@ -66,6 +66,20 @@ def test_the_next_kernel_needs_one_too() -> None:
     assert nvidia_module.without_module(found) == [NEW]
 
 
+def test_an_image_is_for_the_kernels_with_headers_alone() -> None:
+    found = state(running=OLD)
+    assert nvidia_module.without_module(found, loading=False) == []
+    found = state(running=OLD, versions={OLD: "535.261.03", NEW: None})
+    assert nvidia_module.without_module(found, loading=False) == [NEW]
+
+
+def test_an_image_whose_modules_come_ready_made_has_one() -> None:
+    found = state(with_headers=frozenset())
+    assert nvidia_module.without_module(found, loading=False) == []
+    found = state(with_headers=frozenset(), versions={NEW: None})
+    assert nvidia_module.without_module(found, loading=False) == [NEW]
+
+
 def test_a_failed_build_is_told_with_the_end_of_its_log() -> None:
     found = state(versions={NEW: None}, dkms={})
     log = "error: implicit declaration of function 'foo'\n\nmake: *** [Makefile:82] Error 2\n"
@@ -110,6 +124,14 @@ def test_a_driver_is_loaded_where_none_is(tools, run_module) -> None:
     found = run_module("nvidia_module", {"name": "nvidia-there"}, env=tools)
     assert (found["changed"], found["installed"]) == (True, "535.261.03")
     assert Path(tools["MODPROBE_LOG"]).read_text().split() == ["nvidia", "nvidia-uvm"]
+
+
+def test_into_an_image_nothing_is_loaded(tools, run_module) -> None:
+    found = run_module("nvidia_module", {"name": "nvidia-there", "load": False}, env=tools)
+    assert (found["changed"], found["installed"]) == (False, "535.261.03")
+    assert Path(tools["MODPROBE_LOG"]).read_text() == ""
+    missing = {"name": "nvidia-missing", "load": False}
+    assert run_module("nvidia_module", missing, env=tools)["failed"]
 
 
 def test_in_check_mode_nothing_is_loaded(tools, run_module) -> None:

@@ -302,10 +302,9 @@ class TestLinks:
 
 
 class TestImageBundle:
-    def test_it_tells_two_facts_of_the_cluster_and_what_it_is_built_on(
-        self, checkout: Path
-    ) -> None:
+    def test_it_tells_facts_of_the_cluster_and_what_it_is_built_on(self, checkout: Path) -> None:
         facts = json.loads(contents(of_image(checkout))["image.json"])
+        assert not any(facts.pop("nvidia").values())
         assert facts == {
             "os": "debian-12",
             "slurm_version": "22.05",
@@ -339,6 +338,11 @@ class TestImageBundle:
             ("ansible/plugins/modules/managed_packages.py", "dpkg-query", "dpkg-queries"),
             ("requirements-vm.txt", "pydantic==", "pydantic==9"),
             (f"inventories/cloud/{CLUSTER}", "os: debian-12", "os: debian-13"),
+            (
+                f"inventories/cloud/{CLUSTER}",
+                "nodes:\n    debug:\n      machine_type: n1-standard-2",
+                "nvidia: {}\n  nodes:\n    debug:\n      machine_type: g2-standard-4",
+            ),
             (f"inventories/cloud/{CLUSTER}", "os: ", 'slurm_version: "23.02"\n  os: '),
         ],
     )

@@ -58,6 +58,42 @@ def test_a_spot_vm_is_told_apart(cloud: Server, tmp_path: Path, module: ModuleTy
     machine.http.close()
 
 
+def test_slurmd_waits_for_gpus(machine: Machine, restarts: list[list[str]]):
+    machine.add_key()
+    machine.set(muster_gpus="2")
+    machine.node.key()
+    waiting = machine.root / "run/muster-node/gpus"
+    assert waiting.exists()
+    (machine.root / "dev").mkdir()
+    for name in ("nvidiactl", "nvidia0", "nvidia-uvm"):
+        (machine.root / "dev" / name).touch()
+    begin(machine.node.gpus)
+    until(machine.report, "the node says what it waits for")
+    assert machine.report()["message"] == "the driver has 1 of 2 GPUs"
+    assert waiting.exists()
+    (machine.root / "dev/nvidia1").touch()
+    until(lambda: not waiting.exists(), "slurmd may start")
+    assert ["systemctl", "start", "muster-nvidia.service"] in restarts
+
+
+def test_why_gpus_are_not_ready_is_said(
+    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    def systemd(words: list[str], _: float) -> str:
+        if words[0] == "systemctl":
+            raise module.TroubleError("Job for muster-nvidia.service failed.")
+        return "modprobe: FATAL\nNVRM: no GPU\n"
+
+    monkeypatch.setattr(module, "command", systemd)
+    machine.set(muster_gpus="1")
+    machine.add_key()
+    machine.node.key()
+    begin(machine.node.gpus)
+    until(machine.report, "the node says what it waits for")
+    said = "Job for muster-nvidia.service failed. modprobe: FATAL | NVRM: no GPU"
+    assert machine.report()["message"] == said
+
+
 def test_a_second_boot_changes_nothing(machine: Machine, restarts: list[list[str]]):
     machine.add_key()
     machine.node.key()

@@ -68,6 +68,7 @@ ODD_METADATA = {
     "no project": (without("project", "projectId"), "the metadata has no project.projectId"),
     "hosts": (facts(muster_hosts="lab-controller"), "muster-hosts: no JSON"),
     "hosts as a list": (facts(muster_hosts="[]"), "muster-hosts can't be []"),
+    "gpus": (facts(muster_gpus="two"), "muster-gpus can't be two"),
     "mounts": (facts(muster_mounts="{}"), "muster-mounts can't be {}"),
 }
 ODD_SECRETS = {

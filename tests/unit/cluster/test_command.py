@@ -74,14 +74,6 @@ def test_folders_that_each_vm_would_have_for_itself_are_warned_of(tmp_path: Path
     assert "storage.home, storage.apps, storage.data" in all_of_them
 
 
-def test_gpus_that_nobody_makes_usable_are_warned_of(tmp_path: Path) -> None:
-    debug = "debug:\n      machine_type: "
-    change = (f"{debug}n1-standard-2", f"{debug}g2-standard-4")
-    assert not [line for line in warned(tmp_path) if "driver" in line]
-    (said,) = (line for line in warned(tmp_path, change) if "driver" in line)
-    assert said.startswith("warning: nodes.debug: nothing installs the driver of their GPUs")
-
-
 def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) -> None:
     key = ("ssh_keys: []", f"ssh_keys: [{KEY}]")
     admin = ("uid: 20001", "admin: true\n        uid: 20001")

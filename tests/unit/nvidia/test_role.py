@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.nvidia.role import variables
+from muster.cluster import validate
+from muster.cluster.definition import cloud_hosts
+from muster.cluster.model import Cluster
+from muster.nvidia.role import of_image, variables
 from muster.wiring import definition_of
 
 GROUPS = {
@@ -71,3 +74,45 @@ def test_without_a_branch_it_is_the_recommended_one():
     assert found["branch"] == 550
     assert found["module"] == "nvidia-current"
     assert found["repository"] == ""
+
+
+def imaged(nvidia: dict[str, Any] | None, *machine_types: str) -> dict[str, Any]:
+    """What the image of a cluster in the cloud takes."""
+    sets = {
+        f"set{n}": {"machine_type": name, "max_nodes": 2} for n, name in enumerate(machine_types)
+    }
+    cluster: dict[str, Any] = {
+        "name": "cloudy",
+        "os": "debian-12",
+        "nodes": sets,
+        "partitions": {"main": {"nodes": [*sets], "default": True}},
+        "cloud": {
+            "zone": "europe-west4-a",
+            **{vm: {"machine_type": "n1-standard-2"} for vm in ("controller", "login", "image")},
+        },
+    }
+    if nvidia is not None:
+        cluster["nvidia"] = nvidia
+    groups = cloud_hosts(Cluster.model_validate(cluster)).groups
+    return of_image(validate(cluster, groups), "cloud-amd64")
+
+
+def test_an_image_gets_the_driver_for_the_newest_kernel_of_its_flavour():
+    found = imaged({}, "n1-standard-2", "g2-standard-8", "a2-highgpu-1g")
+    assert found["kernel_packages"] == [
+        "linux-image-cloud-amd64",
+        "linux-headers-cloud-amd64",
+        "nvidia-kernel-dkms=535.*",
+    ]
+    assert (found["branch"], found["module"]) == (535, "nvidia-current")
+    assert "nvidia-smi=535.*" in found["packages"]
+
+
+def test_an_image_has_the_modules_that_are_wanted():
+    found = imaged({"modules": "open"}, "g2-standard-8")
+    assert found["kernel_packages"][-1] == "nvidia-open-kernel-dkms=535.*"
+
+
+def test_an_image_without_gpus_has_no_driver():
+    found = imaged(None, "n1-standard-2")
+    assert found["packages"] == found["kernel_packages"] == []

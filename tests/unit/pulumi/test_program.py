@@ -246,10 +246,12 @@ def test_spot_and_compact_sets(run: Run):
 
 def test_gpu_nodes_are_ended_for_maintenance_and_load_a_driver_that_nobody_signed(run: Run):
     def change(cluster: dict[str, Any]) -> None:
-        cluster["nodes"]["debug"]["machine_type"] = "g2-standard-4"
+        cluster["nodes"]["debug"]["machine_type"] = "g2-standard-24"
+        cluster["nvidia"] = {}
 
     cloud = run(change)
     node = cloud.inputs("nodes-debug-template")
+    assert node["metadata"]["muster-gpus"] == "2"
     assert node["scheduling"]["onHostMaintenance"] == "TERMINATE"
     assert node["shieldedInstanceConfig"] == SHIELDED | {"enableSecureBoot": False}
     assert cloud.inputs("controller")["shieldedInstanceConfig"] == SHIELDED

@@ -125,7 +125,7 @@ def test_a_metal_cluster_switches_nothing_off(lab):
 
 def test_gpus_of_machine_types_are_in_both_files():
     gpus = {"machine_type": "a2-highgpu-4g", "max_nodes": 2}
-    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus})
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus}, nvidia={})
     node = lines(definition, "NodeName")[1]
     assert (node["Gres"], node["State"]) == ("gpu:a100:4", "CLOUD")
     # slurmctld reads it for nodes in the cloud, which must not have AutoDetect (gres.conf(5)).
@@ -149,5 +149,5 @@ def test_gpus_of_machine_types_are_in_both_files():
 )
 def test_types_of_gpus_are_called_as_people_do(machine_type, wanted):
     gpus = {"machine_type": machine_type, "max_nodes": 2}
-    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus})
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus}, nvidia={})
     assert lines(definition, "NodeName")[1]["Gres"] == wanted

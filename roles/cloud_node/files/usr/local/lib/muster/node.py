@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""What a compute node does at its boot, before munged and slurmd: `node.py key`, `node.py mounts`.
+"""What a compute node does at its boot, before slurmd: `node.py key`, `gpus` and `mounts`.
 
 `key` reads the instance's metadata once, writes what follows from it (/etc/hosts, slurmd's options,
-the people's files) and fetches the munge key from Secret Manager. `mounts` mounts the shared
-folders. Neither ends before it is done: slurmd must not start without them. After PATIENCE_S
+the people's files) and fetches the munge key from Secret Manager. `gpus` has the GPUs made ready.
+`mounts` mounts the shared folders. None ends before it is done: slurmd must not start without them. After PATIENCE_S
 seconds the console and the guest attribute muster/report say what is missing; the program goes on
 trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM gives the node up,
 and its VM is deleted.
@@ -34,6 +34,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 PATIENCE_S = 60.0
 REQUEST_S = 10.0
 MOUNT_S = 60.0
+GPUS_S = 150.0
+"""A little more than TimeoutStartSec of muster-nvidia.service."""
 BEGIN, END = "# muster: begin\n", "# muster: end\n"
 
 
@@ -84,6 +86,8 @@ class Node:
             text = attributes.get(name, "[]")
             if not isinstance(parsed(name, text), kind):
                 raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
+        if not attributes.get("muster-gpus", "0").isdecimal():
+            raise TroubleError(f"muster-gpus can't be {attributes['muster-gpus']}; run `pulumi up`")
         return found
 
     def munge_key(self, found):
@@ -180,11 +184,35 @@ class Node:
         if instance.get("scheduling", {}).get("preemptible") == "TRUE":
             # What spot.py waits for comes to such VMs alone.
             write(f"{run}/spot", f"{instance['name']}\n".encode(), 0o644)
+        if int(attributes.get("muster-gpus", "0")):
+            # slurmd does not start as long as it is there.
+            write(f"{run}/gpus", attributes["muster-gpus"].encode(), 0o644)
         name = "slurmd"
         if json.loads(mounts):
             write(f"{run}/mounts.json", mounts.encode(), 0o644)
             name = "slurmd.mounting"
         write(f"{run}/{name}", f'SLURMD_OPTIONS="{options}"\n'.encode(), 0o644)
+
+    def gpus(self):
+        """Have the GPUs made ready; slurmd may start when all are there."""
+        waiting = self.path("/run/muster-node/gpus")
+        with open(waiting, encoding="utf-8") as file:
+            wanted = int(file.read())
+        persist(self, "make the GPUs ready", lambda: self.ready_gpus(wanted))
+        os.unlink(waiting)
+
+    def ready_gpus(self, wanted):
+        """Have the device files of so many GPUs made."""
+        try:
+            command(["systemctl", "start", "muster-nvidia.service"], GPUS_S)
+        except TroubleError as error:
+            words = ["journalctl", "--unit=muster-nvidia", "--lines=3", "--output=cat"]
+            said = " | ".join(command(words, REQUEST_S).splitlines())
+            raise TroubleError(f"{error} {said}") from error
+        names = [name.removeprefix("nvidia") for name in os.listdir(self.path("/dev"))]
+        there = sum(name.isdecimal() for name in names)
+        if there < wanted:
+            raise TroubleError(f"the driver has {there} of {wanted} GPUs")
 
     def mounts(self):
         """Mount the shared folders, in order; slurmd's options are in force when all are there."""
@@ -288,7 +316,7 @@ def sentence(text):
 
 
 def command(words, seconds):
-    """Run a program.
+    """Run a program; return what it prints.
 
     Raises:
         TroubleError: it fails, or takes longer than `seconds`.
@@ -303,6 +331,7 @@ def command(words, seconds):
     if done.returncode:
         last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
         raise TroubleError(f"{' '.join(words)}: {last}")
+    return done.stdout
 
 
 def persist(node, step, work):
@@ -341,7 +370,7 @@ def write(place, content, mode, owner=None):
 if __name__ == "__main__":
     machine = Node(secrets=os.environ.get(SECRETS_VARIABLE, SECRETS))
     try:
-        {"key": machine.key, "mounts": machine.mounts}[sys.argv[1]]()
+        {"key": machine.key, "gpus": machine.gpus, "mounts": machine.mounts}[sys.argv[1]]()
     except Exception as unforeseen:
         # The unit tries again, a few times.
         machine.report("failed", sys.argv[1], f"{type(unforeseen).__name__}: {unforeseen}")
