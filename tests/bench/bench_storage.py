@@ -69,9 +69,9 @@ def import_all(folder: str) -> Callable[[Machine], Counter[str]]:
     def run(node: Machine) -> Counter[str]:
         # ssh answers before folders are mounted.
         node.check("systemctl start apps.mount")
+        before = calls(node, "/apps")
         if folder == LOOPED:
             node.check(f"mkdir -p {LOOPED} && mount -o loop,ro {IMAGE} {LOOPED}")
-        before = calls(node, "/apps")
         program = f"import sys; sys.path.insert(0, '{folder}'); import everything"
         done = node.ssh(f'python3 -I -c "{program}"', timeout=900)
         assert done.returncode == 0, done.stderr
