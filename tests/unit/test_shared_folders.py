@@ -131,11 +131,11 @@ def test_a_folder_behaves_as_the_definition_says(
     assert not options & not_there
 
 
-def test_only_compute_nodes_cache_and_only_what_is_cached() -> None:
+def test_only_hosts_with_a_disk_for_it_cache_and_only_what_is_cached() -> None:
     definition = defined(apps=NFS | {"cached": True}, data=NFS)
-    node = mounted(definition, computes=True)
+    node = mounted(definition, computes=True, caches=True)
     assert ("fsc" in node["/sw"]["options"], "fsc" in node["/data"]["options"]) == (True, False)
-    assert "fsc" not in mounted(definition)["/sw"]["options"]
+    assert "fsc" not in mounted(definition, computes=True)["/sw"]["options"]
 
 
 def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
+from muster import localssds
 from muster.fakecloud.call import Call, Resource
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.errors import in_use, invalid
@@ -23,7 +24,6 @@ from muster.fakecloud.services.compute.templates import TEMPLATE
 from muster.machinetypes import machine_types
 
 INSTANCE = Kind("instances", "instance", "zone")
-LOCAL_SSD_GB = "375"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def build(call: Call, body: Resource) -> Built:
     if "resourcePolicies" in body:
         instance["resourcePolicies"] = _policies(call, body["resourcePolicies"])
     attached, made, taken = _disks(call, target, body.get("disks", []))
+    _refuse_number_of_local_ssds(body.get("machineType", ""), attached)
     instance["disks"] = attached
     instance = labels.labelled(instance)
     instance["fingerprint"] = labels.fingerprint([instance["id"], instance["metadata"]])
@@ -256,7 +257,7 @@ def _disks(
     taken: list[str] = []
     for number, disk in enumerate(given):
         if disk.get("type") == "SCRATCH":
-            attached.append(attachment(disk, "", LOCAL_SSD_GB, number))
+            attached.append(_local_ssd(disk, attached))
         elif "source" in disk:
             where, existing = resources.referenced(
                 call, disk["source"], DISK, f"resource.disks[{number}].source"
@@ -274,6 +275,34 @@ def _disks(
                 }
             )
     return attached, made, taken
+
+
+def _local_ssd(disk: Resource, before: list[Resource]) -> Resource:
+    """A disk without a resource of its own.
+
+    https://cloud.google.com/compute/docs/disks/add-local-ssd
+    """
+    number = len(before)
+    parameters = disk.get("initializeParams", {})
+    size = str(parameters.get("diskSizeGb", localssds.GIB))
+    kind = parameters.get("diskType", "").rpartition("/")[2]
+    if (kind, size) != ("local-ssd", str(localssds.GIB)):
+        raise invalid(
+            f"Invalid value for field 'resource.disks[{number}]': ''. A scratch disk must have the "
+            f"type local-ssd and {localssds.GIB} GB."
+        )
+    earlier = sum(each["type"] == "SCRATCH" for each in before)
+    return attachment({"deviceName": f"local-ssd-{earlier}", **disk}, "", size, number)
+
+
+def _refuse_number_of_local_ssds(machine_type: str, disks: list[Resource]) -> None:
+    ssds = sum(disk["type"] == "SCRATCH" for disk in disks)
+    shape = machine_types()[machine_type.rpartition("/")[2]]
+    if ssds and ssds not in shape.numbers_of_local_ssds:
+        raise invalid(
+            f"Invalid value for field 'resource.disks': '{ssds}'. The number of local SSDs is not "
+            f"supported for the machine type {shape.name}."
+        )
 
 
 def refuse_writers(where: Reference, disk: Resource, attaching: Resource) -> None:

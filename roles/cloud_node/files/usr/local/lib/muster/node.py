@@ -34,6 +34,8 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 PATIENCE_S = 60.0
 REQUEST_S = 10.0
 MOUNT_S = 60.0
+KINDS = {"muster-hosts": dict, "muster-mounts": list, "muster-local-ssds": int}
+"""Attributes that are JSON, and what they are."""
 BEGIN, END = "# muster: begin\n", "# muster: end\n"
 
 
@@ -80,9 +82,9 @@ class Node:
             ("project", "projectId"),
         ):
             look(found, "the metadata", *path)
-        for name, kind in (("muster-hosts", dict), ("muster-mounts", list)):
-            text = attributes.get(name, "[]")
-            if not isinstance(parsed(name, text), kind):
+        for name, kind in KINDS.items():
+            text = attributes.get(name)
+            if text is not None and not isinstance(parsed(name, text), kind):
                 raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
         return found
 
@@ -168,7 +170,8 @@ class Node:
     def write_options(self, found):
         """Write slurmd's options, ready for use unless folders are to be mounted first.
 
-        A spot VM's name goes into a file of its own, for which its notice is waited for.
+        A spot VM's name goes into a file of its own, for which its notice is waited for, and the
+        number of local SSDs into another, of which a cache is made.
         """
         instance = found["instance"]
         attributes = instance["attributes"]
@@ -180,6 +183,9 @@ class Node:
         if instance.get("scheduling", {}).get("preemptible") == "TRUE":
             # What spot.py waits for comes to such VMs alone.
             write(f"{run}/spot", f"{instance['name']}\n".encode(), 0o644)
+        if "muster-local-ssds" in attributes:
+            number = f"LOCAL_SSDS={attributes['muster-local-ssds']}\n"
+            write(f"{run}/cache", number.encode(), 0o644)
         name = "slurmd"
         if json.loads(mounts):
             write(f"{run}/mounts.json", mounts.encode(), 0o644)
