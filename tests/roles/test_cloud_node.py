@@ -250,6 +250,11 @@ def test_a_node_without_local_ssds_says_so(host):
     assert done.stderr.startswith("0 of 2 local SSDs are there (/dev/disk/by-id/google-local-nvme")
 
 
+def test_nothing_of_mdadm_runs_by_itself(host):
+    listing = "systemctl list-unit-files --state=enabled --no-legend 'md*'"
+    assert host.check_output(listing) == ""
+
+
 def test_apt_leaves_a_node_alone(host, booted):
     assert wait_for(host, "systemctl is-active apt-daily.timer", "inactive") == "inactive"
 
