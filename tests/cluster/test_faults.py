@@ -40,21 +40,25 @@ def test_slurmdbd_away_and_back_loses_no_record(lab: Lab) -> None:
 def test_killed_slurmctld_keeps_queue_and_running_jobs(lab: Lab) -> None:
     running = submit(lab, "--wrap 'sleep 300'")
     held = submit(lab, "--hold", "--wrap true")
-    until(lambda: state(lab, running) == "RUNNING", "the job runs")
-    # slurmctld writes its state every 5 s, so the last seconds before a kill are not promised.
-    lab.on("lab-access", "touch /run/submitted")
-    until(
-        lambda: bool(lab.on("lab-access", f"find {STATE}/job_state -newer /run/submitted")),
-        "slurmctld wrote its state",
-    )
-    lab.on("lab-access", "systemctl kill -s KILL slurmctld")
-    lab.on("lab-access", "systemctl reset-failed slurmctld; systemctl start slurmctld")
-    until(lambda: "UP" in lab.on("lab-access", "scontrol ping", check=False), "slurmctld is up")
-    assert state(lab, running) == "RUNNING"
-    assert state(lab, held) == "PENDING"
-    lab.ada.run(f"scontrol release {held}")
-    until(lambda: accounted(lab, held) == "COMPLETED", "the held job ran")
-    lab.ada.run(f"scancel {running}")
+    try:
+        until(lambda: state(lab, running) == "RUNNING", "the job runs")
+        # slurmctld writes its state every 5 s, so the last seconds before a kill are not promised;
+        # and only when something has changed since.
+        lab.on("lab-access", "touch /run/submitted")
+        lab.ada.run(f"scontrol update jobid={held} comment=kept")
+        until(
+            lambda: bool(lab.on("lab-access", f"find {STATE}/job_state -newer /run/submitted")),
+            "slurmctld wrote its state",
+        )
+        lab.on("lab-access", "systemctl kill -s KILL slurmctld")
+        lab.on("lab-access", "systemctl reset-failed slurmctld; systemctl start slurmctld")
+        until(lambda: "UP" in lab.on("lab-access", "scontrol ping", check=False), "slurmctld is up")
+        assert state(lab, running) == "RUNNING"
+        assert state(lab, held) == "PENDING"
+        lab.ada.run(f"scontrol release {held}")
+        until(lambda: accounted(lab, held) == "COMPLETED", "the held job ran")
+    finally:
+        lab.ada.run(f"scancel {running}")
 
 
 def test_killed_node_comes_back_and_takes_jobs(lab: Lab) -> None:
