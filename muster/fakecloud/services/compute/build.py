@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
-from muster import localssds
 from muster.fakecloud.call import Call, Resource
 from muster.fakecloud.clock import timestamp
 from muster.fakecloud.errors import in_use, invalid
 from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import region_of
-from muster.fakecloud.services.compute import addresses, disks, labels, resources
+from muster.fakecloud.services.compute import addresses, disks, labels, resources, scratch
 from muster.fakecloud.services.compute.images import DISK
 from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
 from muster.fakecloud.services.compute.policies import POLICY
@@ -66,7 +65,7 @@ def build(call: Call, body: Resource) -> Built:
     if "resourcePolicies" in body:
         instance["resourcePolicies"] = _policies(call, body["resourcePolicies"])
     attached, made, taken = _disks(call, target, body.get("disks", []))
-    _refuse_number_of_local_ssds(body.get("machineType", ""), attached)
+    scratch.refuse_number(body["machineType"], attached)
     instance["disks"] = attached
     instance = labels.labelled(instance)
     instance["fingerprint"] = labels.fingerprint([instance["id"], instance["metadata"]])
@@ -257,7 +256,7 @@ def _disks(
     taken: list[str] = []
     for number, disk in enumerate(given):
         if disk.get("type") == "SCRATCH":
-            attached.append(_local_ssd(disk, attached))
+            attached.append(attachment(scratch.named(disk, attached), "", scratch.SIZE_GB, number))
         elif "source" in disk:
             where, existing = resources.referenced(
                 call, disk["source"], DISK, f"resource.disks[{number}].source"
@@ -275,34 +274,6 @@ def _disks(
                 }
             )
     return attached, made, taken
-
-
-def _local_ssd(disk: Resource, before: list[Resource]) -> Resource:
-    """A disk without a resource of its own.
-
-    https://cloud.google.com/compute/docs/disks/add-local-ssd
-    """
-    number = len(before)
-    parameters = disk.get("initializeParams", {})
-    size = str(parameters.get("diskSizeGb", localssds.GIB))
-    kind = parameters.get("diskType", "").rpartition("/")[2]
-    if (kind, size) != ("local-ssd", str(localssds.GIB)):
-        raise invalid(
-            f"Invalid value for field 'resource.disks[{number}]': ''. A scratch disk must have the "
-            f"type local-ssd and {localssds.GIB} GB."
-        )
-    earlier = sum(each["type"] == "SCRATCH" for each in before)
-    return attachment({"deviceName": f"local-ssd-{earlier}", **disk}, "", size, number)
-
-
-def _refuse_number_of_local_ssds(machine_type: str, disks: list[Resource]) -> None:
-    ssds = sum(disk["type"] == "SCRATCH" for disk in disks)
-    shape = machine_types()[machine_type.rpartition("/")[2]]
-    if ssds and ssds not in shape.numbers_of_local_ssds:
-        raise invalid(
-            f"Invalid value for field 'resource.disks': '{ssds}'. The number of local SSDs is not "
-            f"supported for the machine type {shape.name}."
-        )
 
 
 def refuse_writers(where: Reference, disk: Resource, attaching: Resource) -> None:
