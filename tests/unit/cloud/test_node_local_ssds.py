@@ -20,6 +20,9 @@ folder=$(dirname "$0")/..
 echo "mdadm $*" >>"$folder/called"
 if [ "$1" = --create ]; then : >"$2"; fi
 """
+WIPEFS = """#!/bin/sh
+echo "wipefs $*" >>"$(dirname "$0")/../called"
+"""
 MEMBER = "TYPE=linux_raid_member\nLABEL=any:muster-cache\n"
 
 Attach = Callable[..., list[str]]
@@ -33,7 +36,8 @@ def ssds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "DEVICE", f"{tmp_path}/local-ssds")
     monkeypatch.setattr(module, "ARRAY", f"{tmp_path}/md127")
     monkeypatch.setattr(module, "WAIT_S", 0)
-    for name, text in (("blkid", BLKID), ("mdadm", MDADM), ("udevadm", "#!/bin/sh\n")):
+    programs = {"blkid": BLKID, "mdadm": MDADM, "udevadm": "#!/bin/sh\n", "wipefs": WIPEFS}
+    for name, text in programs.items():
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(text)
@@ -83,7 +87,9 @@ def test_several_become_an_array(ssds: ModuleType, attach: Attach, tmp_path: Pat
     ssds.main(2)
     assert called(tmp_path) == [
         f"mdadm --create {tmp_path}/md127 --level=0 --raid-devices=2 --homehost=any "
-        f"--name=muster-cache --run {' '.join(devices)}"
+        f"--name=muster-cache --run {' '.join(devices)}",
+        # Half of the last array's file system may be gone, and what is left looks whole.
+        f"wipefs --all {tmp_path}/md127",
     ]
     assert (tmp_path / "local-ssds").readlink() == tmp_path / "md127"
 

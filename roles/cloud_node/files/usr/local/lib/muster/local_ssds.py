@@ -123,6 +123,8 @@ def array(ssds):
     # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
     shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
     run("mdadm", "--create", ARRAY, *shape, "--run", *ssds)
+    # The file system of an array before it, whose parts need not all be there any more.
+    run("wipefs", "--all", ARRAY)
     return ARRAY
 
 
