@@ -91,7 +91,7 @@ def _without_cache(cluster: Cluster) -> Iterator[str]:
     if cached and names:
         yield (
             f"nodes.{', nodes.'.join(names)}: without local SSDs these nodes read "
-            f"storage.{', storage.'.join(cached)} from the server each time; say `local_ssds: 1` "
+            f"storage.{', storage.'.join(cached)} from the server each time; say `local_ssds` "
             "where the machine type takes it and jobs read much"
         )
 

@@ -49,7 +49,7 @@ def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 ("storage", key, "cached"),
                 "no node set has local SSDs, and nodes in the cloud cache on nothing else",
-                "say `local_ssds: 1` of the node sets that read it, or leave it out",
+                "say `local_ssds` of the node sets that read it, or leave it out",
             )
 
 
