@@ -4,10 +4,10 @@
 
 `key` reads the instance's metadata once, writes what follows from it (/etc/hosts, slurmd's options,
 the people's files) and fetches the munge key from Secret Manager. `gpus` has the GPUs made ready.
-`mounts` mounts the shared folders. None ends before it is done: slurmd must not start without them. After PATIENCE_S
-seconds the console and the guest attribute muster/report say what is missing; the program goes on
-trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM gives the node up,
-and its VM is deleted.
+`mounts` mounts the shared folders. None ends before it is done: slurmd must not start without them.
+After PATIENCE_S seconds the console and the guest attribute muster/report say what is missing; the
+program goes on trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM
+gives the node up, and its VM is deleted.
 
 Python's standard library alone, and little of it: each import is a part of the boot.
 """
