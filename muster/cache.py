@@ -16,6 +16,8 @@ from muster.cluster.command import definition_of, inventory_of
 
 WRONG, UNREACHED = 2, 4
 MIB = 2**20
+PROGRAM = "/usr/local/sbin/muster-cache"
+"""Of the role fscache."""
 COLUMNS = ("node", "disk used", "folder", "cached", "read", "by the server", "spared")
 
 
@@ -31,6 +33,13 @@ def show(
     if not any(folder.cached for _, folder in definition.cluster.storage.folders()):
         typer.echo(f"{inventory}: no folder is cached; docs/storage.md says when that pays")
         return
+    if definition.cluster.cloud is not None:
+        typer.echo(
+            "error: nodes in the cloud are no hosts of an inventory; ask one by a job: "
+            f"srun --nodelist={definition.cluster.name}-SET-N {PROGRAM}",
+            err=True,
+        )
+        raise typer.Exit(UNREACHED)
     try:
         found = ask(inventory, "cache.yml", definition.hosts.groups["compute"], "stdout")
     except AskError as error:

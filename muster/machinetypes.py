@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from muster import localssds
+
 
 @dataclass(frozen=True)
 class MachineType:
@@ -46,6 +48,16 @@ class MachineType:
         less than RealMemory.
         """
         return self.memory_mib - 400 - 30 * (self.memory_mib // 1024)
+
+    @property
+    def local_ssds(self) -> int:
+        """Local SSDs that each VM of it has."""
+        return localssds.built_in(self.name)
+
+    @property
+    def numbers_of_local_ssds(self) -> tuple[int, ...]:
+        """How many local SSDs a VM of it may be given; empty: none."""
+        return localssds.numbers(self.name, self.cpus)
 
     @property
     def compact_placement(self) -> bool:

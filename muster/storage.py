@@ -57,12 +57,17 @@ def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
 
 
 def mounts(
-    definition: Definition, *, builds_software: bool = False, computes: bool = False
+    definition: Definition,
+    *,
+    builds_software: bool = False,
+    computes: bool = False,
+    caches: bool = False,
 ) -> list[dict[str, str]]:
     """Return what a host mounts by NFS that is not the storage host: as mount(8) takes it.
 
     `builds_software`: of the one host that writes to the module tree; the others read it.
-    `computes`: of a compute node, which reads models and has the disk for a cache.
+    `computes`: of a compute node, which only reads models.
+    `caches`: of one that has a disk for what it reads.
     """
     return [
         {
@@ -72,7 +77,7 @@ def mounts(
             "options": _options(
                 folder,
                 published=is_published(key, builds_software=builds_software, computes=computes),
-                caches=computes,
+                caches=caches,
             ),
         }
         for key, folder in definition.cluster.storage.of_kind("nfs").items()

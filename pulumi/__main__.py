@@ -138,7 +138,7 @@ sets = {
             network.subnet.self_link,
             accounts.node.email,
             hosts,
-            mounts(definition, computes=True),
+            mounts(definition, computes=True, caches=nodes.caches),
             node_people_dir(definition),
         ),
     )

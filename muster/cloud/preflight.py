@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from muster import localssds
 from muster.cloud import names, quotas
 from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
 from muster.cloud.builder import DISK
@@ -156,6 +157,9 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     for nodes in cluster.nodes.values():
         if isinstance(nodes, VirtualMachines):
             add(nodes.machine_type, nodes.disk, nodes.max_nodes, spot=nodes.spot)
+            if nodes.local_ssds:
+                metric = quotas.local_ssd_metric(limits, spot=nodes.spot)
+                total[metric] += nodes.local_ssds * localssds.GIB * nodes.max_nodes
     # Of the VM that builds an image: nodes go on meanwhile.
     add(cloud.image.machine_type, DISK, 1)
     return total

@@ -13,6 +13,7 @@ ALL_REGIONS = "CPUS_ALL_REGIONS"
 GPUS_ALL_REGIONS = "GPUS_ALL_REGIONS"
 INSTANCES = "INSTANCES"
 _SPOT = "PREEMPTIBLE_"
+LOCAL_SSDS, SPOT_LOCAL_SSDS = "LOCAL_SSD_TOTAL_GB", "PREEMPTIBLE_LOCAL_SSD_GB"
 GPU_METRICS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
@@ -52,6 +53,11 @@ def cpu_metric(machine_type: str, known: Container[str], *, spot: bool = False) 
     if spot and f"{_SPOT}CPUS" in known:
         return f"{_SPOT}CPUS"
     return "CPUS" if series in _SHARED_CPUS else f"{series.upper()}_CPUS"
+
+
+def local_ssd_metric(known: Container[str], *, spot: bool = False) -> str:
+    """Return the regional metric that the local SSDs of a VM count for, in GiB."""
+    return SPOT_LOCAL_SSDS if spot and SPOT_LOCAL_SSDS in known else LOCAL_SSDS
 
 
 def _metric(metric: str, known: Container[str], *, spot: bool) -> str:

@@ -119,6 +119,14 @@ class VirtualMachines(_NodeSet):
         Field(description="A compact placement policy: nodes of one job stand near each other."),
     ] = False
     disk: Annotated[Disk, Field(description="Boot disk of one node.")] = Disk()
+    local_ssds: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Local SSDs of one node, 375 GiB each, on which it keeps what it reads of "
+            "`cached` folders; how many a machine type takes, Google says.",
+        ),
+    ] = 0
     labels: Annotated[
         dict[str, str],
         Field(description="Labels of the VMs, for bills and filters of your own."),
@@ -161,6 +169,16 @@ class VirtualMachines(_NodeSet):
             for other in self.fallback
         ]
         return [first, *others]
+
+    def local_ssds_of(self, way: Way) -> int:
+        """Local SSDs of a node that is made in one way: as asked for, or those of its type."""
+        shape = machine_types().get(way.machine_type)
+        return self.local_ssds or (shape.local_ssds if shape else 0)
+
+    @property
+    def caches(self) -> bool:
+        """Whether each node has a disk for what it reads of cached folders."""
+        return all(self.local_ssds_of(way) for way in self.ways)
 
     @property
     def memory_mib(self) -> int:

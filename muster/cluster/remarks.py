@@ -6,6 +6,7 @@ from muster.cluster.ceph import Ceph
 from muster.cluster.cloud import Cloud
 from muster.cluster.definition import Definition
 from muster.cluster.model import Cluster
+from muster.cluster.nodes import VirtualMachines
 
 
 def warnings(definition: Definition) -> Iterator[str]:
@@ -14,6 +15,7 @@ def warnings(definition: Definition) -> Iterator[str]:
     if cluster.cloud is not None:
         yield from _entry(cluster, cluster.cloud)
         yield from _own_folders(cluster)
+        yield from _without_cache(cluster)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
         if cluster.storage.ceph.is_built:
@@ -60,6 +62,25 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
             f"storage.ceph.client: {', '.join(both)} would mount what its own disks hold, which "
             "can deadlock the kernel when memory is short; say `client: fuse`, or keep storage "
             "hosts out of other groups"
+        )
+
+
+def _without_cache(cluster: Cluster) -> Iterator[str]:
+    """Nodes that mount cached folders without a cache.
+
+    No error: many machine types, such as those of E2, can't have local SSDs.
+    """
+    cached = [key for key, folder in cluster.storage.mounted().items() if folder.cached]
+    names = [
+        name
+        for name, nodes in cluster.nodes.items()
+        if isinstance(nodes, VirtualMachines) and not nodes.caches
+    ]
+    if cached and names:
+        yield (
+            f"nodes.{', nodes.'.join(names)}: without local SSDs these nodes read "
+            f"storage.{', storage.'.join(cached)} from the server each time; say `local_ssds` "
+            "where the machine type takes it and jobs read much"
         )
 
 

@@ -6,7 +6,8 @@ Counted as resources change, since an insert among 10,000 instances can't count 
 from collections import Counter
 from ipaddress import IPv4Network
 
-from muster.cloud.quotas import GPU_METRICS
+from muster import localssds
+from muster.cloud.quotas import GPU_METRICS, LOCAL_SSDS, SPOT_LOCAL_SSDS
 from muster.fakecloud.call import Resource
 from muster.fakecloud.places import region_of
 from muster.fakecloud.store import Store
@@ -38,6 +39,8 @@ METRICS = (
     "INSTANCES",
     "DISKS_TOTAL_GB",
     "SSD_TOTAL_GB",
+    LOCAL_SSDS,
+    SPOT_LOCAL_SSDS,
     "IN_USE_ADDRESSES",
     "STATIC_ADDRESSES",
 )
@@ -78,7 +81,7 @@ class Usage:
         self.metrics[region, "INSTANCES"] += sign
         if instance["status"] not in OFF:
             self.running[zone, machine_type] += sign
-            for metric, amount in cpus(instance).items():
+            for metric, amount in needed(instance).items():
                 self.metrics[region, metric] += sign * amount
             for metric, amount in everywhere(instance).items():
                 self.metrics[GLOBAL, metric] += sign * amount
@@ -123,8 +126,8 @@ class Usage:
         return None
 
 
-def cpus(instance: Resource) -> dict[str, int]:
-    """The quota that a running instance needs for its processors and GPUs, by metric."""
+def needed(instance: Resource) -> dict[str, int]:
+    """The quota that a running instance needs for processors, GPUs and local SSDs, by metric."""
     machine_type = last(instance["machineType"])
     found = machine_types().get(machine_type)
     if found is None:
@@ -135,6 +138,9 @@ def cpus(instance: Resource) -> dict[str, int]:
     amounts = {metric: found.cpus}
     if gpus := GPU_METRICS.get(found.gpu_type):
         amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = found.gpus
+    ssds = sum(disk["type"] == "SCRATCH" for disk in instance["disks"])
+    if ssds:
+        amounts[SPOT_LOCAL_SSDS if spot else LOCAL_SSDS] = ssds * localssds.GIB
     return amounts
 
 

@@ -1,4 +1,4 @@
-"""Definition -> what the role `nvidia_driver` takes on the nodes of a set, and in the image of VMs."""
+"""Definition -> what the role `nvidia_driver` takes, on the nodes of a set and in an image."""
 
 from typing import Any
 

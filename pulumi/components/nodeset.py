@@ -8,6 +8,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
+from muster import localssds
 from muster.cloud.names import NODE, NODE_SET_LABEL, Names
 from muster.cluster.nodes import VirtualMachines, Way
 
@@ -82,7 +83,8 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
                 disk_size_gb=nodes.disk.size_gib,
                 disk_type=nodes.disk.type,
                 labels=labels,
-            )
+            ),
+            *[local_ssd() for _ in range(nodes.local_ssds)],
         ],
         network_interfaces=[
             gcp.compute.InstanceTemplateNetworkInterfaceArgs(
@@ -100,12 +102,34 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
                 "muster-mounts": json.dumps(list(args.mounts)),
                 "muster-people": args.people,
                 **({"muster-gpus": str(nodes.gpus.count)} if nodes.gpus else {}),
+                **cache(args, way),
             },
         ),
         labels=labels,
         scheduling=scheduling(nodes, way),
         shielded_instance_config=shielded(nodes),
     )
+
+
+def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
+    """Return a disk that is there as long as its VM; the provider wants the only size it can have.
+
+    https://cloud.google.com/compute/docs/disks/add-local-ssd
+    """
+    return gcp.compute.InstanceTemplateDiskArgs(
+        type="SCRATCH",
+        disk_type="local-ssd",
+        disk_size_gb=localssds.GIB,
+        interface="NVME",
+        boot=False,
+        auto_delete=True,
+    )
+
+
+def cache(args: NodeSetArgs, way: Way) -> dict[str, str]:
+    """Return what tells a node to make a cache of its local SSDs, where a folder is cached."""
+    cached = any("fsc" in each["options"].split(",") for each in args.mounts)
+    return {"muster-local-ssds": str(args.nodes.local_ssds_of(way))} if cached else {}
 
 
 def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:

@@ -203,6 +203,30 @@ def test_a_template_is_named_by_its_prefix_and_read_by_its_number(life: Life):
     assert life.delete(TEMPLATE) == [f"DELETE {name}"]
 
 
+def test_a_template_with_local_ssds_stays_as_it_is(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    ssd = {
+        "type": "SCRATCH",
+        "diskType": "local-ssd",
+        "diskSizeGb": 375,
+        "interface": "NVME",
+        "boot": False,
+        "autoDelete": True,
+    }
+    inputs = {
+        "name": "cached",
+        "machineType": "n1-standard-2",
+        "disks": [{"sourceImage": "debian-cloud/debian-12", "boot": True}, ssd, ssd],
+        "networkInterfaces": [{"subnetwork": "sub"}],
+    }
+    life.create(TEMPLATE, inputs)
+    sent = life.state(TEMPLATE)["disks"][1:]
+    assert [{key: each[key] for key in ssd} for each in sent] == [ssd, ssd]
+    fewer = inputs["disks"][:2]
+    assert life.replaces(TEMPLATE, disks=fewer) == ["disks"]
+
+
 def test_an_instance_is_made_read_and_deleted(life: Life):
     life.create(NETWORK, NET)
     life.create(SUBNETWORK, SUBNET)

@@ -1,6 +1,7 @@
 """The double's tables hold to pulumi_gcp's classes, and say what they refuse."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from double import mappings, provider, schema
@@ -40,6 +41,12 @@ def test_every_required_input_is_mapped_and_every_output_is_one(kind: str):
 
 
 NETWORK = "compute/network:Network"
+TEMPLATE = "compute/instanceTemplate:InstanceTemplate"
+
+
+def scratch(**members: Any) -> dict[str, Any]:
+    """A template with such a scratch disk."""
+    return {"machineType": "n1-standard-2", "disks": [{"type": "SCRATCH", **members}]}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +78,8 @@ NETWORK = "compute/network:Network"
             },
             "maps no input bootDisk.interface",
         ),
+        (TEMPLATE, scratch(diskType="local-ssd"), "SCRATCH disks must be one of [375 3000] GB"),
+        (TEMPLATE, scratch(diskSizeGb=375), "and only these, are local-ssd"),
     ],
 )
 def test_what_the_real_provider_or_the_double_can_not_take_is_refused(

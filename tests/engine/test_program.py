@@ -37,8 +37,15 @@ def make_node(outside: httpx.Client, name: str) -> None:
 
 
 def add_set(cluster: dict[str, Any]) -> None:
-    cluster["nodes"]["big"] = {"machine_type": "c2-standard-4", "max_nodes": 4, "compact": True}
+    cluster["nodes"]["big"] = {
+        "machine_type": "c2-standard-4",
+        "max_nodes": 4,
+        "compact": True,
+        "local_ssds": 2,
+    }
     cluster["partitions"]["big"] = {"nodes": ["big"]}
+    cluster["storage"]["apps"]["cached"] = True
+    cluster["storage"]["cache"] = {"any_kernel": True}
 
 
 def resize(cluster: dict[str, Any]) -> None:
@@ -47,6 +54,7 @@ def resize(cluster: dict[str, Any]) -> None:
 
 def remove_set(cluster: dict[str, Any]) -> None:
     del cluster["nodes"]["big"], cluster["partitions"]["big"]
+    del cluster["storage"]["apps"]["cached"], cluster["storage"]["cache"]
 
 
 def add_person(cluster: dict[str, Any]) -> None:
@@ -134,6 +142,10 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     new_set = ["nodes-big", "nodes-big-template"]
     assert added.named("create") == [bundle_of(outside), *new_set]
     assert set(templates(outside)) == {"big", "debug"}
+    link = templates(outside)["big"]["choices"][0]["template"]
+    disks = outside.get(f"/compute/v1/{link}").json()["properties"]["disks"]
+    assert [disk["type"] for disk in disks] == ["PERSISTENT", "SCRATCH", "SCRATCH"]
+    assert cluster.up().changes == []
 
     definition.change(remove_set)
     definition.change(resize)

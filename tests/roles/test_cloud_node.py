@@ -17,6 +17,12 @@ METADATA = {
     "project": {"projectId": "demo"},
 }
 SPOT = METADATA | {"instance": METADATA["instance"] | {"scheduling": {"preemptible": "TRUE"}}}
+FOLDER = {"source": "trial", "path": "/mnt/trial", "type": "tmpfs", "options": ""}
+MOUNTING = METADATA["instance"]["attributes"] | {"muster-mounts": json.dumps([FOLDER])}
+PLAIN = METADATA | {"instance": METADATA["instance"] | {"attributes": MOUNTING}}
+CACHING = METADATA | {
+    "instance": METADATA["instance"] | {"attributes": MOUNTING | {"muster-local-ssds": "1"}}
+}
 SERVER = """
 import http.server, os, time, urllib.parse
 answers = {
@@ -138,6 +144,41 @@ def slurm(host):
     host.check_output("systemctl daemon-reload")
 
 
+@pytest.fixture
+def cache(host):
+    """Units of a cache that write down when they start, without disk and kernel; and its mounts."""
+    wrote = "ExecStartPre=/bin/sh -c 'echo {} >>/root/order'"
+    disk = wrote.format("disk $LOCAL_SSDS $MUSTER_CACHE_DISK")
+    trials = {
+        "muster-cache-disk": f"ExecStartPre=\n{disk}\nExecStart=\nExecStart=/root/cache-disk",
+        "cachefilesd": f"ExecStartPre=\n{wrote.format('daemon')}\n"
+        "ExecStart=\nExecStart=/usr/bin/sleep infinity",
+        "muster-mounts": wrote.format("mounts"),
+    }
+    for unit, lines in trials.items():
+        put(host, f"/run/systemd/system/{unit}.service.d/90-trial.conf", f"[Service]\n{lines}\n")
+    put(host, "/root/cache-disk", "#!/bin/sh\n! test -e /root/no-cache\n")
+    host.check_output("chmod 0755 /root/cache-disk")
+    yield
+    host.check_output("systemctl stop cachefilesd muster-cache-disk; systemctl reset-failed")
+    host.check_output("rm -rf /root/order /root/cache-disk /root/no-cache; umount /mnt/trial")
+    drop_ins = " ".join(f"/run/systemd/system/{unit}.service.d" for unit in trials)
+    host.check_output(f"rm -r {drop_ins}; systemctl daemon-reload")
+
+
+@pytest.fixture
+def failing_cache(host):
+    """A disk of the cache that can't be mounted."""
+    host.check_output("touch /root/no-cache")
+
+
+def order(host):
+    """What was started, once the folders are mounted."""
+    assert wait_for(host, "systemctl is-active muster-mounts", "active") == "active"
+    assert host.mount_point("/mnt/trial").exists
+    return host.check_output("cat /root/order").splitlines()
+
+
 def properties(host, unit, *names):
     """What systemd says of a unit."""
     options = " ".join(f"--property={name}" for name in names)
@@ -179,6 +220,42 @@ def test_slurmd_comes_after_key_mounts_and_munged(host):
     needed = {"muster-key.service", "muster-mounts.service", "munge.service"}
     assert needed <= set(found["After"].split())
     assert "muster-key.service" in properties(host, "munge", "After")["After"].split()
+
+
+@pytest.mark.parametrize("booted", [CACHING], indirect=True)
+def test_the_cache_is_there_before_the_first_folder_is_mounted(host, cache, booted):
+    assert order(host) == ["disk 1 --device /run/muster-node/local-ssds", "daemon", "mounts"]
+    assert host.check_output("systemctl is-active cachefilesd") == "active"
+
+
+@pytest.mark.parametrize("booted", [CACHING], indirect=True)
+def test_without_its_cache_a_node_works(host, cache, failing_cache, booted):
+    # It may have been tried once more since, by the end of muster-mounts.
+    assert order(host)[:2] == ["disk 1 --device /run/muster-node/local-ssds", "mounts"]
+    assert wait_for(host, "systemctl is-failed muster-cache-disk", "failed") == "failed"
+    assert properties(host, "cachefilesd", "ActiveState") == {"ActiveState": "inactive"}
+
+
+@pytest.mark.parametrize("booted", [PLAIN], indirect=True)
+def test_a_node_that_caches_nothing_has_no_cache(host, cache, booted):
+    assert order(host) == ["mounts"]
+    for unit in ("muster-cache-disk", "cachefilesd"):
+        found = properties(host, unit, "ActiveState", "ConditionResult")
+        assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+
+
+def test_a_node_without_local_ssds_says_so(host):
+    program = "/usr/local/lib/muster/local_ssds.py"
+    done = host.run(f"sed 's/^WAIT_S = .*/WAIT_S = 0/' {program} | python3 - 2")
+    assert (done.rc, done.stdout) == (1, "")
+    assert done.stderr.startswith("0 of 2 local SSDs are there (/dev/disk/by-id/google-local-nvme")
+
+
+def test_nothing_of_mdadm_runs_by_itself(host):
+    listed = host.check_output("systemctl list-unit-files --no-legend 'md*'").splitlines()
+    states = {line.split()[0]: line.split()[1] for line in listed}
+    assert "masked" in states.values()
+    assert [unit for unit, state in states.items() if state == "enabled"] == []
 
 
 def test_apt_leaves_a_node_alone(host, booted):

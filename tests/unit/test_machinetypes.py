@@ -49,3 +49,55 @@ def test_gpus_are_named():
 )
 def test_what_can_not_be_moved_is_ended_when_its_host_needs_maintenance(name, wanted):
     assert machine_types()[name].on_host_maintenance == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("n1-standard-1", (1, 2, 3, 4, 5, 6, 7, 8, 16, 24)),
+        ("n2-standard-8", (1, 2, 4, 8, 16, 24)),
+        ("n2-highmem-16", (2, 4, 8, 16, 24)),
+        ("n2-standard-32", (4, 8, 16, 24)),
+        ("n2-standard-80", (8, 16, 24)),
+        ("n2-standard-128", (16, 24)),
+        ("n2d-standard-48", (2, 4, 8, 16, 24)),
+        ("n2d-standard-64", (4, 8, 16, 24)),
+        ("n2d-standard-224", (8, 16, 24)),
+        ("c2-standard-30", (4, 8)),
+        ("c2-standard-60", (8,)),
+        ("c2d-highcpu-32", (2, 4, 8)),
+        ("c2d-standard-112", (8,)),
+        ("a2-highgpu-2g", (2, 4, 8)),
+        ("g2-standard-24", (2,)),
+        ("g2-standard-32", (1,)),
+        # Google's list has none of these.
+        ("e2-standard-4", ()),
+        ("t2d-standard-8", ()),
+        ("c3-standard-8", ()),
+        ("h3-standard-88", ()),
+        ("f1-micro", ()),
+        # These have their own.
+        ("a2-ultragpu-4g", ()),
+        ("a3-highgpu-8g", ()),
+    ],
+)
+def test_how_many_local_ssds_a_type_takes(name, numbers):
+    assert machine_types()[name].numbers_of_local_ssds == numbers
+
+
+def test_types_with_local_ssds_of_their_own():
+    own = {name: found.local_ssds for name, found in machine_types().items() if found.local_ssds}
+    assert own == {
+        "a2-ultragpu-1g": 1,
+        "a2-ultragpu-2g": 2,
+        "a2-ultragpu-4g": 4,
+        "a2-ultragpu-8g": 8,
+        "a3-highgpu-8g": 16,
+    }
+    assert not any(machine_types()[name].numbers_of_local_ssds for name in own)
+
+
+def test_every_type_of_a_series_that_takes_local_ssds_takes_some():
+    for found in machine_types().values():
+        if found.series in ("n1", "n2", "n2d", "c2", "c2d", "a2", "g2"):
+            assert found.local_ssds or found.numbers_of_local_ssds, found

@@ -133,11 +133,11 @@ def test_a_folder_behaves_as_the_definition_says(
     assert not options & not_there
 
 
-def test_only_compute_nodes_cache_and_only_what_is_cached() -> None:
+def test_only_hosts_with_a_disk_for_it_cache_and_only_what_is_cached() -> None:
     definition = defined(apps=NFS | {"cached": True}, data=NFS)
-    node = mounted(definition, computes=True)
+    node = mounted(definition, computes=True, caches=True)
     assert ("fsc" in node["/sw"]["options"], "fsc" in node["/data"]["options"]) == (True, False)
-    assert "fsc" not in mounted(definition)["/sw"]["options"]
+    assert "fsc" not in mounted(definition, computes=True)["/sw"]["options"]
 
 
 def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
@@ -227,7 +227,7 @@ def test_the_lab_s_three_lines_say_where_its_folders_come_from(
     file.write_text(text.replace("  storage:\n", f"  storage:\n{more}"))
     definition = load(tmp_path)
     by_ceph = cephfs.client(definition, "lab-cpu-01", {})["mounts"] if "ceph" in kind else []
-    found = storage.mounts(definition, computes=True) + by_ceph
+    found = storage.mounts(definition, computes=True, caches=True) + by_ceph
     assert {mount["path"] for mount in found} == {"/home", "/apps", "/data"}
     cached = {mount["path"] for mount in found if "fsc" in mount["options"].split(",")}
     assert cached == ({"/apps", "/data"} if "cached" in kind else set())

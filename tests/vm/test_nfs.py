@@ -66,7 +66,7 @@ def test_nodes_read_the_modules_and_nobody_writes_them(pair: Site) -> None:
 
 @pytest.mark.parametrize("path", ["/home", "/apps"])
 def test_the_kernel_has_the_options_that_were_asked_for(pair: Site, path: str) -> None:
-    mounts = storage.mounts(load(pair.inventory), computes=True)
+    mounts = storage.mounts(load(pair.inventory), computes=True, caches=True)
     asked = next(mount["options"] for mount in mounts if mount["path"] == path)
     # The kernel tells actimeo by what it sets, and of that what is no default.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}

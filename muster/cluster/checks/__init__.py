@@ -2,6 +2,7 @@
 
 from muster.cluster.checks import (
     accounts,
+    cache,
     ceph,
     cloud,
     cloudmachines,
@@ -30,6 +31,7 @@ __all__ = [
     "Check",
     "Finding",
     "accounts",
+    "cache",
     "ceph",
     "cloud",
     "cloudmachines",

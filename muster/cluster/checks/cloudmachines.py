@@ -108,6 +108,30 @@ def fallback_twice(d: Definition) -> Iterator[Finding]:
                 )
 
 
+@check("local-ssds-not-possible")
+def local_ssds_not_possible(d: Definition) -> Iterator[Finding]:
+    """Local SSDs that a machine type does not take so many of, or has already."""
+    for name, nodes in vms(d):
+        for way in nodes.ways if nodes.local_ssds else []:
+            shape = machine_types().get(way.machine_type)
+            if shape is None or nodes.local_ssds in shape.numbers_of_local_ssds:
+                continue
+            path = ("nodes", name, "local_ssds")
+            if shape.local_ssds:
+                yield Finding(path, f"{shape.name} always has {shape.local_ssds}", "leave it out")
+            elif shape.numbers_of_local_ssds:
+                numbers = ", ".join(map(str, shape.numbers_of_local_ssds))
+                yield Finding(
+                    path, f"{shape.name} can't have {nodes.local_ssds}", f"take {numbers}"
+                )
+            else:
+                yield Finding(
+                    path,
+                    f"{shape.name} can't have local SSDs",
+                    "leave it out, or take machine types such as n2-standard-8",
+                )
+
+
 @check("compact-not-possible")
 def compact_not_possible(d: Definition) -> Iterator[Finding]:
     """A compact placement policy for machines that Google does not place so."""

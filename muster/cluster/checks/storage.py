@@ -8,7 +8,7 @@ from muster.cluster import patterns
 from muster.cluster.ceph import Ceph
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
-from muster.cluster.storage import KERNELS, POOR_CACHE, Cache, Folder
+from muster.cluster.storage import Folder
 
 # Folders of the system: files of one host can't be shared with the others.
 _SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys")
@@ -216,69 +216,6 @@ def apps_read_only(d: Definition) -> Iterator[Finding]:
             ("storage", "apps", "read_only"),
             "the controller could not install the modules of `software`",
             "leave it out: all other hosts mount it read-only anyway",
-        )
-
-
-@check("home-cached")
-def home_cached(d: Definition) -> Iterator[Finding]:
-    """A cache for a folder in which everybody writes."""
-    if d.cluster.storage.home.cached:
-        yield Finding(
-            ("storage", "home", "cached"),
-            "everybody writes in homes, and what is written leaves the cache at once",
-            "cache what is read many times: apps, models, data",
-        )
-
-
-@check("cache-on-poor-kernel")
-def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
-    """FS-Cache on a kernel that is known to be bad at it, without saying so on purpose."""
-    kernel = KERNELS[d.cluster.os]
-    if kernel not in POOR_CACHE or d.cluster.storage.cache.any_kernel:
-        return
-    for key, folder in d.cluster.storage.mounted().items():
-        if folder.cached:
-            yield Finding(
-                ("storage", key, "cached"),
-                f"kernel {kernel} of {d.cluster.os} {POOR_CACHE[kernel]}",
-                "leave it out, or say `any_kernel: true` in `storage.cache` where you know better",
-            )
-
-
-@check("cache-in-the-cloud")
-def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
-    """A cache on nodes that have no disk for it."""
-    if d.cluster.cloud is not None:
-        for key, folder in d.cluster.storage.mounted().items():
-            if folder.cached:
-                yield Finding(
-                    ("storage", key, "cached"),
-                    "Muster gives nodes in the cloud no disk for a cache yet",
-                    "leave it out",
-                )
-
-
-@check("cache-without-folder")
-def cache_without_folder(d: Definition) -> Iterator[Finding]:
-    """A disk for a cache, and no folder that is cached."""
-    storage = d.cluster.storage
-    if storage.cache != Cache() and not any(folder.cached for _, folder in storage.folders()):
-        yield Finding(
-            ("storage", "cache"),
-            "no folder is cached",
-            "say `cached: true` of apps, models or data, or take `cache` out",
-        )
-
-
-@check("cache-device")
-def cache_device(d: Definition) -> Iterator[Finding]:
-    """A disk for the cache that is no device file."""
-    device = d.cluster.storage.cache.device
-    if device is not None and not re.fullmatch(r"/dev/[A-Za-z0-9._:/-]+", device):
-        yield Finding(
-            ("storage", "cache", "device"),
-            f'"{device}" is no device file',
-            "write it as /dev/disk/by-id/... or /dev/nvme1n1",
         )
 
 

@@ -214,6 +214,9 @@ def refusals(kind: str, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
     if found:
         return found
     mapping = MAPPINGS[kind]
+    found = list(mapping.refusals(inputs))
+    if found:
+        return found
     module = mapping.__module__.replace(".", "/")
     return [
         (

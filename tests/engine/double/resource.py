@@ -1,6 +1,6 @@
 """What every mapping is: a class per resource type, found by the type's name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -61,6 +61,14 @@ class Resource:
         return self.kind.rsplit(":", 1)[1]
 
     # What each mapping says for itself.
+
+    @classmethod
+    def refusals(
+        cls,
+        inputs: Mapping[str, Any],  # noqa: ARG003 (those who say something read it)
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (input, sentence) for what only the whole of the inputs tells."""
+        yield from ()
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
         """Make the resource."""

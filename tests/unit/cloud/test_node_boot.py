@@ -94,6 +94,16 @@ def test_why_gpus_are_not_ready_is_said(
     assert machine.report()["message"] == said
 
 
+def test_a_node_with_local_ssds_is_told_how_many_the_cache_has(machine: Machine):
+    machine.add_key()
+    machine.node.key()
+    cache = machine.root / "run/muster-node/cache"
+    assert not cache.exists()
+    machine.set(muster_local_ssds="2")
+    machine.node.key()
+    assert cache.read_text() == "LOCAL_SSDS=2\n"
+
+
 def test_a_second_boot_changes_nothing(machine: Machine, restarts: list[list[str]]):
     machine.add_key()
     machine.node.key()

@@ -68,8 +68,9 @@ ODD_METADATA = {
     "no project": (without("project", "projectId"), "the metadata has no project.projectId"),
     "hosts": (facts(muster_hosts="lab-controller"), "muster-hosts: no JSON"),
     "hosts as a list": (facts(muster_hosts="[]"), "muster-hosts can't be []"),
-    "gpus": (facts(muster_gpus="two"), "muster-gpus can't be two"),
+    "gpus": (facts(muster_gpus="two"), "muster-gpus: no JSON"),
     "mounts": (facts(muster_mounts="{}"), "muster-mounts can't be {}"),
+    "local SSDs": (facts(muster_local_ssds="[1]"), "muster-local-ssds can't be [1]"),
 }
 ODD_SECRETS = {
     "busy": ((503, "try again"), "Secret Manager answers 503: try again"),

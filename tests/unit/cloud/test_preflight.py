@@ -52,6 +52,19 @@ def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
     assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (18, 0)
 
 
+def test_local_ssds_are_counted(compute: Compute, cloud: Server, cluster: Cluster):
+    own = VirtualMachines(machine_type="a2-ultragpu-1g", max_nodes=2)
+    two = VirtualMachines(machine_type="n1-standard-2", max_nodes=3, local_ssds=2)
+    one = VirtualMachines(machine_type="n1-standard-2", max_nodes=4, local_ssds=1, spot=True)
+    found = with_nodes(cluster, own=own, two=two, one=one)
+    needs = preflight.needs(found, {"PREEMPTIBLE_LOCAL_SSD_GB": 1})
+    # Those of a machine type are a part of it.
+    assert (needs["LOCAL_SSD_TOTAL_GB"], needs["PREEMPTIBLE_LOCAL_SSD_GB"]) == (2250, 1500)
+    limit(cloud, LOCAL_SSD_TOTAL_GB=2249)
+    (sentence,) = preflight.problems(compute, with_nodes(cluster, two=two))
+    assert "quota LOCAL_SSD_TOTAL_GB is 2249" in sentence
+
+
 @pytest.mark.parametrize(
     ("metric", "where"), [("CPUS", "in europe-west4"), ("CPUS_ALL_REGIONS", "in all regions")]
 )

@@ -37,3 +37,11 @@ def test_gpus_have_quotas_those_of_spot_vms_their_own():
 def test_gpus_without_a_regional_metric_count_in_all_regions_together():
     assert quotas.amounts("a3-highgpu-8g", {})["GPUS_ALL_REGIONS"] == 8
     assert not [of for of in quotas.amounts("a3-highgpu-8g", {}) if "NVIDIA" in of]
+
+
+def test_local_ssds_have_a_quota_those_of_spot_vms_their_own():
+    assert quotas.local_ssd_metric({}) == "LOCAL_SSD_TOTAL_GB"
+    of_spot = "PREEMPTIBLE_LOCAL_SSD_GB"
+    assert quotas.local_ssd_metric({}, spot=True) == "LOCAL_SSD_TOTAL_GB"
+    assert quotas.local_ssd_metric({of_spot}) == "LOCAL_SSD_TOTAL_GB"
+    assert quotas.local_ssd_metric({of_spot}, spot=True) == of_spot

@@ -74,6 +74,21 @@ def test_folders_that_each_vm_would_have_for_itself_are_warned_of(tmp_path: Path
     assert "storage.home, storage.apps, storage.data" in all_of_them
 
 
+def test_nodes_that_mount_cached_folders_without_a_cache_are_warned_of(tmp_path: Path) -> None:
+    cached = ("apps: {kind: nfs", "cache: {any_kernel: true}\n    apps: {kind: nfs, cached: true")
+    ssd = ("n1-standard-2\n      max_nodes", "n1-standard-2\n      local_ssds: 1\n      max_nodes")
+    small = (
+        "  partitions:",
+        "    small: {machine_type: e2-standard-2, max_nodes: 1}\n\n  partitions:",
+    )
+    both = ("nodes: [debug]", "nodes: [debug, small]")
+    assert not [line for line in warned(tmp_path, cached, ssd) if "SSD" in line]
+    (said,) = (line for line in warned(tmp_path, cached, ssd, small, both) if "SSD" in line)
+    assert said.startswith(
+        "warning: nodes.small: without local SSDs these nodes read storage.apps from the server"
+    )
+
+
 def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) -> None:
     key = ("ssh_keys: []", f"ssh_keys: [{KEY}]")
     admin = ("uid: 20001", "admin: true\n        uid: 20001")

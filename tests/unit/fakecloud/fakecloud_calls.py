@@ -12,6 +12,17 @@ ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
 
 
+LOCAL_SSD = {
+    "type": "SCRATCH",
+    "initializeParams": {
+        "diskType": f"projects/demo-project/{ZONE}/diskTypes/local-ssd",
+        "diskSizeGb": "375",
+    },
+    "interface": "NVME",
+    "autoDelete": True,
+}
+
+
 def instance(name: str, **members: Any) -> dict[str, Any]:
     """The body of an insert."""
     return {

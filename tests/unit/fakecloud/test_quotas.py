@@ -1,7 +1,7 @@
 """What there is: regions, zones, machine types; and what is left of it."""
 
 import pytest
-from fakecloud_calls import REGION, ZONE, Caller, instance
+from fakecloud_calls import LOCAL_SSD, REGION, ZONE, Caller, instance
 
 from muster.fakecloud import Cloud
 
@@ -75,6 +75,23 @@ def test_gpus_can_not_be_moved(lab: Caller, scheduling):
     refused = lab.refused("POST", f"{ZONE}/instances", body)
     assert refused[0] == 400
     assert "do not support live migration" in refused[2]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "metric"),
+    [({}, "LOCAL_SSD_TOTAL_GB"), ({"provisioningModel": "SPOT"}, "PREEMPTIBLE_LOCAL_SSD_GB")],
+)
+def test_local_ssds_have_their_metric(fake: Cloud, lab: Caller, scheduling, metric):
+    fake.settings.quotas = {"europe-west4": {metric: 1000}}
+    two = instance("two", scheduling=scheduling)
+    two["disks"] += [LOCAL_SSD, LOCAL_SSD]
+    lab.post(f"{ZONE}/instances", two)
+    assert quota(lab, metric) == (750, 1000)
+    operation = lab.ok("POST", f"{ZONE}/instances", two | {"name": "more"})
+    message = operation["error"]["errors"][0]["message"]
+    assert message == f"Quota '{metric}' exceeded.  Limit: 1000.0 in region europe-west4."
+    lab.delete(f"{ZONE}/instances/two")
+    assert quota(lab, metric)[0] == 0
 
 
 def test_spot_has_its_metric(lab: Caller):

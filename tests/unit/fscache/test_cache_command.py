@@ -108,6 +108,21 @@ def test_where_nothing_is_cached_nobody_is_asked() -> None:
     assert (result.exit_code, "no folder is cached" in result.stdout) == (0, True)
 
 
+def test_nodes_in_the_cloud_are_asked_by_a_job(tmp_path: Path) -> None:
+    text = (LAB.parent / "cloud/group_vars/all/cluster.yml").read_text()
+    for old, new in (
+        ("apps: {kind: nfs", "cache: {any_kernel: true}\n    apps: {kind: nfs, cached: true"),
+        ("max_nodes: 10", "max_nodes: 10\n      local_ssds: 1"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "group_vars/all").mkdir(parents=True)
+    (tmp_path / "group_vars/all/cluster.yml").write_text(text)
+    result = CliRunner().invoke(app, ["cache", str(tmp_path)])
+    assert result.exit_code == 4
+    assert result.stderr.endswith("srun --nodelist=slurm10-SET-N /usr/local/sbin/muster-cache\n")
+
+
 def test_ansible_that_does_not_start_is_said(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Found:
         raise AskError("Ansible did not start: x; mend that and run again")

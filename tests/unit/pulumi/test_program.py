@@ -287,6 +287,51 @@ def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
     ]
 
 
+def cached(cluster: dict[str, Any]) -> None:
+    """Let nodes cache the modules."""
+    cluster["storage"]["apps"]["cached"] = True
+    cluster["storage"]["cache"] = {"any_kernel": True}
+
+
+def test_local_ssds_for_what_nodes_read_of_cached_folders(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cached(cluster)
+        cluster["nodes"]["debug"] |= {"local_ssds": 2, "fallback": [{"spot": True}]}
+        cluster["nodes"]["small"] = {"machine_type": "e2-standard-2", "max_nodes": 2}
+        cluster["nodes"]["large"] = {"machine_type": "a3-highgpu-8g", "max_nodes": 2}
+        cluster["nvidia"] = {}
+        cluster["partitions"]["others"] = {"nodes": ["small", "large"]}
+
+    cloud = run(change)
+    names = ["nodes-debug-template", "nodes-debug-template-1"]
+    names += ["nodes-large-template", "nodes-small-template"]
+    found = {name: cloud.inputs(name) for name in names}
+    ssd = {
+        "type": "SCRATCH",
+        "diskType": "local-ssd",
+        "diskSizeGb": 375,
+        "interface": "NVME",
+        "boot": False,
+        "autoDelete": True,
+    }
+    # Those of a3-highgpu-8g are there unasked.
+    assert [each["disks"][1:] for each in found.values()] == [[ssd, ssd], [ssd, ssd], [], []]
+    numbers = [each["metadata"].get("muster-local-ssds") for each in found.values()]
+    assert numbers == ["2", "2", "16", None]
+    for name, each in found.items():
+        mounts = json.loads(each["metadata"]["muster-mounts"])
+        asked = [folder["path"] for folder in mounts if "fsc" in folder["options"].split(",")]
+        assert asked == ([] if name == "nodes-small-template" else ["/apps"]), name
+
+
+def test_local_ssds_of_a_machine_type_stay_unused_where_nothing_is_cached(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"]["machine_type"] = "a2-ultragpu-1g"
+        cluster["nvidia"] = {}
+
+    assert "muster-local-ssds" not in run(change).inputs("nodes-debug-template")["metadata"]
+
+
 def test_the_controllers_rights(run: Run):
     cloud = run()
     member = "serviceAccount:" + ACCOUNT.format("controller")

@@ -14,7 +14,7 @@ from muster.fakecloud.errors import in_use, invalid
 from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import region_of
-from muster.fakecloud.services.compute import addresses, disks, labels, resources
+from muster.fakecloud.services.compute import addresses, disks, labels, resources, scratch
 from muster.fakecloud.services.compute.images import DISK
 from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
 from muster.fakecloud.services.compute.policies import POLICY
@@ -23,7 +23,6 @@ from muster.fakecloud.services.compute.templates import TEMPLATE
 from muster.machinetypes import machine_types
 
 INSTANCE = Kind("instances", "instance", "zone")
-LOCAL_SSD_GB = "375"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,7 @@ def build(call: Call, body: Resource) -> Built:
     if "resourcePolicies" in body:
         instance["resourcePolicies"] = _policies(call, body["resourcePolicies"])
     attached, made, taken = _disks(call, target, body.get("disks", []))
+    scratch.refuse_number(body["machineType"], attached)
     instance["disks"] = attached
     instance = labels.labelled(instance)
     instance["fingerprint"] = labels.fingerprint([instance["id"], instance["metadata"]])
@@ -256,7 +256,7 @@ def _disks(
     taken: list[str] = []
     for number, disk in enumerate(given):
         if disk.get("type") == "SCRATCH":
-            attached.append(attachment(disk, "", LOCAL_SSD_GB, number))
+            attached.append(attachment(scratch.named(disk, attached), "", scratch.SIZE_GB, number))
         elif "source" in disk:
             where, existing = resources.referenced(
                 call, disk["source"], DISK, f"resource.disks[{number}].source"

@@ -11,9 +11,9 @@ from muster.fakecloud.usage import (
     GLOBAL,
     GLOBAL_METRICS,
     METRICS,
-    cpus,
     everywhere,
     last,
+    needed,
 )
 
 
@@ -54,7 +54,7 @@ def shortage(cloud: Cloud, instance: Resource) -> OperationError | None:
     https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation
     """
     zone, machine_type = last(instance["zone"]), last(instance["machineType"])
-    problem = exceeded(cloud, region_of(zone), {"INSTANCES": 1, **cpus(instance)}) or exceeded(
+    problem = exceeded(cloud, region_of(zone), {"INSTANCES": 1, **needed(instance)}) or exceeded(
         cloud, GLOBAL, everywhere(instance)
     )
     if problem:

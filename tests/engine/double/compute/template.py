@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from double.compute.base import FULL, ComputeResource
@@ -27,6 +27,7 @@ DISK = {
         same=same_number,
     ),
     "diskType": Field(api="initializeParams.diskType", computed=True, replace=True, same=same_name),
+    "interface": Field(computed=True, replace=True),
     "labels": Field(api="initializeParams.labels", replace=True),
     "mode": Field(computed=True, replace=True),
     "source": Field(replace=True, same=same_link),
@@ -57,6 +58,16 @@ class InstanceTemplate(ComputeResource):
         "selfLinkUnique": "selfLink",
         "tagsFingerprint": "properties.tags.fingerprint",
     }
+
+    @classmethod
+    def refusals(cls, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        for index, disk in enumerate(inputs["disks"]):
+            scratch, size = disk.get("type") == "SCRATCH", disk.get("diskSizeGb")
+            if scratch != (disk.get("diskType") == "local-ssd"):
+                yield f"disks[{index}].type", "SCRATCH disks, and only these, are local-ssd"
+            elif scratch and size not in (375, 3000):
+                where = f"disks[{index}].diskSizeGb"
+                yield where, f"SCRATCH disks must be one of [375 3000] GB, disk {index} is {size}"
 
     def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         body = super().body(inputs)

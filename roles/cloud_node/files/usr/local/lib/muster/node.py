@@ -4,10 +4,10 @@
 
 `key` reads the instance's metadata once, writes what follows from it (/etc/hosts, slurmd's options,
 the people's files) and fetches the munge key from Secret Manager. `gpus` has the GPUs made ready.
-`mounts` mounts the shared folders. None ends before it is done: slurmd must not start without them. After PATIENCE_S
-seconds the console and the guest attribute muster/report say what is missing; the program goes on
-trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM gives the node up,
-and its VM is deleted.
+`mounts` mounts the shared folders. None ends before it is done: slurmd must not start without them.
+After PATIENCE_S seconds the console and the guest attribute muster/report say what is missing; the
+program goes on trying, for whatever it is may come back. What bounds it is ResumeTimeout: SLURM
+gives the node up, and its VM is deleted.
 
 Python's standard library alone, and little of it: each import is a part of the boot.
 """
@@ -36,6 +36,8 @@ REQUEST_S = 10.0
 MOUNT_S = 60.0
 GPUS_S = 150.0
 """A little more than TimeoutStartSec of muster-nvidia.service."""
+KINDS = {"muster-hosts": dict, "muster-mounts": list, "muster-local-ssds": int, "muster-gpus": int}
+"""Attributes that are JSON, and what they are."""
 BEGIN, END = "# muster: begin\n", "# muster: end\n"
 
 
@@ -82,12 +84,10 @@ class Node:
             ("project", "projectId"),
         ):
             look(found, "the metadata", *path)
-        for name, kind in (("muster-hosts", dict), ("muster-mounts", list)):
-            text = attributes.get(name, "[]")
-            if not isinstance(parsed(name, text), kind):
+        for name, kind in KINDS.items():
+            text = attributes.get(name)
+            if text is not None and not isinstance(parsed(name, text), kind):
                 raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
-        if not attributes.get("muster-gpus", "0").isdecimal():
-            raise TroubleError(f"muster-gpus can't be {attributes['muster-gpus']}; run `pulumi up`")
         return found
 
     def munge_key(self, found):
@@ -172,7 +172,8 @@ class Node:
     def write_options(self, found):
         """Write slurmd's options, ready for use unless folders are to be mounted first.
 
-        A spot VM's name goes into a file of its own, for which its notice is waited for.
+        A spot VM's name goes into a file of its own, for which its notice is waited for, and the
+        number of local SSDs into another, of which a cache is made.
         """
         instance = found["instance"]
         attributes = instance["attributes"]
@@ -184,9 +185,12 @@ class Node:
         if instance.get("scheduling", {}).get("preemptible") == "TRUE":
             # What spot.py waits for comes to such VMs alone.
             write(f"{run}/spot", f"{instance['name']}\n".encode(), 0o644)
-        if int(attributes.get("muster-gpus", "0")):
+        if "muster-gpus" in attributes:
             # slurmd does not start as long as it is there.
             write(f"{run}/gpus", attributes["muster-gpus"].encode(), 0o644)
+        if "muster-local-ssds" in attributes:
+            number = f"LOCAL_SSDS={attributes['muster-local-ssds']}\n"
+            write(f"{run}/cache", number.encode(), 0o644)
         name = "slurmd"
         if json.loads(mounts):
             write(f"{run}/mounts.json", mounts.encode(), 0o644)

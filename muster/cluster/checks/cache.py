@@ -1,0 +1,101 @@
+"""Checks of FS-Cache: what is cached, and on which disk."""
+
+import re
+from collections.abc import Iterator
+
+from muster.cluster.checks.cloudmachines import vms
+from muster.cluster.checks.registry import Finding, check
+from muster.cluster.definition import Definition
+from muster.cluster.storage import KERNELS, POOR_CACHE, Cache
+
+
+def _cached(d: Definition) -> Iterator[str]:
+    """The keys of the folders that hosts mount and nodes cache."""
+    for key, folder in d.cluster.storage.mounted().items():
+        if folder.cached:
+            yield key
+
+
+@check("home-cached")
+def home_cached(d: Definition) -> Iterator[Finding]:
+    """A cache for a folder in which everybody writes."""
+    if d.cluster.storage.home.cached:
+        yield Finding(
+            ("storage", "home", "cached"),
+            "everybody writes in homes, and what is written leaves the cache at once",
+            "cache what is read many times: apps, models, data",
+        )
+
+
+@check("cache-on-poor-kernel")
+def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
+    """FS-Cache on a kernel that is known to be bad at it, without saying so on purpose."""
+    kernel = KERNELS[d.cluster.os]
+    if kernel not in POOR_CACHE or d.cluster.storage.cache.any_kernel:
+        return
+    for key in _cached(d):
+        yield Finding(
+            ("storage", key, "cached"),
+            f"kernel {kernel} of {d.cluster.os} {POOR_CACHE[kernel]}",
+            "leave it out, or say `any_kernel: true` in `storage.cache` where you know better",
+        )
+
+
+@check("cache-in-the-cloud")
+def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """A cache on nodes none of which has a disk for it."""
+    if d.cluster.cloud is not None and not any(nodes.caches for _, nodes in vms(d)):
+        for key in _cached(d):
+            yield Finding(
+                ("storage", key, "cached"),
+                "no node set has local SSDs, and nodes in the cloud cache on nothing else",
+                "say `local_ssds` of the node sets that read it, or leave it out",
+            )
+
+
+@check("cache-disk-in-the-cloud")
+def cache_disk_in_the_cloud(d: Definition) -> Iterator[Finding]:
+    """The disk of a cache named for nodes that have local SSDs for it."""
+    for key in ("device", "size_gib"):
+        if d.cluster.cloud is not None and key in d.cluster.storage.cache.model_fields_set:
+            yield Finding(
+                ("storage", "cache", key),
+                "nodes in the cloud cache on their local SSDs, so this has no say here",
+                "take it out, and say `local_ssds` of node sets",
+            )
+
+
+@check("local-ssds-without-cache")
+def local_ssds_without_cache(d: Definition) -> Iterator[Finding]:
+    """Local SSDs that cost and are used for nothing."""
+    for name, nodes in vms(d):
+        if nodes.local_ssds and not list(_cached(d)):
+            yield Finding(
+                ("nodes", name, "local_ssds"),
+                "no folder is cached, and nodes use local SSDs for nothing else",
+                "say `cached: true` of apps, models or data, or take it out",
+            )
+
+
+@check("cache-without-folder")
+def cache_without_folder(d: Definition) -> Iterator[Finding]:
+    """A disk for a cache, and no folder that is cached."""
+    storage = d.cluster.storage
+    if storage.cache != Cache() and not any(folder.cached for _, folder in storage.folders()):
+        yield Finding(
+            ("storage", "cache"),
+            "no folder is cached",
+            "say `cached: true` of apps, models or data, or take `cache` out",
+        )
+
+
+@check("cache-device")
+def cache_device(d: Definition) -> Iterator[Finding]:
+    """A disk for the cache that is no device file."""
+    device = d.cluster.storage.cache.device
+    if device is not None and not re.fullmatch(r"/dev/[A-Za-z0-9._:/-]+", device):
+        yield Finding(
+            ("storage", "cache", "device"),
+            f'"{device}" is no device file',
+            "write it as /dev/disk/by-id/... or /dev/nvme1n1",
+        )

@@ -1,0 +1,146 @@
+#!/usr/bin/python3 -IS
+# SPDX-License-Identifier: Apache-2.0
+"""Make one device of a node's local SSDs: `local_ssds.py N`, before the disk of its cache.
+
+One is itself; of more an array without redundancy is made (RAID 0, as Google has it in
+https://cloud.google.com/compute/docs/disks/add-local-ssd), for what is on it can be read again.
+After a reboot of the guest udev has put the array together before. The link DEVICE leads to it.
+
+What holds anything that is not ours is refused. Python's standard library alone.
+"""
+
+import glob
+import os
+import subprocess
+import sys
+import time
+
+SSDS = "/dev/disk/by-id/google-local-nvme-ssd-*"
+"""As Google's images name them."""
+DEVICE = "/run/muster-node/local-ssds"
+NAME = "muster-cache"
+ARRAY = f"/dev/md/{NAME}"
+MEMBER = ("linux_raid_member", f"any:{NAME}")
+"""What libblkid finds on a part of our array."""
+WAIT_S = 30
+"""How long devices may take to appear at boot."""
+COMMAND_S = 60
+
+
+class SsdError(Exception):
+    """What is in the way, in a sentence, and what to do."""
+
+
+def run(*command, codes=(0,)):
+    """Run a command; return its exit code and output.
+
+    Raises:
+        SsdError: another exit code than `codes`, or it takes too long.
+
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SsdError(str(error)) from error
+    if done.returncode not in codes:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise SsdError(f"{' '.join(command)}: {said}")
+    return done.returncode, done.stdout
+
+
+def found(count):
+    """Return the local SSDs, of which there are to be `count`.
+
+    Raises:
+        SsdError: there are more or fewer.
+
+    """
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        # We make no partitions, so a link to one is none of ours.
+        ssds = sorted(each for each in glob.glob(SSDS) if "-part" not in each)
+        if len(ssds) == count:
+            return ssds
+        if time.monotonic() >= deadline:
+            raise SsdError(
+                f"{len(ssds)} of {count} local SSDs are there ({SSDS}); power the node down, and "
+                "SLURM makes another"
+            )
+        time.sleep(0.1)
+
+
+def content(device):
+    """Return what libblkid finds: type and label, or None where it is blank."""
+    # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
+    code, out = run("blkid", "--probe", "--output", "export", device, codes=(0, 2))
+    said = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    return None if code == 2 else (said.get("TYPE") or said.get("PTTYPE"), said.get("LABEL"))
+
+
+def arrays_of(device):
+    """Return the arrays that a device is a part of now."""
+    name = os.path.basename(os.path.realpath(device))
+    holders = glob.glob(f"/sys/class/block/{name}/holders/md*")
+    return {f"/dev/{os.path.basename(holder)}" for holder in holders}
+
+
+def plan(members):
+    """Return the array to take, None for a new one, and the arrays to stop for that.
+
+    Args:
+        members: Device -> its arrays, and its content.
+
+    Raises:
+        SsdError: something else is on one.
+
+    """
+    for device, (_, holds) in members.items():
+        if holds not in (None, MEMBER):
+            raise SsdError(
+                f"{device} holds {holds[0]} labelled {holds[1] or '(nothing)'}, so it joins no "
+                f"array; if nothing on it is needed, wipefs --all {device} and restart "
+                "muster-cache-disk"
+            )
+    arrays = set().union(*(held for held, _ in members.values()))
+    if len(arrays) == 1 and all(held for held, _ in members.values()):
+        return arrays.pop(), []
+    # Parts of an array whose other members came back blank.
+    return None, sorted(arrays)
+
+
+def array(ssds):
+    """Return the array of several."""
+    # udev may be at it.
+    run("udevadm", "settle", f"--timeout={WAIT_S}")
+    whole, halves = plan({device: (arrays_of(device), content(device)) for device in ssds})
+    if whole:
+        return whole
+    for half in halves:
+        run("mdadm", "--stop", half)
+    print(f"{ARRAY}: make an array of {', '.join(ssds)}", flush=True)
+    # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
+    shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
+    run("mdadm", "--create", ARRAY, *shape, "--run", *ssds)
+    # The file system of an array before it, whose parts need not all be there any more.
+    run("wipefs", "--all", ARRAY)
+    return ARRAY
+
+
+def main(count):
+    """Make the device and its link."""
+    ssds = found(count)
+    device = ssds[0] if count == 1 else array(ssds)
+    new = f"{DEVICE}.new"
+    if os.path.lexists(new):
+        os.unlink(new)
+    os.symlink(os.path.realpath(device), new)
+    os.rename(new, DEVICE)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    except SsdError as error:
+        sys.exit(str(error))
