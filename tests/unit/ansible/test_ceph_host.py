@@ -189,7 +189,7 @@ def disk(tmp_path, monkeypatch):
     path = tmp_path / "sdb"
     path.write_bytes(LVM)
     shared = ceph_host.Device.read_label.__globals__
-    monkeypatch.setitem(shared, "stat_is_block", lambda path: True)
+    monkeypatch.setitem(shared, "stat_is_block", lambda _: True)
     return path
 
 

@@ -16,7 +16,7 @@ FSID = "6f9a3c1e-0000-4000-8000-000000000001"
 IMAGE = "quay.io/ceph/ceph:v19.2.3"
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """What fail_json says."""
 
 
@@ -32,9 +32,9 @@ class Module:
         self.commands = []
 
     def fail_json(self, msg):
-        raise Failed(msg)
+        raise FailedError(msg)
 
-    def run_command(self, command, check_rc=False):
+    def run_command(self, command, **_):
         self.commands.append(command)
         if command[0] == "lvs":
             tags = f"ceph.cluster_fsid={FSID},ceph.osd_id=5,ceph.type=block"
@@ -65,7 +65,7 @@ def test_an_osd_that_cephadm_left_is_told_in_each_run(tmp_path, monkeypatch) -> 
     disk = tmp_path / "sdb"
     disk.write_bytes(bytes(512) + b"LABELONE" + bytes(1024))
     monkeypatch.setattr(ceph_purge.Volume.read_label.__globals__["shutil"], "which", lambda _: "/x")
-    with pytest.raises(Failed, match=rf"{disk} still holds an OSD of this cluster"):
+    with pytest.raises(FailedError, match=rf"{disk} still holds an OSD of this cluster"):
         ceph_purge.Purge(Module(disk)).cluster()
     disk.write_bytes(bytes(2048))
     purge = ceph_purge.Purge(Module(disk))

@@ -17,7 +17,7 @@ IMAGE = "quay.io/ceph/ceph:v19.2.3"
 KEY = "AQBTz2JnAAAAABAAk4vDFzMzdBmK0Pwr0f6zgQ=="
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """What fail_json says."""
 
 
@@ -35,9 +35,9 @@ class Module:
         self.images = {IMAGE: "one", "quay.io/ceph/ceph@sha256:12": "one"}
 
     def fail_json(self, msg):
-        raise Failed(msg)
+        raise FailedError(msg)
 
-    def run_command(self, command, data=None):
+    def run_command(self, command, **_):
         words = [word for word in command if word not in ("timeout", "900", "120")]
         self.commands.append(words)
         if words[0] == "podman":
@@ -93,7 +93,7 @@ def test_it_has_no_dashboard_and_places_nothing_by_itself(module) -> None:
 
 def test_one_that_was_interrupted_is_taken_away_and_made_anew(module) -> None:
     module.fails = "bootstrap"
-    with pytest.raises(Failed, match="the next run begins anew"):
+    with pytest.raises(FailedError, match="the next run begins anew"):
         cephadm_bootstrap.Bootstrap(module).make()
     (module.folder / FSID).mkdir()
     module.fails = ""
@@ -106,7 +106,7 @@ def test_one_that_was_interrupted_is_taken_away_and_made_anew(module) -> None:
 
 def test_keys_are_in_no_log_and_in_no_message(module) -> None:
     module.fails = "bootstrap"
-    with pytest.raises(Failed) as said:
+    with pytest.raises(FailedError) as said:
         cephadm_bootstrap.Bootstrap(module).make()
     assert KEY not in str(said.value)
     assert "no monitor; key (a key)" in str(said.value)
@@ -124,7 +124,7 @@ def test_the_same_image_by_its_tag_or_its_digest_is_no_other(module, configured)
 
 def test_another_image_is_an_upgrade_for_a_person(module) -> None:
     module.configured = "quay.io/ceph/ceph:v18.2.7"
-    with pytest.raises(Failed) as said:
+    with pytest.raises(FailedError) as said:
         cephadm_bootstrap.Bootstrap(module).refuse_another_image()
     assert f"the cluster runs {module.configured}, and the definition says {IMAGE}" in str(
         said.value
