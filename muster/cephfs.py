@@ -31,22 +31,43 @@ def class_of(definition: Definition, host: str) -> Class:
 
 
 def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:
-    """Return the variables of the role `ceph_cluster`; without devices where none is built.
+    """Return the variables of the role `ceph_cluster`; without devices where it builds none.
 
     `addresses`: host -> address, of all hosts.
     """
     ceph = _ceph(definition)
-    hosts = definition.hosts.groups["storage"]
+    return {
+        **_cluster(definition, addresses),
+        "address": addresses[host],
+        "hosts": definition.hosts.groups["storage"],
+        "devices": [] if ceph.image else ceph.devices,
+        "file_gib": ceph.file_gib,
+    }
+
+
+def by_cephadm(definition: Definition, addresses: dict[str, str]) -> dict[str, Any]:
+    """Return the variables of the role `cephadm`; without an image where it builds none.
+
+    `addresses`: host -> address, of all hosts.
+    """
+    ceph, hosts = _ceph(definition), definition.hosts.groups["storage"]
+    return {
+        **_cluster(definition, addresses),
+        "image": ceph.image or "",
+        "hosts": [{"name": name, "address": addresses[name]} for name in hosts],
+        "devices": ceph.devices if ceph.image else [],
+    }
+
+
+def _cluster(definition: Definition, addresses: dict[str, str]) -> dict[str, Any]:
+    """Return what a cluster is, whoever builds it."""
+    ceph, hosts = _ceph(definition), definition.hosts.groups["storage"]
     folders = definition.cluster.storage.of_kind("ceph")
     return {
         "fsid": _fsid(definition),
         "monitors": [{"name": name, "address": addresses[name]} for name in _monitors(definition)],
         "managers": hosts[:_SERVERS],
         "metadata_servers": hosts[:_SERVERS],
-        "address": addresses[host],
-        "hosts": hosts,
-        "devices": ceph.devices,
-        "file_gib": ceph.file_gib,
         "copies": ceph.copies,
         # With fewer hosts than copies some share a host, on disks of their own.
         "failure_domain": "host" if len(hosts) >= ceph.copies else "osd",

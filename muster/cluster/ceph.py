@@ -35,6 +35,14 @@ class Ceph(Model):
             "away; with 1 a broken disk takes all folders with it.",
         ),
     ] = 3
+    image: Annotated[
+        str | None,
+        Field(
+            description="Container image of one release, such as quay.io/ceph/ceph:v20.2.5: the "
+            "cluster is built of it by cephadm. null: from the distribution's packages. A cluster "
+            "that is there does not change from the one to the other."
+        ),
+    ] = None
     client: Annotated[
         Literal["kernel", "fuse"],
         Field(

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,23 @@ def noticed() -> Path:
 def play(host: Host, tmp_path: Path) -> Callable[..., str]:
     """Return what runs a playbook on this host alone, as the one host of a group.
 
-    It returns Ansible's output, whatever became of the run.
+    Other machines of the scenario may be `beside` it. It returns Ansible's output, whatever became
+    of the run.
     """
 
-    def run(playbook: Path, *options: str, in_group: str = "all", **variables: Any) -> str:
+    def run(
+        playbook: Path,
+        *options: str,
+        in_group: str = "all",
+        beside: Sequence[str] = (),
+        **variables: Any,
+    ) -> str:
         reached = Path(host.backend.ssh_config)
         inventory = tmp_path / "hosts.yml"
         connection = {"ansible_ssh_common_args": f"-F {reached}"}
-        inventory.write_text(
-            yaml.safe_dump({in_group: {"hosts": {host.backend.host.name: connection}}})
-        )
+        names = [host.backend.host.name, *beside]
+        hosts = dict.fromkeys(names, connection)
+        inventory.write_text(yaml.safe_dump({in_group: {"hosts": hosts}}))
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "--inventory", str(inventory), *options, str(playbook)]
         done = subprocess.run(

@@ -96,6 +96,27 @@ def test_copies_lie_on_several_hosts_where_there_are_as_many(
     assert (found["copies"], found["failure_domain"]) == (copies, domain)
 
 
+def test_with_an_image_cephadm_builds_it_and_nobody_else() -> None:
+    devices = CLUSTER["storage"]["ceph"]["devices"]
+    by_packages, image = defined(), "quay.io/ceph/ceph:v19.2.3"
+    assert cephfs.built(by_packages, "s1", ADDRESSES)["devices"] == devices
+    unused = cephfs.by_cephadm(by_packages, ADDRESSES)
+    assert (unused["image"], unused["devices"]) == ("", [])
+
+    by_image = defined(ceph={"image": image})
+    assert cephfs.built(by_image, "s1", ADDRESSES)["devices"] == []
+    used = cephfs.by_cephadm(by_image, ADDRESSES)
+    assert (used["image"], used["devices"]) == (image, devices)
+    assert used["hosts"][3] == {"name": "s4", "address": "192.0.2.44"}
+
+
+def test_clients_do_not_see_who_built_it() -> None:
+    by_image = defined(ceph={"image": "quay.io/ceph/ceph:v19.2.3"})
+    for host in ADDRESSES:
+        found = cephfs.client(by_image, host, ADDRESSES)
+        assert found == cephfs.client(defined(), host, ADDRESSES)
+
+
 def test_the_cluster_s_number_is_that_of_its_name() -> None:
     other = deepcopy(CLUSTER) | {"name": "other"}
     numbers = {

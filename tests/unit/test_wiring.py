@@ -338,12 +338,14 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
 
 def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
     folders = {"home": {"kind": "ceph", "path": "/home", "quota_gib": 5}}
-    devices = {"devices": ["/dev/disk/by-id/nvme-A"], "copies": 1}
+    image = "quay.io/ceph/ceph:v19.2.3"
+    devices = {"devices": ["/dev/disk/by-id/nvme-A"], "copies": 1, "image": image}
     cluster = {**CLUSTER, "storage": {**CLUSTER["storage"], **folders, "ceph": devices}}
     definition = wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
     addresses = {"disks": "192.0.2.9"}
     for role, variables in (
         ("ceph_cluster", cephfs.built(definition, "disks", addresses)),
+        ("cephadm", cephfs.by_cephadm(definition, addresses)),
         ("ceph_client", {"key": "", **cephfs.client(definition, "cpu-01", addresses)}),
     ):
         given = {f"{role}_{name}": value for name, value in variables.items()}
@@ -417,7 +419,8 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
                 assert result.error_messages == [], f"{role} on {host}"
                 checked += 1
         # The lab's only login node is its controller, and its folders exist: nobody needs these.
-        assert checked or role in ("slurm", "nfs_server", "ceph_cluster") or not of_role, role
+        unused = ("slurm", "nfs_server", "ceph_cluster", "cephadm")
+        assert checked or role in unused or not of_role, role
 
 
 def test_the_package_of_slurmctld_is_a_file_of_the_inventory(

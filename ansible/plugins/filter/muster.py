@@ -76,6 +76,7 @@ class FilterModule:
             "muster_exports": of_definition(storage.exports),
             "muster_nfs_connections": of_definition(storage.nfs_connections),
             "muster_ceph_cluster": of_definition(cephfs.built),
+            "muster_cephadm": of_definition(cephfs.by_cephadm),
             "muster_ceph_client": of_definition(cephfs.client),
             "muster_nvidia_driver": of_definition(nvidia.variables),
             "muster_slurm_files": of_definition(slurm_files),

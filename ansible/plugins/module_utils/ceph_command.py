@@ -21,6 +21,13 @@ class Ceph:
         self.module = module
         self.user = ["--name", name, *(["--keyring", keyring] if keyring else [])]
 
+    @classmethod
+    def of(cls, module, monitor):
+        """Return the command as a monitor of this host, or as the administrator without one."""
+        if not monitor:
+            return cls(module)
+        return cls(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
+
     def run(self, *words, data=None):
         """Return what the command prints.
 
@@ -41,7 +48,7 @@ class Ceph:
             raise CephError(
                 f"no quorum of monitors answered `ceph {words[0]}` within {CONNECT_SECONDS} s: most "
                 "of the addresses at mon_host in /etc/ceph/ceph.conf must be up and reach each "
-                "other on ports 3300 and 6789; see systemctl status 'ceph-mon@*' on their hosts"
+                "other on ports 3300 and 6789; see systemctl status 'ceph*mon*' on their hosts"
             )
         if code != 0:
             raise CephError(f"`ceph {' '.join(words)}` as {self.user[1]}: {err.strip()}")

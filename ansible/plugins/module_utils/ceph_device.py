@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 
@@ -12,6 +13,9 @@ MAGIC = b"bluestore block device"
 LOOKED_AT = 2**20
 """Bytes at the beginning that must be zero on a device that is taken."""
 
+# A physical volume has its label in one of the first four sectors: lib/label/label.h of LVM2.
+VOLUME = b"LABELONE"
+LABELLED = 2048
 
 BEGUN = "/var/lib/ceph/tmp"
 """Where an OSD's UUID and key are noted until it is complete."""
@@ -123,7 +127,7 @@ class Device:
         """Return what is on it, in words; empty where it is blank."""
         if not (os.path.isfile(self.path) if self.is_file else stat_is_block(self.path)):
             return "what is neither a disk nor a file"
-        if self.head(len(MAGIC)) == MAGIC:
+        if self.label or self.head(len(MAGIC)) == MAGIC:
             return f"an OSD of cluster {self.label.get('ceph_fsid', '(not told)')}"
         if self.is_file:
             # A sparse file of zeros is what an interrupted run leaves.
@@ -153,3 +157,52 @@ class Device:
     def data(self):
         """Return that there is data of an unknown kind, if so."""
         return "data of an unknown kind" if any(self.head(LOOKED_AT)) else ""
+
+
+class Volume(Device):
+    """A device as cephadm takes it: all of it is LVM's, and the OSD's label is a volume's tags."""
+
+    # Without Ceph on the host there is LVM to ask.
+    unread = False
+
+    def read_label(self):
+        """Return what ceph-volume noted of the OSD on it, in the words of BlueStore's label."""
+        if not self.is_there() or VOLUME not in self.head(LABELLED):
+            return {}
+        if shutil.which("lvs") is None:
+            raise DeviceError(
+                f"{self.path} is a volume of LVM, and no `lvs` is here to tell whose; install lvm2 "
+                "and run again"
+            )
+        for tags, devices in self.volumes():
+            # doc/man/8/ceph-volume.rst; a device with a database of others is none of Muster's.
+            if tags.get("ceph.type") == "block" and os.path.realpath(self.path) in devices:
+                fsid, number = tags["ceph.cluster_fsid"], tags["ceph.osd_id"]
+                return {"ceph_fsid": fsid, "whoami": number, "ready": "ready"}
+        return {}
+
+    def volumes(self):
+        """Return tags and devices of each logical volume of the host."""
+        code, out, err = self.module.run_command(
+            ["lvs", "--reportformat", "json", "--options", "lv_tags,devices"]
+        )
+        if code != 0:
+            raise DeviceError(f"lvs: {err.strip()}; mend LVM and run again")
+        for row in json.loads(out)["report"][0]["lv"]:
+            tags = dict(tag.split("=", 1) for tag in row["lv_tags"].split(",") if "=" in tag)
+            # "/dev/sdb(0)": with the first extent.
+            parts = [re.sub(r"\(\d+\)$", "", part) for part in row["devices"].split(",")]
+            yield tags, [os.path.realpath(part) for part in parts]
+
+    def refuse(self):
+        """Raise unless this cluster's OSD is on it, or nothing at all.
+
+        Raises:
+            DeviceError: it is not there, holds something, or is no disk.
+
+        """
+        if self.is_file:
+            raise DeviceError(
+                f"{self.path} is no disk, and cephadm makes OSDs of disks alone; name one below /dev"
+            )
+        super().refuse()

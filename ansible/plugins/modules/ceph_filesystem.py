@@ -13,9 +13,10 @@ description:
     running daemons, so nothing is restarted. Nothing is ever removed.
 options:
   monitor:
-    description: Name of the monitor on this host, as whom to ask.
+    description:
+      - Name of a monitor on this host, as whom to ask; before there is C(client.admin) only
+        monitors have a key. Left out it is C(client.admin).
     type: str
-    required: true
   name:
     description: The file system.
     type: str
@@ -33,10 +34,6 @@ options:
     description: How many metadata servers are to wait for the active one to fail.
     type: int
     required: true
-  settings:
-    description: Settings of the cluster by section.
-    type: dict
-    default: {}
 author: [The Muster authors]
 """
 
@@ -57,6 +54,21 @@ BULK_SINCE = 17
 """Major release from which a pool can be told that it will hold most of the data."""
 
 
+def settings(copies):
+    """Return the settings of a cluster, by section."""
+    return {
+        "global": {"osd_pool_default_size": copies},
+        "mon": {
+            # Clients that could be made to reuse another's ticket: CVE-2021-20288. All of today's
+            # know better.
+            "auth_allow_insecure_global_id_reclaim": "false",
+            # Whoever asks for one copy has been told.
+            "mon_allow_pool_size_one": "true" if copies == 1 else "false",
+            "mon_warn_on_pool_no_redundancy": "false" if copies == 1 else "true",
+        },
+    }
+
+
 def min_size(copies):
     """Return with how many copies a pool still takes writes, as Ceph's own default is."""
     return copies - copies // 2
@@ -73,14 +85,10 @@ class Cluster:
         self.release = self._release()
 
     def _release(self):
-        """Return the major release; in check mode on a fresh host nobody says it."""
-        try:
-            # "ceph version 16.2.15 (...) pacific (stable)"
-            return int(self.ceph.run("--version").split()[2].split(".")[0])
-        except CephError:
-            if self.act:
-                raise
-            return BULK_SINCE
+        """Return the monitors' oldest major release; in check mode of a fresh host nobody's."""
+        # {"ceph version 16.2.15 (...) pacific (stable)": 3}; the command here may be another one.
+        said = (self.ask("versions") or {}).get("mon", {})
+        return min((int(text.split()[2].split(".")[0]) for text in said), default=BULK_SINCE)
 
     def ask(self, *words):
         """Return what the cluster answers; in check mode nothing where there is none yet."""
@@ -171,7 +179,7 @@ class Cluster:
         """Bring everything to what is wanted."""
         name, standbys = self.params["name"], self.params["standbys"]
         metadata, data = f"cephfs.{name}.meta", f"cephfs.{name}.data"
-        self.set_all(self.params["settings"])
+        self.set_all(settings(self.params["copies"]))
         self.provide_pools(metadata, data)
         if self.filesystem() is None:
             self.tell("fs", "new", name, metadata, data)
@@ -183,17 +191,15 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "monitor": {"type": "str", "required": True},
+            "monitor": {"type": "str"},
             "name": {"type": "str", "required": True},
             "copies": {"type": "int", "required": True},
             "failure_domain": {"type": "str", "choices": ["host", "osd"], "required": True},
             "standbys": {"type": "int", "required": True},
-            "settings": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
-    monitor = module.params["monitor"]
-    ceph = Ceph(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
+    ceph = Ceph.of(module, module.params["monitor"])
     try:
         cluster = Cluster(ceph, module.params, act=not module.check_mode)
         cluster.provide()

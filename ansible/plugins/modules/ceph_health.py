@@ -11,14 +11,22 @@ DOCUMENTATION = r"""
 module: ceph_health
 short_description: Wait until a Ceph cluster is healthy
 description:
-  - Ends when the cluster says HEALTH_OK and the named OSDs are up. A warning that was muted
+  - Ends when the cluster says HEALTH_OK and the wanted OSDs are up. A warning that was muted
     (C(ceph health mute)) doesn't count.
 options:
   osds:
     description: OSDs that must be up; one that never was is missed by nobody else.
     type: list
     elements: int
-    required: true
+    default: []
+  osds_of:
+    description: How many OSDs must be up on which host, where their ids are not known yet.
+    type: dict
+    default: {}
+  orchestrated:
+    description: Whether all daemons that the cluster's own orchestrator is to run must run.
+    type: bool
+    default: false
   timeout_seconds:
     description: How long to wait.
     type: int
@@ -57,6 +65,33 @@ def complaints(health, dump, osds):
     return found
 
 
+def missing_osds(tree, wanted):
+    """Return which hosts have fewer OSDs that are up than wanted; `tree` is of `ceph osd tree`."""
+    up = {node["id"] for node in tree["nodes"] if node.get("status") == "up"}
+    # A host is called there by its name without a domain.
+    there = {
+        node["name"]: len(up & {*node["children"]})
+        for node in tree["nodes"]
+        if node["type"] == "host"
+    }
+    return [
+        f"{there.get(host.split('.')[0], 0)} of {count} OSDs of {host} are up"
+        for host, count in wanted.items()
+        if there.get(host.split(".")[0], 0) < count
+    ]
+
+
+def missing_daemons(services):
+    """Return which services lack daemons, with their last error; of `ceph orch ls`."""
+    found = []
+    for service in services:
+        running, size = service["status"]["running"], service["status"]["size"]
+        if running < size:
+            errors = [event for event in service.get("events", []) if "[ERROR]" in event][-1:]
+            found.append(": ".join([f"{running} of {size} {service['service_name']} run", *errors]))
+    return found
+
+
 def remedy(found, seconds):
     """Return the sentence with which the task ends."""
     return (
@@ -65,11 +100,24 @@ def remedy(found, seconds):
     )
 
 
+def missing(ceph, params):
+    """Return all that the cluster lacks."""
+    health, dump = ceph.ask("health", "detail"), ceph.ask("osd", "dump")
+    found = complaints(health, dump, params["osds"])
+    if params["osds_of"]:
+        found += missing_osds(ceph.ask("osd", "tree"), params["osds_of"])
+    if params["orchestrated"]:
+        found += missing_daemons(ceph.ask("orch", "ls"))
+    return found
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "osds": {"type": "list", "elements": "int", "required": True},
+            "osds": {"type": "list", "elements": "int", "default": []},
+            "osds_of": {"type": "dict", "default": {}},
+            "orchestrated": {"type": "bool", "default": False},
             "timeout_seconds": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
@@ -80,8 +128,7 @@ def main():
     seconds = module.params["timeout_seconds"]
     try:
         while True:
-            health, dump = ceph.ask("health", "detail"), ceph.ask("osd", "dump")
-            found = complaints(health, dump, module.params["osds"])
+            found = missing(ceph, module.params)
             if not found:
                 break
             if time.monotonic() - begin > seconds:

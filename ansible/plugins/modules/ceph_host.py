@@ -7,7 +7,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_device import Device, DeviceError
+from ansible.module_utils.ceph_device import Device, DeviceError, Volume
 
 DOCUMENTATION = r"""
 module: ceph_host
@@ -30,6 +30,10 @@ options:
     type: list
     elements: path
     required: true
+  cephadm:
+    description: Whether cephadm runs the cluster, and not the distribution's packages.
+    type: bool
+    default: false
 author: [The Muster authors]
 """
 
@@ -54,8 +58,8 @@ osds:
 """
 
 CONF = "/etc/ceph/ceph.conf"
-STORES = "/var/lib/ceph/mon"
-OSD_FOLDERS = "/var/lib/ceph/osd"
+STATE = "/var/lib/ceph"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The daemons' units see nothing of it (ProtectHome, PrivateTmp).
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
 
@@ -83,15 +87,44 @@ def refusal_of_conf(text, fsid):
     )
 
 
-def refusals(module, fsid, devices):
+def folder_of_monitor(fsid, name, cephadm):
+    """Return where the store of this host's monitor is, if it has one."""
+    return f"{STATE}/{fsid}/mon.{name}" if cephadm else f"{STATE}/mon/ceph-{name}"
+
+
+def refusals_of_state(fsid, cephadm):
+    """Yield what the folders of daemons say against this host."""
+    for path in sorted(glob.glob(f"{STATE}/osd/*/ceph_fsid")):
+        other = (text_of(path) or "").strip()
+        if other != fsid:
+            yield f"{os.path.dirname(path)} is an OSD of cluster {other}; remove it first"
+    # cephadm has a folder per cluster.
+    for path in sorted(glob.glob(f"{STATE}/*-*-*-*-*")):
+        other = os.path.basename(path)
+        if UUID.fullmatch(other) and other != fsid:
+            yield f"{path} is of the cluster {other}, and this is cluster {fsid}; remove it first"
+    kinds = ("mon", "mgr", "osd", "mds")
+    packaged = [path for kind in kinds for path in glob.glob(f"{STATE}/{kind}/ceph-*")]
+    if cephadm and packaged:
+        yield (
+            f"{sorted(packaged)[0]}: the distribution's packages run this cluster here, and nothing "
+            "is touched; take `image` out of storage.ceph, or end the cluster with "
+            "ansible/ceph-purge.yml before cephadm makes a new one"
+        )
+    if not cephadm and os.path.isdir(f"{STATE}/{fsid}"):
+        yield (
+            f"{STATE}/{fsid}: cephadm runs this cluster here, and nothing is touched; write its "
+            "`image` into storage.ceph again, or end the cluster with ansible/ceph-purge.yml before"
+        )
+
+
+def refusals(module, fsid, devices, cephadm=False):
     """Yield each reason why this host is not taken."""
     conf = refusal_of_conf(text_of(CONF), fsid)
     if conf:
         yield conf
-    for path in sorted(glob.glob(f"{OSD_FOLDERS}/*/ceph_fsid")):
-        other = (text_of(path) or "").strip()
-        if other != fsid:
-            yield f"{os.path.dirname(path)} is an OSD of cluster {other}; remove it first"
+    yield from refusals_of_state(fsid, cephadm)
+    kind = Volume if cephadm else Device
     real = [os.path.realpath(path) for path in devices]
     twice = sorted(path for path in devices if real.count(os.path.realpath(path)) > 1)
     if twice:
@@ -100,7 +133,7 @@ def refusals(module, fsid, devices):
         if path.startswith(UNSEEN):
             yield f"{path}: Ceph's daemons can't see this folder; name another, as in /srv"
         try:
-            Device(module, path, fsid).refuse()
+            kind(module, path, fsid).refuse()
         except DeviceError as error:
             yield str(error)
 
@@ -112,17 +145,20 @@ def main():
             "fsid": {"type": "str", "required": True},
             "name": {"type": "str", "required": True},
             "devices": {"type": "list", "elements": "path", "required": True},
+            "cephadm": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     fsid, devices = module.params["fsid"], module.params["devices"]
-    found = list(refusals(module, fsid, devices))
+    name, cephadm = module.params["name"], module.params["cephadm"]
+    found = list(refusals(module, fsid, devices, cephadm))
     if found:
         module.fail_json(msg="; ".join(found))
-    ids = [Device(module, path, fsid).osd for path in devices]
+    kind = Volume if cephadm else Device
+    ids = [kind(module, path, fsid).osd for path in devices]
     module.exit_json(
         changed=False,
-        monitor=os.path.isdir(f"{STORES}/ceph-{module.params['name']}"),
+        monitor=os.path.isdir(folder_of_monitor(fsid, name, cephadm)),
         osds=[number for number in ids if number is not None],
     )
 

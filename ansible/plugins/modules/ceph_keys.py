@@ -170,12 +170,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    monitor = module.params["monitor"]
-    ceph = (
-        Ceph(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
-        if monitor
-        else Ceph(module)
-    )
+    ceph = Ceph.of(module, module.params["monitor"])
     users = {
         entity(user["name"]): wanted(user, module.params["filesystem"])
         for user in module.params["users"]

@@ -7,7 +7,7 @@ import os
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_device import LOOKED_AT, Device, note_path
+from ansible.module_utils.ceph_device import LOOKED_AT, Device, Volume, note_path
 
 DOCUMENTATION = r"""
 module: ceph_purge
@@ -15,6 +15,8 @@ short_description: Remove what a host has of one Ceph cluster
 description:
   - Ends its daemons, empties those of the devices that are OSDs of the cluster, and removes its
     folders, its keys and its configuration. Packages stay.
+  - Where cephadm runs the cluster, that is C(cephadm rm-cluster)'s work. Call it with O(stop) on
+    all hosts before, or managers that still run bring daemons back.
   - For a playbook that has made sure that it is wanted.
 options:
   fsid:
@@ -26,6 +28,14 @@ options:
     type: list
     elements: path
     required: true
+  image:
+    description: Image of a cluster that cephadm runs; left out the packages run it.
+    type: str
+    default: ""
+  stop:
+    description: Whether to end the daemons and do nothing else.
+    type: bool
+    default: false
 author: [The Muster authors]
 """
 
@@ -36,6 +46,7 @@ EXAMPLES = r"""
     devices: [/dev/disk/by-id/nvme-A]
 """
 
+CEPHADM_SECONDS = 600
 UNITS = ("ceph-mds@*", "ceph-osd@*", "ceph-mgr@*", "ceph-mon@*")
 STATE = (
     "/var/lib/ceph/m??/ceph-*",
@@ -43,6 +54,11 @@ STATE = (
     "/var/lib/ceph/bootstrap-osd/ceph.keyring",
     "/etc/systemd/system/ceph-m??@?*.service.d",
     "/etc/systemd/system/ceph-osd@?*.service.d",
+    "/var/lib/muster/cephadm-bootstrap",
+    # Whoever has the manager's key is root.
+    "/var/lib/cephadm/.ssh/authorized_keys",
+    "/etc/sudoers.d/50-cephadm",
+    "/etc/ceph/ceph.pub",
     "/etc/ceph/ceph.client.admin.keyring",
     # Last: an interrupted run finds by it whose the rest is.
     "/etc/ceph/ceph.conf",
@@ -69,6 +85,37 @@ class Purge:
             self.module.run_command(["systemctl", "disable", "--now", *names], check_rc=True)
             self.module.run_command(["systemctl", "reset-failed", *UNITS])
 
+    def target(self):
+        """End the daemons that cephadm runs."""
+        target = f"ceph-{self.module.params['fsid']}.target"
+        _, out, _ = self.module.run_command(["systemctl", "is-active", target])
+        if out.strip() == "active":
+            self.lines.append(f"{target}: end it")
+            if self.act:
+                self.module.run_command(["systemctl", "stop", target], check_rc=True)
+
+    def cluster(self):
+        """Remove what cephadm has made."""
+        params = self.module.params
+        folder = f"/var/lib/ceph/{params['fsid']}"
+        if os.path.isdir(folder):
+            self.lines.append(f"{folder}: remove it, and the OSDs of its cluster")
+            if self.act:
+                words = ("rm-cluster", "--fsid", params["fsid"], "--force", "--zap-osds")
+                limit = ["timeout", str(CEPHADM_SECONDS)]
+                command = [*limit, "cephadm", "--image", params["image"], *words]
+                self.module.run_command(command, check_rc=True)
+        left = [
+            path
+            for path in params["devices"]
+            if self.act and Volume(self.module, path, params["fsid"]).is_ours
+        ]
+        if left:
+            self.module.fail_json(
+                msg=f"{left[0]} still holds an OSD of this cluster, which cephadm left: "
+                f"`cephadm ceph-volume lvm zap --destroy {left[0]}`, then run again"
+            )
+
     def device(self, path):
         """Empty one device if it is the cluster's."""
         device = Device(self.module, path, self.module.params["fsid"])
@@ -81,6 +128,17 @@ class Purge:
                     stream.write(bytes(LOOKED_AT))
                     os.fsync(stream.fileno())
         self.remove(note_path(path))
+
+    def all(self):
+        """Remove everything."""
+        self.units()
+        if self.module.params["image"]:
+            self.cluster()
+        else:
+            for path in self.module.params["devices"]:
+                self.device(path)
+        for pattern in STATE:
+            self.remove(pattern)
 
     def remove(self, pattern):
         """Remove files and folders."""
@@ -98,15 +156,16 @@ def main():
         argument_spec={
             "fsid": {"type": "str", "required": True},
             "devices": {"type": "list", "elements": "path", "required": True},
+            "image": {"type": "str", "default": ""},
+            "stop": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     purge = Purge(module)
-    purge.units()
-    for path in module.params["devices"]:
-        purge.device(path)
-    for pattern in STATE:
-        purge.remove(pattern)
+    if module.params["stop"]:
+        purge.target()
+    else:
+        purge.all()
     if purge.lines and purge.act:
         module.run_command(["systemctl", "daemon-reload"], check_rc=True)
     diff = {"before": "".join(f"{line}\n" for line in purge.lines), "after": ""}

@@ -11,8 +11,17 @@ from muster.cluster.checks.registry import Finding, check, repeated, source_chec
 from muster.cluster.definition import Definition
 from muster.cluster.sources import SECRETS_FILE, Sources
 
-_OF_THE_BUILT = ("file_gib", "copies")
+_OF_THE_BUILT = ("file_gib", "copies", "image")
 _OF_THE_EXISTING = ("filesystem", "user")
+
+# Of a name its first part is a registry if it has a dot or a port, or is localhost:
+# https://pkg.go.dev/github.com/distribution/reference
+_REGISTRY = re.compile(r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+")
+# Ceph's images have one tag a release (v19.2.3) and one a build of it (v19.2.3-20250717), which
+# stay, and v19 and v19.2, which follow: https://docs.ceph.com/en/latest/install/containers
+_PINNED = re.compile(
+    r"[^\s:@]+(?::\d+/[^\s:@]+)?(?::v?\d+\.\d+\.\d+(?:-\d{8})?|(?::[\w.-]+)?@sha256:[0-9a-f]{64})"
+)
 
 
 def _built(d: Definition) -> Ceph | None:
@@ -152,6 +161,37 @@ def ceph_device(d: Definition) -> Iterator[Finding]:
             f"{device} is there twice",
             "name each disk once: it is one OSD",
         )
+
+
+@check("ceph-image")
+def ceph_image(d: Definition) -> Iterator[Finding]:
+    """A container image of Ceph that is another one tomorrow, or lies in no registry."""
+    image = d.cluster.storage.ceph.image if d.cluster.storage.ceph else None
+    if image is not None and not _REGISTRY.fullmatch(image):
+        yield Finding(
+            ("storage", "ceph", "image"),
+            f'"{image}" names no registry, and hosts would look for it in one of their own',
+            "write all of its name, like quay.io/ceph/ceph:v20.2.5",
+        )
+    elif image is not None and not _PINNED.fullmatch(image):
+        yield Finding(
+            ("storage", "ceph", "image"),
+            f'"{image}" is another image tomorrow: hosts would get different releases',
+            "pin one release, like quay.io/ceph/ceph:v20.2.5, or one digest (@sha256:...)",
+        )
+
+
+@check("ceph-image-of-files")
+def ceph_image_of_files(d: Definition) -> Iterator[Finding]:
+    """A file in place of a disk for cephadm, which takes disks alone."""
+    ceph = d.cluster.storage.ceph
+    for index, device in enumerate(ceph.devices if ceph and ceph.image else []):
+        if not device.startswith("/dev/"):
+            yield Finding(
+                ("storage", "ceph", "devices", index),
+                f"{device} is no disk, and cephadm makes OSDs of disks alone",
+                "name a disk, or take `image` out: packages take files too",
+            )
 
 
 @check("ceph-key-without-meaning")

@@ -34,7 +34,15 @@ class Ceph:
         }
         self.config = [
             {"section": "global", "name": "osd_pool_default_crush_rule", "value": "1"},
-            {"section": "mon", "name": "known", "value": "false"},
+            {"section": "global", "name": "osd_pool_default_size", "value": "3"},
+            *(
+                {"section": "mon", "name": name, "value": value}
+                for name, value in (
+                    ("auth_allow_insecure_global_id_reclaim", "false"),
+                    ("mon_allow_pool_size_one", "false"),
+                    ("mon_warn_on_pool_no_redundancy", "true"),
+                )
+            ),
         ]
         self.rules = [
             {"rule_name": "replicated_rule", "rule_id": 0},
@@ -43,13 +51,12 @@ class Ceph:
         self.filesystems = [{"mdsmap": {"fs_name": "cephfs", "standby_count_wanted": 1}}]
 
     def run(self, *words):
-        if words == ("--version",):
-            return f"ceph version {self.release} (abc) name (stable)\n"
         self.told.append(" ".join(words))
         return ""
 
     def ask(self, *words):
         return {
+            "versions": {"mon": {f"ceph version {self.release} (abc) name (stable)": 3}},
             "config dump": self.config,
             "osd crush rule dump": self.rules,
             "osd pool ls detail": list(self.pools.values()),
@@ -63,7 +70,6 @@ def told(ceph, act=True, **other):
         "copies": 3,
         "failure_domain": "host",
         "standbys": 1,
-        "settings": {"mon": {"known": "false"}},
         **other,
     }
     cluster = ceph_filesystem.Cluster(ceph, params, act=act)
@@ -79,11 +85,9 @@ def test_nothing_is_told_to_a_cluster_that_is_right(release) -> None:
 
 
 def test_only_a_setting_that_differs_is_set() -> None:
-    settings = {"mon": {"known": "false", "new": "true"}, "global": {"known": "false"}}
-    assert told(Ceph(), settings=settings) == [
-        "config set mon new true",
-        "config set global known false",
-    ]
+    ceph = Ceph()
+    ceph.config = [entry for entry in ceph.config if "reclaim" not in entry["name"]]
+    assert told(ceph) == ["config set mon auth_allow_insecure_global_id_reclaim false"]
 
 
 def test_a_new_cluster_gets_pools_before_the_file_system() -> None:
@@ -119,11 +123,16 @@ def test_another_failure_domain_moves_the_copies() -> None:
 
 def test_a_single_copy_is_told_as_one_who_is_sure_of_it() -> None:
     said = told(Ceph(), copies=1)
+    assert said[:3] == [
+        "config set global osd_pool_default_size 1",
+        "config set mon mon_allow_pool_size_one true",
+        "config set mon mon_warn_on_pool_no_redundancy false",
+    ]
     assert f"osd pool set {DATA} size 1 --yes-i-really-mean-it" in said
     assert f"osd pool set {DATA} min_size 1" in said
 
 
-def test_the_data_pool_is_called_large_where_ceph_knows_it() -> None:
+def test_the_data_pool_is_called_large_where_all_monitors_know_it() -> None:
     ceph = Ceph("18.2.7")
     ceph.pools[DATA]["flags_names"] = "hashpspool"
     assert told(ceph) == [f"osd pool set {DATA} bulk true"]

@@ -75,3 +75,64 @@ def test_the_bound_ends_with_the_sentence(run_module, stand_ins) -> None:
     assert done["msg"].startswith(
         "the Ceph cluster is not healthy after 0 s: osd.4 is not up; mend"
     )
+
+
+def tree(**hosts):
+    """What `ceph osd tree` answers: host -> states of its OSDs."""
+    nodes, number = [{"id": -1, "name": "default", "type": "root", "children": []}], 0
+    for index, (name, states) in enumerate(hosts.items()):
+        ids = list(range(number, number + len(states)))
+        nodes.append({"id": -index - 2, "name": name, "type": "host", "children": ids})
+        nodes += [
+            {"id": each, "name": f"osd.{each}", "type": "osd", "status": state}
+            for each, state in zip(ids, states, strict=True)
+        ]
+        number += len(states)
+    return {"nodes": nodes, "stray": []}
+
+
+def service(name, running, size, *events):
+    return {
+        "service_name": name,
+        "service_type": name.split(".")[0],
+        "status": {"running": running, "size": size},
+        **({"events": list(events)} if events else {}),
+    }
+
+
+def test_each_host_must_have_its_osds() -> None:
+    found = tree(s1=["up", "up"], s2=["up", "down"])
+    wanted = {"s1": 2, "s2": 2, "s3.example.org": 1}
+    assert ceph_health.missing_osds(found, wanted) == [
+        "1 of 2 OSDs of s2 are up",
+        "0 of 1 OSDs of s3.example.org are up",
+    ]
+    assert ceph_health.missing_osds(found, {"s1.example.org": 2, "s2": 1}) == []
+
+
+def test_a_service_that_lacks_daemons_is_named_with_its_last_error() -> None:
+    error = '2026-11-22T19:00:00.0Z service:mds.cephfs [ERROR] "no image"'
+    found = [
+        service("mon", 3, 3),
+        service("mgr", 1, 2, '2026-11-22T19:00:00.0Z service:mgr [INFO] "created"'),
+        service("mds.cephfs", 0, 2, error),
+    ]
+    assert ceph_health.missing_daemons(found) == [
+        "1 of 2 mgr run",
+        f"0 of 2 mds.cephfs run: {error}",
+    ]
+
+
+def test_the_orchestrator_is_asked_only_where_there_is_one(run_module, stand_ins) -> None:
+    script = """
+case "$*" in
+*health*) echo '{"status": "HEALTH_OK", "checks": {}, "mutes": []}' ;;
+*"osd dump"*) echo '{"osds": []}' ;;
+*"osd tree"*) echo '{"nodes": []}' ;;
+*"orch ls"*) echo '[{"service_name": "mon", "status": {"running": 1, "size": 3}}]' ;;
+esac"""
+    env = {"PATH": stand_ins({"ceph": script})}
+    given = {"osds_of": {"s1": 1}, "orchestrated": True, "timeout_seconds": 0}
+    assert run_module("ceph_health", {"timeout_seconds": 0}, env=env)["changed"] is False
+    said = run_module("ceph_health", given, env=env)["msg"]
+    assert "after 0 s: 0 of 1 OSDs of s1 are up, 1 of 3 mon run; mend" in said

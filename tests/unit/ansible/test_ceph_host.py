@@ -156,3 +156,119 @@ def test_a_fresh_host_has_nothing_of_it(run_module, tmp_path) -> None:
     said = run_module("ceph_host", {**given, "devices": ["/srv/ceph/disk.img"]})
     assert (said["monitor"], said["osds"], said["changed"]) == (False, [], False)
     assert "daemons can't see this folder" in run_module("ceph_host", given)["msg"]
+
+
+# -- cephadm: all of a disk is LVM's, and tags of the volume say what it is -----------------------
+
+LVM = bytes(512) + b"LABELONE" + bytes(1024)
+
+
+def tags(fsid=FSID, **more):
+    found = {"ceph.cluster_fsid": fsid, "ceph.osd_id": "5", "ceph.type": "block", **more}
+    return ",".join(f"{key}={value}" for key, value in found.items())
+
+
+class WithVolumes(Module):
+    """Answers `lvs` too, as lvm2 2.03 does."""
+
+    def __init__(self, *volumes, code=0, blkid=(2, "", "")):
+        super().__init__(blkid=blkid)
+        self.volumes = volumes
+        self.code = code
+
+    def run_command(self, command):
+        if command[0] != "lvs":
+            return super().run_command(command)
+        rows = [{"lv_tags": text, "devices": f"{path}(0)"} for text, path in self.volumes]
+        return self.code, json.dumps({"report": [{"lv": rows}]}), "lock failed"
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """A file that counts as a disk, with LVM's label."""
+    path = tmp_path / "sdb"
+    path.write_bytes(LVM)
+    shared = ceph_host.Device.read_label.__globals__
+    monkeypatch.setitem(shared, "stat_is_block", lambda _: True)
+    return path
+
+
+def volume(module, path):
+    """The disk as cephadm takes it; tests may not make one below /dev."""
+    found = ceph_host.Volume(module, str(path), FSID)
+    found.is_file = False
+    return found
+
+
+def test_cephadm_s_osd_of_this_cluster_is_kept(disk) -> None:
+    found = volume(WithVolumes((tags(OTHER), "/dev/sdz"), (tags(), disk)), disk)
+    found.refuse()
+    assert found.osd == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        (tags(OTHER), f"an OSD of cluster {OTHER}"),
+        ("", "LVM2_member (blkid --probe)"),
+        ("theirs=x", "LVM2_member (blkid --probe)"),
+        (tags(**{"ceph.type": "db"}), "LVM2_member (blkid --probe)"),
+    ],
+)
+def test_a_volume_of_anybody_else_is_refused(disk, text, held) -> None:
+    blkid = (0, "TYPE=LVM2_member\n", "")
+    with pytest.raises(ceph_host.DeviceError) as said:
+        volume(WithVolumes((text, disk), blkid=blkid), disk).refuse()
+    assert str(said.value).startswith(f"{disk} holds {held}, so no OSD is made of it; ")
+
+
+def test_an_osd_of_the_packages_is_no_volume(disk) -> None:
+    disk.write_bytes(MAGIC)
+    with pytest.raises(ceph_host.DeviceError, match=r"an OSD of cluster \(not told\)"):
+        volume(WithVolumes(), disk).refuse()
+
+
+def test_lvm_that_does_not_answer_is_no_blank_disk(disk) -> None:
+    with pytest.raises(ceph_host.DeviceError, match="lvs: lock failed; mend LVM"):
+        volume(WithVolumes(code=5), disk)
+
+
+def test_a_file_is_no_disk_for_cephadm(run_module) -> None:
+    given = {"fsid": FSID, "name": "s1", "devices": ["/srv/ceph/a.img"], "cephadm": True}
+    said = run_module("ceph_host", given)["msg"]
+    assert said.startswith("/srv/ceph/a.img is no disk, and cephadm makes OSDs of disks alone")
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setattr(ceph_host, "STATE", str(tmp_path))
+    return tmp_path
+
+
+def test_the_one_way_does_not_take_the_other_s_cluster(state) -> None:
+    assert list(ceph_host.refusals_of_state(FSID, cephadm=True)) == []
+    (state / "mon/ceph-s1").mkdir(parents=True)
+    assert list(ceph_host.refusals_of_state(FSID, cephadm=False)) == []
+    (said,) = ceph_host.refusals_of_state(FSID, cephadm=True)
+    assert said.startswith(f"{state}/mon/ceph-s1: the distribution's packages run this cluster")
+    assert "take `image` out" in said
+
+
+def test_nor_do_the_packages_take_cephadm_s(state) -> None:
+    (state / FSID).mkdir()
+    assert list(ceph_host.refusals_of_state(FSID, cephadm=True)) == []
+    (said,) = ceph_host.refusals_of_state(FSID, cephadm=False)
+    assert said.startswith(f"{state}/{FSID}: cephadm runs this cluster here")
+
+
+def test_a_host_of_another_cluster_of_cephadm_is_refused(state) -> None:
+    (state / OTHER).mkdir()
+    (state / "crash").mkdir()
+    for cephadm in (True, False):
+        (said,) = ceph_host.refusals_of_state(FSID, cephadm=cephadm)
+        assert said.startswith(f"{state}/{OTHER} is of the cluster {OTHER}")
+
+
+def test_a_monitor_is_looked_for_where_its_way_has_it() -> None:
+    assert ceph_host.folder_of_monitor(FSID, "s1", True) == f"/var/lib/ceph/{FSID}/mon.s1"
+    assert ceph_host.folder_of_monitor(FSID, "s1", False) == "/var/lib/ceph/mon/ceph-s1"

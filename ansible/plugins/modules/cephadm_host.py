@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Refuse a host whose name or clock would leave a cluster of cephadm half made. Changes nothing."""
+
+import shutil
+import socket
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: cephadm_host
+short_description: Refuse a host whose name or clock cephadm and Ceph do not bear
+description:
+  - The host must go by the name under which cephadm is to know it; each host's name must lead from
+    here to its address, and to no other; and chrony must follow a clock. Monitors whose clocks are
+    apart by 0.05 s warn, and lose each other's leases when it is more.
+options:
+  name:
+    description: Name of this host.
+    type: str
+    required: true
+  hosts:
+    description: All hosts of the cluster.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Its name.
+        type: str
+        required: true
+      address:
+        description: Its IP address.
+        type: str
+        required: true
+  clock_seconds:
+    description: How long chrony, which may just have been started, may take to find a clock.
+    type: int
+    default: 60
+author: [The Muster authors]
+"""
+
+EXAMPLES = r"""
+- name: Refuse a host that cephadm can't use
+  cephadm_host:
+    name: storage1
+    hosts: [{name: storage1, address: 192.0.2.41}]
+"""
+
+# What `chronyc -c tracking` says last: chronyc(1).
+FOLLOWS_NONE = "Not synchronised"
+
+
+def refusals_of_names(name, hosts):
+    """Yield what is wrong with the names."""
+    own = socket.gethostname()
+    if own != name:
+        yield f"this host calls itself {own}; set its name to {name}, as the inventory does"
+    for host in hosts:
+        try:
+            found = {entry[4][0] for entry in socket.getaddrinfo(host["name"], None)}
+        except OSError as error:
+            yield f"{host['name']} has no address here ({error}); write it into /etc/hosts"
+            continue
+        others = sorted(found - {host["address"]})
+        if others:
+            # As of a name on the line of 127.0.1.1, where Debian's installer puts it.
+            yield (
+                f"{host['name']} leads to {', '.join(others)} here, and the inventory says "
+                f"{host['address']}; mend /etc/hosts"
+            )
+
+
+def refusal_of_clock(module, seconds):
+    """Return what is wrong with the clock; empty if nothing is."""
+    if module.check_mode and shutil.which("chronyc") is None:
+        # On a fresh host a check comes before chrony.
+        return ""
+    deadline = time.monotonic() + seconds
+    while True:
+        code, out, err = module.run_command(["chronyc", "-c", "tracking"])
+        if code == 0 and not out.strip().endswith(FOLLOWS_NONE):
+            return ""
+        if time.monotonic() > deadline:
+            said = "it follows no clock" if code == 0 else (err or out).strip()
+            return (
+                f"chrony is not in time after {seconds} s ({said}); name a server that it reaches "
+                "in /etc/chrony/conf.d, `chronyc sources` shows those it has"
+            )
+        time.sleep(2)
+
+
+def main():
+    """Run the module."""
+    text = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "name": text,
+            "hosts": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"name": text, "address": text},
+            },
+            "clock_seconds": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    found = [
+        *refusals_of_names(given["name"], given["hosts"]),
+        refusal_of_clock(module, given["clock_seconds"]),
+    ]
+    if any(found):
+        module.fail_json(msg="; ".join(reason for reason in found if reason))
+    module.exit_json(changed=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What is ended of a cluster that cephadm runs; that of packages ends in tests/roles."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[3] / "ansible/plugins/modules/ceph_purge.py"
+SPEC = importlib.util.spec_from_file_location("ceph_purge", FILE)
+assert SPEC is not None and SPEC.loader is not None
+ceph_purge = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(ceph_purge)
+
+FSID = "6f9a3c1e-0000-4000-8000-000000000001"
+IMAGE = "quay.io/ceph/ceph:v19.2.3"
+
+
+class FailedError(Exception):
+    """What fail_json says."""
+
+
+class Module:
+    """Stands for AnsibleModule on a host with cephadm, of which no folder is left."""
+
+    check_mode = False
+
+    def __init__(self, *devices, active=False):
+        devices = [str(path) for path in devices]
+        self.params = {"fsid": FSID, "devices": devices, "image": IMAGE}
+        self.active = active
+        self.commands = []
+
+    def fail_json(self, msg):
+        raise FailedError(msg)
+
+    def run_command(self, command, **_):
+        self.commands.append(command)
+        if command[0] == "lvs":
+            tags = f"ceph.cluster_fsid={FSID},ceph.osd_id=5,ceph.type=block"
+            rows = [{"lv_tags": tags, "devices": f"{self.params['devices'][0]}(0)"}]
+            return 0, json.dumps({"report": [{"lv": rows}]}), ""
+        if command[:2] == ["systemctl", "is-active"]:
+            return (0, "active\n", "") if self.active else (3, "inactive\n", "")
+        return 0, "", ""
+
+
+def test_daemons_end_before_anything_is_removed() -> None:
+    module = Module(active=True)
+    purge = ceph_purge.Purge(module)
+    purge.target()
+    assert module.commands[1:] == [["systemctl", "stop", f"ceph-{FSID}.target"]]
+    assert purge.lines == [f"ceph-{FSID}.target: end it"]
+
+
+def test_what_does_not_run_is_not_ended() -> None:
+    module = Module()
+    purge = ceph_purge.Purge(module)
+    purge.target()
+    assert purge.lines == []
+    assert [command[1] for command in module.commands] == ["is-active"]
+
+
+def test_an_osd_that_cephadm_left_is_told_in_each_run(tmp_path, monkeypatch) -> None:
+    disk = tmp_path / "sdb"
+    disk.write_bytes(bytes(512) + b"LABELONE" + bytes(1024))
+    monkeypatch.setattr(ceph_purge.Volume.read_label.__globals__["shutil"], "which", lambda _: "/x")
+    with pytest.raises(FailedError, match=rf"{disk} still holds an OSD of this cluster"):
+        ceph_purge.Purge(Module(disk)).cluster()
+    disk.write_bytes(bytes(2048))
+    purge = ceph_purge.Purge(Module(disk))
+    purge.cluster()
+    assert purge.lines == []
