@@ -110,7 +110,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit engine molecule lab cloud-and-others
+LAYERS := lint unit molecule lab-and-engine cloud-and-others
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -170,17 +170,22 @@ cloud: setup machine-packages ## fakecloud with machines that boot
 vm: setup vm-packages ## A cluster of virtual machines with kernels of their own
 	@pytest tests/vm
 
-.PHONY: cloud-and-others
-cloud-and-others: setup machine-packages vm-packages ## The cloud, which mostly waits; vm and other-clusters beside it
-	@mkdir -p build; echo "beside it: make vm other-clusters, in build/others.log"; \
-	$(MAKE) --no-print-directory vm other-clusters >build/others.log 2>&1 & others=$$!; code=0; \
-	trap "kill $$others" EXIT; \
-	$(MAKE) --no-print-directory cloud || code=$$?; \
-	wait $$others || code=$$?; trap - EXIT; cat build/others.log; exit $$code
-
 .PHONY: engine
 engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)
 	@pytest tests/engine -n 2
+
+# One target, and others beside it, whose output comes at the end.
+beside = mkdir -p build; echo "beside it: make $(2), in build/beside-$(1).log"; \
+  $(MAKE) --no-print-directory $(2) >build/beside-$(1).log 2>&1 & others=$$!; code=0; \
+  trap "kill $$others" EXIT; \
+  $(MAKE) --no-print-directory $(1) || code=$$?; \
+  wait $$others || code=$$?; trap - EXIT; cat build/beside-$(1).log; exit $$code
+
+.PHONY: lab-and-engine cloud-and-others
+lab-and-engine: setup machine-packages # The lab keeps one core busy
+	@$(call beside,lab,engine)
+cloud-and-others: setup machine-packages vm-packages # The cloud mostly waits
+	@$(call beside,cloud,vm other-clusters)
 
 # Without `setup`: a machine with a GPU may reach nothing. With it gres.conf is rendered too.
 .PHONY: gpu-check
