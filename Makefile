@@ -110,7 +110,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit molecule lab-and-engine cloud-and-others
+LAYERS := lint unit molecule-rest lab-and-others cloud-and-others
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -153,6 +153,16 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 molecule: setup machine-packages ## Every role but verify on both releases (ROLE=munge: one)
 	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE))
 
+# Ceph's mostly wait for it: `make test` has them beside the lab.
+CEPH_ROLES := ceph_client ceph_cluster cephadm
+REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
+
+.PHONY: molecule-ceph molecule-rest
+molecule-ceph: setup machine-packages
+	@python tests/roles/run.py $(CEPH_ROLES:%=--role %)
+molecule-rest: setup machine-packages
+	@python tests/roles/run.py $(REST_ROLES:%=--role %)
+
 .PHONY: cluster lab other-clusters
 cluster: lab other-clusters ## Clusters raised by site.yml, and what must hold on them
 lab: setup machine-packages
@@ -181,9 +191,9 @@ beside = mkdir -p build; echo "beside it: make $(2), in build/beside-$(1).log"; 
   $(MAKE) --no-print-directory $(1) || code=$$?; \
   wait $$others || code=$$?; trap - EXIT; cat build/beside-$(1).log; exit $$code
 
-.PHONY: lab-and-engine cloud-and-others
-lab-and-engine: setup machine-packages # The lab keeps one core busy
-	@$(call beside,lab,engine)
+.PHONY: lab-and-others cloud-and-others
+lab-and-others: setup machine-packages # The lab keeps one core busy
+	@$(call beside,lab,engine molecule-ceph)
 cloud-and-others: setup machine-packages vm-packages # The cloud mostly waits
 	@$(call beside,cloud,vm other-clusters)
 
