@@ -62,12 +62,14 @@ def mounts(
     builds_software: bool = False,
     computes: bool = False,
     caches: bool = False,
+    serves: bool = False,
 ) -> list[dict[str, str]]:
-    """Return what a host mounts by NFS that is not the storage host: as mount(8) takes it.
+    """Return what a host mounts by NFS: as mount(8) takes it.
 
     `builds_software`: of the one host that writes to the module tree; the others read it.
     `computes`: of a compute node, which only reads models.
     `caches`: of one that has a disk for what it reads.
+    `serves`: of a storage host, which has its own folders and mounts those of other servers.
     """
     return [
         {
@@ -81,6 +83,7 @@ def mounts(
             ),
         }
         for key, folder in definition.cluster.storage.of_kind("nfs").items()
+        if folder.server or not serves
     ]
 
 

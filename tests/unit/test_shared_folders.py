@@ -197,6 +197,13 @@ def test_models_without_a_group_are_root_s() -> None:
     assert found == ["/data/photos"]
 
 
+def test_a_storage_host_mounts_what_other_servers_have() -> None:
+    filer = {"kind": "nfs", "server": "filer", "export": "/vol1/home"}
+    definition = defined(home=filer, data=NFS)
+    assert [mount["path"] for mount in storage.mounts(definition)] == ["/home", "/data"]
+    assert [mount["path"] for mount in storage.mounts(definition, serves=True)] == ["/home"]
+
+
 LAB = Path(__file__).parents[2] / "inventories/lab"
 FILER = "kind: nfs, server: filer.example.org, export: /vol1/{key}"
 CEPH = """\

@@ -354,28 +354,9 @@ def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
         assert given.keys() <= {*PUBLIC}
 
 
-@pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
-def wired(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Any]]:
-    """Of each host of an inventory the wired variables that its roles see in site.yml.
-
-    `nvidia` is the lab with drivers on its nodes with GPUs.
-    """
-    folder = tmp_path_factory.mktemp("wired")
-    inventory = folder / request.param
-    ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
-    name = "lab" if request.param == "nvidia" else request.param
-    shutil.copytree(ROOT / "inventories" / name, inventory, ignore=ignored)
-    if request.param == "nvidia":
-        with (inventory / "group_vars/all/cluster.yml").open("a") as file:
-            file.write("  nvidia: {modules: proprietary}\n")
+def evaluated(folder: Path, inventory: Path) -> dict[str, dict[str, Any]]:
+    """Of each host of an inventory the wired variables that its roles see in site.yml."""
     secrets.make(inventory)
-    (inventory / PACKAGE).touch()
-    settings = inventory / "group_vars/all/cluster.yml"
-    settings.write_text(
-        re.sub("(?m)^cluster:", f"cluster:\n  slurmctld_package: {PACKAGE}", settings.read_text())
-    )
     plays = [
         evaluation(play["hosts"], [entry["role"] for entry in play["roles"]]) for play in PLAYS
     ]
@@ -408,6 +389,30 @@ def wired(
     return found
 
 
+@pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
+def wired(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """Of each host of an inventory the wired variables that its roles see in site.yml.
+
+    `nvidia` is the lab with drivers on its nodes with GPUs.
+    """
+    folder = tmp_path_factory.mktemp("wired")
+    inventory = folder / request.param
+    ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
+    name = "lab" if request.param == "nvidia" else request.param
+    shutil.copytree(ROOT / "inventories" / name, inventory, ignore=ignored)
+    if request.param == "nvidia":
+        with (inventory / "group_vars/all/cluster.yml").open("a") as file:
+            file.write("  nvidia: {modules: proprietary}\n")
+    (inventory / PACKAGE).touch()
+    settings = inventory / "group_vars/all/cluster.yml"
+    settings.write_text(
+        re.sub("(?m)^cluster:", f"cluster:\n  slurmctld_package: {PACKAGE}", settings.read_text())
+    )
+    return evaluated(folder, inventory)
+
+
 def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> None:
     for role in ROLES:
         of_role = {name: option for name, option in options_of(role).items() if name in PUBLIC}
@@ -421,6 +426,28 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
         # The lab's only login node is its controller, and its folders exist: nobody needs these.
         unused = ("slurm", "nfs_server", "ceph_cluster", "cephadm")
         assert checked or role in unused or not of_role, role
+
+
+def test_a_storage_host_mounts_what_other_servers_have(tmp_path: Path) -> None:
+    inventory = tmp_path / "lab"
+    shutil.copytree(ROOT / "inventories/lab", inventory)
+    hosts, settings = inventory / "hosts.yml", inventory / "group_vars/all/cluster.yml"
+    storage_host = "storage: {hosts: {lab-access: , lab-disk: {ansible_host: 192.0.2.9}}}"
+    hosts.write_text(hosts.read_text().replace("storage: {}", storage_host))
+    text = settings.read_text()
+    for key in ("home", "apps", "data"):
+        text = text.replace(f"{key}: {{kind: existing,", f"{key}: {{kind: ceph,")
+    text = text.replace("home: {kind: ceph,", "home: {kind: nfs, server: filer, export: /home,")
+    text = text.replace("  storage:\n", "  storage:\n    ceph: {devices: [/dev/vdb], copies: 2}\n")
+    settings.write_text(text)
+    found = evaluated(tmp_path, inventory)
+    mounted = {
+        host: [mount["source"] for mount in variables["nfs_client_mounts"]]
+        for host, variables in found.items()
+    }
+    assert mounted.pop("lab-disk") == []
+    assert len(mounted) == 5
+    assert [*mounted.values()] == [["filer:/home"]] * 5
 
 
 def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
