@@ -112,24 +112,39 @@ def fallback_twice(d: Definition) -> Iterator[Finding]:
 def local_ssds_not_possible(d: Definition) -> Iterator[Finding]:
     """Local SSDs that a machine type does not take so many of, or has already."""
     for name, nodes in vms(d):
-        for way in nodes.ways if nodes.local_ssds else []:
-            shape = machine_types().get(way.machine_type)
-            if shape is None or nodes.local_ssds in shape.numbers_of_local_ssds:
-                continue
-            path = ("nodes", name, "local_ssds")
-            if shape.local_ssds:
-                yield Finding(path, f"{shape.name} always has {shape.local_ssds}", "leave it out")
-            elif shape.numbers_of_local_ssds:
-                numbers = ", ".join(map(str, shape.numbers_of_local_ssds))
-                yield Finding(
-                    path, f"{shape.name} can't have {nodes.local_ssds}", f"take {numbers}"
-                )
-            else:
-                yield Finding(
-                    path,
-                    f"{shape.name} can't have local SSDs",
-                    "leave it out, or take machine types such as n2-standard-8",
-                )
+        shape = nodes.shape
+        if not nodes.local_ssds or shape is None or _takes(shape, nodes.local_ssds):
+            continue
+        path = ("nodes", name, "local_ssds")
+        if shape.local_ssds:
+            yield Finding(path, f"{shape.name} always has {shape.local_ssds}", "leave it out")
+        elif shape.numbers_of_local_ssds:
+            numbers = ", ".join(map(str, shape.numbers_of_local_ssds))
+            yield Finding(path, f"{shape.name} can't have {nodes.local_ssds}", f"take {numbers}")
+        else:
+            yield Finding(
+                path,
+                f"{shape.name} can't have local SSDs",
+                "leave it out, or take machine types such as n2-standard-8",
+            )
+
+
+def _takes(shape: MachineType, local_ssds: int) -> bool:
+    return local_ssds in shape.numbers_of_local_ssds
+
+
+@check("fallback-with-other-local-ssds")
+def fallback_with_other_local_ssds(d: Definition) -> Iterator[Finding]:
+    """A machine type to fall back to that does not take as many local SSDs."""
+    sets = dict(vms(d))
+    for path, shape, first in _fallbacks(d):
+        wanted = sets[str(path[1])].local_ssds
+        if wanted and _takes(first, wanted) and not _takes(shape, wanted):
+            yield Finding(
+                path,
+                f"{shape.name} can't have {wanted} local SSDs, as {first.name} has",
+                "take another machine type, or another number of `local_ssds` that both can have",
+            )
 
 
 @check("compact-not-possible")

@@ -35,11 +35,16 @@ def _remedy(d: Definition, gpu: Gpu) -> str:
 @check("nvidia-without-gpus")
 def nvidia_without_gpus(d: Definition) -> Iterator[Finding]:
     """A driver for GPUs, and no node has any."""
-    if d.cluster.nvidia and not list(_sets(d)):
+    sets = d.cluster.nodes.values()
+    of_vms = [nodes for nodes in sets if isinstance(nodes, VirtualMachines)]
+    # Of an unknown machine type another check tells.
+    if d.cluster.nvidia and not list(_sets(d)) and all(nodes.shape for nodes in of_vms):
         yield Finding(
             ("nvidia",),
             "no node set has GPUs",
-            "say `gpus: {count: ..., type: ...}` for those that have, or take `nvidia` out",
+            "take a machine type with GPUs, such as g2-standard-8, or take `nvidia` out"
+            if of_vms
+            else "say `gpus: {count: ..., type: ...}` for those that have, or take `nvidia` out",
         )
 
 
