@@ -17,7 +17,7 @@ def _driver(definition: Definition, node_set: str) -> Driver | None:
     return choose(cluster.os, nvidia.source, branch, nvidia.modules, named(gpus.type or ""))
 
 
-def gpus_of_vms(definition: Definition) -> list[Gpu]:
+def _gpus_of_vms(definition: Definition) -> list[Gpu]:
     """Return the GPUs of VMs, by node set; Google's are all known."""
     types = [
         nodes.gpus.type or ""
@@ -27,13 +27,13 @@ def gpus_of_vms(definition: Definition) -> list[Gpu]:
     return [gpu for name in types if (gpu := named(name))]
 
 
-def driver_of_vms(definition: Definition) -> Driver | None:
+def _driver_of_vms(definition: Definition) -> Driver | None:
     """Return the driver of all VMs with GPUs, which have one image; None if they need none.
 
     None too where no driver serves all of them, which the definition's checks refuse.
     """
     cluster = definition.cluster
-    nvidia, gpus = cluster.nvidia, gpus_of_vms(definition)
+    nvidia, gpus = cluster.nvidia, _gpus_of_vms(definition)
     branch = nvidia.branch_on(cluster.os) if nvidia else None
     if nvidia is None or branch is None or not gpus:
         return None
@@ -64,7 +64,7 @@ def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
     Modules are built for the newest kernel of this `flavour`, which the image boots: the headers of
     the kernel that the builder runs are gone from the archive when a newer one has come.
     """
-    driver = driver_of_vms(definition)
+    driver = _driver_of_vms(definition)
     packages = [
         name.replace("{flavour}", flavour)
         for name in (driver.kernel_packages if driver else ())

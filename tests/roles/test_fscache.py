@@ -142,3 +142,10 @@ def test_another_disk_is_taken_at_the_next_boot(host):
     done = apply(host, "--device /dev/other")
     assert (done.rc, done.stdout) == (0, "")
     assert done.stderr.strip().endswith("stays the cache until the next boot, then /dev/other is")
+
+
+def test_each_half_runs_alone(converge):
+    for half in ("install", "configure"):
+        said = converge("fscache", f"--tags=fscache_{half}")
+        assert "failed=0" in said, said
+        assert "changed=0" in said, said

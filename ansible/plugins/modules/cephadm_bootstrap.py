@@ -80,7 +80,6 @@ class Bootstrap:
     def __init__(self, module):
         self.module = module
         self.params = module.params
-        self.lines = []
 
     def cephadm(self, *words):
         """Run cephadm, which must succeed."""
