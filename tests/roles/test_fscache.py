@@ -139,9 +139,19 @@ def test_a_file_that_would_fill_the_root_disk_is_refused(host, file):
 
 
 def test_another_disk_is_taken_at_the_next_boot(host):
-    done = apply(host, "--device /dev/other")
+    done = apply(host, "--file /root/other.img --gib 1")
     assert (done.rc, done.stdout) == (0, "")
-    assert done.stderr.strip().endswith("stays the cache until the next boot, then /dev/other is")
+    assert done.stderr.strip().endswith(
+        "stays the cache until the next boot, then /root/other.img is"
+    )
+    assert not host.file("/root/other.img").exists
+
+
+def test_a_disk_that_the_next_boot_would_not_find_is_told_now(host):
+    done = apply(host, "--device /dev/other")
+    assert (done.rc, done.stdout) == (1, "")
+    assert "/dev/other: no such device; name another" in done.stderr
+    assert source(host) == host.check_output(f"realpath {DEVICE}")
 
 
 def test_each_half_runs_alone(converge):

@@ -11,9 +11,11 @@ from vmkit import site
 from vmkit.ceph import ADDRESS, USER, Ceph, raised
 from vmkit.site import Site
 
+from muster.containers import image
+
 CLUSTER: dict[str, Any] = {
     "name": "vm",
-    "os": "debian-12",
+    "os": image.RELEASES[site.RELEASE],
     "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
     "partitions": {"main": {"nodes": ["cpu"], "default": True}},
     "storage": {
@@ -21,7 +23,7 @@ CLUSTER: dict[str, Any] = {
         "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": True},
         "data": {"kind": "ceph", "path": "/data"},
         # Debian 12's kernel is slow at it, and right.
-        "cache": {"device": "/dev/nvme1n1", "any_kernel": True},
+        "cache": {"device": "/dev/vda", "any_kernel": site.RELEASE == "bookworm"},
     },
 }
 
@@ -46,7 +48,7 @@ def pair(booted: tuple[Site, Ceph]) -> Site:
     """A cluster of them: /home on a disk of its own, /apps on the root disk, /data from Ceph."""
     machines, ceph = booted
     machines.server.check(
-        "mke2fs -q -t ext4 /dev/nvme1n1 && echo '/dev/nvme1n1 /home ext4' >>/etc/fstab && mount -a"
+        "mke2fs -q -t ext4 /dev/vda && echo '/dev/vda /home ext4' >>/etc/fstab && mount -a"
     )
     machines.define(
         CLUSTER | {"storage": CLUSTER["storage"] | {"ceph": known(ceph)}}, ceph_key=ceph.key

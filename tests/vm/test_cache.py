@@ -5,8 +5,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from conftest import CLUSTER
 from vmkit.calls import calls
 from vmkit.site import Site
+from waiting import until
+
+from muster import storage
+from muster.cluster import validate
 
 MIB = 32
 CACHE = "/var/cache/fscache"
@@ -55,6 +60,35 @@ def test_a_folder_that_is_not_cached_is_read_anew(files: Site) -> None:
     assert second == first
 
 
+def test_two_folders_of_one_file_system_are_cached_and_not_as_each_of_them_says(
+    pair: Site,
+) -> None:
+    # Of a server that is there already, as a filer with all on one volume: that of /apps, which is
+    # mounted with other options.
+    filer = {"kind": "nfs", "server": "storage1"}
+    folders = {
+        "home": {**filer, "path": "/mnt/plain", "export": "/apps/plain"},
+        "data": {**filer, "path": "/mnt/cached", "export": "/apps/cached", "cached": True},
+    }
+    cluster = CLUSTER | {"storage": {**folders, "cache": {"any_kernel": True}}}
+    groups = {"controller": ["a"], "database": [], "login": ["a"], "cpu": ["b"], "compute": ["b"]}
+    mounts = storage.mounts(validate(cluster, groups), computes=True, caches=True)
+    assert [mount["path"] for mount in mounts] == ["/mnt/plain", "/mnt/cached"]
+    pair.server.check("mkdir /apps/plain /apps/cached")
+    try:
+        for mount in mounts:
+            pair.client.check(
+                f"mkdir -p {mount['path']} && timeout 60 mount -t nfs4 -o {mount['options']} "
+                f"{mount['source']} {mount['path']}"
+            )
+        table = pair.client.check("cat /proc/self/mountinfo").splitlines()
+        cached = {line.split()[4]: "fsc" in line.split()[-1].split(",") for line in table}
+        assert (cached["/mnt/plain"], cached["/mnt/cached"]) == (False, True)
+    finally:
+        pair.client.ssh("umount /mnt/cached; umount /mnt/plain")
+        pair.server.check("rmdir /apps/plain /apps/cached")
+
+
 def test_the_node_says_what_is_cached_and_what_it_spared(files: Site) -> None:
     told = json.loads(files.client.check("muster-cache --json"))
     assert told["active"]
@@ -68,8 +102,60 @@ def test_the_node_says_what_is_cached_and_what_it_spared(files: Site) -> None:
     assert "not cached: cachefilesd does not run" in done.stderr
 
 
+def test_a_full_disk_costs_speed_alone(files: Site) -> None:
+    pair = files
+    forget = "sync; echo 3 >/proc/sys/vm/drop_caches"
+    filler = f"{CACHE}/filler"
+    free = f"$(stat --file-system --format='%a * %S' {CACHE})"
+    length = f"$(($(stat --format=%s {filler}) + {free}))"
+
+    def told_full() -> bool:
+        # What cachefilesd gives up of the cache to make room is taken, too.
+        pair.client.check(f"touch {filler} && fallocate --length {length} {filler}")
+        done = pair.client.ssh("muster-cache")
+        return done.returncode == 1 and "so nothing new is kept" in done.stderr
+
+    try:
+        until(told_full, "muster-cache says that the disk is full", 60)
+        # Whatever is kept of it by now, what is read is right.
+        reading(pair, "/apps", forget)
+        assert pair.client.check("systemctl is-active cachefilesd apps.mount").split() == [
+            "active",
+            "active",
+        ]
+    finally:
+        pair.client.check(f"rm {filler}")
+    until(lambda: reading(pair, "/apps", forget) == 0, "it is kept again", 120)
+
+
+def in_service_after_reboot(pair: Site) -> None:
+    """Reboot the node, and have SLURM take it back, as an administrator who pulled the plug."""
+    pair.client.reboot()
+    rebooted = "Node unexpectedly rebooted"
+    until(lambda: pair.in_slurm() == ("down", rebooted), "slurmd has registered", 120)
+    pair.server.check("scontrol update nodename=node1 state=resume")
+    until(lambda: pair.in_slurm() == ("idle", "none"), "the node is in service", 120)
+
+
+def test_a_node_whose_cache_has_lost_its_disk_is_in_service_and_reads(pair: Site) -> None:
+    pair.server.check("echo module >/apps/file")
+    disks, pair.client.disks = pair.client.disks, []
+    try:
+        in_service_after_reboot(pair)
+        assert pair.client.check("cat /apps/file") == "module"
+        done = pair.client.ssh("muster-cache")
+        assert "disk: none is mounted" in done.stdout
+        assert (done.returncode, "muster-cache-disk" in done.stderr) == (1, True), done.stderr
+        told = pair.failed("--limit=node1", roles="fscache")
+        assert "/dev/vda: no such device; name another in storage.cache.device" in told, told
+    finally:
+        pair.client.disks = disks
+        in_service_after_reboot(pair)
+    assert pair.play("--limit=node1", roles="fscache") == set()
+
+
 def test_the_cache_has_a_disk_of_its_own(pair: Site) -> None:
     assert pair.client.check(f"findmnt -no SOURCE,FSTYPE {CACHE}").split() == [
-        "/dev/nvme1n1",
+        "/dev/vda",
         "ext4",
     ]

@@ -1,9 +1,13 @@
 """CephFS mounted by a kernel: the role ceph_client against a Ceph cluster that is there already."""
 
+import re
+
 from vmkit.ceph import Ceph
 from vmkit.site import Site
+from waiting import until
 
 MIB = 2**20
+KEPT_MIB = 8
 
 
 def options(pair: Site) -> tuple[str, set[str]]:
@@ -46,8 +50,40 @@ def test_the_node_sees_its_quota_and_can_not_write_past_it(pair: Site, ceph: Cep
     assert int(pair.client.check("stat -c %s /data/small/big")) < 64 * MIB
 
 
+def test_a_wrong_key_is_refused(pair: Site, ceph: Ceph) -> None:
+    wrong = "AQBTz2JnAAAAABAAk4vDFzMzdBmK0Pwr0f6zgQ=="
+    known = f"name=muster-compute,secret={wrong},ms_mode=prefer-crc"
+    mount = f"timeout 90 mount -t ceph {ceph.address}:3300:/data /mnt/wrong -o {known}"
+    done = pair.client.ssh(f"mkdir -p /mnt/wrong && {mount}")
+    # So mount.ceph(8) calls it, of Ceph 16 and 18; the role adds what to look at.
+    assert re.search(r"mount error: no mds .*is up", done.stderr), done.stderr
+
+
 def test_a_folder_that_the_key_does_not_hold_can_not_be_mounted(pair: Site, ceph: Ceph) -> None:
     known = "name=muster-compute,secretfile=/etc/ceph/muster.secret,ms_mode=prefer-crc"
     mount = f"timeout 90 mount -t ceph {ceph.address}:3300:/ /mnt/all -o {known}"
     done = pair.client.ssh(f"mkdir -p /mnt/all && {mount}")
     assert "mount error 13 = Permission denied" in done.stderr, done.stderr
+
+
+def test_what_was_read_of_ceph_can_be_kept_on_the_node(pair: Site, ceph: Ceph) -> None:
+    pair.server.check(f"dd if=/dev/urandom of=/data/kept bs=1M count={KEPT_MIB}")
+    known = "name=muster-compute,secretfile=/etc/ceph/muster.secret,ms_mode=prefer-crc"
+    mount = f"timeout 90 mount -t ceph {ceph.address}:3300:/data /mnt/kept -o ro,fsc,{known}"
+    pair.client.check(f"mkdir -p /mnt/kept && {mount}")
+    counts = "/sys/kernel/debug/ceph/*/metrics/latency"
+    asked = f"cat {counts} | awk '$1 == \"read\" {{n += $2}} END {{print n}}'"
+
+    def reads() -> int:
+        """Reads that the node asks of Ceph for reading the file once."""
+        before = int(pair.client.check(f"sync; echo 3 >/proc/sys/vm/drop_caches; {asked}"))
+        assert pair.client.check("sha256sum </mnt/kept/kept") == whole
+        return int(pair.client.check(asked)) - before
+
+    whole = pair.server.check("sha256sum </data/kept")
+    try:
+        assert reads() > 0
+        until(lambda: reads() == 0, "it is kept", 120)
+    finally:
+        pair.client.check("umount /mnt/kept")
+        pair.server.check("rm /data/kept")

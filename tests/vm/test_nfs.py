@@ -16,6 +16,7 @@ from muster.cluster import load
 
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
 EXPORTS = "/etc/exports.d/muster.exports"
+GROUP, MEMBERS = 20010, (20011, 20012)
 
 
 @pytest.fixture
@@ -24,6 +25,18 @@ def home(pair: Site) -> Iterator[str]:
     pair.server.check("install -d -o 20001 -g 20001 -m 700 /home/ada")
     yield "/home/ada"
     pair.server.check("rm -r /home/ada")
+
+
+@pytest.fixture
+def project(pair: Site) -> Iterator[str]:
+    """The folder of a group, made on the server, which knows the group's two members."""
+    members = " && ".join(f"useradd -M -u {uid} -G speech p{uid}" for uid in MEMBERS)
+    pair.server.check(f"groupadd -g {GROUP} speech && {members}")
+    made = json.dumps({"projects_folders": [{"path": "/home/speech", "group": "speech"}]})
+    pair.play("--limit=storage1", f"--extra-vars={made}", roles="projects")
+    yield "/home/speech"
+    gone = "; ".join(f"userdel p{uid}" for uid in MEMBERS)
+    pair.server.check(f"rm -r /home/speech; {gone}; groupdel speech")
 
 
 def options_at(pair: Site, path: str) -> set[str]:
@@ -51,6 +64,26 @@ def test_a_file_that_somebody_writes_on_a_node_is_on_the_server(pair: Site, home
     assert pair.server.check(f"stat -c %u:%g {home}/file") == "20001:20001"
 
 
+def test_the_members_of_a_group_change_each_other_s_files_whatever_their_umask(
+    pair: Site, home: str, project: str
+) -> None:
+    # Of these sixteen go over the wire (RFC 5531, appendix A): the server looks them up itself.
+    others = ",".join(str(gid) for gid in range(30001, 30021))
+    ann, ben = (f"setpriv --reuid={uid} --regid={uid} --groups={others},{GROUP}" for uid in MEMBERS)
+    private = f"sh -c 'umask 077; mkdir {project}/plans; echo from ann >{project}/plans/file'"
+    pair.client.check(f"{ann} {private}")
+    pair.client.check(f"{ben} sh -c 'umask 077; echo from ben >>{project}/plans/file'")
+    pair.client.check(f"{ben} sh -c 'umask 077; echo from ben >{project}/plans/other'")
+    assert pair.client.check(f"{ann} cat {project}/plans/file") == "from ann\nfrom ben"
+    pair.client.check(f"{ann} rm {project}/plans/other")
+    modes = f"stat -c %a:%g {project}/plans {project}/plans/file"
+    assert pair.server.check(modes).split() == [f"2770:{GROUP}", f"660:{GROUP}"]
+    assert "Permission denied" in pair.client.ssh(f"{ADA} cat {project}/plans/file").stderr
+    # Elsewhere the umask holds.
+    pair.client.check(f"{ADA} sh -c 'umask 077; touch {home}/file'")
+    assert pair.server.check(f"stat -c %a {home}/file") == "600"
+
+
 def test_root_of_a_node_is_nobody_in_the_folders(pair: Site, home: str) -> None:
     for path in ("/home", home):
         done = pair.client.ssh(f"touch {path}/planted")
@@ -62,6 +95,17 @@ def test_nodes_read_the_modules_and_nobody_writes_them(pair: Site) -> None:
     assert pair.client.check("cat /apps/file") == "module"
     done = pair.client.ssh("touch /apps/planted")
     assert (done.returncode, "Read-only" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_server_lets_nodes_write_no_modules_however_they_mount_them(pair: Site) -> None:
+    options = "vers=4.2,rw,nosharecache,retry=0"
+    mount = f"timeout 60 mount -t nfs4 -o {options} storage1:/apps /mnt/apps"
+    pair.client.check(f"mkdir -p /mnt/apps && {mount}")
+    try:
+        done = pair.client.ssh("touch /mnt/apps/planted")
+        assert (done.returncode, "Read-only" in done.stderr) == (1, True), done.stderr
+    finally:
+        pair.client.check("umount /mnt/apps")
 
 
 @pytest.mark.parametrize("path", ["/home", "/apps"])
@@ -136,12 +180,42 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Site, ho
     assert mount_from_elsewhere(pair).returncode != 0
 
 
-def test_the_role_does_not_wait_for_a_server_that_is_away(pair: Site) -> None:
+@pytest.mark.parametrize(
+    ("source", "option", "said"),
+    [
+        (
+            "storage1:/root",
+            "hard",
+            "No such file or directory; does the server serve it to this host's address?",
+        ),
+        ("storage1:/home", "nonsense=1", "an incorrect mount option was specified"),
+    ],
+)
+def test_the_role_says_why_a_folder_can_not_be_mounted(
+    pair: Site, source: str, option: str, said: str
+) -> None:
+    mounts = storage.mounts(load(pair.inventory), computes=True, caches=True)
+    wrong = {"source": source, "path": "/mnt/wrong", "options": f"vers=4.2,{option}"}
+    changes = json.dumps({"nfs_client_mounts": [*mounts, wrong]})
+    begin = time.monotonic()
+    told = pair.failed("--limit=node1", f"--extra-vars={changes}", roles="nfs_client")
+    assert time.monotonic() - begin < 120
+    assert said in told, told
+    assert "Mount the folders" in " ".join(pair.play("--limit=node1", roles="nfs_client"))
+    assert state(pair, "mnt-wrong.mount") == "inactive"
+    assert state(pair, "home.mount") == "active"
+
+
+def test_no_role_waits_for_a_server_that_is_away(pair: Site) -> None:
+    person = json.dumps({"users_people": [{"name": "ada", "uid": 20001}]})
     pair.server.check("systemctl stop nfs-server")
     try:
         begin = time.monotonic()
         assert pair.play("--limit=node1", roles="nfs_client") == set()
         assert time.monotonic() - begin < 90
+        changed = pair.play("--limit=node1", "--check", f"--extra-vars={person}", roles="users")
+        assert "node1: users : Make groups and people" in changed
+        assert time.monotonic() - begin < 180
     finally:
         pair.server.check("systemctl start nfs-server")
     # `hard`: whoever waited goes on.

@@ -58,7 +58,11 @@ def folders(mountstats):
                     "asked": "fsc" in options,
                     "read_bytes": int(counts[0]) + int(counts[2]),
                     "from_server_bytes": int(counts[4]),
-                    "read_calls": int(re.search(r"^\s+READ: (\d+)", part, re.MULTILINE)[1]),
+                    # Newer kernels read by READ_PLUS, which leaves out holes (RFC 7862).
+                    "read_calls": sum(
+                        int(calls)
+                        for calls in re.findall(r"^\s+READ(?:_PLUS)?: (\d+)", part, re.MULTILINE)
+                    ),
                 }
             )
     return sorted(found, key=lambda folder: folder["path"])

@@ -166,6 +166,9 @@ def apply(disk, act):
     source = mounted_source()
     if source is not None:
         if not disk.is_source(source):
+            # Now, while somebody looks: the boot that takes it would be without a cache.
+            for _ in disk.provide(act=False):
+                pass
             print(
                 f"{source} stays the cache until the next boot, then {disk.path} is",
                 file=sys.stderr,

@@ -1,4 +1,4 @@
-"""What muster-cache says, of files of the kernel that a virtual machine of Debian 12 had.
+"""What muster-cache says, of files of the kernel that virtual machines of Debian 12 and 13 had.
 
 `cached`: after files of /apps were read, forgotten and read again. `stopped`: the same moment, and
 then cachefilesd was stopped.
@@ -19,8 +19,8 @@ cache: Any = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(cache)
 
 
-def report(state: str) -> dict[str, Any]:
-    found: dict[str, Any] = cache.report(f"{HERE}/debian-12/{state}", "/nonexistent")
+def report(state: str, system: str = "debian-12") -> dict[str, Any]:
+    found: dict[str, Any] = cache.report(f"{HERE}/{system}/{state}", "/nonexistent")
     return found
 
 
@@ -39,6 +39,14 @@ def test_what_was_read_of_a_cached_folder_did_not_come_from_the_server() -> None
     assert (found["/data"]["asked"], found["/data"]["read_calls"]) == (False, 514)
     assert cache.spared(found["/data"]) == "0 %"
     assert cache.spared(found["/home"]) == "-"
+
+
+def test_what_a_newer_kernel_reads_by_another_call_is_counted_too() -> None:
+    found = report("cached", "debian-13")
+    calls = {folder["path"]: folder["read_calls"] for folder in found["folders"]}
+    # 8 MiB of each, read three times: /apps once and a part of it from the server.
+    assert calls == {"/apps": 88, "/home": 192}
+    assert (found["active"], found["disk_reads"] > 0) == (True, True)
 
 
 def test_the_table_says_yes_only_of_what_is_cached() -> None:

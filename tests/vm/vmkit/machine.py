@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,8 @@ BOOT_SECONDS = 240
 """Bound of a boot; 30 to 50 s on two cores."""
 
 KERNEL = (
+    # A disk of a machine that had to wait for a CPU is late, and not gone.
+    "nvme_core.io_timeout=600 "
     "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off no_timer_check tsc=reliable "
     "audit=0 apparmor=0"
 )
@@ -45,7 +48,7 @@ class Machine:
     wire: list[str]
     """QEMU's words for its ends of the wire, the network `wire` among them."""
     disks: list[str]
-    """Sizes of the empty disks, /dev/nvme1n1 and on."""
+    """Sizes of the empty disks, /dev/vda and on."""
     alone: bool = True
     """Nothing but the wire can be reached; else containers of this machine can."""
     port: int = field(default_factory=free_port)
@@ -79,7 +82,11 @@ class Machine:
             for number, file in enumerate(self._files())
             for word in (
                 *("-drive", f"file={file},if=none,id=d{number},cache=unsafe"),
-                *("-device", f"nvme,drive=d{number},serial=d{number}"),
+                # The kernel looks for NVMe disks side by side: only one keeps its name.
+                *(
+                    "-device",
+                    f"virtio-blk,drive=d{number}" if number else "nvme,drive=d0,serial=d0",
+                ),
             )
         ]
         self.process = subprocess.Popen(
@@ -186,6 +193,7 @@ class Machine:
         self._hang_up()
         if self.process is not None:
             # `timeout` and QEMU.
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # It has ended by itself.
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(timeout=30)
             self.process = None

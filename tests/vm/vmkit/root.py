@@ -21,7 +21,7 @@ from muster.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "health")
+ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "projects", "health")
 CEPH = ["ceph-common"]
 """Of the role ceph_client, for the kernel's client."""
 

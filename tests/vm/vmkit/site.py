@@ -66,6 +66,13 @@ class Site:
         """Its folder."""
         return self.folder / "inventory"
 
+    def in_slurm(self) -> tuple[str, str]:
+        """What SLURM says of the client: state and reason, "none" where it is in service."""
+        shown = self.server.ssh("sinfo --noheader --Node --format='%T|%E'").stdout.strip()
+        state, _, reason = shown.partition("|")
+        # Without accounting SLURM 24.11 keeps showing the last reason.
+        return state, "none" if state in ("idle", "allocated") else reason
+
     def define(self, cluster: dict[str, Any], **secret: str) -> None:
         """Write the definition that the next play applies, and secrets that nobody can make."""
         variables = self.inventory / "group_vars/all"
@@ -95,8 +102,26 @@ class Site:
 
     def play(self, *options: str, roles: str = ROLES) -> set[str]:
         """Run some roles of site.yml; return what changed, as `host: task`."""
+        done = self._played(*options, roles=roles)
+        assert done.returncode == 0, done.stdout + done.stderr
+        changed, task = set(), ""
+        for line in done.stdout.splitlines():
+            if found := re.match(r"TASK \[(.*)\]", line):
+                task = found[1]
+            elif found := re.match(r"changed: \[(\S+)\]", line):
+                changed.add(f"{found[1]}: {task}")
+        return changed
+
+    def failed(self, *options: str, roles: str) -> str:
+        """Run some roles of site.yml, which must fail; return what was said."""
+        done = self._played(*options, roles=roles)
+        # ansible-playbook: a task failed on a host.
+        assert done.returncode == 2, done.stdout + done.stderr
+        return done.stdout
+
+    def _played(self, *options: str, roles: str) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name("ansible-playbook")
-        done = subprocess.run(
+        return subprocess.run(
             [
                 *(str(program), "--inventory", str(self.inventory), "--tags", roles),
                 *(*options, "ansible/site.yml"),
@@ -108,14 +133,6 @@ class Site:
             timeout=PLAY_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        changed, task = set(), ""
-        for line in done.stdout.splitlines():
-            if found := re.match(r"TASK \[(.*)\]", line):
-                task = found[1]
-            elif found := re.match(r"changed: \[(\S+)\]", line):
-                changed.add(f"{found[1]}: {task}")
-        return changed
 
 
 @contextmanager
