@@ -18,9 +18,9 @@ SUBNET = "10.214.80.0/20"
 def with_scarce_nodes(cluster: Any) -> None:
     """Give the definition a second set: spot VMs, and what to make where there is no room."""
     cluster["nodes"]["spot"] = {
-        "machine_type": "n1-standard-2",
+        "machine_type": "n2-standard-2",
         "spot": True,
-        "fallback": [{"machine_type": "n2-standard-2"}],
+        "fallback": [{"machine_type": "n2d-standard-2"}],
         "max_nodes": 4,
         "idle_seconds": 60,
     }
