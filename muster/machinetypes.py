@@ -40,6 +40,15 @@ class MachineType:
         return self.gpu_type.removeprefix("nvidia-").removeprefix("tesla-")
 
     @property
+    def has_nvswitches(self) -> bool:
+        """Whether NVSwitches join its GPUs, which compute nothing without a fabric manager then.
+
+        Taken for all whole boards of eight A100 or H100; smaller types have a part of one. That
+        VMs of Google's are among them others found: https://github.com/dstackai/dstack/issues/2348
+        """
+        return self.series in ("a2", "a3") and self.gpus >= 8
+
+    @property
     def usable_memory_mib(self) -> int:
         """Memory that the kernel of such a VM reports, estimated from below.
 

@@ -68,6 +68,6 @@ def _named(metric: str, region: str) -> str:
 
 def _uses(market: Market, left: Mapping[str, float]) -> dict[str, float]:
     """What a VM of a market takes of each quota."""
-    used = amounts(market.machine_type, left, spot=market.spot)
+    used = amounts(market.machine_type, left, spot=market.spot, gpus=market.gpus)
     # A metric that Google doesn't list (new machine series) is not for us to judge.
     return {_named(metric, _region(market)): of for metric, of in used.items() if metric in left}

@@ -18,6 +18,7 @@ import google.auth.transport.urllib3
 import urllib3
 from google.auth.credentials import Credentials
 
+from muster import accelerators
 from muster.autoscaler import failures
 from muster.autoscaler.deletes import Deletes
 from muster.autoscaler.inserts import Inserts
@@ -44,7 +45,7 @@ log = logging.getLogger("muster")
 
 VM_FIELDS = (
     "items/*/instances(name,zone,status,creationTimestamp,machineType,"
-    "scheduling/provisioningModel,resourcePolicies),nextPageToken"
+    "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
 )
 INSERTERS = 256
 """Inserts under way; nearly all of them wait for Google. Threads are started as they are needed."""
@@ -258,11 +259,22 @@ class Google:
 
 
 def _vm(found: dict[str, Any], zone: str) -> Vm:
+    machine_type = last(found.get("machineType", ""))
     return Vm(
         name=found["name"],
         zone=zone,
         status=found["status"],
         created=datetime.fromisoformat(found["creationTimestamp"]).timestamp(),
-        machine_type=last(found.get("machineType", "")),
+        machine_type=machine_type,
         spot=found.get("scheduling", {}).get("provisioningModel") == "SPOT",
+        gpus=attached_gpus(machine_type, found.get("guestAccelerators", [])),
     )
+
+
+def attached_gpus(machine_type: str, listed: list[dict[str, Any]]) -> str:
+    """The GPUs that are attached to a VM; Google may list those of a machine type as well."""
+    shape = accelerators.machine(machine_type)
+    if not listed or shape is None or not accelerators.taken_by(shape):
+        return ""
+    # One VM has GPUs of one type.
+    return accelerators.of_api(listed[0]["acceleratorType"], listed[0]["acceleratorCount"])

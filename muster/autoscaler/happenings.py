@@ -61,6 +61,7 @@ def of_stage(
         "zone": view.zone,
         "machine_type": view.machine_type,
         "spot": view.spot or None,
+        "gpus": view.gpus or None,
         "reason": view.reason,
         "cold_start_s": {phase: round(each, 3) for phase, each in phases.items()} or None,
         **_ids(row.request, row.jobs),
@@ -78,6 +79,7 @@ def of_action(action: Action, owner: Owner) -> Line:
                 "zone": choice.zone,
                 "machine_type": choice.machine_type,
                 "spot": choice.spot or None,
+                "gpus": choice.gpus or None,
                 **_ids_of_all(names, owner),
             }
         case Delete(vm=vm, why=why):

@@ -151,8 +151,13 @@ def _stage(found: list[Span], line: dict[str, Any], end: float) -> None:
         # What came before it stands in a log that is gone.
         found.append(Span(Stage(line["was"]), since - line.get("for_s", 0), since))
     _close(found, since)
-    kind = f"{line.get('machine_type', '')}{' spot' if line.get('spot') else ''}"
-    where = " ".join(part for part in (kind, line.get("zone", "")) if part)
+    parts = (
+        line.get("machine_type"),
+        line.get("gpus"),
+        "spot" if line.get("spot") else "",
+        line.get("zone"),
+    )
+    where = " ".join(part for part in parts if part)
     found.append(Span(Stage(line["stage"]), since, end, where, line.get("reason", "")))
 
 

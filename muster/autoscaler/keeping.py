@@ -56,7 +56,7 @@ def _keep(world: World, memory: Memory, back: Returns, node: Node) -> bool:
         if node.invalid and not node.down and vm and _of_before(world, vm):
             back.give(
                 name,
-                f"its VM in {vm.zone} is of the type {vm.machine_type}, which its set does not "
+                f"its VM in {vm.zone} is of the type {vm.market.kind}, which its set does not "
                 "have any more",
             )
         return False
@@ -79,8 +79,8 @@ def _of_before(world: World, vm: Vm) -> bool:
     One of a type that the set has would be drained again: SLURM expects too much of all of them.
     """
     node_set = world.set_of(vm.name)
-    types = {choice.machine_type for choice in node_set.choices} if node_set else set()
-    return bool(types) and vm.machine_type not in types
+    types = {choice.market.kind for choice in node_set.choices} if node_set else set()
+    return bool(types) and vm.market.kind not in types
 
 
 def _taken(node: Node) -> bool:

@@ -176,7 +176,7 @@ def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
     breaker = GaugeMetricFamily(
         "muster_breaker",
         "1: there was no room, it is left alone; 0.5: it may be tried, or is",
-        labels=["zone", "machine_type", "spot"],
+        labels=["zone", "machine_type", "spot", "gpus"],
     )
     for market, each in memory.breakers.items():
         shut = not each.trial and now < each.until
@@ -185,7 +185,7 @@ def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
     room = GaugeMetricFamily(
         "muster_quota_room",
         "VMs that the quotas allow besides those there are",
-        labels=["zone", "machine_type", "spot"],
+        labels=["zone", "machine_type", "spot", "gpus"],
     )
     for market in world.quotas.uses:
         most = world.quotas.room(market)
@@ -195,7 +195,7 @@ def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
 
 
 def _labels(market: Market) -> list[str]:
-    return [market.zone, market.machine_type, "yes" if market.spot else "no"]
+    return [market.zone, market.machine_type, "yes" if market.spot else "no", market.gpus]
 
 
 def _budget(budget: Budget) -> Iterator[Metric]:

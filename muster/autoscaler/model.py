@@ -53,11 +53,13 @@ class Vm:
     """When it was asked for, by Google's clock."""
     machine_type: str = ""
     spot: bool = False
+    gpus: str = ""
+    """GPUs that are attached to it, such as `t4:2`; those of its machine type are not said."""
 
     @property
     def market(self) -> "Market":
         """Where it takes its room from."""
-        return Market(self.zone, self.machine_type, self.spot)
+        return Market(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +91,35 @@ class Choice:
     zone: str
     machine_type: str
     spot: bool = False
+    gpus: str = ""
+    """GPUs that it attaches, such as `t4:2`; those of the machine type are not said."""
 
     @property
     def market(self) -> "Market":
         """Where it takes its room from."""
-        return Market(self.zone, self.machine_type, self.spot)
+        return Market(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Market:
-    """What runs short as a whole: a machine type in a zone, spot apart from on demand."""
+    """What runs short as a whole: a machine type in a zone, spot apart from on demand.
+
+    With GPUs attached it is another one: of them there may be fewer.
+    """
 
     zone: str
     machine_type: str
     spot: bool
+    gpus: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Such as `n1-standard-2`, or `n1-standard-2 t4:1` with GPUs attached."""
+        return f"{self.machine_type} {self.gpus}".rstrip()
 
     def __str__(self) -> str:
         """Such as `n1-standard-2 (spot) in europe-west4-a`."""
-        return f"{self.machine_type}{' (spot)' if self.spot else ''} in {self.zone}"
+        return f"{self.kind}{' (spot)' if self.spot else ''} in {self.zone}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ import json
 from muster.autoscaler.model import Choice, NodeSet
 
 ATTRIBUTE = "muster-templates"
-"""The metadata attribute: JSON, set -> {choices: [template, zone, machine_type, spot], compact}."""
+"""The metadata attribute: JSON, set -> {choices: [template, zone, machine_type, spot], compact}.
+
+A choice has `gpus`, too, where some are attached.
+"""
 
 
 class SetsError(Exception):

@@ -5,13 +5,13 @@ The time plays no part, so that nothing changes as long as nothing is read or do
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 from muster.autoscaler.keeping import SILENT
 from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Node, Power, Vm
+from muster.autoscaler.model import Market, Node, Power, Vm
 from muster.autoscaler.remedies import sentence
 from muster.autoscaler.rising import COMING, LEAVING, RUNNING, present
 from muster.autoscaler.world import World
@@ -69,6 +69,13 @@ class View:
     """Why it is not in service; SLURM's reason, or what stands in its way now."""
     retry: float = 0
     """When the cloud is asked for it again; 0 = no such time is set."""
+    gpus: str = ""
+    """GPUs that are attached to it."""
+
+    @property
+    def market(self) -> Market:
+        """Where it takes its room from."""
+        return Market(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 def stages(world: World, memory: Memory, given: Mapping[str, str]) -> dict[str, View]:
@@ -123,7 +130,7 @@ def stage(world: World, memory: Memory, given: Mapping[str, str], name: str) -> 
     node = world.nodes.get(name)
     vm = world.vm.get(name)
     if node is None:
-        return View(Stage.STRAY, "", vm.zone, vm.machine_type, vm.spot) if vm else None
+        return _shown(Stage.STRAY, "", vm.market) if vm else None
     if (
         node.power is Power.OFF
         and vm is None
@@ -157,9 +164,15 @@ def _view(world: World, memory: Memory, node: Node, given: str) -> View:
         stage = Stage.GOING
     else:
         stage = Stage.OFF
-    zone, machine_type, spot = _place(memory, name, vm)
     flags = (node.down, node.drained, node.silent, node.busy, node.leaving)
-    return View(stage, _state(node.power, flags), zone, machine_type, spot, reason, retry)
+    shown = _shown(stage, _state(node.power, flags), _place(memory, name, vm))
+    return replace(shown, reason=reason, retry=retry)
+
+
+def _shown(stage: Stage, state: str, at: Market | None) -> View:
+    if at is None:
+        return View(stage, state)
+    return View(stage, state, at.zone, at.machine_type, at.spot, gpus=at.gpus)
 
 
 def _rising(world: World, memory: Memory, name: str, vm: Vm | None) -> Stage:
@@ -199,12 +212,11 @@ def _trouble(memory: Memory, name: str) -> tuple[str, float]:
     return "", 0
 
 
-def _place(memory: Memory, name: str, vm: Vm | None) -> tuple[str, str, bool]:
+def _place(memory: Memory, name: str, vm: Vm | None) -> Market | None:
     if vm is not None:
-        return vm.zone, vm.machine_type, vm.spot
+        return vm.market
     ask = memory.asks.get(memory.asking.get(name, ""))
-    market = ask.choice.market if ask else memory.made[name][1] if name in memory.made else None
-    return (market.zone, market.machine_type, market.spot) if market else ("", "", False)
+    return ask.choice.market if ask else memory.made[name][1] if name in memory.made else None
 
 
 @lru_cache(maxsize=256)

@@ -233,6 +233,7 @@ def _row(row: Row) -> dict[str, Any]:
         "zone": view.zone,
         "machine_type": view.machine_type,
         "spot": view.spot,
+        "gpus": view.gpus,
         "reason": view.reason,
         "retry": view.retry,
         "jobs": row.jobs,
@@ -284,7 +285,7 @@ def _status(found: Mapping[str, Any]) -> Status:
 
 
 def _market(found: Mapping[str, Any]) -> Market:
-    return Market(found["zone"], found["machine_type"], found["spot"])
+    return Market(found["zone"], found["machine_type"], found["spot"], found["gpus"])
 
 
 def _read_row(found: Mapping[str, Any]) -> Row:

@@ -52,7 +52,7 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
         view.stage.value,
         lasted(now - row.since),
         view.zone or "-",
-        f"{view.machine_type}{spot}" or "-",
+        f"{view.market.kind}{spot}" or "-",
         f"{price:.3f}" if price is not None else "-",
         one_line(view.reason),
     )
@@ -63,7 +63,8 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
 
 def _price(view: View) -> float | None:
     """US dollars per hour of what stands there; None where no price is known or nothing is."""
-    if view.stage in (Stage.OFF, Stage.WAITING, Stage.ASKED):
+    # The prices are those of machine types, without GPUs that are attached.
+    if view.gpus or view.stage in (Stage.OFF, Stage.WAITING, Stage.ASKED):
         return None
     return prices().per_hour(view.machine_type, view.zone, spot=view.spot)
 

@@ -189,7 +189,7 @@ def _whose(status: Status, sets: Collection[str]) -> dict[Market, str]:
 def place(view: View) -> str:
     """Where a node is, or is to be: `n1-standard-2 (spot) in europe-west4-a`."""
     if view.machine_type and view.zone:
-        return str(Market(view.zone, view.machine_type, view.spot))
+        return str(view.market)
     return view.zone
 
 

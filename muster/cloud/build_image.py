@@ -271,6 +271,7 @@ def play(report: Report) -> None:
         "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_LIBRARY": str(plugins / "modules"),
         "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
         "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_ROLES_PATH": str(WORK / "roles"),

@@ -49,9 +49,7 @@ def files(
     found = {path: (root / path).read_bytes() for path in (PLAYBOOK, LOCK)}
     for name in reading.plugins:
         for kind in ("action", "modules"):
-            path = f"ansible/plugins/{kind}/{name}.py"
-            if (root / path).exists():
-                found[path] = (root / path).read_bytes()
+            found |= _plugin(root, kind, name)
     for role, texts in reading.roles.items():
         found |= _role(root / "roles" / role, texts)
     facts = {
@@ -66,6 +64,17 @@ def files(
         "image.json": json.dumps(facts).encode(),
         BUILD_PROGRAM: builder.startup_script().encode(),
     }
+
+
+def _plugin(root: Path, kind: str, name: str) -> dict[str, bytes]:
+    """Return a plugin with what it imports of the project's own; nothing if it isn't there."""
+    path = f"ansible/plugins/{kind}/{name}.py"
+    if not (root / path).exists():
+        return {}
+    found = {path: (root / path).read_bytes()}
+    for utility in re.findall(rb"^from ansible\.module_utils\.(\w+) import", found[path], re.M):
+        found |= _plugin(root, "module_utils", utility.decode())
+    return found
 
 
 def _plays(root: Path) -> Any:

@@ -10,7 +10,7 @@ from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
 from muster.cloud.builder import DISK
 from muster.cluster.cloud import Cloud
 from muster.cluster.model import Cluster
-from muster.cluster.nodes import Disk, VirtualMachines
+from muster.cluster.nodes import Disk, VirtualMachines, Way
 
 SERVICES = (
     "cloudresourcemanager.googleapis.com",
@@ -141,27 +141,28 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     assert cloud is not None  # noqa: S101 - see problems
     total: Counter[str] = Counter()
 
-    def add(machine_type: str, disk: Disk, count: int, *, spot: bool = False) -> None:
-        for metric, amount in quotas.amounts(machine_type, limits, spot=spot).items():
+    def add(way: Way, disk: Disk, count: int) -> None:
+        of = quotas.amounts(way.machine_type, limits, spot=way.spot, gpus=way.gpus)
+        for metric, amount in of.items():
             total[metric] += amount * count
         if disk.type in _DISK_METRICS:
             total[_DISK_METRICS[disk.type]] += disk.size_gib * count
 
-    add(cloud.controller.machine_type, cloud.controller.disk, 1)
+    add(Way(cloud.controller.machine_type, spot=False), cloud.controller.disk, 1)
     state = cloud.controller.state_disk
     if state.type in _DISK_METRICS:
         total[_DISK_METRICS[state.type]] += state.size_gib
-    add(cloud.login.machine_type, cloud.login.disk, cloud.login.count)
+    add(Way(cloud.login.machine_type, spot=False), cloud.login.disk, cloud.login.count)
     if cloud.login.public_address:
         total["IN_USE_ADDRESSES"] += cloud.login.count
     for nodes in cluster.nodes.values():
         if isinstance(nodes, VirtualMachines):
-            add(nodes.machine_type, nodes.disk, nodes.max_nodes, spot=nodes.spot)
+            add(nodes.ways[0], nodes.disk, nodes.max_nodes)
             if nodes.local_ssds:
                 metric = quotas.local_ssd_metric(limits, spot=nodes.spot)
                 total[metric] += nodes.local_ssds * localssds.GIB * nodes.max_nodes
     # Of the VM that builds an image: nodes go on meanwhile.
-    add(cloud.image.machine_type, DISK, 1)
+    add(Way(cloud.image.machine_type, spot=False), DISK, 1)
     return total
 
 
@@ -171,7 +172,8 @@ def _too_small(
     for metric, amount in sorted(wanted.items()):
         # A metric that Google doesn't list (new machine families) is not for us to judge.
         if amount > limits.get(metric, amount):
-            where = "in all regions" if metric == quotas.ALL_REGIONS else f"in {cloud.region}"
+            everywhere = metric in (quotas.ALL_REGIONS, quotas.GPUS_ALL_REGIONS)
+            where = "in all regions" if everywhere else f"in {cloud.region}"
             yield (
                 f"the project's quota {metric} is {limits[metric]:.0f} {where}, and the "
                 f"definition's maximum needs {amount}: lower max_nodes, or ask for more at "

@@ -5,7 +5,7 @@ https://cloud.google.com/compute/resource-usage
 
 from collections.abc import Container
 
-from muster.machinetypes import machine_types
+from muster import accelerators
 
 # These machine series share one quota, others have their own.
 _SHARED_CPUS = ("e2", "f1", "g1", "n1")
@@ -18,6 +18,10 @@ GPU_METRICS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
     "nvidia-l4": "NVIDIA_L4_GPUS",
+    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
+    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
 }
 """Type of GPU -> regional metric; H100 have none."""
 
@@ -27,9 +31,14 @@ def counts(metric: str, limit: float) -> bool:
     return limit > 0 or not metric.startswith(_SPOT)
 
 
-def amounts(machine_type: str, known: Container[str], *, spot: bool = False) -> dict[str, int]:
-    """Return how much a VM counts for of each metric, its disks and addresses left out."""
-    shape = machine_types().get(machine_type)
+def amounts(
+    machine_type: str, known: Container[str], *, spot: bool = False, gpus: str = ""
+) -> dict[str, int]:
+    """Return how much a VM counts for of each metric, its disks and addresses left out.
+
+    `gpus`: those that are attached to it, as muster.accelerators writes them.
+    """
+    shape = accelerators.machine(machine_type, gpus)
     cpus = shape.cpus if shape else 1
     found = {
         INSTANCES: 1,

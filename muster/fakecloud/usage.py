@@ -6,12 +6,12 @@ Counted as resources change, since an insert among 10,000 instances can't count 
 from collections import Counter
 from ipaddress import IPv4Network
 
-from muster import localssds
+from muster import accelerators, localssds
 from muster.cloud.quotas import GPU_METRICS, LOCAL_SSDS, SPOT_LOCAL_SSDS
 from muster.fakecloud.call import Resource
 from muster.fakecloud.places import region_of
 from muster.fakecloud.store import Store
-from muster.machinetypes import machine_types
+from muster.machinetypes import MachineType
 
 DEFAULT_LIMIT = 100_000.0
 """Of every metric that the settings don't name."""
@@ -126,15 +126,22 @@ class Usage:
         return None
 
 
+def shape_of(instance: Resource) -> MachineType | None:
+    """What an instance has, with the GPUs that are attached to it."""
+    gpus = [
+        accelerators.of_api(each["acceleratorType"], each["acceleratorCount"])
+        for each in instance.get("guestAccelerators", [])
+    ]
+    return accelerators.machine(last(instance["machineType"]), *gpus[:1])
+
+
 def needed(instance: Resource) -> dict[str, int]:
     """The quota that a running instance needs for processors, GPUs and local SSDs, by metric."""
-    machine_type = last(instance["machineType"])
-    found = machine_types().get(machine_type)
+    found = shape_of(instance)
     if found is None:
         return {}
-    family = machine_type.partition("-")[0]
     spot = instance.get("scheduling", {}).get("preemptible", False)
-    metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(family, "CPUS")
+    metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(found.series, "CPUS")
     amounts = {metric: found.cpus}
     if gpus := GPU_METRICS.get(found.gpu_type):
         amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = found.gpus
@@ -146,7 +153,7 @@ def needed(instance: Resource) -> dict[str, int]:
 
 def everywhere(instance: Resource) -> dict[str, int]:
     """What a running instance counts in all regions together, whatever its family."""
-    found = machine_types().get(last(instance["machineType"]))
+    found = shape_of(instance)
     if found is None:
         return {}
     return {"CPUS_ALL_REGIONS": found.cpus, "GPUS_ALL_REGIONS": found.gpus}

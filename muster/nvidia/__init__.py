@@ -3,18 +3,22 @@
 Pure tables and functions, because the definition is checked without a host at hand.
 """
 
+from muster.nvidia.additions import Addition, cdi, dcgm
 from muster.nvidia.drivers import Driver, Source, branches, choose, fitting, modules_of
 from muster.nvidia.mig import Geometry, geometries
 from muster.nvidia.models import Gpu, Modules, gpus, named
 
 __all__ = [
+    "Addition",
     "Driver",
     "Geometry",
     "Gpu",
     "Modules",
     "Source",
     "branches",
+    "cdi",
     "choose",
+    "dcgm",
     "fitting",
     "geometries",
     "gpus",

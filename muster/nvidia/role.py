@@ -1,9 +1,12 @@
 """Definition -> what the role `nvidia_driver` takes, on the nodes of a set and in an image."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from muster.cluster import Definition
 from muster.cluster.nodes import VirtualMachines
+from muster.nvidia.additions import Addition, cdi, dcgm
 from muster.nvidia.drivers import Driver, choose, modules_of
 from muster.nvidia.models import Gpu, named
 
@@ -51,11 +54,31 @@ def variables(definition: Definition, node_set: str) -> dict[str, Any]:
     """Return the role's variables without their prefix; no packages: no driver is to be had."""
     driver = _driver(definition, node_set)
     gpus = definition.cluster.nodes[node_set].gpus
+    own = driver.repository if driver else ""
     return _packages(driver) | {
         "kernel_packages": list(driver.kernel_packages) if driver else [],
         "gpus": gpus.count if gpus else 0,
         "mig": dict(gpus.mig) if gpus else {},
+        "additions": [
+            asdict(addition)
+            | {
+                "packages": list(addition.packages),
+                # The driver's own is there already, with all that it has.
+                "repository": addition.repository if addition.repository != own else "",
+            }
+            for addition in _additions(definition, driver)
+        ],
     }
+
+
+def _additions(definition: Definition, driver: Driver | None) -> Iterator[Addition]:
+    cluster = definition.cluster
+    if driver is None or cluster.nvidia is None:
+        return
+    if cluster.nvidia.dcgm and (found := dcgm(cluster.os, driver.branch)):
+        yield found
+    if cluster.nvidia.cdi:
+        yield cdi()
 
 
 def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
@@ -72,7 +95,14 @@ def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
     ]
     if any(name.startswith("linux-headers-") for name in packages):
         packages.insert(0, f"linux-image-{flavour}")
-    return _packages(driver) | {"kernel_packages": packages}
+    found = _packages(driver) | {"kernel_packages": packages}
+    if any(
+        isinstance(nodes, VirtualMachines) and nodes.shape and nodes.shape.has_nvswitches
+        for nodes in definition.cluster.nodes.values()
+    ):
+        # The builder has none of the GPUs, so the role finds no NVSwitches there.
+        found["packages"] += found["fabric_packages"]
+    return found
 
 
 def _packages(driver: Driver | None) -> dict[str, Any]:

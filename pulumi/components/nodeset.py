@@ -11,6 +11,7 @@ from components import vm
 from muster import localssds
 from muster.cloud.names import NODE, NODE_SET_LABEL, Names
 from muster.cluster.nodes import VirtualMachines, Way
+from muster.machinetypes import MachineType
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
         service_account=gcp.compute.InstanceTemplateServiceAccountArgs(
             email=args.account, scopes=[vm.CLOUD_PLATFORM]
         ),
+        guest_accelerators=accelerators(way),
         metadata=vm.metadata(
             names,
             NODE,
@@ -109,6 +111,23 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
         scheduling=scheduling(nodes, way),
         shielded_instance_config=shielded(nodes),
     )
+
+
+def accelerators(way: Way) -> list[gcp.compute.InstanceTemplateGuestAcceleratorArgs] | None:
+    """Return the GPUs to attach, their type by name alone, as a template wants it.
+
+    https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
+    """
+    if not way.gpus:
+        return None
+    shape = known(way)
+    return [gcp.compute.InstanceTemplateGuestAcceleratorArgs(type=shape.gpu_type, count=shape.gpus)]
+
+
+def known(way: Way) -> MachineType:
+    """Return what a node has that is made in one way."""
+    assert way.shape is not None  # noqa: S101 - a check refuses unknown machine types
+    return way.shape
 
 
 def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
@@ -140,6 +159,7 @@ def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
             "zone": zone,
             "machine_type": way.machine_type,
             "spot": way.spot,
+            **({"gpus": way.gpus} if way.gpus else {}),
         }
         for name, way in zip(templates, args.nodes.ways, strict=True)
         for zone in args.zones
@@ -170,5 +190,5 @@ def scheduling(nodes: VirtualMachines, way: Way) -> dict[str, object]:
             "automatic_restart": False,
         }
     # https://cloud.google.com/compute/docs/instances/use-compact-placement-policies#restrictions
-    moves = "TERMINATE" if nodes.compact else vm.on_host_maintenance(way.machine_type)
+    moves = "TERMINATE" if nodes.compact else known(way).on_host_maintenance
     return {"on_host_maintenance": moves, "automatic_restart": False}

@@ -227,6 +227,24 @@ def test_a_template_with_local_ssds_stays_as_it_is(life: Life):
     assert life.replaces(TEMPLATE, disks=fewer) == ["disks"]
 
 
+def test_a_template_with_gpus_stays_as_it_is(life: Life):
+    life.create(NETWORK, NET)
+    life.create(SUBNETWORK, SUBNET)
+    gpus = {"type": "nvidia-tesla-t4", "count": 2}
+    inputs = {
+        "name": "gpu",
+        "machineType": "n1-standard-2",
+        "guestAccelerators": [gpus],
+        "scheduling": {"onHostMaintenance": "TERMINATE"},
+        "disks": [{"sourceImage": "debian-cloud/debian-12", "boot": True}],
+        "networkInterfaces": [{"subnetwork": "sub"}],
+    }
+    life.create(TEMPLATE, inputs)
+    assert life.state(TEMPLATE)["guestAccelerators"] == [gpus]
+    more = [gpus | {"count": 4}]
+    assert life.replaces(TEMPLATE, guestAccelerators=more) == ["guestAccelerators"]
+
+
 def test_an_instance_is_made_read_and_deleted(life: Life):
     life.create(NETWORK, NET)
     life.create(SUBNETWORK, SUBNET)

@@ -180,6 +180,28 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert cluster.up().changes == []
 
 
+def attach_gpus(cluster: dict[str, Any]) -> None:
+    cluster["nodes"]["debug"]["accelerators"] = {"type": "t4", "count": 2}
+    cluster["nvidia"] = {}
+
+
+def test_nodes_have_the_gpus_that_are_attached(
+    cluster: Stack, definition: Definition, outside: httpx.Client
+):
+    definition.change(attach_gpus)
+    cluster.up()
+    choice = templates(outside)["debug"]["choices"][0]
+    assert choice["gpus"] == "t4:2"
+    made = outside.get(f"/compute/v1/{choice['template']}").json()["properties"]
+    assert made["guestAccelerators"] == [
+        {"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 2}
+    ]
+    make_node(outside, f"{CLUSTER}-debug-0")
+    (gpus,) = vm(outside, f"{CLUSTER}-debug-0")["guestAccelerators"]
+    assert gpus["acceleratorType"].endswith("/acceleratorTypes/nvidia-tesla-t4")
+    assert cluster.up().changes == []
+
+
 def test_a_new_image_reaches_templates_and_who_is_made_anew(
     cluster: Stack, definition: Definition, outside: httpx.Client
 ):

@@ -4,11 +4,13 @@ No kernel module is built here, so nothing of this proves that a GPU works: that
 """
 
 import re
+import time
 
 import pytest
 
 PINNED = ["libcuda1", "libnvidia-ml1", "libnvidia-cfg1", "libnvidia-nvvm4", "nvidia-cuda-mps"]
 PINNED += ["nvidia-smi"]
+TRIAL = "/var/tmp/trial"
 BRANCHES = {"bookworm": "535", "trixie": "550"}
 
 
@@ -74,6 +76,10 @@ def test_the_components_are_taken_from_the_host_s_own_archive(host, release):
     assert "configured multiple times" not in listed.stderr
 
 
+def test_a_repository_that_is_there_for_nothing_is_taken_away(host):
+    assert not host.file("/etc/apt/sources.list.d/muster-nvidia-dcgm.sources").exists
+
+
 def test_nouveau_leaves_the_gpus_to_the_driver(host):
     lines = host.file("/etc/modprobe.d/muster-nvidia.conf").content_string.splitlines()
     assert "blacklist nouveau" in lines
@@ -119,3 +125,92 @@ def test_headers_that_the_archive_has_no_more_are_one_sentence(converge):
     said = converge("nvidia_driver", nvidia_driver_kernel_packages=["linux-headers-{kernel}-gone"])
     assert "whose headers the archive has no more" in said
     assert "boot the newest kernel" in said
+
+
+@pytest.fixture
+def ready(host):
+    """Let muster-nvidia.service run without GPUs, and note whether the exporter runs beside it."""
+    folder, note = "/run/systemd/system/muster-nvidia.service.d", "/run/beside"
+    # systemctl fails for what is not active; what it says is noted, and that is what tests look at.
+    command = f"/bin/sh -c 'systemctl is-active nvidia-dcgm-exporter >{note} || true'"
+    lines = f"[Service]\\nExecStart=\\nExecStart={command}\\n"
+    host.check_output(f'mkdir -p {folder} && printf "{lines}" >{folder}/stand-in.conf')
+    host.check_output("systemctl daemon-reload && systemctl start muster-nvidia")
+    yield note
+    host.check_output(f"systemctl stop muster-nvidia && rm -r {folder} {note}")
+    host.check_output("systemctl daemon-reload")
+
+
+def test_metrics_are_for_this_host_alone(host, ready):
+    host.check_output("systemctl start nvidia-dcgm-exporter")
+    assert awaited(lambda: host.socket("tcp://127.0.0.1:9400").is_listening)
+    assert not host.socket("tcp://0.0.0.0:9400").is_listening
+    assert not host.socket("tcp://:::9400").is_listening
+
+
+def test_nobody_watches_a_gpu_that_is_cut(host, ready):
+    """GPUs of some kinds are reset for it, which they refuse while somebody uses them."""
+    host.check_output("systemctl start nvidia-dcgm-exporter")
+    host.check_output(f"rm {ready} && systemctl restart muster-nvidia")
+    assert host.file(ready).content_string.strip() == "inactive"
+    assert awaited(lambda: host.service("nvidia-dcgm-exporter").is_running)
+
+
+def test_there_are_no_metrics_of_gpus_that_are_not_ready(host, ready):
+    host.check_output("systemctl start nvidia-dcgm-exporter")
+    host.check_output("systemctl stop muster-nvidia")
+    assert not host.service("nvidia-dcgm-exporter").is_running
+
+
+def test_the_cdi_specification_is_written_when_gpus_are_ready(host, ready):
+    file = host.file("/run/cdi/nvidia.yaml")
+    assert awaited(lambda: file.exists)
+    # And anew when they were cut in another way.
+    host.check_output("rm /run/cdi/nvidia.yaml && systemctl restart muster-nvidia")
+    assert awaited(lambda: file.exists)
+
+
+def awaited(condition):
+    """Whether it comes true within ten seconds."""
+    return any(condition() or time.sleep(0.5) for _ in range(20))
+
+
+@pytest.fixture
+def broken_driver(host):
+    """A driver that DKMS could not build: the distribution's DKMS, unpacked beside the system."""
+    kernel = host.check_output("uname -r")
+    script = f"""
+        set -e
+        mkdir -p {TRIAL} /usr/src/nvidia-broken-1.0 /var/lib/dkms
+        mkdir -p /lib/modules/{kernel}/build/include
+        cd {TRIAL}
+        apt-get download --quiet dkms make
+        for package in *.deb; do dpkg-deb --extract $package .; done
+        printf '#!/bin/sh\\nPATH={TRIAL}/usr/bin:$PATH exec {TRIAL}/usr/sbin/dkms "$@"\\n' >dkms
+        install -m 755 dkms /usr/local/sbin/dkms
+        printf 'all:\\n\\t@echo nvidia.c: error: no such thing; false\\n' \\
+            >/usr/src/nvidia-broken-1.0/Makefile
+        printf '%s\\n' PACKAGE_NAME=nvidia-broken PACKAGE_VERSION=1.0 MAKE=make \\
+            BUILT_MODULE_NAME=nvidia DEST_MODULE_LOCATION=/updates/dkms \\
+            >/usr/src/nvidia-broken-1.0/dkms.conf
+        dkms add nvidia-broken/1.0
+        ! dkms build nvidia-broken/1.0 -k {kernel}
+    """
+    try:
+        host.check_output("bash -c %s", script)
+        yield kernel
+    finally:
+        host.check_output(
+            "rm -rf %s /usr/local/sbin/dkms /usr/src/nvidia-broken-1.0 /lib/modules/%s "
+            "/var/lib/dkms",
+            TRIAL,
+            kernel,
+        )
+
+
+def test_a_driver_that_can_not_be_built_is_told_with_the_end_of_its_log(broken_driver, converge):
+    said = converge(
+        "nvidia_driver", "--tags=nvidia_driver_configure", nvidia_driver_kernel_packages=["dkms"]
+    )
+    assert f"kernel {broken_driver} has no NVIDIA module (DKMS has not built it)" in said
+    assert "nvidia.c: error: no such thing | make: *** [Makefile:2: all] Error 1" in said

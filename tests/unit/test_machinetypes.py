@@ -2,6 +2,7 @@
 
 import pytest
 
+from muster import accelerators
 from muster.machinetypes import machine_types
 
 
@@ -101,3 +102,36 @@ def test_every_type_of_a_series_that_takes_local_ssds_takes_some():
     for found in machine_types().values():
         if found.series in ("n1", "n2", "n2d", "c2", "c2d", "a2", "g2"):
             assert found.local_ssds or found.numbers_of_local_ssds, found
+
+
+def test_gpus_that_are_attached_make_a_machine_with_gpus():
+    found, plain = accelerators.machine("n1-standard-8", "t4:2"), machine_types()["n1-standard-8"]
+    assert found is not None
+    assert (found.gpus, found.gpu_type, found.short_gpu_type) == (2, "nvidia-tesla-t4", "t4")
+    assert found.on_host_maintenance == "TERMINATE"
+    assert not found.compact_placement
+    assert found.numbers_of_local_ssds == plain.numbers_of_local_ssds
+    assert accelerators.machine("n1-standard-8") == plain
+    assert accelerators.machine("z9-standard-8", "t4:2") is None
+
+
+def test_more_gpus_never_allow_fewer_cpus_and_all_allow_some_machine_type():
+    smallest = machine_types()["n1-standard-1"].cpus
+    for kind in accelerators.KINDS:
+        most = list(accelerators.most_cpus(kind).values())
+        assert most == sorted(most)
+        assert most[0] >= smallest
+        assert most[-1] == 96, "as the largest of N1 has"
+
+
+def test_who_takes_gpus():
+    takers = {name for name, found in machine_types().items() if accelerators.taken_by(found)}
+    assert {name.partition("-")[0] for name in takers} == {"n1"}
+    assert not [name for name in takers if machine_types()[name].gpus]
+
+
+def test_how_the_api_s_words_are_written():
+    link = "https://www.googleapis.com/compute/v1/projects/p/zones/z/acceleratorTypes/"
+    for kind in accelerators.KINDS:
+        for text in (accelerators.api_name(kind), link + accelerators.api_name(kind)):
+            assert accelerators.of_api(text, 2) == accelerators.written(kind, 2) == f"{kind}:2"

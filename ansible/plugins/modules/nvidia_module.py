@@ -103,7 +103,9 @@ def complaint(state, kernel, log):
         )
     said = state.dkms.get(kernel)
     what = f"DKMS says {said}" if said else "DKMS has not built it"
-    end = " | ".join(line for line in log.splitlines() if line.strip()) or "no log was written"
+    # DKMS 3.2 adds its command, the exit code, the time and a line of dashes.
+    lines = [line for line in log.splitlines() if not re.match(r"\s*$|# |-+$", line)]
+    end = " | ".join(lines[-LOG_LINES:]) or "no log was written"
     return (
         f"kernel {kernel} has no NVIDIA module ({what}); mend what the end of its log says, try "
         f"`dkms autoinstall -k {kernel}` and run again: {end}"
@@ -130,10 +132,10 @@ def read_text(path):
 
 
 def last_log():
-    """Return the end of the newest log of a build."""
+    """Return the newest log of a build."""
     logs = glob.glob("/var/lib/dkms/nvidia*/*/build/make.log")
     newest = max(logs, key=os.path.getmtime, default="")
-    return "\n".join(read_text(newest).splitlines()[-LOG_LINES:])
+    return read_text(newest)
 
 
 def look(module):

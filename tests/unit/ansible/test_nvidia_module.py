@@ -89,6 +89,42 @@ def test_a_failed_build_is_told_with_the_end_of_its_log() -> None:
     assert said.endswith("function 'foo' | make: *** [Makefile:82] Error 2")
 
 
+# What a package whose Makefile fails has left, by the DKMS of Debian 12 and of Debian 13.
+LOGS = {
+    "3.0.10": """\
+DKMS make.log for nvidia-broken-1.0 for kernel 6.1.0-40-amd64 (x86_64)
+Mon Nov 23 00:09:54 UTC 2026
+nvidia.c: error: no such thing
+make: *** [Makefile:2: all] Error 1
+""",
+    "3.2.2": """\
+DKMS (dkms-3.2.2) make.log for nvidia-broken/1.0 for kernel 6.1.0-40-amd64 (x86_64)
+Mon Nov 23 00:09:55 UTC 2026
+
+Building module(s)
+# command: make -j2 KERNELRELEASE=6.1.0-40-amd64
+nvidia.c: error: no such thing
+make: *** [Makefile:2: all] Error 1
+
+# exit code: 2
+# elapsed time: 00:00:00
+----------------------------------------------------------------
+""",
+}
+
+
+@pytest.mark.parametrize("version", LOGS)
+def test_what_dkms_itself_adds_to_a_log_hides_no_error(version: str) -> None:
+    said = nvidia_module.complaint(state(versions={NEW: None}), NEW, LOGS[version])
+    assert said.endswith("nvidia.c: error: no such thing | make: *** [Makefile:2: all] Error 1")
+
+
+def test_of_a_long_log_the_end_is_told() -> None:
+    log = "".join(f"line {number}\n" for number in range(100))
+    said = nvidia_module.complaint(state(versions={NEW: None}), NEW, log)
+    assert said.endswith(": line 95 | line 96 | line 97 | line 98 | line 99")
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

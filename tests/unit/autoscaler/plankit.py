@@ -43,10 +43,12 @@ PASSING = {"rateLimitExceeded": 403, "backendError": 503, "forbidden": 403, "not
 
 
 def choice(text: str) -> Choice:
-    """`n1 in a`, `n1 spot in a`."""
+    """`n1 in a`, `n1 spot in a`, `n1 t4:1 in a`."""
     kind, _, zone = text.partition(" in ")
-    machine_type, _, spot = kind.partition(" ")
-    return Choice(f"T/{machine_type}{spot and '-spot'}", REGION + zone, machine_type, bool(spot))
+    machine_type, *more = kind.split()
+    template = f"T/{kind.replace(' ', '-')}"
+    gpus = "".join(word for word in more if ":" in word)
+    return Choice(template, REGION + zone, machine_type, "spot" in more, gpus)
 
 
 SETS = {
@@ -177,7 +179,7 @@ class Rounds:
     def _text(action: Action) -> str:
         match action:
             case Insert(choice=of, names=names, least=least, job=job, placement=placement):
-                kind = f"{of.machine_type}{' spot' if of.spot else ''} in {of.zone[-1]}"
+                kind = f"{of.market.kind}{' spot' if of.spot else ''} in {of.zone[-1]}"
                 whole = f" all for job {job}" if job else ""
                 assert least == (len(names) if job else 1)
                 return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"

@@ -190,7 +190,9 @@ class SimCloud:
             key = name, of.zone
             if key in self.vms:
                 continue
-            self.vms[key] = Vm(name, of.zone, "STAGING", self.now, of.machine_type, of.spot)
+            self.vms[key] = Vm(
+                name, of.zone, "STAGING", self.now, of.machine_type, of.spot, of.gpus
+            )
             self.hung.discard(name)
             self.oracle.born(key, self.now)
 

@@ -30,10 +30,12 @@ from muster.autoscaler.world import Limits, World
 
 FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
 LIMITS = Limits()
-HEALTHY_S = 110
-"""A healthy node: 8 s for its insert, 20 s until it registers; what it may wait for is the
-deletion of its VM of before (30 s), lists (6 s) and what they lack before it counts (20 s from the
-first one on), and a daemon that begins anew."""
+BEGINS_S = 26
+"""A daemon that begins anew: lists (6 s), and what they lack before it counts (20 s from the first
+one on)."""
+HEALTHY_S = 58 + BEGINS_S
+"""A healthy node: 8 s for its insert, 20 s until it registers; what it may wait for is the deletion
+of its VM of before (30 s), and lists. While a daemon begins nobody is late."""
 COUNTS = {"debug": 12, "calm": 4}
 NODES = [f"{CLUSTER}-{of}-{number}" for of, count in COUNTS.items() for number in range(count)]
 
@@ -100,7 +102,7 @@ class Game:
             late, self.hanging = self.hanging, []
             for action in late:
                 self.slurm.give_back(action.names, self.now)
-        elif self.now < self.cloud.no_token_until:
+        elif self.now < max(self.cloud.no_token_until, self.began + BEGINS_S):
             self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
         if self.faults.strike("killed", 0.2):

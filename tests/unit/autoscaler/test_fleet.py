@@ -6,6 +6,7 @@ from controllerkit import ZONE, Cloud
 from edgekit import MACHINE_TYPE, Edge, names
 
 from muster.autoscaler.fleet import Fleet
+from muster.autoscaler.google import attached_gpus
 from muster.autoscaler.model import Choice, Market, NodeSet
 
 OTHER_ZONE = "europe-west4-b"
@@ -50,6 +51,43 @@ def test_gpus_have_quotas(cloud: Cloud, edge: Edge):
     assert found.left["GPUS_ALL_REGIONS"] == 3
     assert found.uses[gpu]["NVIDIA_L4_GPUS in europe-west4"] == 2
     assert found.room(gpu) == 1
+
+
+def test_gpus_that_are_attached_count_for_their_vms_alone(cloud: Cloud, edge: Edge):
+    cloud.server.cloud.settings.quotas = {"europe-west4": {"NVIDIA_T4_GPUS": 5, "CPUS": 40}}
+    plain, gpu = (Choice("T", ZONE, "n1-standard-8", gpus=gpus) for gpus in ("", "t4:2"))
+    body = {
+        "machineType": f"zones/{ZONE}/machineTypes/n1-standard-8",
+        "guestAccelerators": [
+            {
+                "acceleratorType": f"zones/{ZONE}/acceleratorTypes/nvidia-tesla-t4",
+                "acceleratorCount": 2,
+            }
+        ],
+        "resourcePolicies": [],
+    }
+    edge.make("lab-gpu-0", **body)
+    (vm,) = edge.google.vms()
+    assert vm.market == gpu.market
+    assert str(vm.market) == f"n1-standard-8 t4:2 in {ZONE}"
+    found = Fleet(edge.google).quotas([NodeSet("gpu", (plain, gpu))])
+    assert (
+        found.uses[gpu.market].items()
+        >= {
+            "NVIDIA_T4_GPUS in europe-west4": 2,
+            "GPUS_ALL_REGIONS": 2,
+            "CPUS in europe-west4": 8,
+        }.items()
+    )
+    assert (found.room(plain.market), found.room(gpu.market)) == (4, 1)
+    assert found.less(plain.market, 4).room(gpu.market) == 0
+
+
+def test_gpus_of_a_machine_type_are_not_taken_for_attached_ones():
+    """Google lists them in the VM, too."""
+    listed = [{"acceleratorType": "projects/p/acceleratorTypes/nvidia-l4", "acceleratorCount": 1}]
+    assert attached_gpus("g2-standard-8", listed) == ""
+    assert attached_gpus("z9-standard-8", listed) == ""
 
 
 def test_a_quota_that_google_does_not_list_limits_nothing(edge: Edge):

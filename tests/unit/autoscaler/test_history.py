@@ -35,6 +35,14 @@ def test_a_node_s_stages_follow_each_other(watched):
     ]
 
 
+def test_a_stage_says_on_what_its_node_is_made(watched):
+    rising = {"debug-0": "rising"}
+    asked = {"r": {"at": 99, "nodes": "debug-0"}}
+    watched.round(100, sets={"debug": ["n1 t4:1 spot in a"]}, nodes=rising, requests=asked)
+    (span,) = of(watched).nodes["lab-debug-0"]
+    assert span.where == "n1 t4:1 spot europe-west4-a"
+
+
 def test_a_node_that_is_off_is_no_row(watched):
     cold_start(watched)
     assert list(of(watched).nodes) == ["lab-debug-0"]

@@ -44,7 +44,7 @@ def test_requests_and_actions_are_counted(watched):
 
 
 def test_a_market_without_room_is_shown(watched):
-    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "no"}
+    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "no", "gpus": ""}
     watched.round(100, nodes={"debug-0": "rising"}, requests={"r": {"at": 100, "nodes": "debug-0"}})
     assert watched.sample("muster_breaker", **market) is None
     watched.round(101, events=["refused debug-0: ZONE_RESOURCE_POOL_EXHAUSTED"])
@@ -62,9 +62,11 @@ def test_readings_have_an_age_from_the_first_one_on(tmp_path):
 
 
 def test_room_that_quotas_leave_is_shown(watched):
-    watched.round(100, room={"n1 spot in a": 5})
-    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "yes"}
+    watched.round(100, room={"n1 spot in a": 5, "n1 t4:2 in a": 3})
+    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "yes", "gpus": ""}
     assert watched.sample("muster_quota_room", **market) == 5
+    market |= {"spot": "no", "gpus": "t4:2"}
+    assert watched.sample("muster_quota_room", **market) == 3
 
 
 def test_calls_and_what_is_left_of_the_rate_are_those_of_the_cloud_s_edge(edge):

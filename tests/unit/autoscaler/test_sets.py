@@ -11,9 +11,13 @@ CHOICE = {"template": "projects/p/T", "zone": "z-a", "machine_type": "n1", "spot
 
 
 def test_sets_are_read_with_their_choices_in_order():
-    other = CHOICE | {"spot": False}
-    text = json.dumps({"debug": {"choices": [CHOICE, other], "compact": False}})
-    choices = (Choice("projects/p/T", "z-a", "n1", True), Choice("projects/p/T", "z-a", "n1"))
+    others = [CHOICE | {"spot": False}, CHOICE | {"spot": False, "gpus": "t4:1"}]
+    text = json.dumps({"debug": {"choices": [CHOICE, *others], "compact": False}})
+    choices = (
+        Choice("projects/p/T", "z-a", "n1", True),
+        Choice("projects/p/T", "z-a", "n1"),
+        Choice("projects/p/T", "z-a", "n1", gpus="t4:1"),
+    )
     assert parse(text) == {"debug": NodeSet("debug", choices)}
 
 

@@ -95,6 +95,12 @@ def test_a_node_says_where_it_is_or_is_to_be():
     assert (running.zone, running.spot) == (f"{REGION}b", True)
 
 
+def test_a_node_says_which_gpus_are_attached_to_it():
+    asked = seen(node("rising", sets={"debug": ["n1 t4:2 in a"]}, **REQUEST))
+    assert (asked.machine_type, asked.gpus) == ("n1", "t4:2")
+    assert str(asked.market) == f"n1 t4:2 in {REGION}a"
+
+
 def test_a_node_that_waits_says_for_what_and_how_long():
     view = seen(
         node("rising", **REQUEST),

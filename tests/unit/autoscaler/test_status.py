@@ -31,10 +31,10 @@ from muster.autoscaler.status import (
 from muster.autoscaler.world import World
 
 MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
-OTHER = Market("europe-west4-b", "n1-standard-2", spot=False)
+OTHER = Market("europe-west4-b", "n1-standard-2", spot=False, gpus="t4:1")
 # Two templates in one market take their room from the same place.
 CHOICES = tuple(
-    Choice(template, of.zone, of.machine_type, of.spot)
+    Choice(template, of.zone, of.machine_type, of.spot, of.gpus)
     for template, of in (("T/a", MARKET), ("T/b", MARKET), ("T/b", OTHER))
 )
 WORLD = World(
@@ -45,7 +45,7 @@ WORLD = World(
     vms_at=998,
     requests=[Request("r1", 990, ("lab-debug-1",), (Job(7, ("lab-debug-1",)),))],
     sets={"debug": NodeSet("debug", CHOICES), "gpu": NodeSet("gpu", ())},
-    quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}}, 998),
+    quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}, OTHER: {"CPUS": 7}}, 998),
     unread={"the cloud": Unread(960, "403: no right to list")},
 )
 MEMORY = Memory(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
@@ -86,7 +86,7 @@ def test_what_is_written_is_what_is_read(file):
     shut = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, on_trial=False, size=50)
     assert found.breakers == (shut,)
     assert str(shut) == "50 VMs at once of n1-standard-2 (spot) in europe-west4-a"
-    assert found.room == {MARKET: 3}
+    assert found.room == {MARKET: 3, OTHER: 1}
     assert found.sets == {"debug": (MARKET, OTHER), "gpu": ()}
     assert found.errors == ERRORS
     assert found.unread == WORLD.unread

@@ -49,7 +49,7 @@ def test_what_cant_be_read_is_said_below(watched):
     found = json.loads(watched.status_file.read_text())
     why = "403: Required 'compute.instances.list' \x1b[2J permission"
     found["unread"] = {"the cloud": {"since": found["written"] - 600, "why": why}}
-    market = {"zone": "a", "machine_type": "n1", "spot": False}
+    market = {"zone": "a", "machine_type": "n1", "spot": False, "gpus": ""}
     shut = {"code": "NO_ROOM", "until": found["written"] + 5410, "on_trial": False, "size": 50}
     found["breakers"] = [market | shut]
     watched.status_file.write_text(json.dumps(found))
@@ -70,6 +70,16 @@ def test_a_price_is_shown_for_what_stands_there(tmp_path, watched):
     assert "0.105" in busy
     assert asked[2] == "asked" and "0.105" not in asked
     assert "0.21 $/h for VMs at list prices of 2026-" in "".join(shown)
+
+
+def test_of_gpus_that_are_attached_no_price_is_known(tmp_path, watched):
+    found = json.loads(watched.status_file.read_text())
+    for node in found["nodes"].values():
+        node |= {"machine_type": "n1-standard-2", "gpus": "t4:1", "zone": "europe-west4-a"}
+    watched.status_file.write_text(json.dumps(found))
+    shown = muster("nodes", "--status", watched.status_file).stdout.splitlines()
+    assert shown[3].split()[-3:] == ["n1-standard-2", "t4:1", "-"]
+    assert "$/h for VMs" not in "".join(shown)
 
 
 def test_a_node_is_explained(watched):

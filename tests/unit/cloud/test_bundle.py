@@ -329,6 +329,19 @@ class TestImageBundle:
         assert "ansible/plugins/action/managed_packages.py" in names
         assert [n for n in names if n.endswith("configure.yml") or "managed_service" in n] == []
 
+    def test_it_has_what_its_modules_import(self, checkout: Path) -> None:
+        utilities = checkout / "ansible/plugins/module_utils"
+        own = "from ansible.module_utils.{} import x\n"
+        (utilities / "first.py").write_text(own.format("second"))
+        (utilities / "second.py").write_text("x = 1\n")
+        module = checkout / "ansible/plugins/modules/managed_packages.py"
+        module.write_text(own.format("first") + module.read_text())
+        before = of_image(checkout)
+        names = {name.rpartition("module_utils/")[2] for name in contents(before)}
+        assert names >= {"first.py", "second.py"}
+        (utilities / "second.py").write_text("x = 2\n")
+        assert of_image(checkout) != before
+
     @pytest.mark.parametrize(
         ("path", "old", "new"),
         [

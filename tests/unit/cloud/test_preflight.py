@@ -66,6 +66,20 @@ def test_local_ssds_are_counted(compute: Compute, cloud: Server, cluster: Cluste
 
 
 @pytest.mark.parametrize(
+    ("metric", "where"),
+    [("NVIDIA_T4_GPUS", "in europe-west4"), ("GPUS_ALL_REGIONS", "in all regions")],
+)
+def test_gpus_that_are_attached_are_counted(
+    compute: Compute, cloud: Server, cluster: Cluster, metric: str, where: str
+):
+    given = {"machine_type": "n1-standard-4", "max_nodes": 3}
+    gpu = VirtualMachines.model_validate(given | {"accelerators": {"type": "t4", "count": 2}})
+    limit(cloud, **{metric: 5})
+    (sentence,) = preflight.problems(compute, with_nodes(cluster, gpu=gpu))
+    assert f"quota {metric} is 5 {where}, and the definition's maximum needs 6" in sentence
+
+
+@pytest.mark.parametrize(
     ("metric", "where"), [("CPUS", "in europe-west4"), ("CPUS_ALL_REGIONS", "in all regions")]
 )
 def test_a_quota_that_is_too_small(

@@ -1,5 +1,8 @@
 """Which quotas VMs count for."""
 
+import pytest
+
+from muster import accelerators
 from muster.cloud import quotas
 
 
@@ -32,6 +35,17 @@ def test_gpus_have_quotas_those_of_spot_vms_their_own():
     assert "NVIDIA_A100_GPUS" not in spot
     assert not quotas.counts("PREEMPTIBLE_NVIDIA_A100_GPUS", 0)
     assert quotas.counts("NVIDIA_A100_GPUS", 0)
+
+
+@pytest.mark.parametrize("kind", accelerators.KINDS)
+def test_gpus_that_are_attached_have_quotas_too(kind):
+    metric = f"NVIDIA_{kind.upper()}_GPUS"
+    wanted = {"CPUS": 8, "CPUS_ALL_REGIONS": 8, "GPUS_ALL_REGIONS": 2, metric: 2, "INSTANCES": 1}
+    assert quotas.amounts("n1-standard-8", {}, gpus=f"{kind}:2") == wanted
+    of_spot = f"PREEMPTIBLE_{metric}"
+    spot = quotas.amounts("n1-standard-8", {of_spot}, spot=True, gpus=f"{kind}:2")
+    assert spot[of_spot] == 2
+    assert metric not in spot
 
 
 def test_gpus_without_a_regional_metric_count_in_all_regions_together():

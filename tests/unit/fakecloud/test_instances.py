@@ -427,7 +427,18 @@ def test_an_instance_follows_its_template(lab: Caller):
 
 @pytest.mark.parametrize(
     "properties",
-    [{"machineType": "zones/europe-west4-a/machineTypes/n1-standard-2"}, {"disks": []}],
+    [
+        {"machineType": "zones/europe-west4-a/machineTypes/n1-standard-2"},
+        {"disks": []},
+        {
+            "guestAccelerators": [
+                {
+                    "acceleratorType": "zones/europe-west4-a/acceleratorTypes/nvidia-tesla-t4",
+                    "acceleratorCount": 1,
+                }
+            ]
+        },
+    ],
 )
 def test_a_template_that_cant_be_is_refused(lab: Caller, properties):
     assert lab.refused("POST", "global/instanceTemplates", template(**properties))[0] == 400

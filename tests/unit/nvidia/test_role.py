@@ -113,6 +113,43 @@ def test_an_image_has_the_modules_that_are_wanted():
     assert found["kernel_packages"][-1] == "nvidia-open-kernel-dkms=535.*"
 
 
+def test_an_image_for_nvswitches_has_their_fabric_manager():
+    nvidia = {"source": "nvidia", "branch": 580}
+    assert "nvidia-fabricmanager=580.*" in imaged(nvidia, "a3-highgpu-8g")["packages"]
+    assert "nvidia-fabricmanager=580.*" not in imaged(nvidia, "a2-highgpu-4g")["packages"]
+
+
 def test_an_image_without_gpus_has_no_driver():
     found = imaged(None, "n1-standard-2")
     assert found["packages"] == found["kernel_packages"] == []
+
+
+def added(system: str, nvidia: dict[str, Any]) -> list[dict[str, Any]]:
+    cluster = deepcopy(CLUSTER) | {"os": system, "nvidia": nvidia}
+    return variables(definition_of(cluster, GROUPS), "new")["additions"]
+
+
+def test_dcgm_comes_from_nvidias_repository_and_the_driver_does_not():
+    found = added("debian-12", {"dcgm": True})
+    assert [addition["name"] for addition in found] == ["dcgm"]
+    assert found[0]["repository"].endswith("/debian12/x86_64/")
+    assert "datacenter-gpu-manager-4-cuda12" in found[0]["packages"]
+
+
+def test_the_repository_of_the_driver_is_not_added_twice():
+    found = added("debian-12", {"source": "nvidia", "branch": 580, "dcgm": True})
+    assert found[0]["repository"] == ""
+    assert "datacenter-gpu-manager-4-cuda13" in found[0]["packages"]
+
+
+def test_cdi_is_for_all_systems_and_has_a_repository_of_its_own():
+    for system, nvidia in (("debian-13", {}), ("debian-12", {"source": "nvidia", "branch": 580})):
+        (found,) = added(system, {**nvidia, "cdi": True})
+        assert (found["name"], found["repository"] != "") == ("cdi", True)
+    both = added("debian-12", {"dcgm": True, "cdi": True})
+    assert [addition["name"] for addition in both] == ["dcgm", "cdi"]
+
+
+def test_nothing_stands_beside_the_driver_unless_it_is_said():
+    assert added("debian-12", {}) == []
+    assert told("cpu", {})["additions"] == []

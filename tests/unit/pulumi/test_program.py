@@ -257,6 +257,29 @@ def test_gpu_nodes_are_ended_for_maintenance_and_load_a_driver_that_nobody_signe
     assert cloud.inputs("controller")["shieldedInstanceConfig"] == SHIELDED
 
 
+def test_gpus_that_are_attached_are_in_each_template_and_the_controller_is_told(run: Run):
+    def change(cluster: dict[str, Any]) -> None:
+        cluster["nodes"]["debug"] |= {
+            "accelerators": {"type": "t4", "count": 2},
+            "spot": True,
+            "fallback": [{"spot": False}, {"machine_type": "n1-highmem-2"}],
+        }
+        cluster["nvidia"] = {}
+
+    cloud = run(change)
+    names = [f"nodes-debug-template{suffix}" for suffix in ("", "-1", "-2")]
+    for node in map(cloud.inputs, names):
+        # A template is of no zone, so its type is no link.
+        assert node["guestAccelerators"] == [{"type": "nvidia-tesla-t4", "count": 2}]
+        assert node["metadata"]["muster-gpus"] == "2"
+        assert node["scheduling"]["onHostMaintenance"] == "TERMINATE"
+        assert node["shieldedInstanceConfig"] == SHIELDED | {"enableSecureBoot": False}
+    told = cloud.inputs("controller")["metadata"]["muster-templates"]
+    choices = parse_sets(told)["debug"].choices
+    assert {choice.gpus for choice in choices} == {"t4:2"}
+    assert "guestAccelerators" not in run().inputs("nodes-debug-template")
+
+
 def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {
@@ -299,7 +322,7 @@ def test_local_ssds_for_what_nodes_read_of_cached_folders(run: Run):
         cluster["nodes"]["debug"] |= {"local_ssds": 2, "fallback": [{"spot": True}]}
         cluster["nodes"]["small"] = {"machine_type": "e2-standard-2", "max_nodes": 2}
         cluster["nodes"]["large"] = {"machine_type": "a3-highgpu-8g", "max_nodes": 2}
-        cluster["nvidia"] = {}
+        cluster["nvidia"] = {"source": "nvidia", "branch": 580}
         cluster["partitions"]["others"] = {"nodes": ["small", "large"]}
 
     cloud = run(change)

@@ -139,6 +139,16 @@ def test_gpus_of_machine_types_are_in_both_files():
     ]
 
 
+def test_gpus_that_are_attached_are_as_good():
+    gpus = {"machine_type": "n1-standard-8", "accelerators": {"type": "t4", "count": 2}}
+    fast = gpus | {"max_nodes": 2, "spot": True, "fallback": [{"spot": False}]}
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": fast}, nvidia={})
+    node = lines(definition, "NodeName")[1]
+    assert (node["Gres"], node["CPUs"]) == ("gpu:t4:2", "8")
+    (gres,) = parse(render(definition).gres_conf)
+    assert (gres["Type"], gres["File"]) == ("t4", "/dev/nvidia[0-1]")
+
+
 @pytest.mark.parametrize(
     ("machine_type", "wanted"),
     [
@@ -149,5 +159,5 @@ def test_gpus_of_machine_types_are_in_both_files():
 )
 def test_types_of_gpus_are_called_as_people_do(machine_type, wanted):
     gpus = {"machine_type": machine_type, "max_nodes": 2}
-    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus}, nvidia={})
+    definition = cloud("24.11", nodes=CLOUD["nodes"] | {"fast": gpus}, nvidia={"source": "nvidia"})
     assert lines(definition, "NodeName")[1]["Gres"] == wanted

@@ -14,13 +14,21 @@ from muster.fakecloud.errors import in_use, invalid
 from muster.fakecloud.names import ACCOUNTS
 from muster.fakecloud.operations import LINK
 from muster.fakecloud.places import region_of
-from muster.fakecloud.services.compute import addresses, disks, labels, resources, scratch
+from muster.fakecloud.services.compute import (
+    accelerators,
+    addresses,
+    disks,
+    labels,
+    resources,
+    scratch,
+)
 from muster.fakecloud.services.compute.images import DISK
 from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
 from muster.fakecloud.services.compute.policies import POLICY
 from muster.fakecloud.services.compute.resources import Kind, Reference
 from muster.fakecloud.services.compute.templates import TEMPLATE
-from muster.machinetypes import machine_types
+from muster.fakecloud.usage import shape_of
+from muster.machinetypes import MachineType, machine_types
 
 INSTANCE = Kind("instances", "instance", "zone")
 
@@ -47,7 +55,6 @@ def build(call: Call, body: Resource) -> Built:
         "cpuPlatform": "Intel Broadwell",
         "metadata": labels.metadata(body.get("metadata", {}), "resource.metadata"),
         "tags": labels.tags(body.get("tags", {})),
-        "scheduling": scheduling(body.get("scheduling", {}), body.get("machineType", "")),
         "canIpForward": body.get("canIpForward", False),
         "deletionProtection": body.get("deletionProtection", False),
         "startRestricted": False,
@@ -60,6 +67,11 @@ def build(call: Call, body: Resource) -> Built:
         },
         "shieldedInstanceIntegrityPolicy": {"updateAutoLearnPolicy": True},
     }
+    if body.get("guestAccelerators"):
+        instance["guestAccelerators"] = accelerators.attached(
+            call, body["guestAccelerators"], body["machineType"]
+        )
+    instance["scheduling"] = scheduling(body.get("scheduling", {}), shape_of(instance))
     if "serviceAccounts" in body:
         instance["serviceAccounts"] = service_accounts(call, body["serviceAccounts"])
     if "resourcePolicies" in body:
@@ -97,7 +109,7 @@ def machine_type_link(call: Call, text: str) -> str:
     return f"{LINK}projects/{call.project}/{place}/machineTypes/{name}"
 
 
-def scheduling(given: Resource, machine_type: str) -> Resource:
+def scheduling(given: Resource, shape: MachineType | None) -> Resource:
     """How an instance is scheduled, with the defaults of a spot or of a standard one.
 
     https://cloud.google.com/compute/docs/instances/create-use-spot
@@ -108,7 +120,6 @@ def scheduling(given: Resource, machine_type: str) -> Resource:
             "Invalid value for field 'scheduling': Scheduling must have automaticRestart be false "
             "and onHostMaintenance be TERMINATE when the instance is preemptible."
         )
-    shape = machine_types().get(machine_type.rpartition("/")[2])
     if shape and shape.gpus and not spot and given.get("onHostMaintenance") != "TERMINATE":
         raise invalid("Instances with guest accelerators do not support live migration.")
     return {

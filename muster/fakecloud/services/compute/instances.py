@@ -11,6 +11,7 @@ from muster.fakecloud.services.compute.build import INSTANCE
 from muster.fakecloud.services.compute.images import DISK
 from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 from muster.fakecloud.services.compute.resources import Reference
+from muster.fakecloud.usage import shape_of
 
 CONSOLE_BYTES = 1024 * 1024
 """How much console output is kept: .../docs/troubleshooting/viewing-serial-port-output."""
@@ -59,7 +60,7 @@ def set_scheduling(call: Call) -> Resource:
     """Replace how the instance is scheduled; whether it is spot can't be changed."""
     target, instance = resources.existing(call, INSTANCE)
     changed = build.scheduling(
-        {**instance["scheduling"], **resources.body(call)}, instance["machineType"]
+        {**instance["scheduling"], **resources.body(call)}, shape_of(instance)
     )
     if changed["preemptible"] != instance["scheduling"]["preemptible"]:
         raise invalid("Invalid value for field 'preemptible': it can't be changed.")

@@ -5,7 +5,7 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instanceTemplates
 
 from muster.fakecloud.call import Call, Resource, handler
 from muster.fakecloud.errors import invalid
-from muster.fakecloud.services.compute import resources
+from muster.fakecloud.services.compute import accelerators, resources
 from muster.fakecloud.services.compute.labels import metadata
 from muster.fakecloud.services.compute.resources import Kind
 from muster.machinetypes import machine_types
@@ -26,6 +26,7 @@ def insert(call: Call) -> Resource:
             f"Invalid value for field 'resource.properties.machineType': '{machine_type}'. "
             "Must be the name of a machine type."
         )
+    accelerators.refuse_links(given)
     if not given.get("disks"):
         raise invalid("Invalid value for field 'resource.properties.disks': ''. At least one disk.")
     properties = {

@@ -1,0 +1,65 @@
+"""GPUs that are attached to instances; each type is in all zones.
+
+Of those of a machine type the instance shows nothing here:
+https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
+"""
+
+from muster.accelerators import KINDS, api_name, most_cpus, taken_by
+from muster.fakecloud.call import Call, Resource
+from muster.fakecloud.errors import invalid
+from muster.fakecloud.operations import LINK
+from muster.fakecloud.services.compute import resources
+from muster.machinetypes import machine_types
+
+_KINDS = {api_name(kind): kind for kind in KINDS}
+
+
+def attached(call: Call, given: list[Resource], machine_type: str) -> list[Resource]:
+    """The GPUs of an instance with links of their types; 400 for what can't be beside its CPUs."""
+    shape = machine_types()[machine_type.rpartition("/")[2]]
+    found = []
+    for number, each in enumerate(given):
+        field = f"resource.guestAccelerators[{number}]"
+        text, count = each.get("acceleratorType", ""), each.get("acceleratorCount", 0)
+        link = _link(call, text, f"{field}.acceleratorType")
+        name = link.rpartition("/")[2]
+        if not taken_by(shape):
+            raise invalid(
+                f"[{shape.name}, {name}] features are not compatible for creating instance."
+            )
+        most = most_cpus(_KINDS[name])
+        wrong = f"Invalid value for field '{field}.acceleratorCount': '{count}'."
+        if count not in most:
+            raise invalid(
+                f"{wrong} Number of accelerator cards attached to an instance must be one of "
+                f"{list(most)}."
+            )
+        if shape.cpus > most[count]:
+            raise invalid(
+                f"{wrong} At most {most[count]} vCPUs can be used along with {count} accelerator "
+                "cards in an instance."
+            )
+        found.append({"acceleratorType": link, "acceleratorCount": count})
+    return found
+
+
+def refuse_links(properties: Resource) -> None:
+    """400 for a template, which is of no zone, that has more of a type than its name."""
+    for number, each in enumerate(properties.get("guestAccelerators", [])):
+        if "/" in each.get("acceleratorType", ""):
+            raise invalid(
+                "Invalid value for field "
+                f"'resource.properties.guestAccelerators[{number}].acceleratorType': "
+                f"'{each['acceleratorType']}'. Must be the name of an accelerator type."
+            )
+
+
+def _link(call: Call, text: str, field: str) -> str:
+    name, place = text.rpartition("/")[2], resources.location(call)
+    given = text.partition("zones/")[2].partition("/")[0]
+    if name not in _KINDS or (given and f"zones/{given}" != place):
+        raise invalid(
+            f"Invalid value for field '{field}': '{text}'. "
+            f"Accelerator type with name '{name}' does not exist in zone '{place[6:]}'."
+        )
+    return f"{LINK}projects/{call.project}/{place}/acceleratorTypes/{name}"
