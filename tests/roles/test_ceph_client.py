@@ -192,6 +192,19 @@ def test_who_needs_a_folder_waits_for_it(host, waiting):
     assert "apps.mount" in after
 
 
+def test_a_folder_may_be_mounted_by_who_enters_it(host, converge):
+    try:
+        assert changed(converge("ceph_client", ceph_client_automount=True), host)
+        host.check_output("systemctl stop apps.mount")
+        assert kind_of(host, "/apps") == "autofs"
+        host.check_output("ls /apps")
+        assert kind_of(host, "/apps") == "fuse.ceph-fuse"
+        assert not changed(converge("ceph_client", ceph_client_automount=True), host)
+    finally:
+        converge("ceph_client")
+    assert " autofs " not in host.check_output("grep /apps /proc/self/mountinfo")
+
+
 def test_mounts_are_made_after_the_network_and_undone_before_it_goes(host):
     after = host.check_output("systemctl show data.mount --property=After --value").split()
     assert {"network.target", "remote-fs-pre.target"} <= set(after)

@@ -242,7 +242,7 @@ def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, play, converge
         "ceph_cluster_devices": DEVICES,
         "ceph_cluster_monitors": [{"name": "first"}],
         "cephadm_image": "",
-        "cephadm_devices": [],
+        "cephadm_hosts": [],
     }
     for typed in ({}, {"fsid": FSID.replace("1e-", "2e-", 1)}):
         said = play(PURGE, in_group="storage", **known, **typed)

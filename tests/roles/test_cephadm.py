@@ -13,9 +13,9 @@ PURGE = Path(__file__).parents[2] / "ansible/ceph-purge.yml"
 # molecule/cephadm/converge.yml
 FSID = "6f9a3c1e-0000-4000-8000-000000000003"
 IMAGE = "localhost/ceph:v18.2.7"
-DEVICE = "/dev/disk/by-id/muster-osd"
 FIRST, OTHER = "bookworm", "trixie"
 BOTH = [FIRST, OTHER]
+DEVICES = {name: f"/dev/disk/by-id/muster-{name}" for name in BOTH}
 
 AUTHORIZED = "/var/lib/cephadm/.ssh/authorized_keys"
 MANAGER_KEY = "/var/lib/stand-in/id_ed25519"
@@ -40,6 +40,19 @@ def first(host):
 
 def address(host, name):
     return host.check_output(f"getent ahostsv4 {name}").split()[0]
+
+
+def hosts(host, *more):
+    """Both machines as the role takes them, with more disks of this one."""
+    here = host.check_output("hostname")
+    return [
+        {
+            "name": name,
+            "address": address(host, name),
+            "devices": [device, *(more if name == here else [])],
+        }
+        for name, device in DEVICES.items()
+    ]
 
 
 def test_the_manager_s_key_is_let_in_from_its_host_alone(host):
@@ -94,7 +107,8 @@ def test_daemons_are_placed_by_one_specification(first):
         "mon": ({"hosts": [FIRST]}, False),
         "mgr": ({"hosts": [FIRST]}, False),
         "mds.cephfs": ({"hosts": BOTH}, False),
-        "osd.muster": ({"hosts": BOTH}, False),
+        "osd.bookworm": ({"hosts": [FIRST]}, False),
+        "osd.trixie": ({"hosts": [OTHER]}, False),
     }
     assert {host["hostname"]: host["labels"] for host in found["hosts"]} == {
         FIRST: ["_admin"],
@@ -102,10 +116,13 @@ def test_daemons_are_placed_by_one_specification(first):
     }
 
 
-def test_osds_are_made_of_the_named_disks_and_of_no_filter(first):
-    (osd,) = [each for each in cluster(first)["services"] if each["service_type"] == "osd"]
-    assert osd["spec"]["data_devices"] == {"paths": [DEVICE]}
-    assert cluster(first)["osds"] == {f"{name}:{DEVICE}": n for n, name in enumerate(BOTH)}
+def test_osds_are_made_of_each_host_s_disks_and_of_no_filter(first):
+    services = cluster(first)["services"]
+    disks = [each["spec"]["data_devices"] for each in services if each["service_type"] == "osd"]
+    assert disks == [{"paths": [device]} for device in DEVICES.values()]
+    assert cluster(first)["osds"] == {
+        f"{name}:{device}": n for n, (name, device) in enumerate(DEVICES.items())
+    }
 
 
 def test_settings_pools_and_file_system_are_those_of_the_definition(first):
@@ -161,7 +178,7 @@ def test_what_is_another_s_is_refused_and_left_alone(host, converge):
     try:
         host.check_output(f"mkswap --label precious {device}")
         before = host.check_output(f"sha256sum {device}")
-        said = " ".join(converge("cephadm", cephadm_devices=[DEVICE, device]).split())
+        said = " ".join(converge("cephadm", cephadm_hosts=hosts(host, device)).split())
         assert f"{device} holds swap (blkid --probe), so no OSD is made of it" in said
         assert f"{folder}: the distribution's packages run this cluster here" in said
         assert "changed=0" in said
@@ -172,7 +189,7 @@ def test_what_is_another_s_is_refused_and_left_alone(host, converge):
 
 def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_made_anew(first, play, converge):
     known = {
-        **{"ceph_cluster_fsid": FSID, "ceph_cluster_devices": [], "cephadm_devices": [DEVICE]},
+        **{"ceph_cluster_fsid": FSID, "ceph_cluster_devices": [], "cephadm_hosts": hosts(first)},
         **{"ceph_cluster_monitors": [{"name": FIRST}], "cephadm_image": IMAGE},
     }
     said = play(PURGE, in_group="storage", beside=[OTHER], **known)
@@ -183,7 +200,7 @@ def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_made_anew(first, pl
     assert said.count("failed=0") == 2, said
     left = f"/var/lib/ceph/{FSID} /etc/ceph/ceph.* {AUTHORIZED} /etc/sudoers.d/50-cephadm"
     assert first.run(f"ls {left}").stdout == ""
-    assert first.run(f"blkid --probe {DEVICE}").rc == 2
+    assert first.run(f"blkid --probe {DEVICES[FIRST]}").rc == 2
 
     said = converge("cephadm")
     assert f"{OTHER} can't be asked whether it has a part of cluster {FSID}" in " ".join(

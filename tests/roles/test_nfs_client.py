@@ -10,6 +10,7 @@ MOUNTS = [
     {"source": "localhost:/srv/apps", "path": "/apps", "options": "ro,hard,vers=4.2"},
 ]
 WAITING = "/run/systemd/system/waiting.service"
+FAILS = "/run/mount.nfs4.fails"
 
 
 def source_of(host, path):
@@ -27,11 +28,15 @@ def changed(said, host):
 
 @pytest.fixture
 def waiting(host):
-    """A unit that needs a folder, as slurmd does."""
-    unit = "[Unit]\\nRequiresMountsFor=/apps\\n[Service]\\nExecStart=/bin/sleep 600\\n"
-    host.check_output(f"printf '{unit}' >{WAITING} && systemctl daemon-reload")
+    """A unit that a boot starts and that needs a folder, as slurmd does."""
+    unit = (
+        "[Unit]\\nRequiresMountsFor=/apps\\n[Service]\\nExecStart=/bin/sleep 600\\n"
+        "[Install]\\nWantedBy=multi-user.target\\n"
+    )
+    host.check_output(f"printf '{unit}' >{WAITING} && systemctl enable --runtime --quiet waiting")
     yield
-    host.check_output(f"systemctl stop waiting; rm {WAITING}; systemctl daemon-reload")
+    host.check_output(f"systemctl disable --runtime --now --quiet waiting; rm {WAITING}")
+    host.check_output("systemctl daemon-reload")
 
 
 @pytest.fixture
@@ -52,6 +57,10 @@ def test_folders_are_mounted_now_and_at_each_boot(host, mount):
     assert f"Options={mount['options']},retry=9\n" in text
 
 
+def test_a_server_that_names_owners_has_its_domain(host):
+    assert host.check_output("nfsidmap -d") == "example.org"
+
+
 def test_read_ahead_is_that_of_the_file_that_udev_s_rule_reads(host):
     """What the kernel makes of it at a mount, tests/vm shows."""
     assert host.check_output("nfsconf --get nfsrahead nfs4") == "15360"
@@ -69,6 +78,62 @@ def test_who_needs_a_folder_waits_for_it(host, waiting):
     assert source_of(host, "/apps") == "localhost:/srv/apps"
     after = host.check_output("systemctl show waiting --property=After --value").split()
     assert "apps.mount" in after
+
+
+def test_a_mount_that_failed_is_tried_again_with_what_waits_for_it(host, waiting):
+    host.check_output(f"systemctl stop apps.mount; echo Network is unreachable >{FAILS}")
+    assert "dependency" in host.run("systemctl start waiting").stderr
+    assert "Network is unreachable" in host.check_output("journalctl --unit=apps.mount --lines=9")
+    again = "muster-mount-again@apps"
+    assert host.run(f"systemctl is-active {again}").stdout.strip() == "activating"
+    host.check_output(f"rm {FAILS}")
+    host.check_output("timeout 60 sh -c 'until systemctl is-active waiting; do sleep 1; done'")
+    assert source_of(host, "/apps") == "localhost:/srv/apps"
+    host.check_output(f"timeout 10 sh -c 'while systemctl is-active {again}; do sleep 1; done'")
+    assert host.check_output("systemctl list-units --failed --no-legend") == ""
+
+
+def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host, converge, user):
+    try:
+        said = " ".join(converge("nfs_client", nfs_client_automount=True).split())
+        assert "/apps: somebody uses it, so it stays mounted as it is" in said
+        host.check_output("systemctl stop user")
+        assert changed(converge("nfs_client", nfs_client_automount=True), host)
+        assert source_of(host, "/apps") == "localhost:/srv/apps"
+        wants = host.check_output("ls /etc/systemd/system/remote-fs.target.wants").split()
+        assert set(wants) >= {"apps.automount", r"srv-home\x2d1.automount"}
+        assert not any(name.endswith(".mount") for name in wants)
+        host.check_output(f"systemctl stop apps.mount; echo Connection refused >{FAILS}")
+        host.check_output("timeout 10 systemctl start remote-fs.target")
+        # More often than systemd lets a unit fail by default.
+        for _ in range(7):
+            assert "No such device" in host.run("timeout 30 ls /apps").stderr
+        assert not changed(converge("nfs_client", nfs_client_automount=True), host)
+        host.check_output(f"rm {FAILS}; ls /apps")
+        assert source_of(host, "/apps") == "localhost:/srv/apps"
+    finally:
+        host.run(f"rm -f {FAILS}")
+        said = converge("nfs_client")
+    assert changed(said, host)
+    assert " autofs " not in host.check_output("grep /apps /proc/self/mountinfo")
+    assert source_of(host, "/apps") == "localhost:/srv/apps"
+    assert host.check_output("find /etc/systemd/system -name '*.automount'") == ""
+    assert host.run("systemctl is-enabled apps.mount").stdout.strip() == "enabled"
+
+
+def test_an_automount_whose_folder_is_refused_stays_refused(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
+    try:
+        host.check_output(f"echo access denied >{FAILS}")
+        for _ in range(2):
+            said = converge("nfs_client", nfs_client_mounts=wanted, nfs_client_automount=True)
+            assert "can't be mounted at" in said
+            assert "access denied for" in said
+    finally:
+        host.check_output(f"rm {FAILS}")
+        converge("nfs_client")
+    assert host.check_output("find /etc/systemd/system -name 'srv-x.*'") == ""
+    assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
 def test_other_options_are_taken_when_nobody_uses_the_folder(host, converge):

@@ -3,6 +3,10 @@
 import pytest
 
 EXPORTS = "/etc/exports.d/muster.exports"
+HOME = {
+    **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001", "own_disk": False},
+    "clients": [{"host": "192.0.2.0/24", "writes": True}],
+}
 
 
 def exported(host):
@@ -62,18 +66,14 @@ def test_only_version_4_is_spoken(host):
 
 
 def test_threads_suffice_for_the_connections(host):
-    # 1000 connections, twenty a thread; the machine of the tests has fewer than seven cores.
-    assert host.check_output("nfsconf --get nfsd threads") == "50"
+    # Twenty of 1000 connections a thread, eight threads a core.
+    threads = min(max(50, 8 * int(host.check_output("nproc"))), 512)
+    assert host.check_output("nfsconf --get nfsd threads") == str(threads)
 
 
 def test_changed_exports_reach_the_server_without_a_restart(host, converge):
     before = started(host)
-    changed = [
-        {
-            **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001"},
-            **{"own_disk": False, "clients": [{"host": "203.0.113.0/24", "writes": True}]},
-        }
-    ]
+    changed = [HOME | {"clients": [{"host": "203.0.113.0/24", "writes": True}]}]
     try:
         converge("nfs_server", nfs_server_exports=changed, nfs_server_threads=20)
         assert set(exported(host)) == {("/srv/home", "203.0.113.0/24")}
@@ -87,12 +87,30 @@ def test_changed_exports_reach_the_server_without_a_restart(host, converge):
 
 def test_a_folder_whose_disk_is_away_is_refused(host, converge):
     before = host.file(EXPORTS).content_string
-    wanted = [
-        {
-            **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001"},
-            **{"own_disk": True, "clients": [{"host": "192.0.2.0/24"}]},
-        }
-    ]
+    wanted = [HOME | {"own_disk": True}]
     said = " ".join(converge("nfs_server", nfs_server_exports=wanted).split())
     assert "no disk is mounted at /srv/home" in said
     assert host.file(EXPORTS).content_string == before
+
+
+def test_what_exportfs_refuses_ends_the_run_until_it_is_right(host, converge):
+    unknown = {"clients": [{"host": "no-such-host.invalid"}]}
+    runs = [
+        # Of this exportfs says so and ends well.
+        (unknown, "exportfs: Failed to resolve no-such-host.invalid"),
+        # Now the server runs, and nothing changes.
+        (unknown, "exportfs: Failed to resolve no-such-host.invalid"),
+        ({"fsid": "nonsense"}, 'bad fsid "fsid=nonsense"'),
+    ]
+    host.check_output("systemctl stop nfs-server")
+    try:
+        for spoilt, words in runs:
+            wanted = [HOME | spoilt]
+            said = converge("nfs_server", "--tags=nfs_server_configure", nfs_server_exports=wanted)
+            assert "failed=1" in said, said
+            assert words in " ".join(said.replace('\\"', '"').split())
+            assert host.service("nfs-server").is_running
+    finally:
+        said = converge("nfs_server")
+    assert "failed=0" in said, said
+    assert ("/srv/home", "192.0.2.0/24") in exported(host)

@@ -10,9 +10,19 @@ import re
 import socket
 import time
 
-from ansible.module_utils.mount_units import missing_options, mounted, unit_name, unit_text
+from ansible.module_utils.mount_units import (
+    AGAIN,
+    AGAIN_NAME,
+    automount_text,
+    automounts,
+    missing_options,
+    mounted,
+    unit_name,
+    unit_text,
+)
+from ansible.module_utils.unit_files import UNITS, File, read_text, write_text
 
-UNITS = "/etc/systemd/system"
+AGAIN_PATH = f"{UNITS}/{AGAIN_NAME}"
 # Below /run: what was mounted before this boot is no longer.
 RECORDS = "/run/muster"
 
@@ -21,25 +31,8 @@ MOUNT_SECONDS = 60
 UMOUNT_SECONDS = 30
 
 
-def read_text(path):
-    """Return the text at `path`, or None."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
-
-
-def write_text(path, text):
-    """Write `text` to `path` in one step."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(f"{path}.new", "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(f"{path}.new", path)
-
-
 class Unit:
-    """The mount unit of one folder: its file, and what the kernel has."""
+    """The mount unit of one folder, its automount unit, and what the kernel has."""
 
     def __init__(self, module, protocol, path, wanted=None):
         self.module = module
@@ -47,40 +40,52 @@ class Unit:
         self.path = path
         self.wanted = wanted
         self.name = unit_name(path)
-        self.file = f"{UNITS}/{self.name}"
-        self.before = read_text(self.file) or ""
-        self.after = unit_text(protocol, wanted) if wanted else ""
+        self.on_entry = bool(wanted) and module.params["automount"]
+        text = unit_text(protocol, wanted, on_entry=self.on_entry) if wanted else ""
+        self.file = File(self.name, text, bool(wanted) and not self.on_entry)
+        text = automount_text(protocol, path) if self.on_entry else ""
+        self.automount = File(f"{self.name.removesuffix('mount')}automount", text, self.on_entry)
+        self.again = AGAIN_NAME.replace("@", f"@{self.name.removesuffix('.mount')}")
+        self.files = (self.file, self.automount)
         self.outdated = f"{RECORDS}/{self.name}.outdated"
-        self.found = mounted(read_text("/proc/self/mountinfo")).get(path)
+        table = read_text("/proc/self/mountinfo")
+        self.found = mounted(table).get(path)
+        self.automounted = automounts(table).get(path)
 
     def refuse_what_is_in_the_way(self):
         """End the task where something that is not ours is mounted at the path."""
-        if self.found and self.wanted and not self.ours():
+        source = self.found[1] if self.found else self.automounted
+        if source and self.wanted and not self.ours():
             self.module.fail_json(
-                msg=f"{self.path} is mounted from {self.found[1]} already; unmount that and take it "
+                msg=f"{self.path} is mounted from {source} already; unmount that and take it "
                 "out of /etc/fstab, or say in the definition that the folder exists (kind: existing)"
             )
 
     def ours(self):
         """Whether what is mounted is this unit's: of now, of before, or kept for its users."""
-        texts = self.before + (read_text(self.outdated) or "")
+        if not self.found:
+            return bool(self.automount.before)
+        texts = self.file.before + (read_text(self.outdated) or "")
         sources = [line[5:] for line in texts.splitlines() if line.startswith("What=")]
         return self.found[1] in [*sources, self.wanted["source"]]
 
     def is_enabled(self):
-        """Whether a boot mounts it."""
-        return os.path.lexists(f"{UNITS}/remote-fs.target.wants/{self.name}")
+        """Whether a boot starts what it is to start, and nothing else."""
+        return all(file.is_enabled() == file.at_boot for file in self.files)
 
     def is_as_wanted(self):
         """Whether the mount, as far as the kernel tells, has the wanted source and options."""
+        if bool(self.automounted) != self.on_entry:
+            return False
         if not self.wanted or not self.found:
-            return not self.wanted and not self.found
+            # Nobody needs to have entered an automount yet.
+            return not self.found and not self.writes() and (self.on_entry or not self.wanted)
         kind, source, options = self.found
         same = source == self.wanted["source"] and not os.path.exists(self.outdated)
         if kind in self.protocol.kinds:
             wanted = self.wanted["options"]
             same = same and not missing_options(self.protocol.shown, wanted, options)
-        return same and self.before == self.after
+        return same and not self.writes()
 
     def action(self):
         """Return what is to be done to the mount."""
@@ -91,8 +96,8 @@ class Unit:
         return "remount" if self.wanted else "unmount"
 
     def writes(self):
-        """Whether the file is to be written."""
-        return bool(self.wanted) and self.before != self.after
+        """Whether a file is to be written; that of a mount that is not wanted goes last."""
+        return bool(self.wanted) and any(file.before != file.after for file in self.files)
 
     def pending(self):
         """Whether anything is to be done."""
@@ -101,17 +106,28 @@ class Unit:
         return self.writes() or not self.is_enabled() or self.action() != "none"
 
     def write(self):
-        """Bring the file to what is wanted; systemd learns of it from the caller."""
+        """Bring the files to what is wanted; systemd learns of it from the caller."""
         if self.found and self.writes() and not os.path.exists(self.outdated):
             # First: a run that is killed now must leave word that the mount is older than its unit.
-            write_text(self.outdated, self.before)
-        if self.writes():
-            write_text(self.file, self.after)
+            write_text(self.outdated, self.file.before)
+        for file in self.files:
+            if file.before != file.after and file.after:
+                write_text(file.path, file.after)
+
+    def enable(self):
+        """Have the next boot bring what is wanted, whatever becomes of the mount now."""
+        for file in self.files:
+            if file.is_enabled() != file.at_boot:
+                word = "enable" if file.at_boot else "disable"
+                self.module.run_command(["systemctl", word, "--quiet", file.name], check_rc=True)
+        if self.automount.before and not self.on_entry:
+            os.unlink(self.automount.path)
 
     def remove(self):
         """Forget a unit that is no longer wanted and not mounted."""
-        os.unlink(self.file)
-        self.run("systemctl", "reset-failed", self.name)
+        os.unlink(self.file.path)
+        self.run("systemctl", "stop", self.again)
+        self.run("systemctl", "reset-failed", self.name, self.again)
         self.run("systemctl", "daemon-reload")
 
     def run(self, *command, seconds=MOUNT_SECONDS):
@@ -130,17 +146,19 @@ class Unit:
         """Mount through systemd; end the task with the cause if that fails."""
         self.wait_for_servers()
         os.makedirs(self.path, exist_ok=True)
-        hidden = sorted(os.listdir(self.path))
+        # To look into an automount is to enter it.
+        hidden = [] if self.automounted else sorted(os.listdir(self.path))
         if hidden:
             self.module.warn(
                 f"{self.path} of this host has files of its own, which the mount hides: "
                 f"{', '.join(hidden[:5])}; move them away"
             )
-        self.run("systemctl", "reset-failed", self.name)
-        code, said = self.run("systemctl", "start", self.name)
+        self.run("systemctl", "reset-failed", self.name, self.again)
+        names = [self.automount.name, self.name] if self.on_entry else [self.name]
+        code, said = self.run("systemctl", "start", *names)
         if code != 0:
-            # It would go on trying, up to its own bound.
-            self.run("systemctl", "stop", self.name)
+            # It would go on trying, and the next run would find an automount.
+            self.run("systemctl", "stop", self.again, *names)
             late = f"no answer within {MOUNT_SECONDS} s" if code in (124, 137) else said
             self.module.fail_json(
                 msg=f"{self.wanted['source']} can't be mounted at {self.path}: "
@@ -182,10 +200,8 @@ class Unit:
         """Return what changes, as Ansible shows it."""
         action = self.action()
         state = "mounted" if self.found else "not mounted"
-        pairs = [
-            (self.file, self.before, self.after),
-            (self.path, f"{state}\n", f"{state if action == 'none' else action}\n"),
-        ]
+        pairs = [(file.path, file.before, file.after) for file in self.files]
+        pairs.append((self.path, f"{state}\n", f"{state if action == 'none' else action}\n"))
         return [
             {"before_header": header, "after_header": header, "before": old, "after": new}
             for header, old, new in pairs
@@ -206,11 +222,10 @@ def forgotten(module, protocol, wanted):
 def settle(unit):
     """Bring the mount to what is wanted; return what was done, None while somebody uses it."""
     action = unit.action()
-    if not unit.wanted:
-        # Whatever becomes of the mount now, the next boot does not bring it back.
-        unit.run("systemctl", "disable", "--quiet", unit.name)
-    if action in ("remount", "unmount") and not unit.unmount():
+    if unit.found and action in ("remount", "unmount") and not unit.unmount():
         return None
+    if unit.automounted and not unit.on_entry:
+        unit.run("systemctl", "stop", unit.automount.name)
     if action in ("mount", "remount"):
         unit.mount()
     if not unit.wanted:
@@ -225,8 +240,7 @@ def apply(module, units):
     # Always: a run that was killed may have left systemd with an older unit.
     module.run_command(["systemctl", "daemon-reload"], check_rc=True)
     for unit in units:
-        if unit.wanted and not unit.is_enabled():
-            module.run_command(["systemctl", "enable", "--quiet", unit.name], check_rc=True)
+        unit.enable()
     return [unit.path for unit in units if settle(unit) is None]
 
 
@@ -240,12 +254,15 @@ def keep(module, protocol, mounts):
 
     pending = [unit for unit in units if unit.pending()]
     diff = [part for unit in pending for part in unit.diff()]
-    in_use = apply(module, pending) if pending and not module.check_mode else []
+    tries = any(unit.file.at_boot for unit in units) and read_text(AGAIN_PATH) != AGAIN
+    if tries and not module.check_mode:
+        write_text(AGAIN_PATH, AGAIN)
+    in_use = apply(module, pending) if (pending or tries) and not module.check_mode else []
     if in_use:
         module.warn(
             f"{', '.join(in_use)}: somebody uses it, so it stays mounted as it is; the next run "
             "after that, or a boot, changes it"
         )
     # What only waits for its users is no change of this run.
-    changed = any(unit.path not in in_use or unit.writes() for unit in pending)
+    changed = tries or any(unit.path not in in_use or unit.writes() for unit in pending)
     module.exit_json(changed=changed, in_use=in_use, diff=diff)

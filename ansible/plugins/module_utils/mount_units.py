@@ -6,20 +6,58 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 # At a boot servers may come up later than their clients. Until then they wait; people can't log
-# in, and slurmd does not start. After that the unit fails, and people can.
-BOOT_MINUTES = 10
+# in, and slurmd does not start. After that the unit fails, people can, and AGAIN goes on trying.
+BOOT_SECONDS = 600
+
+# Where a folder is mounted when somebody enters it, each look waits for this long, and logging in
+# takes 6 of them, with a shell 19 (bash on Debian 12). A mount takes less than a second.
+ENTRY_SECONDS = 10
 
 UNIT = """\
 {mark}[Unit]
 Description=Shared folder {path}
-
+{again}
 [Mount]
 What={source}
 Where={path}
 Type={type}
 Options={options},{waits}
 TimeoutSec={seconds}
+"""
 
+# systemd tries a mount once, and mount.nfs does not retry what it takes for lasting, such as
+# "Network is unreachable" of a host whose network comes up late: nfs_is_permanent_error() in
+# nfs-utils' utils/mount/stropts.c.
+AT_BOOT = "OnFailure=muster-mount-again@%N.service\n"
+
+# With a limit of tries systemd takes the automount away, and people write below the mount point:
+# automount_trigger_notify() in systemd's src/core/automount.c.
+ON_ENTRY = "StartLimitIntervalSec=0\n"
+
+# No order after the network: systemd.automount(5).
+AUTOMOUNT = """\
+{mark}[Unit]
+Description=Shared folder {path}, when somebody enters it
+
+[Automount]
+Where={path}
+"""
+
+AGAIN_NAME = "muster-mount-again@.service"
+AGAIN = """\
+# Written by Muster for its mounts: changes here are lost
+[Unit]
+Description=More tries to mount %f
+
+[Service]
+Type=oneshot
+# And what needs the mount: systemd does not start it later by itself.
+ExecStart=/bin/sh -c 'systemctl start "$$0" $$(systemctl show -P RequiredBy "$$0")' %i.mount
+Restart=on-failure
+RestartSec=30
+"""
+
+INSTALL = """
 [Install]
 WantedBy=remote-fs.target
 """
@@ -34,8 +72,8 @@ class Protocol(NamedTuple):
     """Types that the kernel's table has for it."""
     shown: re.Pattern
     """Options that the kernel's table shows as they were given."""
-    waits: str
-    """Option that bounds how long a boot waits for the server."""
+    waits: Callable
+    """Seconds -> option that bounds how long a mount waits for the server."""
     words: re.Pattern
     """What mount says of a failure, in its log."""
     servers: Callable
@@ -57,16 +95,40 @@ def unit_name(path):
     return (escaped if not escaped.startswith(".") else "\\x2e" + escaped[1:]) + ".mount"
 
 
-def unit_text(protocol, mount):
-    """Return the unit of `mount`."""
+def unit_text(protocol, mount, on_entry=False):
+    """Return the unit of `mount`, for a boot or for who enters the folder first."""
     literal = {key: value.replace("%", "%%") for key, value in mount.items()}
-    seconds = 60 * BOOT_MINUTES
-    return UNIT.format(mark=protocol.mark, waits=protocol.waits, seconds=seconds, **literal)
+    seconds = ENTRY_SECONDS if on_entry else BOOT_SECONDS
+    text = UNIT.format(
+        mark=protocol.mark,
+        again=ON_ENTRY if on_entry else AT_BOOT,
+        waits=protocol.waits(seconds),
+        seconds=seconds,
+        **literal,
+    )
+    return text if on_entry else text + INSTALL
+
+
+def automount_text(protocol, path):
+    """Return the unit that has `path` mounted when somebody enters it."""
+    return AUTOMOUNT.format(mark=protocol.mark, path=path.replace("%", "%%")) + INSTALL
 
 
 def mounted(table):
-    """Return mount point -> (type, source, set of options) of a /proc/self/mountinfo."""
-    found = {}
+    """Return mount point -> (type, source, set of options) of a /proc/self/mountinfo.
+
+    Without those of automounts, which are in `automounts`.
+    """
+    lines = _parsed(table)
+    return {path: (kind, *rest) for path, kind, *rest in lines if kind != "autofs"}
+
+
+def automounts(table):
+    """Return mount point -> source of the automounts of a /proc/self/mountinfo."""
+    return {path: source for path, kind, source, _ in _parsed(table) if kind == "autofs"}
+
+
+def _parsed(table):
     for line in table.splitlines():
         own, _, of_system = line.partition(" - ")
         path, own_options = own.split()[4:6]
@@ -75,8 +137,7 @@ def mounted(table):
         path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
         # The mount's own rw or ro is what counts, not that of the connection it shares.
         shared = {option for option in options.split(",") if option not in ("rw", "ro")}
-        found[path] = (kind, source, shared | {*own_options.split(",")})
-    return found
+        yield path, kind, source, shared | {*own_options.split(",")}
 
 
 def missing_options(shown, wanted, actual):

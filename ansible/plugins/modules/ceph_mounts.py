@@ -37,6 +37,10 @@ options:
       export: {type: str, required: true, description: Folder in the file system.}
       path: {type: path, required: true, description: Where it is mounted.}
       options: {type: str, required: true, description: Options of mount(8).}
+  automount:
+    description: Whether folders are mounted when somebody enters them, so that no boot waits for them.
+    type: bool
+    default: false
   wait_seconds:
     description: How long to wait for monitors that do not answer yet.
     type: int
@@ -68,10 +72,6 @@ in_use:
 # Of the protocol's second version, msgr2. Helper and kernel take 6789, of the first, where none is
 # said, whatever ms_mode is: mount.ceph(8).
 PORT = 3300
-
-# It bounds unmounting too, so a host that goes down while Ceph is away waits for it once more:
-# half of what NFS has. ceph-fuse has these 300 s by default.
-BOOT_SECONDS = 300
 
 # What both drivers have; the kernel's other options are its own.
 FLAGS = r"rw|ro|nosuid|nodev|noexec|noatime"
@@ -133,7 +133,9 @@ def protocol(given):
         shown=re.compile(
             rf"{FLAGS}|fsc|name=.*|ms_mode=.*|recover_session=.*" if kernel else FLAGS
         ),
-        waits=f"{'' if kernel else 'ceph.client_'}mount_timeout={BOOT_SECONDS}",
+        # It bounds unmounting too, so a host that goes down while Ceph is away waits for it once
+        # more: half of what NFS has. ceph-fuse has 300 s by default.
+        waits=lambda seconds: f"{'' if kernel else 'ceph.client_'}mount_timeout={seconds // 2}",
         # The last two: ceph-fuse with a key that is not the client's.
         words=re.compile(
             r"mount (error|failed)\b.*|handle_auth_bad_method|failed to fetch mon config"
@@ -160,6 +162,7 @@ def main():
             "key_file": path,
             "config": path,
             "mounts": {"type": "list", "elements": "dict", "required": True, "options": mount},
+            "automount": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 10},
         },
         supports_check_mode=True,

@@ -29,13 +29,18 @@ options:
         description: IP address at which the manager reaches it.
         type: str
         required: true
+      devices:
+        description: Its disks, one OSD each. By their paths and no filter, so no other is taken.
+        type: list
+        elements: path
+        required: true
   admin:
     description: Name of the one that has the configuration and the administrator's key.
     type: str
     required: true
   services:
     description:
-      - Specifications as C(ceph orch apply) takes them
+      - Specifications of the others than OSDs, as C(ceph orch apply) takes them
         (https://docs.ceph.com/en/latest/cephadm/services/).
     type: list
     elements: dict
@@ -46,7 +51,7 @@ author: [The Muster authors]
 EXAMPLES = r"""
 - name: Place the daemons
   ceph_orchestrator:
-    hosts: [{name: s1, address: 192.0.2.41}]
+    hosts: [{name: s1, address: 192.0.2.41, devices: [/dev/disk/by-id/nvme-A]}]
     admin: s1
     services:
       - {service_type: mon, placement: {hosts: [s1]}}
@@ -69,6 +74,15 @@ def specification(hosts, admin, services):
             for host in hosts
         ),
         *services,
+        *(
+            {
+                "service_type": "osd",
+                "service_id": host["name"],
+                "placement": {"hosts": [host["name"]]},
+                "spec": {"data_devices": {"paths": host["devices"]}},
+            }
+            for host in hosts
+        ),
     ]
 
 
@@ -118,7 +132,11 @@ def main():
                 "type": "list",
                 "elements": "dict",
                 "required": True,
-                "options": {"name": text, "address": text},
+                "options": {
+                    "name": text,
+                    "address": text,
+                    "devices": {"type": "list", "elements": "path", "required": True},
+                },
             },
             "admin": text,
             "services": {"type": "list", "elements": "dict", "required": True},

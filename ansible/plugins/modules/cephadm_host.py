@@ -20,20 +20,10 @@ options:
     description: Name of this host.
     type: str
     required: true
-  hosts:
-    description: All hosts of the cluster.
-    type: list
-    elements: dict
+  addresses:
+    description: IP address of each host of the cluster, by the host's name.
+    type: dict
     required: true
-    suboptions:
-      name:
-        description: Its name.
-        type: str
-        required: true
-      address:
-        description: Its IP address.
-        type: str
-        required: true
   clock_seconds:
     description: How long chrony, which may just have been started, may take to find a clock.
     type: int
@@ -45,30 +35,30 @@ EXAMPLES = r"""
 - name: Refuse a host that cephadm can't use
   cephadm_host:
     name: storage1
-    hosts: [{name: storage1, address: 192.0.2.41}]
+    addresses: {storage1: 192.0.2.41}
 """
 
 # What `chronyc -c tracking` says last: chronyc(1).
 FOLLOWS_NONE = "Not synchronised"
 
 
-def refusals_of_names(name, hosts):
+def refusals_of_names(name, addresses):
     """Yield what is wrong with the names."""
     own = socket.gethostname()
     if own != name:
         yield f"this host calls itself {own}; set its name to {name}, as the inventory does"
-    for host in hosts:
+    for host, address in addresses.items():
         try:
-            found = {entry[4][0] for entry in socket.getaddrinfo(host["name"], None)}
+            found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
         except OSError as error:
-            yield f"{host['name']} has no address here ({error}); write it into /etc/hosts"
+            yield f"{host} has no address here ({error}); write it into /etc/hosts"
             continue
-        others = sorted(found - {host["address"]})
+        others = sorted(found - {address})
         if others:
             # As of a name on the line of 127.0.1.1, where Debian's installer puts it.
             yield (
-                f"{host['name']} leads to {', '.join(others)} here, and the inventory says "
-                f"{host['address']}; mend /etc/hosts"
+                f"{host} leads to {', '.join(others)} here, and the inventory says {address}; "
+                "mend /etc/hosts"
             )
 
 
@@ -97,19 +87,14 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "name": text,
-            "hosts": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {"name": text, "address": text},
-            },
+            "addresses": {"type": "dict", "required": True},
             "clock_seconds": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     given = module.params
     found = [
-        *refusals_of_names(given["name"], given["hosts"]),
+        *refusals_of_names(given["name"], given["addresses"]),
         refusal_of_clock(module, given["clock_seconds"]),
     ]
     if any(found):

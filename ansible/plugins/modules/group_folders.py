@@ -7,6 +7,7 @@ import os
 import stat
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: group_folders
@@ -17,6 +18,7 @@ description:
   - What lies in a folder already stays as it is, and so do other entries of its access lists.
   - Needs the package C(acl), and a file system with POSIX access lists. A mount of NFS 4.2 shows
     none, so this is for the server's own host; there they hold for all clients.
+  - Where the server of a folder does not answer it ends within a bound.
 options:
   folders:
     description: The folders.
@@ -150,6 +152,7 @@ def main():
         },
         supports_check_mode=True,
     )
+    refuse_silent(module, [folder["path"] for folder in module.params["folders"]])
     try:
         diffs = [bring(module, folder) for folder in module.params["folders"]]
     except FolderError as error:

@@ -15,6 +15,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: managed_files
@@ -27,6 +28,7 @@ description:
   - Contents arrive ready to write. Templates are rendered by the action plugin of the same name.
   - A file is written beside its destination, validated, and renamed over it, so a reader never sees
     half of it and a kill leaves the old one.
+  - Where the server of a folder does not answer it ends within a bound.
 options:
   files:
     description: What to manage, in order. Missing parents of a file are created (root, 0755).
@@ -486,6 +488,9 @@ def main():
     )
     # The caller's umask must not narrow the folders that are made on the way.
     os.umask(0o022)
+    refuse_silent(
+        module, sorted({os.path.dirname(wanted["dest"]) for wanted in module.params["files"]})
+    )
     paths, digests, diffs = [], {}, []
     together = module.params["validate_together"] or {"files": [], "command": ""}
     tried = False

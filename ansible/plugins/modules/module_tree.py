@@ -7,6 +7,7 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: module_tree
@@ -19,6 +20,7 @@ description:
     removed; files of other people are left alone, and never overwritten.
   - The cache is rebuilt when what it was built from has changed since, whoever changed it. A run that was
     killed between publishing and rebuilding is completed by the next.
+  - Where the server of a folder does not answer it ends within a bound.
 options:
   path:
     description: Root of the tree, a folder of MODULEPATH.
@@ -261,6 +263,7 @@ def main():
     )
     os.umask(0o022)
     path, cache, watch = (module.params[key] for key in ("path", "cache", "watch"))
+    refuse_silent(module, [path, cache, *watch])
     lmod = Lmod(module.run_command)
     changes, diff, stale = [], [], False
     try:

@@ -6,7 +6,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.mount_keeper import keep
-from ansible.module_utils.mount_units import BOOT_MINUTES, Protocol
+from ansible.module_utils.mount_units import Protocol
 
 DOCUMENTATION = r"""
 module: nfs_mounts
@@ -31,6 +31,10 @@ options:
       path: {type: path, required: true, description: Where it is mounted.}
       type: {type: str, choices: [nfs4], default: nfs4, description: Type of the file system.}
       options: {type: str, required: true, description: Options of mount(8).}
+  automount:
+    description: Whether folders are mounted when somebody enters them, so that no boot waits for them.
+    type: bool
+    default: false
   wait_seconds:
     description: How long to wait for a server that does not answer yet.
     type: int
@@ -63,8 +67,8 @@ PROTOCOL = Protocol(
     mark="# Written by Muster's nfs_mounts: changes here are lost\n",
     kinds=("nfs", "nfs4"),
     shown=re.compile(r"rw|ro|hard|soft|noatime|nosuid|nodev|noexec|nocto|fsc|vers=.*|proto=.*"),
-    # mount.nfs gives up in time for systemd to tell its last words.
-    waits=f"retry={BOOT_MINUTES - 1}",
+    # In minutes, 0 for one try; mount.nfs gives up in time for systemd to tell its last words.
+    waits=lambda seconds: f"retry={max(seconds // 60 - 1, 0)}",
     words=re.compile(r"^mount.*"),
     servers=servers,
     port=2049,
@@ -84,6 +88,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "mounts": {"type": "list", "elements": "dict", "required": True, "options": options},
+            "automount": {"type": "bool", "default": False},
             "wait_seconds": {"type": "int", "default": 10},
         },
         supports_check_mode=True,

@@ -15,6 +15,7 @@ import stat
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.shared_folders import refuse_silent, silent
 
 DOCUMENTATION = r"""
 module: people
@@ -26,6 +27,7 @@ description:
   - Takes people out of the groups given here only; their other memberships stay.
   - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
     anybody else are removed from there.
+  - Looks at homes only where it makes them; where their server does not answer it ends within a bound.
   - A person who goes leaves the home and the number behind. While processes of this person run, the
     account is expired (nobody logs in) and taken out of the groups; a later run removes it.
 options:
@@ -407,8 +409,15 @@ def write_keys(path, text):
     os.replace(temporary, path)
 
 
-def found_here(people, keys_dir):
-    """Return what this host has, as far as `people` and groups are concerned."""
+def found_here(people, keys_dir, create_homes):
+    """Return what this host has, as far as `people` and groups are concerned.
+
+    Args:
+        people: Wanted people.
+        keys_dir: Folder of the files with keys.
+        create_homes: Whether to look at homes: one on a server that is away can't be looked at.
+
+    """
     local, shadow = colon_file("/etc/passwd"), colon_file("/etc/shadow")
     accounts = {}
     # getpwall shows what a directory service lists; getpwnam also what it doesn't list.
@@ -429,7 +438,11 @@ def found_here(people, keys_dir):
         accounts,
         {group.gr_name: group.gr_gid for group in groups},
         {group.gr_name: frozenset(group.gr_mem) for group in groups if group.gr_mem},
-        {person.home: owner_of(person.home) for person in people if person.present},
+        {
+            person.home: owner_of(person.home)
+            for person in people
+            if create_homes and person.present
+        },
         keys_in(keys_dir),
         frozenset(person.name for person in leaving if person.uid in busy),
     )
@@ -539,14 +552,19 @@ def main():
         for person in module.params["people"]
     ]
     keys_dir = module.params["keys_dir"]
-    found = found_here(people, keys_dir)
+    if create_homes:
+        refuse_silent(module, [module.params["home_root"]])
+    found = found_here(people, keys_dir, create_homes)
     problems = conflicts(groups, people, found, create_homes)
     problems += locked_out(module.params["no_login"], os.environ)
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 
     shells = {person.shell for person in people if person.present}
-    missing_shells = {shell for shell in shells if not os.access(shell, os.X_OK)}
+    # One in a shared folder is not missing because its server is away.
+    missing_shells = {
+        shell for shell in shells if not silent(shell) and not os.access(shell, os.X_OK)
+    }
     for sentence in warnings(people, found, missing_shells):
         module.warn(f"{os.uname().nodename}: {sentence}")
     steps = plan(groups, people, found, create_homes)

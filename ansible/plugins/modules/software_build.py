@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: software_build
@@ -19,6 +20,7 @@ description:
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
     holds its lock, a build was killed; its remains are removed and it is built anew.
   - A build that fails leaves nothing behind. What exists is never touched.
+  - Where the server of a folder does not answer it ends within a bound.
 options:
   installations:
     description: What to build.
@@ -128,11 +130,9 @@ def main():
         supports_check_mode=True,
     )
     os.umask(0o022)
-    missing = [
-        entry
-        for entry in module.params["installations"]
-        if entry["build"] is not None and is_missing(entry["root"])
-    ]
+    to_build = [entry for entry in module.params["installations"] if entry["build"] is not None]
+    refuse_silent(module, [entry["root"] for entry in to_build])
+    missing = [entry for entry in to_build if is_missing(entry["root"])]
     built = []
     try:
         for entry in missing:

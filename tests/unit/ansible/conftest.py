@@ -20,7 +20,8 @@ ansible.module_utils.__path__.append(SHARED)
 AS_A_HOST_DOES = """
 import ansible.module_utils, runpy, sys
 ansible.module_utils.__path__.append(sys.argv[1])
-sys.argv = sys.argv[2:]
+exec(sys.argv[2])
+sys.argv = sys.argv[3:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -50,7 +51,10 @@ def arguments(given: Mapping[str, Any], *, check: bool = False) -> str:
 
 @pytest.fixture
 def run_module() -> Callable[..., Outcome]:
-    """Return `run(module, arguments, check=False, prefix=[], env=None)`."""
+    """Return `run(module, arguments, check=False, prefix=[], env=None, before="")`.
+
+    `before` is Python that changes what modules share, such as a bound.
+    """
 
     def run(
         module: str,
@@ -59,11 +63,12 @@ def run_module() -> Callable[..., Outcome]:
         check: bool = False,
         prefix: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        before: str = "",
     ) -> Outcome:
         done = subprocess.run(
             [
                 *(*prefix, sys.executable, "-c", AS_A_HOST_DOES),
-                *(SHARED, str(MODULES / f"{module}.py")),
+                *(SHARED, before, str(MODULES / f"{module}.py")),
             ],
             input=arguments(given, check=check),
             capture_output=True,

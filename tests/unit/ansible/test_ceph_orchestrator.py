@@ -12,18 +12,24 @@ assert SPEC is not None and SPEC.loader is not None
 ceph_orchestrator = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(ceph_orchestrator)
 
-HOSTS = [{"name": "s1", "address": "192.0.2.41"}, {"name": "s2", "address": "192.0.2.42"}]
 PATHS = ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]
+HOSTS = [
+    {"name": "s1", "address": "192.0.2.41", "devices": PATHS},
+    {"name": "s2", "address": "192.0.2.42", "devices": ["/dev/disk/by-id/nvme-C"]},
+]
 SERVICES = [
     {"service_type": "mon", "placement": {"hosts": ["s1"]}},
     {"service_type": "mgr", "placement": {"hosts": ["s1", "s2"]}},
     {"service_type": "mds", "service_id": "cephfs", "placement": {"hosts": ["s1", "s2"]}},
+]
+OSDS = [
     {
         "service_type": "osd",
-        "service_id": "muster",
-        "placement": {"hosts": ["s1", "s2"]},
-        "spec": {"data_devices": {"paths": PATHS}},
-    },
+        "service_id": host["name"],
+        "placement": {"hosts": [host["name"]]},
+        "spec": {"data_devices": {"paths": host["devices"]}},
+    }
+    for host in HOSTS
 ]
 
 
@@ -35,12 +41,13 @@ class Ceph:
             {"hostname": "s1", "addr": "192.0.2.41", "labels": ["_admin"], "status": ""},
             {"hostname": "s2", "addr": "192.0.2.42", "labels": [], "status": ""},
         ]
-        names = ("mon", "mgr", "mds.cephfs", "osd.muster")
+        names = ("mon", "mgr", "mds.cephfs", "osd.s1", "osd.s2")
         self.services = [
             {"service_name": name, **json.loads(json.dumps(service))}
-            for name, service in zip(names, SERVICES, strict=True)
+            for name, service in zip(names, [*SERVICES, *OSDS], strict=True)
         ]
-        self.services[3]["spec"] |= {"filter_logic": "AND", "objectstore": "bluestore"}
+        for service in self.services[3:]:
+            service["spec"] |= {"filter_logic": "AND", "objectstore": "bluestore"}
 
     def ask(self, *words):
         return self.services if words == ("orch", "ls", "--export") else self.hosts
@@ -58,9 +65,13 @@ def test_what_is_there_is_not_applied_again() -> None:
 def test_hosts_come_first_and_one_of_them_has_the_administrator_s_key() -> None:
     wanted = ceph_orchestrator.specification(HOSTS, "s1", SERVICES)
     assert [entry["service_type"] for entry in wanted] == [
-        *("host", "host", "mon", "mgr", "mds", "osd")
+        *("host", "host", "mon", "mgr", "mds", "osd", "osd")
     ]
     assert [entry["labels"] for entry in wanted[:2]] == [["_admin"], []]
+
+
+def test_each_host_has_osds_on_its_own_disks() -> None:
+    assert ceph_orchestrator.specification(HOSTS, "s1", SERVICES)[-2:] == OSDS
 
 
 @pytest.mark.parametrize(
@@ -75,14 +86,15 @@ def test_hosts_come_first_and_one_of_them_has_the_administrator_s_key() -> None:
         (lambda ceph: ceph.services[0].update(placement={"count": 5}), ["mon"]),
         (lambda ceph: ceph.services[0]["placement"]["hosts"].append("s9"), ["mon"]),
         (lambda ceph: ceph.services[1]["placement"]["hosts"].reverse(), []),
-        (lambda ceph: ceph.services[3]["spec"]["data_devices"].update(paths=PATHS[:1]), True),
-        (lambda ceph: ceph.services[3]["spec"].update(data_devices={"all": True}), True),
+        (lambda ceph: ceph.services[3]["spec"]["data_devices"].update(paths=PATHS[:1]), ["osd.s1"]),
+        (lambda ceph: ceph.services[3]["spec"].update(data_devices={"all": True}), ["osd.s1"]),
+        (lambda ceph: ceph.services[4]["placement"]["hosts"].append("s1"), ["osd.s2"]),
     ],
 )
 def test_only_a_difference_is_one(change, names) -> None:
     ceph = Ceph()
     change(ceph)
-    assert differing(ceph) == (["osd.muster"] if names is True else names)
+    assert differing(ceph) == names
 
 
 def apply(run_module, stand_ins, tmp_path, *, check=False, fails=False):
@@ -103,7 +115,7 @@ esac"""
 def test_all_of_it_is_applied_at_once(run_module, stand_ins, tmp_path) -> None:
     done = apply(run_module, stand_ins, tmp_path)
     assert done["changed"] is True
-    assert "ceph orch apply: osd.muster\n" in done["diff"]["after"]
+    assert "ceph orch apply: osd.s2\n" in done["diff"]["after"]
     documents = (tmp_path / "applied").read_text().split("\n---\n")
     assert [json.loads(text) for text in documents] == ceph_orchestrator.specification(
         HOSTS, "s1", SERVICES

@@ -11,7 +11,7 @@ assert SPEC is not None and SPEC.loader is not None
 cephadm_host = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(cephadm_host)
 
-HOSTS = [{"name": "s1", "address": "192.0.2.41"}, {"name": "s2", "address": "192.0.2.42"}]
+ADDRESSES = {"s1": "192.0.2.41", "s2": "192.0.2.42"}
 # chronyc 4.3.
 FOLLOWS = (
     "C0000235,192.0.2.53,3,1795375052.1,0.000012,0.000003,0.00002,-3.1,0.0,0.01,0.02,0.001,64.5"
@@ -38,24 +38,24 @@ def names(monkeypatch):
 
 
 def test_names_that_lead_to_their_addresses_are_fine(names) -> None:
-    assert list(cephadm_host.refusals_of_names("s1", HOSTS)) == []
+    assert list(cephadm_host.refusals_of_names("s1", ADDRESSES)) == []
 
 
 def test_a_host_with_another_name_is_refused(names) -> None:
-    (said,) = cephadm_host.refusals_of_names("s2", HOSTS)
+    (said,) = cephadm_host.refusals_of_names("s2", ADDRESSES)
     assert said == "this host calls itself s1; set its name to s2, as the inventory does"
 
 
 @pytest.mark.parametrize("there", ["127.0.1.1", "192.0.2.41 127.0.1.1"])
 def test_a_name_that_leads_elsewhere_is_refused(names, there) -> None:
     names["s1"] = there
-    (said,) = cephadm_host.refusals_of_names("s1", HOSTS)
+    (said,) = cephadm_host.refusals_of_names("s1", ADDRESSES)
     assert said.startswith("s1 leads to 127.0.1.1 here, and the inventory says 192.0.2.41")
 
 
 def test_a_name_without_an_address_is_refused(names) -> None:
     del names["s2"]
-    (said,) = cephadm_host.refusals_of_names("s1", HOSTS)
+    (said,) = cephadm_host.refusals_of_names("s1", ADDRESSES)
     assert said.startswith("s2 has no address here (Name or service not known)")
 
 
@@ -63,7 +63,7 @@ def ask(run_module, stand_ins, script, **options):
     """Run the module on this machine, whose name and address are right."""
     own = cephadm_host.socket.gethostname()
     address = cephadm_host.socket.getaddrinfo(own, None)[0][4][0]
-    given = {"name": own, "hosts": [{"name": own, "address": address}], "clock_seconds": 0}
+    given = {"name": own, "addresses": {own: address}, "clock_seconds": 0}
     env = {"PATH": stand_ins({"chronyc": f'[ "$*" = "-c tracking" ] || exit 9\n{script}'})}
     return run_module("cephadm_host", given, env=env, **options)
 
@@ -86,7 +86,7 @@ def test_a_clock_that_follows_none_is_refused(run_module, stand_ins, script, why
 
 def test_both_are_said_at_once(run_module, stand_ins) -> None:
     env = {"PATH": stand_ins({"chronyc": tracking("Not synchronised")})}
-    given = {"name": "nobody", "hosts": [], "clock_seconds": 0}
+    given = {"name": "nobody", "addresses": {}, "clock_seconds": 0}
     said = run_module("cephadm_host", given, env=env)["msg"]
     assert "set its name to nobody" in said
     assert "; chrony is not in time" in said

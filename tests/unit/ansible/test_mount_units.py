@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from ansible.module_utils.mount_units import (
     Protocol,
+    automount_text,
+    automounts,
     missing_options,
     mounted,
     unit_name,
@@ -27,6 +29,9 @@ TABLE = """\
 98 26 0:53 / /data rw,nosuid,nodev,noatime - ceph 192.0.2.41:3300:/data \
 rw,name=muster-compute,secret=<hidden>,ms_mode=prefer-crc,fsid=0,acl,recover_session=clean,fsc
 99 26 0:54 / /models ro,nosuid,nodev,noatime - fuse.ceph-fuse ceph-fuse rw,user_id=0,allow_other
+60 26 0:55 / /late rw,relatime shared:9 - autofs systemd-1 rw,fd=32,pgrp=1,timeout=0,direct
+61 26 0:56 / /used rw,relatime shared:9 - autofs systemd-1 rw,fd=33,pgrp=1,timeout=0,direct
+62 61 0:57 / /used rw,nosuid,nodev,noatime - nfs4 storage1:/used rw,vers=4.2,hard,proto=tcp
 """
 
 
@@ -88,6 +93,12 @@ def test_a_mount_is_read_only_where_it_says_so_itself() -> None:
     assert "rw" not in options
 
 
+def test_an_automount_is_no_mount_and_hides_none() -> None:
+    assert automounts(TABLE) == {"/late": "systemd-1", "/used": "systemd-1"}
+    assert "/late" not in mounted(TABLE)
+    assert mounted(TABLE)["/used"][:2] == ("nfs4", "storage1:/used")
+
+
 @pytest.mark.parametrize(
     ("protocol", "path", "wanted", "missing"),
     [
@@ -120,6 +131,22 @@ def test_a_unit_says_what_to_mount_literally() -> None:
     )
     assert "What=s:/100%%\n" in text
     assert "Options=rw,hard,retry=9\nTimeoutSec=600\n" in text
+    assert "\nOnFailure=muster-mount-again@%N.service\n\n[Mount]\n" in text
+    assert "\nWantedBy=remote-fs.target\n" in text
+
+
+def test_a_boot_starts_the_automount_and_leaves_the_mount_to_who_enters_the_folder() -> None:
+    mount = {"source": "s:/100%", "path": "/100%", "type": "nfs4", "options": "rw,hard"}
+    text = unit_text(NFS, mount, on_entry=True)
+    assert "Options=rw,hard,retry=0\nTimeoutSec=10\n" in text
+    assert "[Install]" not in text
+    assert "OnFailure" not in text
+    # Else five failures in ten seconds take the automount away.
+    assert "\nStartLimitIntervalSec=0\n\n[Mount]\n" in text
+    text = automount_text(NFS, "/100%")
+    assert text.startswith(NFS.mark)
+    assert "[Automount]\nWhere=/100%%\n\n[Install]\nWantedBy=remote-fs.target\n" in text
+    assert "After=" not in text
 
 
 def test_each_protocol_knows_its_own_units() -> None:
@@ -150,10 +177,12 @@ def test_ceph_fuse_reads_key_and_monitors_in_its_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "waits"), [(CEPH, "mount_timeout=300"), (FUSE, "ceph.client_mount_timeout=300")]
+    ("given", "waits"), [(CEPH, "mount_timeout="), (FUSE, "ceph.client_mount_timeout=")]
 )
-def test_a_boot_waits_for_monitors_within_a_bound(given: dict[str, Any], waits: str) -> None:
-    assert ceph_mounts.protocol(given).waits == waits
+def test_monitors_are_waited_for_within_a_bound(given: dict[str, Any], waits: str) -> None:
+    protocol, mount = ceph_mounts.protocol(given), ceph_mounts.by_fuse(FUSE, DATA)
+    assert f",{waits}300\nTimeoutSec=600\n" in unit_text(protocol, mount)
+    assert f",{waits}5\nTimeoutSec=10\n" in unit_text(protocol, mount, on_entry=True)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,16 @@ def test_homes_on_a_mount_wait_for_it() -> None:
     assert not people.is_mounted("/home", [disk])
 
 
+def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(people, "owner_of", looked.append)
+    monkeypatch.setattr(people, "colon_file", lambda _: {})
+    people.found_here([ADA], "/nonexistent", create_homes=False)
+    assert looked == []
+    people.found_here([ADA], "/nonexistent", create_homes=True)
+    assert looked == ["/home/ada"]
+
+
 def test_a_settled_host_needs_nothing() -> None:
     assert commands() == []
 

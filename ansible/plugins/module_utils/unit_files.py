@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of systemd units, and which of them a boot starts with the network's file systems."""
+
+import os
+
+UNITS = "/etc/systemd/system"
+WANTS = f"{UNITS}/remote-fs.target.wants"
+
+
+def read_text(path):
+    """Return the text at `path`, or None."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def write_text(path, text):
+    """Write `text` to `path` in one step."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(f"{path}.new", "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(f"{path}.new", path)
+
+
+class File:
+    """The file of a unit: what it says, what it is to say, and whether a boot is to start it."""
+
+    def __init__(self, name, after, at_boot):
+        self.name = name
+        self.path = f"{UNITS}/{name}"
+        self.before = read_text(self.path) or ""
+        self.after = after
+        self.at_boot = at_boot
+
+    def is_enabled(self):
+        """Whether a boot starts it."""
+        return os.path.lexists(f"{WANTS}/{self.name}")
