@@ -40,7 +40,7 @@ def built(definition: Definition, host: str, addresses: dict[str, str]) -> dict[
         **_cluster(definition, addresses),
         "address": addresses[host],
         "hosts": definition.hosts.groups["storage"],
-        "devices": [] if ceph.image else ceph.devices,
+        "devices": [] if ceph.image else ceph.devices_of(host, definition.hosts.groups),
         "file_gib": ceph.file_gib,
     }
 
@@ -50,12 +50,18 @@ def by_cephadm(definition: Definition, addresses: dict[str, str]) -> dict[str, A
 
     `addresses`: host -> address, of all hosts.
     """
-    ceph, hosts = _ceph(definition), definition.hosts.groups["storage"]
+    ceph, groups = _ceph(definition), definition.hosts.groups
     return {
         **_cluster(definition, addresses),
         "image": ceph.image or "",
-        "hosts": [{"name": name, "address": addresses[name]} for name in hosts],
-        "devices": ceph.devices if ceph.image else [],
+        "hosts": [
+            {
+                "name": name,
+                "address": addresses[name],
+                "devices": ceph.devices_of(name, groups) if ceph.image else [],
+            }
+            for name in groups["storage"]
+        ],
     }
 
 

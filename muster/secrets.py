@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from muster.cluster import yamlfile
+from muster.cluster.yamlfile import Document
 
 MUNGE_KEY_BYTES = 128
 """Length of a munge key in bytes; mungekey(8) makes 128, munged takes 32 to 1024."""
@@ -29,6 +30,8 @@ HEADER = """\
 # Keep it out of git; encrypt it with: ansible-vault encrypt {path}
 secrets:
 """
+
+_ANEW = "move it away and run again, then put back what was yours"
 
 
 class SecretsError(Exception):
@@ -71,8 +74,7 @@ def make(inventory: Path) -> list[str]:
             if document.encrypted:
                 return []
             text = path.read_text(encoding="utf-8")
-            present = document.data.get("secrets") if isinstance(document.data, dict) else None
-            known = present if isinstance(present, dict) else {}
+            known = _known(path, document)
         else:
             text, known = HEADER.format(path=path), {}
         missing = [name for name in MAKERS if name not in known]
@@ -80,6 +82,17 @@ def make(inventory: Path) -> list[str]:
             lines = [f"{name}: {MAKERS[name]()}\n" for name in missing]
             _write(path.resolve(), _with_lines(path, text, lines))
     return missing
+
+
+def _known(path: Path, document: Document) -> dict[str, object]:
+    """Return what stands below `secrets:`."""
+    for fault in document.faults:
+        if fault.kind == "yaml-syntax":
+            raise SecretsError(f"{path}:{fault.line} is no YAML ({fault.text}); mend that first")
+    known = document.data.get("secrets") if isinstance(document.data, dict) else None
+    if not isinstance(known, dict | None):
+        raise SecretsError(f"`secrets` in {path} is no mapping; {_ANEW}")
+    return known or {}
 
 
 def is_open_to_git(path: Path) -> bool:
@@ -101,12 +114,9 @@ def is_open_to_git(path: Path) -> bool:
 def _with_lines(path: Path, text: str, lines: list[str]) -> str:
     """Return `text` with `lines` as the first ones below `secrets:`; comments and order stay."""
     head = re.search(r"^secrets:[ \t]*(#.*)?\n", text, re.MULTILINE)
-    if head is None:
-        raise SecretsError(
-            f"{path} has no line `secrets:`; move it away and run again, "
-            "then put back what was yours"
-        )
-    below = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ ]+)\S", text[head.end() :])
+    below = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ ]+)(\S)", text[head.end() :]) if head else None
+    if head is None or (below and below[2] == "{"):
+        raise SecretsError(f"{path} has no line `secrets:` with a line per secret below; {_ANEW}")
     indent = below[1] if below else "  "
     added = "".join(indent + line for line in lines)
     return text[: head.end()] + added + text[head.end() :]

@@ -71,6 +71,10 @@ def mounts(
     `caches`: of one that has a disk for what it reads.
     `serves`: of a storage host, which has its own folders and mounts those of other servers.
     """
+    folders = definition.cluster.storage.of_kind("nfs")
+    # Folders of one file system share a superblock, and its first mount decides on `fsc` for all:
+    # nfs(5), sharecache. Those that Muster serves have an fsid each, so they are apart already.
+    of_cached = {folder.server for folder in folders.values() if caches and folder.cached} - {None}
     return [
         {
             "source": _source(definition, folder),
@@ -79,10 +83,11 @@ def mounts(
             "options": _options(
                 folder,
                 published=is_published(key, builds_software=builds_software, computes=computes),
-                caches=caches,
+                caches=caches and folder.cached,
+                apart=folder.server in of_cached and not folder.cached,
             ),
         }
-        for key, folder in definition.cluster.storage.of_kind("nfs").items()
+        for key, folder in folders.items()
         if folder.server or not serves
     ]
 
@@ -94,7 +99,7 @@ def _source(definition: Definition, folder: Folder) -> str:
     return f"{server}:{folder.export or folder.path}"
 
 
-def _options(folder: Folder, *, published: bool, caches: bool) -> str:
+def _options(folder: Folder, *, published: bool, caches: bool, apart: bool) -> str:
     words = [
         "ro" if published or folder.read_only else "rw",
         _ALWAYS,
@@ -102,7 +107,8 @@ def _options(folder: Folder, *, published: bool, caches: bool) -> str:
         "noatime,nosuid,nodev",
         *([] if folder.exec else ["noexec"]),
         *([_PUBLISHED] if published else []),
-        *(["fsc"] if caches and folder.cached else []),
+        *(["fsc"] if caches else []),
+        *(["nosharecache"] if apart else []),
     ]
     return ",".join(words)
 

@@ -39,6 +39,9 @@ NOT_A_PERSON = ("slurm", "unknown", "")
 HEALTH = "muster: health: "
 """Beginning of the reasons of the role `health`, which drains a node as root."""
 
+REBOOTED = "Node unexpectedly rebooted"
+"""slurmctld's reason for a node that SLURM did not reboot, and does not take back by itself."""
+
 SHARED_PACKAGES = (
     *("slurm*", "libslurm*", "munge*", "libmunge*"),
     *("nvidia*", "libnvidia*", "cuda*", "libcuda*", "libcudnn*", "libcublas*"),
@@ -237,10 +240,10 @@ def _nodes(cluster: Mapping[str, Any]) -> Iterator[str]:
         if state in HEALTHY or _drained_by_a_person(node):
             continue
         reason = "" if node["reason"] in ("none", "") else f": {node['reason']}"
-        yield (
-            f"{node['name']}: the node is {node['state']}{reason}; "
-            f"`scontrol show node {node['name']}` and journalctl -u slurmd there say more"
-        )
+        more = f"`scontrol show node {node['name']}` and journalctl -u slurmd there say more"
+        if node["reason"] == REBOOTED:
+            more = f"`scontrol update nodename={node['name']} state=resume` takes it back"
+        yield f"{node['name']}: the node is {node['state']}{reason}; {more}"
 
 
 def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:

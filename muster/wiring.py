@@ -5,11 +5,10 @@ Pure. `ansible/plugins/filter/muster.py` hands these functions to Ansible, and
 """
 
 from functools import cache
-from ipaddress import ip_address
 from json import dumps, loads
 from typing import Any
 
-from muster.cluster import Definition, validate
+from muster.cluster import Definition, patterns, validate
 
 
 def definition_of(cluster: dict[str, Any], groups: dict[str, list[str]]) -> Definition:
@@ -33,16 +32,8 @@ def host_addresses(addresses: dict[str, str]) -> list[dict[str, str]]:
     return [
         {"name": host, "address": address}
         for host, address in addresses.items()
-        if _is_address(address)
+        if patterns.is_address(address)
     ]
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def people(definition: Definition) -> list[dict[str, Any]]:

@@ -11,13 +11,15 @@ class Ceph(Model):
     """The Ceph cluster that holds folders of kind `ceph`."""
 
     devices: Annotated[
-        list[str],
+        dict[str, list[str]],
         Field(
-            description="Disks of each host in the group `storage`, all of each, one OSD per disk; "
-            "Muster takes these and no others. A path outside /dev is a file that it makes, for "
-            "trials."
+            description="Disks of the hosts in the group `storage`, all of each, one OSD per disk: "
+            "by the name of a group for each host in it (`storage` for all), by the name of a host "
+            "where it has others. Muster takes these and no others. A path outside /dev is a file "
+            "that it makes, for trials.",
+            examples=[{"storage": ["/dev/disk/by-path/..."]}],
         ),
-    ] = []
+    ] = {}
     file_gib: Annotated[
         int,
         Field(
@@ -72,3 +74,8 @@ class Ceph(Model):
     def is_built(self) -> bool:
         """Whether Muster builds it on the hosts in group `storage`."""
         return not self.monitors
+
+    def devices_of(self, host: str, groups: dict[str, list[str]]) -> list[str]:
+        """Return the disks of a storage host: its own, else those of its group."""
+        names = [host, *(name for name in self.devices if host in groups.get(name, []))]
+        return next((self.devices[name] for name in names if name in self.devices), [])

@@ -56,7 +56,8 @@ class Gpus(Model):
         Field(
             description="Instances that each GPU is cut into (MIG), by profile, such as "
             "`{3g.40gb: 1, 1g.10gb: 4}`. Jobs ask for them by the GPU's type and the profile "
-            "(`--gres=gpu:h100_1g.10gb:1`); empty: GPUs are whole."
+            "(`--gres=gpu:h100_1g.10gb:1`); empty: GPUs are whole.",
+            examples=[{"3g.40gb": 1, "1g.10gb": 4}],
         ),
     ] = {}
 
@@ -94,6 +95,22 @@ class Nvidia(Model):
             "first. With a type that Muster doesn't know it must be said."
         ),
     ] = None
+    dcgm: Annotated[
+        bool,
+        Field(
+            description="DCGM, with its exporter of metrics for Prometheus, from NVIDIA's "
+            "repository, which gives nothing else then. There are no packages for Debian 13, and "
+            "VMs get none."
+        ),
+    ] = False
+    cdi: Annotated[
+        bool,
+        Field(
+            description="NVIDIA's container toolkit, from its repository: a CDI specification, by "
+            "which rootless podman and others give containers GPUs "
+            "(`podman run --device nvidia.com/gpu=all`). VMs get none."
+        ),
+    ] = False
 
     def branch_on(self, system: str) -> int | None:
         """Return the branch; None where the source serves the system not, which is refused."""

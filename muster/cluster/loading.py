@@ -79,10 +79,16 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
         mended_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in found if finding.file == "cluster"}
+        said_at |= {error.meant for error in read.schema_errors if error.meant}
         found += [
             (name, finding)
             for name, finding in _found_in_definition(mended, unread)
-            if finding.file != "cluster" or not _follows(finding.path, mended_at, said_at)
+            if finding.file != "cluster"
+            or not any(
+                _follows(path, mended_at, said_at)
+                for path in (finding.path, finding.because)
+                if path
+            )
         ]
     problems = [_problem(read, name, finding) for name, finding in found]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}

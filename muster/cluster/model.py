@@ -72,6 +72,7 @@ class Cluster(Model):
         Field(
             description="Node sets by name: machines, which are the group of that name in "
             "hosts.yml, or VMs.",
+            examples=[{"cpu": {"sockets": 2, "cores_per_socket": 12, "memory_mib": 122880}}],
             json_schema_extra=named(patterns.NODE_SET_NAME),
         ),
     ]
@@ -90,7 +91,8 @@ class Cluster(Model):
         Nvidia | None,
         Field(
             description="NVIDIA's driver on nodes with GPUs, `{}` for the recommended one; null: "
-            "Muster leaves drivers alone."
+            "Muster leaves drivers alone.",
+            examples=[{}],
         ),
     ] = None
     accounts: Annotated[
@@ -107,9 +109,15 @@ class Cluster(Model):
     )
     cgroup: Annotated[
         dict[str, Scalar],
-        Field(description="Parameters of cgroup.conf for which Muster has no key of its own."),
+        Field(
+            description="Parameters of cgroup.conf for which Muster has no key of its own.",
+            examples=[{"AllowedSwapSpace": 0}],
+        ),
     ] = {}
     slurm: Annotated[
         dict[str, Scalar],
-        Field(description="Parameters of slurm.conf for which Muster has no key of its own."),
+        Field(
+            description="Parameters of slurm.conf for which Muster has no key of its own.",
+            examples=[{"MessageTimeout": 60}],
+        ),
     ] = {}

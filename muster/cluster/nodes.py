@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from muster import accelerators
 from muster.cluster.base import Mebibytes, Model, SlurmTime
 from muster.cluster.gpus import Gpus
-from muster.machinetypes import MachineType, machine_types
+from muster.machinetypes import MachineType
 
 
 class _NodeSet(Model):
@@ -39,7 +40,13 @@ class Machines(_NodeSet):
         Mebibytes,
         Field(ge=1, description="Memory of one node as `slurmd -C` says (`RealMemory`)."),
     ]
-    gpus: Annotated[Gpus | None, Field(description="GPUs of one node; null: none.")] = None
+    gpus: Annotated[
+        Gpus | None,
+        Field(
+            description="GPUs of one node; null: none.",
+            examples=[{"count": 4, "type": "rtx4080"}],
+        ),
+    ] = None
 
     @property
     def cpus(self) -> int:
@@ -57,6 +64,16 @@ class Disk(Model):
         Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"],
         Field(description="Its type; which one a machine type takes, Google says."),
     ] = "pd-balanced"
+
+
+class Accelerators(Model):
+    """GPUs that are attached to a VM."""
+
+    type: Annotated[
+        accelerators.Kind,
+        Field(description="Their type, by which jobs ask (`--gres=gpu:t4:1`)."),
+    ]
+    count: Annotated[int, Field(ge=1, description="GPUs of one node.")]
 
 
 class Fallback(Model):
@@ -77,6 +94,13 @@ class Way:
 
     machine_type: str
     spot: bool
+    gpus: str = ""
+    """GPUs that are attached to it, such as `t4:2`; those of the machine type are not said."""
+
+    @property
+    def shape(self) -> MachineType | None:
+        """What such a node has; None if the machine type is unknown, which a check refuses."""
+        return accelerators.machine(self.machine_type, self.gpus)
 
 
 class VirtualMachines(_NodeSet):
@@ -114,6 +138,13 @@ class VirtualMachines(_NodeSet):
             "first one finds no room, such as `[{spot: false}]`."
         ),
     ] = []
+    accelerators: Annotated[
+        Accelerators | None,
+        Field(
+            description="GPUs to attach to each node, for machine types of N1, such as "
+            "`{type: t4, count: 1}`; null: those that the machine type has."
+        ),
+    ] = None
     compact: Annotated[
         bool,
         Field(description="A compact placement policy: nodes of one job stand near each other."),
@@ -129,13 +160,16 @@ class VirtualMachines(_NodeSet):
     ] = 0
     labels: Annotated[
         dict[str, str],
-        Field(description="Labels of the VMs, for bills and filters of your own."),
+        Field(
+            description="Labels of the VMs, for bills and filters of your own.",
+            examples=[{"team": "vision"}],
+        ),
     ] = {}
 
     @property
     def shape(self) -> MachineType | None:
-        """What the machine type has; None if it is unknown, which a check refuses."""
-        return machine_types().get(self.machine_type)
+        """What a node has; None if the machine type is unknown, which a check refuses."""
+        return self.ways[0].shape
 
     @property
     def sockets(self) -> int:
@@ -160,20 +194,21 @@ class VirtualMachines(_NodeSet):
     @property
     def ways(self) -> list[Way]:
         """The ways to make a node, the first one first."""
-        first = Way(self.machine_type, self.spot)
-        others = [
-            Way(
-                other.machine_type or self.machine_type,
-                self.spot if other.spot is None else other.spot,
-            )
-            for other in self.fallback
-        ]
-        return [first, *others]
+        return [self._way(each) for each in (Fallback(), *self.fallback)]
+
+    def _way(self, given: Fallback) -> Way:
+        """A way with the GPUs that are to be attached, where the machine type takes any."""
+        machine_type = given.machine_type or self.machine_type
+        spot = self.spot if given.spot is None else given.spot
+        shape = accelerators.machine(machine_type)
+        if self.accelerators is None or shape is None or not accelerators.taken_by(shape):
+            return Way(machine_type, spot)
+        gpus = accelerators.written(self.accelerators.type, self.accelerators.count)
+        return Way(machine_type, spot, gpus)
 
     def local_ssds_of(self, way: Way) -> int:
         """Local SSDs of a node that is made in one way: as asked for, or those of its type."""
-        shape = machine_types().get(way.machine_type)
-        return self.local_ssds or (shape.local_ssds if shape else 0)
+        return self.local_ssds or (way.shape.local_ssds if way.shape else 0)
 
     @property
     def caches(self) -> bool:
@@ -183,12 +218,12 @@ class VirtualMachines(_NodeSet):
     @property
     def memory_mib(self) -> int:
         """Memory of one node in MiB, as little as slurmd will see on any of its machine types."""
-        shapes = [machine_types().get(way.machine_type) for way in self.ways]
+        shapes = [way.shape for way in self.ways]
         return min(shape.usable_memory_mib if shape else 2**30 for shape in shapes)
 
     @property
     def gpus(self) -> Gpus | None:
-        """GPUs of one node: those that its machine type has."""
+        """GPUs of one node: those of its machine type, or those that are attached to it."""
         if not self.shape or not self.shape.gpus:
             return None
         return Gpus.model_validate({"count": self.shape.gpus, "type": self.shape.short_gpu_type})

@@ -29,8 +29,14 @@ def whole(pattern: str) -> dict[str, str]:
 
 def is_host(text: str) -> bool:
     """Whether `text` is an address or can be a host's name."""
+    is_name = re.fullmatch(DOMAIN, text) and not text.replace(".", "").isdigit()
+    return is_address(text) or bool(is_name)
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is an IP address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return bool(re.fullmatch(DOMAIN, text)) and not text.replace(".", "").isdigit()
+        return False
     return True

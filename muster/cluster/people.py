@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from muster.cluster import patterns
 from muster.cluster.base import Model, named
@@ -67,6 +67,8 @@ class Users(Model):
 
 class Account(Model):
     """An account of SLURM: a project or team that jobs are charged to."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"users": ["ada"]}]})
 
     parent: Annotated[str | None, Field(description="Account above this one; null: `root`.")] = None
     users: Annotated[list[str], Field(description="People who may charge jobs to it.")] = []

@@ -23,6 +23,11 @@ class Problem:
         return ": ".join([*parts, f"{self.message}; {self.remedy}"])
 
 
+def counted(number: int, noun: str) -> str:
+    """Return so many of something: `1 disk`, `2 disks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class DefinitionError(Exception):
     """A definition is wrong; `problems` has everything that is, in the order of the files."""
 

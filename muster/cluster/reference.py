@@ -34,7 +34,8 @@ _CHECKS_HEAD = """\
 ## What `muster check` refuses
 
 Each line is a check with its name; all errors are reported at once, as
-`file:line: path: what is wrong; what to do`, and the exit code is 2.
+`file:line: path: what is wrong; what to do`, and the exit code is 2. Beside a value of the wrong
+shape the other keys of its mapping are checked once it is mended, and so is a file that is no YAML.
 
 | check | refuses |
 |---|---|
@@ -93,9 +94,11 @@ def _checks() -> list[Any]:
     return [CHECKS[name] for name in sorted(CHECKS)]
 
 
-def _models(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """A model and those below it, each with the path of its keys."""
-    yield ".".join(path), model
+def _models(
+    model: type[BaseModel], path: tuple[str, ...], kind: str = ""
+) -> Iterator[tuple[str, type[BaseModel]]]:
+    """A model and those below it, each with the path of its keys, and of which kind it is."""
+    yield ".".join(path) + kind, model
     for key, field in model.model_fields.items():
         here: Any = plain_type(field.annotation)
         below = [*path, key]
@@ -103,10 +106,11 @@ def _models(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str
             here = typing.get_args(here)[1]
             below.append("<name>" if below[-1] != "<name>" else "<version>")
         here = plain_type(here)
-        kinds = list(KINDS.values()) if here == plain_type(NodeSet) else [here]
-        for kind in kinds:
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _models(kind, tuple(below))
+        is_set = here == plain_type(NodeSet)
+        kinds = {f" ({name})": each for name, each in KINDS.items()} if is_set else {"": here}
+        for name, each in kinds.items():
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                yield from _models(each, tuple(below), name)
 
 
 def _both_kinds(nodes: dict[str, Any]) -> None:

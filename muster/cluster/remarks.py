@@ -1,5 +1,6 @@
 """What is no error in a definition, and yet may not be what somebody meant."""
 
+import re
 from collections.abc import Iterator
 
 from muster.cluster.ceph import Ceph
@@ -7,6 +8,8 @@ from muster.cluster.cloud import Cloud
 from muster.cluster.definition import Definition
 from muster.cluster.model import Cluster
 from muster.cluster.nodes import VirtualMachines
+from muster.cluster.problems import counted
+from muster.cluster.software import PYTHONS
 
 
 def warnings(definition: Definition) -> Iterator[str]:
@@ -16,10 +19,54 @@ def warnings(definition: Definition) -> Iterator[str]:
         yield from _entry(cluster, cluster.cloud)
         yield from _own_folders(cluster)
         yield from _without_cache(cluster)
+    else:
+        yield from _left_out(definition)
+    if "nvidia" in cluster.model_fields_set and cluster.nvidia is None:
+        yield (
+            "nvidia: with nothing behind it no driver is installed; say `nvidia: {}` for the "
+            "recommended one, or take the line out"
+        )
+    yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
         if cluster.storage.ceph.is_built:
             yield from _built_ceph(definition, cluster.storage.ceph)
+
+
+def _left_out(definition: Definition) -> Iterator[str]:
+    """Folders that nobody spoke of, on several machines of one's own.
+
+    No errors: the machines may mount them already.
+    """
+    storage = definition.cluster.storage
+    unsaid = [
+        key
+        for key, folder in storage.folders()
+        if key not in storage.model_fields_set or "kind" not in folder.model_fields_set
+    ]
+    if unsaid and len(definition.hosts.groups.get("all", [])) > 1:
+        yield (
+            f"storage.{', storage.'.join(unsaid)}: without a `kind` Muster mounts nothing there, "
+            "and each host has a folder of its own unless it mounts one; say `kind: nfs`, or "
+            "`kind: existing` if it does"
+        )
+
+
+def _other_pythons(cluster: Cluster) -> Iterator[str]:
+    """Modules that are built by a Python which the system does not have.
+
+    No errors: somebody may have installed it.
+    """
+    there = PYTHONS[cluster.os]
+    for name, versions in cluster.software.modules.items():
+        for version, content in versions.items():
+            found = re.match(r"python(3\.\d+)\s", content.build or "")
+            if found and content.built and found[1] != there:
+                yield (
+                    f"software.modules.{name}.{version}.build: {cluster.os} has Python {there} and "
+                    f"no python{found[1]}; name the version {there} and build it with "
+                    f"python{there}, or install the other first"
+                )
 
 
 def _cached_cephfs(cluster: Cluster) -> Iterator[str]:
@@ -39,11 +86,12 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
     """
     groups = definition.hosts.groups
     hosts = groups.get("storage", [])
-    files = [device for device in ceph.devices if not device.startswith("/dev/")]
+    named = dict.fromkeys(device for disks in ceph.devices.values() for device in disks)
+    files = [device for device in named if not device.startswith("/dev/")]
     if files:
         yield (
             f"storage.ceph.devices: {', '.join(files)} lies on another file system, slow and for "
-            "trials alone; name disks below /dev/disk/by-id"
+            "trials alone; name disks, by their slot below /dev/disk/by-path"
         )
     if ceph.copies == 1:
         yield (
@@ -52,9 +100,15 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
         )
     elif len(hosts) < ceph.copies:
         yield (
-            f"storage.ceph.copies: {ceph.copies} copies on {len(hosts)} hosts: all folders are "
-            f"away while one host is; put {ceph.copies} hosts into the group `storage`"
+            f"storage.ceph.copies: {ceph.copies} copies on {counted(len(hosts), 'host')}: all "
+            f"folders are away while one host is; put {ceph.copies} hosts into the group `storage`"
         )
+    elif len(hosts) < 3:
+        yield (
+            f"storage.ceph: {len(hosts)} hosts have one monitor, on {hosts[0]}, and all folders "
+            "are away while it is; put three hosts into the group `storage`"
+        )
+    yield from _disks_of_one_host(definition, ceph)
     others = {host for name in ("controller", "login", "compute") for host in groups.get(name, [])}
     both = [host for host in hosts if host in others]
     if both and ceph.client == "kernel":
@@ -63,6 +117,22 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
             "can deadlock the kernel when memory is short; say `client: fuse`, or keep storage "
             "hosts out of other groups"
         )
+
+
+def _disks_of_one_host(definition: Definition, ceph: Ceph) -> Iterator[str]:
+    """Disks of several hosts by names that have a serial number in them.
+
+    No errors: those of virtual machines may be alike.
+    """
+    for name, disks in ceph.devices.items():
+        members = definition.hosts.groups.get(name, [])
+        serial = [disk for disk in disks if disk.startswith("/dev/disk/by-id/")]
+        if serial and len(members) > 1:
+            yield (
+                f"storage.ceph.devices.{name}: {', '.join(serial)} is likely on one of "
+                f"{len(members)} hosts alone; name disks by their slot (/dev/disk/by-path), or "
+                "below the name of their host"
+            )
 
 
 def _without_cache(cluster: Cluster) -> Iterator[str]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from muster.cluster.model import Cluster
-from muster.cluster.nodes import KINDS
+from muster.cluster.nodes import KINDS, Machines, VirtualMachines
+from muster.cluster.spelling import nearest
 from muster.cluster.yamlfile import KeyPath
 
 # Values for required keys that are missing or wrong, so that the other checks can run.
@@ -22,10 +24,14 @@ _STAND_INS: dict[str, Any] = {
     "path": "/stand-in",
     "relay": "relay.example.org",
     "domain": "example.org",
-    "nodes": {},
-    "partitions": {},
     "machine_type": "n1-standard-2",
     "zone": "europe-west4-a",
+}
+
+# The key for GPUs in the other kind of node set, and in this one.
+_GPU_KEYS: dict[Any, tuple[str, str]] = {
+    Machines: ("accelerators", "gpus"),
+    VirtualMachines: ("gpus", "accelerators"),
 }
 
 
@@ -40,12 +46,41 @@ class SchemaError:
     """As `path`, with pydantic's words for which kind of node set it is."""
     value: Any
     context: dict[str, Any]
+    beside: frozenset[str] = frozenset()
+    """The keys of the mapping that an unknown key stands in."""
 
     @property
     def owner(self) -> type[BaseModel] | None:
         """The model that has, or ought to have, the key."""
         here = _type_at(self.place[:-1])
         return here if isinstance(here, type) and issubclass(here, BaseModel) else None
+
+    @property
+    def field(self) -> FieldInfo | None:
+        """What the schema says of the key; None of one that people choose, or that it lacks."""
+        return self.owner.model_fields.get(str(self.path[-1])) if self.owner else None
+
+    @property
+    def wanted(self) -> Any:
+        """The type that the value ought to have."""
+        return _type_at(self.place)
+
+    @property
+    def gpu_key(self) -> str | None:
+        """The key for GPUs, where nearly that of the other kind of node set is written."""
+        if self.owner not in _GPU_KEYS:
+            return None
+        theirs, ours = _GPU_KEYS[self.owner]
+        # `cpus` is no key, and near to `gpus`.
+        return ours if nearest(str(self.path[-1]), (theirs, "cpus")) == theirs else None
+
+    @property
+    def meant(self) -> KeyPath | None:
+        """Where the value of an unknown key was likely meant to stand, if nothing does."""
+        if self.kind != "extra_forbidden" or self.owner is None:
+            return None
+        near = self.gpu_key or nearest(str(self.path[-1]), self.owner.model_fields)
+        return (*self.path[:-1], near) if near and near not in self.beside else None
 
 
 def _type_at(place: KeyPath) -> Any:
@@ -86,14 +121,16 @@ def apply(data: Any) -> tuple[Cluster | None, list[SchemaError]]:
         errors = _errors(error, data)
     mended = copy.deepcopy(data)
     numbers = itertools.count(1_000_000_000)
-    # A wrong value may hide others (a missing mapping), so mending may take another round.
-    for _ in range(4):
+    # A wrong value may hide others (a missing mapping), so mending may take more rounds.
+    for _ in range(6):
         if not isinstance(mended, dict):
             return None, errors
         try:
             return Cluster.model_validate(mended), errors
         except ValidationError as error:
-            for wrong in _errors(error, mended):
+            # A key that is missing may be there under another name: unknown ones come first.
+            found = _errors(error, mended)
+            for wrong in sorted(found, key=lambda each: each.kind != "extra_forbidden"):
                 _mend(mended, wrong, numbers)
     return None, errors
 
@@ -111,8 +148,16 @@ def _errors(error: ValidationError, data: Any) -> list[SchemaError]:
         if path in found:
             # The members of a union are reported one by one.
             kind = "union"
-        found[path] = SchemaError(kind, path, place, detail["input"], detail.get("ctx", {}))
+        beside = _keys_at(data, path[:-1]) if kind == "extra_forbidden" else frozenset()
+        context = detail.get("ctx", {})
+        found[path] = SchemaError(kind, path, place, detail["input"], context, beside)
     return list(found.values())
+
+
+def _keys_at(data: Any, path: KeyPath) -> frozenset[str]:
+    for key in path:
+        data = data[key]
+    return frozenset(data)
 
 
 def _existing(place: KeyPath, data: Any) -> KeyPath:
@@ -133,23 +178,38 @@ def _mend(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> Non
     here = data
     for parent in parents:
         here = here[parent]
-    if isinstance(here, list):
-        here[int(key)] = "stand-in"
-        return
-    known = wrong.owner.model_fields.get(str(key)) if wrong.owner else None
-    if wrong.kind == "extra_forbidden" or (known and not known.is_required()):
+    if wrong.kind == "extra_forbidden":
+        value = here.pop(key, None)
+        if wrong.meant:
+            here.setdefault(wrong.meant[-1], value)
+    elif wrong.field and not wrong.field.is_required() and not _is_collection(wrong.wanted):
         here.pop(key, None)
-    else:
-        here[key] = _stand_in(str(key), _type_at(wrong.place), numbers)
+    elif wrong.kind != "missing" or key not in here:
+        here[key] = _stand_in(str(key), wrong, numbers)
 
 
-def _stand_in(key: str, kind: Any, numbers: "itertools.count[int]") -> Any:
+def _is_collection(kind: Any) -> bool:
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    return is_model or typing.get_origin(kind) in (dict, list)
+
+
+def _stand_in(key: str, wrong: SchemaError, numbers: "itertools.count[int]") -> Any:
+    kind = wrong.wanted
+    if _is_collection(kind):
+        return _named_in(wrong.value, typing.get_origin(kind))
     if key in ("uid", "gid"):
         return next(numbers)
     if key in _STAND_INS:
         return _STAND_INS[key]
-    if typing.get_origin(kind) is list:
-        return []
-    if typing.get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return {}
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)[0]
     return "stand-in" if kind is str else 1
+
+
+def _named_in(value: Any, origin: Any) -> Any:
+    """A list or mapping of what a value of another shape names, for those that refer to it."""
+    if origin is list:
+        return [value] if isinstance(value, str) else []
+    if origin is dict and isinstance(value, list):
+        return dict.fromkeys(name for name in value if isinstance(name, str))
+    return {}

@@ -2,9 +2,17 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from muster.cluster.base import Model
+
+# Of the package python3 in the distributions' own archives.
+PYTHONS = {
+    "debian-12": "3.11",
+    "debian-13": "3.13",
+    "ubuntu-22.04": "3.10",
+    "ubuntu-24.04": "3.12",
+}
 
 
 class SoftwareVersion(Model):
@@ -13,6 +21,8 @@ class SoftwareVersion(Model):
     In `env` and `build`, `{root}` stands for the folder of this version and `{apps/python/3.10}`
     for that of another one.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"build": "..."}]})
 
     default: Annotated[
         bool, Field(description="Loaded when no version is named; at most one of a module.")
@@ -30,19 +40,26 @@ class SoftwareVersion(Model):
     ] = []
     properties: Annotated[
         dict[str, str],
-        Field(description="Marks in `module avail` that Lmod knows, such as `arch: gpu`."),
+        Field(
+            description="Marks in `module avail` that Lmod knows, such as `arch: gpu`.",
+            examples=[{"arch": "gpu"}],
+        ),
     ] = {}
     help: Annotated[str, Field(description="Text of `module help`.")] = ""
     whatis: Annotated[str, Field(description="One line for `module spider`.")] = ""
     env: Annotated[
         dict[str, str],
-        Field(description="Environment variables that it sets, such as `CUDA_HOME: {root}`."),
+        Field(
+            description="Environment variables that it sets, such as `CUDA_HOME: {root}`.",
+            examples=[{"CUDA_HOME": "{root}"}],
+        ),
     ] = {}
     prepend_path: Annotated[
         dict[str, str],
         Field(
             description="Folder put in front of a path variable, such as `PATH: bin`; relative to "
-            "the folder of the version, which is itself the empty text."
+            "the folder of the version, which is itself the empty text.",
+            examples=[{"PATH": "bin"}],
         ),
     ] = {}
     root: Annotated[
@@ -71,5 +88,8 @@ class Software(Model):
 
     modules: Annotated[
         dict[str, dict[str, SoftwareVersion]],
-        Field(description="Modules by full name (`apps/python`), then by version (`3.10`)."),
+        Field(
+            description="Modules by full name (`apps/python`), then by version (`3.10`).",
+            examples=[{"apps/python": {"3.10": {"build": "..."}}}],
+        ),
     ] = {}

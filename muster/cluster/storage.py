@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from muster.cluster import patterns
 from muster.cluster.base import Model, named
@@ -120,8 +120,8 @@ class Models(Folder):
     group: Annotated[
         str | None,
         Field(
-            description="Group whose members put models there, for all to read; null: root alone. "
-            "Compute nodes mount it read-only, so they do it on a login node."
+            description="Group whose members may write to the folder, on a login node: compute "
+            "nodes mount it read-only. What they put there all can read. null: root alone writes."
         ),
     ] = None
 
@@ -132,8 +132,9 @@ class Cache(Model):
     device: Annotated[
         str | None,
         Field(
-            description="Block device that is formatted for it, all of it, if it has no file "
-            "system; null: a file of `size_gib` on the root disk."
+            description="Disk of each compute node, such as `/dev/nvme1n1`, all of which becomes "
+            "the cache: it is formatted if it is blank, and refused if anything else is on it. "
+            "null: a file of `size_gib` on the root disk."
         ),
     ] = None
     size_gib: Annotated[
@@ -152,6 +153,8 @@ class Cache(Model):
 
 class Storage(Model):
     """The folders that all hosts share."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"data": {"path": "/data"}}]})
 
     home: Annotated[Folder, Field(description="Home directories.")] = Folder(path="/home")
     apps: Annotated[Folder, Field(description="Software and its modules.")] = Folder(path="/apps")
@@ -175,10 +178,19 @@ class Storage(Model):
             "finds its TMPDIR and its caches there, removed with it; null: jobs use /tmp."
         ),
     ] = None
-    cache: Annotated[Cache, Field(description="FS-Cache, for folders with `cached`.")] = Cache()
+    cache: Annotated[
+        Cache,
+        Field(
+            description="FS-Cache, for folders with `cached`.",
+            examples=[{"device": "/dev/nvme1n1"}],
+        ),
+    ] = Cache()
     ceph: Annotated[
         Ceph | None,
-        Field(description="The Ceph cluster of folders with `kind: ceph`; null: there is none."),
+        Field(
+            description="The Ceph cluster of folders with `kind: ceph`; null: there is none.",
+            examples=[{"devices": {"storage": ["/dev/disk/by-path/..."]}}],
+        ),
     ] = None
 
     def folders(self) -> Iterator[tuple[str, Folder]]:

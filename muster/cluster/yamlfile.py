@@ -41,6 +41,11 @@ class Vaulted(str):
     __slots__ = ()
 
 
+def readable(value: object) -> str | None:
+    """Return a value that is text; None where it is none, or encrypted."""
+    return value if isinstance(value, str) and not isinstance(value, Vaulted) else None
+
+
 @dataclass
 class Document:
     """A YAML file: plain data, and where each part of it is written."""

@@ -64,6 +64,31 @@ def test_a_job_does_not_start_on_a_broken_node(lab: Lab, play: Callable[[str], N
         ada.run(f"scancel {job}")
 
 
+def test_a_gpu_that_is_lost_under_a_job_lets_it_end_and_no_other_begin(
+    lab: Lab, play: Callable[[str], None]
+) -> None:
+    play(WELL)
+    lab.on(NODE, "muster-health")
+    ada = lab.ada
+    job = ada.run(
+        f"sbatch --parsable -p ml-gpu -A LAB-test -w {NODE} -n 1 --gres=gpu:1 --mem=50M --time=10"
+        " -o /dev/null --wrap 'sleep 600'"
+    ).strip()
+    shown = f"squeue -h -j {job} -o %T"
+    try:
+        until(lambda: ada.run(shown).strip() == "RUNNING", "it runs", 30)
+        play(LOST)
+        lab.on(NODE, "muster-health", check=False)
+        assert state(lab) == f"draining {REASON}"
+        assert ada.run(shown).strip() == "RUNNING"
+    finally:
+        ada.run(f"scancel {job}")
+    until(lambda: state(lab) == f"drained {REASON}", "its job has ended", 60)
+    play(WELL)
+    lab.on(NODE, "muster-health")
+    assert state(lab).startswith("idle ")
+
+
 def test_a_person_s_drain_is_left_alone(lab: Lab, play: Callable[[str], None]) -> None:
     lab.on("lab-access", f"scontrol update nodename={NODE} state=drain reason='fan is loud'")
     try:

@@ -45,6 +45,10 @@ cluster:
       gpus: {count: 4}
   partitions: {main: {nodes: [gpu], default: true}}
   accounts: {first: {users: [ada]}}
+  storage:
+    home: {kind: existing, path: /home}
+    apps: {kind: existing, path: /apps}
+    data: {kind: existing, path: /data}
 """
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import ROOT, Lab, raise_lab
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +20,15 @@ def split() -> Iterator[Lab]:
 def test_user_submits_on_the_login_node(split: Lab) -> None:
     shown = split.on("split-login", "runuser -l ada -c 'srun -n 1 --mem=50M hostname'")
     assert shown.strip() == "split-cpu-01"
+
+
+def test_a_job_s_gpus_are_in_accounting_by_their_type(split: Lab) -> None:
+    batch = "sbatch --parsable --wait -n 1 --mem=50M --gres=gpu:l4:1 -o /dev/null --wrap true"
+    job = split.on("split-login", f"runuser -l ada -c '{batch}'").strip()
+    shown = f"sacct -nXP -j {job} -o AllocTRES"
+    until(lambda: "gres/gpu:l4=1" in split.on("split-login", shown), "slurmdbd has the job", 60)
+    said = split.on("split-login", "runuser -l ada -c 'srun --gpus=h100:1 true'", check=False)
+    assert 'no node has GPUs of type "h100"; ask for l4' in said
 
 
 def test_second_run_changes_nothing(split: Lab) -> None:

@@ -20,6 +20,7 @@ ADDRESSES = {
     **{"access": "192.0.2.1", "gate": "192.0.2.2", "cpu-01": "192.0.2.11"},
     **{f"s{n}": f"192.0.2.4{n}" for n in range(1, 5)},
 }
+DISKS = ["/dev/disk/by-path/pci-0000:01:00.0-nvme-1", "/dev/disk/by-path/pci-0000:02:00.0-nvme-1"]
 CLUSTER: dict[str, Any] = {
     "name": "lab",
     "os": "debian-12",
@@ -30,7 +31,7 @@ CLUSTER: dict[str, Any] = {
         "apps": {"kind": "ceph", "path": "/apps"},
         "data": {"kind": "ceph", "path": "/srv/data", "export": "/data", "quota_gib": 500},
         "models": {"kind": "ceph", "path": "/models"},
-        "ceph": {"devices": ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]},
+        "ceph": {"devices": {"storage": DISKS}},
     },
 }
 EXISTING = {
@@ -77,7 +78,6 @@ def test_three_hosts_have_monitors_and_two_the_other_servers() -> None:
     assert (found["managers"], found["metadata_servers"]) == (["s1", "s2"], ["s1", "s2"])
     assert found["hosts"] == ["s1", "s2", "s3", "s4"]
     assert found["address"] == "192.0.2.44"
-    assert found["devices"] == ["/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"]
 
 
 def test_two_monitors_would_have_no_majority_without_each_other() -> None:
@@ -97,17 +97,31 @@ def test_copies_lie_on_several_hosts_where_there_are_as_many(
 
 
 def test_with_an_image_cephadm_builds_it_and_nobody_else() -> None:
-    devices = CLUSTER["storage"]["ceph"]["devices"]
     by_packages, image = defined(), "quay.io/ceph/ceph:v19.2.3"
-    assert cephfs.built(by_packages, "s1", ADDRESSES)["devices"] == devices
+    assert cephfs.built(by_packages, "s1", ADDRESSES)["devices"] == DISKS
     unused = cephfs.by_cephadm(by_packages, ADDRESSES)
-    assert (unused["image"], unused["devices"]) == ("", [])
+    assert unused["image"] == ""
+    assert [host["devices"] for host in unused["hosts"]] == [[]] * 4
 
-    by_image = defined(ceph={"image": image})
+    devices = {"storage": DISKS, "s4": ["/dev/disk/by-id/nvme-C"]}
+    by_image = defined(ceph={"image": image, "devices": devices})
     assert cephfs.built(by_image, "s1", ADDRESSES)["devices"] == []
     used = cephfs.by_cephadm(by_image, ADDRESSES)
-    assert (used["image"], used["devices"]) == (image, devices)
-    assert used["hosts"][3] == {"name": "s4", "address": "192.0.2.44"}
+    assert used["image"] == image
+    assert used["hosts"][2:] == [
+        {"name": "s3", "address": "192.0.2.43", "devices": DISKS},
+        {"name": "s4", "address": "192.0.2.44", "devices": ["/dev/disk/by-id/nvme-C"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "disks"), [("s1", ["/dev/sda"]), ("s3", ["/dev/sdc"]), ("s4", ["/dev/sdb"])]
+)
+def test_disks_are_those_of_the_host_or_else_of_its_group(host: str, disks: list[str]) -> None:
+    devices = {"old": ["/dev/sda"], "new": ["/dev/sdb"], "s3": ["/dev/sdc"]}
+    groups = {"old": ["s1", "s2"], "new": ["s3", "s4"]}
+    definition = defined(groups, ceph={"devices": devices})
+    assert cephfs.built(definition, host, ADDRESSES)["devices"] == disks
 
 
 def test_clients_do_not_see_who_built_it() -> None:
@@ -247,9 +261,24 @@ def test_folders_of_ceph_are_none_of_nfs() -> None:
     [
         (defined(), None),
         (existing(), None),
-        (defined(ceph={"devices": ["/srv/osd.img"]}), "/srv/osd.img lies on another file system"),
+        (
+            defined(ceph={"devices": {"storage": ["/srv/osd.img"]}}),
+            "/srv/osd.img lies on another file system",
+        ),
         (defined(ceph={"copies": 1}), "with one copy a broken disk"),
         (defined({"storage": ["s1", "s2"]}), "3 copies on 2 hosts"),
+        (
+            defined(
+                {"storage": ["s1"]},
+                ceph={"devices": {"storage": ["/dev/sdb", "/dev/sdc", "/dev/sdd"]}},
+            ),
+            "3 copies on 1 host:",
+        ),
+        (defined({"storage": ["s1", "s2"]}, ceph={"copies": 2}), "2 hosts have one monitor, on s1"),
+        (
+            defined(ceph={"devices": {"storage": ["/dev/disk/by-id/nvme-A"]}}),
+            "/dev/disk/by-id/nvme-A is likely on one of 4 hosts alone",
+        ),
         (
             defined(apps={"cached": True}, cache={"any_kernel": True}),
             "storage.apps: FS-Cache behind CephFS is experimental",

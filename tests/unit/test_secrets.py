@@ -130,12 +130,41 @@ def test_a_file_that_ansible_vault_encrypted_is_left_alone(inventory: Path, tmp_
     assert "nothing was changed" in done.stdout
 
 
-def test_a_file_of_another_shape_is_not_touched(inventory: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["secrets: {munge_key: abc}\n", "secrets:  # ours\n\n  {munge_key: abc}\n"]
+)
+def test_a_file_of_another_shape_is_not_touched(inventory: Path, text: str) -> None:
     path = secrets.path_of(inventory)
-    path.write_text("secrets: {munge_key: abc}\n")
+    path.write_text(text)
     with pytest.raises(secrets.SecretsError, match="has no line `secrets:`"):
         secrets.make(inventory)
-    assert path.read_text() == "secrets: {munge_key: abc}\n"
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("below", ["- munge_key: abc", "abc"])
+def test_secrets_that_are_no_mapping_are_not_touched(inventory: Path, below: str) -> None:
+    path = secrets.path_of(inventory)
+    text = f"secrets:\n  {below}\n"
+    path.write_text(text)
+    with pytest.raises(secrets.SecretsError, match=r"`secrets` .* no mapping; move it away"):
+        secrets.make(inventory)
+    assert path.read_text() == text
+
+
+def test_a_file_that_is_no_yaml_is_not_touched(inventory: Path) -> None:
+    path = secrets.path_of(inventory)
+    text = 'secrets:\n  munge_key: "abc\n'
+    path.write_text(text)
+    with pytest.raises(secrets.SecretsError, match=r"secrets.yml:\d is no YAML.*; mend that"):
+        secrets.make(inventory)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["secrets:\n", "secrets:  # none yet\n# more\n"])
+def test_secrets_that_are_empty_are_completed(inventory: Path, text: str) -> None:
+    secrets.path_of(inventory).write_text(text)
+    assert secrets.make(inventory) == NAMES
+    assert list(values(inventory)) == NAMES
 
 
 def test_a_link_to_a_safer_place_stays_one(inventory: Path, tmp_path: Path) -> None:

@@ -140,6 +140,16 @@ def test_only_hosts_with_a_disk_for_it_cache_and_only_what_is_cached() -> None:
     assert "fsc" not in mounted(definition, computes=True)["/sw"]["options"]
 
 
+def test_what_is_cached_and_what_is_not_share_no_superblock_of_a_server() -> None:
+    filer = NFS | {"server": "filer"}
+    definition = defined(home=filer, apps=filer | {"cached": True}, data=NFS)
+    node = mounted(definition, computes=True, caches=True)
+    assert "nosharecache" in node["/home"]["options"]
+    assert "nosharecache" not in node["/sw"]["options"] | node["/data"]["options"]
+    other = mounted(definition)
+    assert "nosharecache" not in other["/home"]["options"] | other["/sw"]["options"]
+
+
 def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
     found = served(defined(home=NFS, apps=NFS))
     home = found["/home"]

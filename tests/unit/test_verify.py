@@ -254,6 +254,14 @@ def test_a_node_that_slurmctld_drained_is_a_problem_with_its_reason(user: str) -
     assert noted(controller=cluster(nodes=nodes)) == []
 
 
+def test_a_node_that_rebooted_by_itself_is_taken_back_by_whoever_looked_at_it() -> None:
+    nodes = [node(state="down", user="slurm", reason="Node unexpectedly rebooted")]
+    assert said(controller=cluster(nodes=nodes)) == [
+        "lab-cpu-01: the node is down: Node unexpectedly rebooted; "
+        "`scontrol update nodename=lab-cpu-01 state=resume` takes it back"
+    ]
+
+
 def test_a_node_that_its_health_check_drained_is_a_problem_with_its_reason() -> None:
     why = "muster: health: gpus: the driver is not loaded"
     nodes = [node(state="drained", user="root", reason=why)]

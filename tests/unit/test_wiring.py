@@ -339,7 +339,7 @@ def test_the_roles_take_what_is_served_and_mounted() -> None:
 def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
     folders = {"home": {"kind": "ceph", "path": "/home", "quota_gib": 5}}
     image = "quay.io/ceph/ceph:v19.2.3"
-    devices = {"devices": ["/dev/disk/by-id/nvme-A"], "copies": 1, "image": image}
+    devices = {"devices": {"disks": ["/dev/disk/by-id/nvme-A"]}, "copies": 1, "image": image}
     cluster = {**CLUSTER, "storage": {**CLUSTER["storage"], **folders, "ceph": devices}}
     definition = wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
     addresses = {"disks": "192.0.2.9"}
@@ -404,7 +404,7 @@ def wired(
     shutil.copytree(ROOT / "inventories" / name, inventory, ignore=ignored)
     if request.param == "nvidia":
         with (inventory / "group_vars/all/cluster.yml").open("a") as file:
-            file.write("  nvidia: {modules: proprietary}\n")
+            file.write("  nvidia: {modules: proprietary, dcgm: true, cdi: true}\n")
     (inventory / PACKAGE).touch()
     settings = inventory / "group_vars/all/cluster.yml"
     settings.write_text(
@@ -428,26 +428,45 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
         assert checked or role in unused or not of_role, role
 
 
-def test_a_storage_host_mounts_what_other_servers_have(tmp_path: Path) -> None:
-    inventory = tmp_path / "lab"
+@pytest.fixture(scope="module")
+def with_filer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The lab with homes on a filer, the rest on Ceph, and one more host of each kind."""
+    folder = tmp_path_factory.mktemp("wired")
+    inventory = folder / "lab"
     shutil.copytree(ROOT / "inventories/lab", inventory)
     hosts, settings = inventory / "hosts.yml", inventory / "group_vars/all/cluster.yml"
     storage_host = "storage: {hosts: {lab-access: , lab-disk: {ansible_host: 192.0.2.9}}}"
-    hosts.write_text(hosts.read_text().replace("storage: {}", storage_host))
+    text = hosts.read_text().replace("storage: {}", storage_host)
+    login_host = "lab-access:\n        lab-login: {ansible_host: 192.0.2.8}\n    compute:"
+    text = re.sub(r"lab-access:\n    compute:", login_host, text)
+    hosts.write_text(text)
     text = settings.read_text()
     for key in ("home", "apps", "data"):
         text = text.replace(f"{key}: {{kind: existing,", f"{key}: {{kind: ceph,")
     text = text.replace("home: {kind: ceph,", "home: {kind: nfs, server: filer, export: /home,")
-    text = text.replace("  storage:\n", "  storage:\n    ceph: {devices: [/dev/vdb], copies: 2}\n")
+    ceph = "ceph: {devices: {storage: [/dev/vdb]}, copies: 2}"
+    text = text.replace("  storage:\n", f"  storage:\n    {ceph}\n")
     settings.write_text(text)
-    found = evaluated(tmp_path, inventory)
+    return evaluated(folder, inventory)
+
+
+def test_a_storage_host_mounts_what_other_servers_have(
+    with_filer: dict[str, dict[str, Any]],
+) -> None:
     mounted = {
         host: [mount["source"] for mount in variables["nfs_client_mounts"]]
-        for host, variables in found.items()
+        for host, variables in with_filer.items()
     }
     assert mounted.pop("lab-disk") == []
-    assert len(mounted) == 5
-    assert [*mounted.values()] == [["filer:/home"]] * 5
+    assert len(mounted) == 6
+    assert [*mounted.values()] == [["filer:/home"]] * 6
+
+
+def test_a_host_that_is_for_logging_in_alone_boots_without_its_folders(
+    with_filer: dict[str, dict[str, Any]],
+) -> None:
+    for name in ("nfs_client_automount", "ceph_client_automount"):
+        assert [host for host, found in with_filer.items() if found[name]] == ["lab-login"]
 
 
 def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
@@ -468,8 +487,9 @@ def test_units_follow_the_groups(
     everywhere = {"munge", "chrony"}
     assert units["lab-access"] == everywhere | {"slurmctld", "mariadb", "slurmdbd"}
     assert units["lab-cpu-01"] == everywhere | {"slurmd"}
-    driver = {"muster-nvidia"} if "[nvidia]" in request.node.name else set()
-    assert units["lab-gpu-02"] == everywhere | {"slurmd"} | driver
+    driven = "[nvidia]" in request.node.name
+    of_gpus = {"muster-nvidia", "nvidia-dcgm-exporter"} if driven else set()
+    assert units["lab-gpu-02"] == everywhere | {"slurmd"} | of_gpus
 
 
 def holders(variables: dict[str, Any], secret: str) -> set[str]:

@@ -37,7 +37,8 @@ def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
         yield Finding(
             ("storage", key, "cached"),
             f"kernel {kernel} of {d.cluster.os} {POOR_CACHE[kernel]}",
-            "leave it out, or say `any_kernel: true` in `storage.cache` where you know better",
+            "leave it out, install Debian 13, or say `any_kernel: true` in `storage.cache` "
+            "where you know better",
         )
 
 
@@ -63,6 +64,19 @@ def cache_disk_in_the_cloud(d: Definition) -> Iterator[Finding]:
                 "nodes in the cloud cache on their local SSDs, so this has no say here",
                 "take it out, and say `local_ssds` of node sets",
             )
+
+
+@check("cache-size-of-device")
+def cache_size_of_device(d: Definition) -> Iterator[Finding]:
+    """The size of a file in place of a disk that is named."""
+    cache = d.cluster.storage.cache
+    # In the cloud both are refused.
+    if d.cluster.cloud is None and cache.device and "size_gib" in cache.model_fields_set:
+        yield Finding(
+            ("storage", "cache", "size_gib"),
+            f"all of {cache.device} is the cache, so this has no say here",
+            "take out one of the two; without `device` it is the size of a file on the root disk",
+        )
 
 
 @check("local-ssds-without-cache")

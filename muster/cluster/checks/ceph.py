@@ -1,41 +1,19 @@
-"""Checks of Ceph: built on the storage hosts, or there already."""
+"""Checks of Ceph: whether it is built or there already, and what its clients need."""
 
-import ipaddress
-import posixpath
+import base64
 import re
 import uuid
 from collections.abc import Iterator
 
-from muster.cluster.ceph import Ceph
+from muster.cluster import patterns
 from muster.cluster.checks.registry import Finding, check, repeated, source_check
+from muster.cluster.checks.secrets import misspelt_secrets, secrets_shape
 from muster.cluster.definition import Definition
 from muster.cluster.sources import SECRETS_FILE, Sources
+from muster.cluster.yamlfile import readable
 
 _OF_THE_BUILT = ("file_gib", "copies", "image")
 _OF_THE_EXISTING = ("filesystem", "user")
-
-# Of a name its first part is a registry if it has a dot or a port, or is localhost:
-# https://pkg.go.dev/github.com/distribution/reference
-_REGISTRY = re.compile(r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+")
-# Ceph's images have one tag a release (v19.2.3) and one a build of it (v19.2.3-20250717), which
-# stay, and v19 and v19.2, which follow: https://docs.ceph.com/en/latest/install/containers
-_PINNED = re.compile(
-    r"[^\s:@]+(?::\d+/[^\s:@]+)?(?::v?\d+\.\d+\.\d+(?:-\d{8})?|(?::[\w.-]+)?@sha256:[0-9a-f]{64})"
-)
-
-
-def _built(d: Definition) -> Ceph | None:
-    """The Ceph that Muster builds, where it says of what."""
-    ceph = d.cluster.storage.ceph
-    return ceph if ceph and ceph.is_built and ceph.devices else None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @check("ceph-missing")
@@ -47,7 +25,7 @@ def ceph_missing(d: Definition) -> Iterator[Finding]:
                 ("storage", key, "kind"),
                 "no Ceph cluster is in `storage.ceph`",
                 "name `devices` there for one that Muster builds, or `monitors` and `fsid` of "
-                "one that is there already (docs/storage.md)",
+                "one that is there already (docs/storage.md, docs/ceph.md)",
             )
 
 
@@ -123,12 +101,24 @@ def ceph_fsid_shape(d: Definition) -> Iterator[Finding]:
         )
 
 
+@check("ceph-user")
+def ceph_user(d: Definition) -> Iterator[Finding]:
+    """A client of Ceph that is named with its kind, or by no name."""
+    user = d.cluster.storage.ceph.user if d.cluster.storage.ceph else "muster"
+    if not re.fullmatch(r"(?!client\.)[A-Za-z0-9._-]+", user):
+        yield Finding(
+            ("storage", "ceph", "user"),
+            f'"{user}" is no name of a client',
+            "write what `ceph auth ls` shows behind `client.`, without that",
+        )
+
+
 @check("ceph-monitor")
 def ceph_monitor(d: Definition) -> Iterator[Finding]:
     """A monitor that is no address, or is there twice."""
     monitors = d.cluster.storage.ceph.monitors if d.cluster.storage.ceph else []
     for index, monitor in enumerate(monitors):
-        if not _is_address(monitor):
+        if not patterns.is_address(monitor):
             yield Finding(
                 ("storage", "ceph", "monitors", index),
                 f'"{monitor}" is no IP address',
@@ -140,58 +130,6 @@ def ceph_monitor(d: Definition) -> Iterator[Finding]:
             f"{monitor} is there twice",
             "take one of them out",
         )
-
-
-@check("ceph-device")
-def ceph_device(d: Definition) -> Iterator[Finding]:
-    """A disk that is no absolute path in its shortest form, or is there twice."""
-    devices = d.cluster.storage.ceph.devices if d.cluster.storage.ceph else []
-    for index, device in enumerate(devices):
-        plain = re.fullmatch(r"/[A-Za-z0-9._:+/-]+", device) and posixpath.normpath(device)
-        if plain != device or device.startswith("//"):
-            yield Finding(
-                ("storage", "ceph", "devices", index),
-                f'"{device}" is no device file',
-                "write it as /dev/disk/by-id/..., a name that a disk keeps; or, for trials, as "
-                "the path of a file such as /var/lib/muster/osd-1.img",
-            )
-    for index, device in repeated(devices):
-        yield Finding(
-            ("storage", "ceph", "devices", index),
-            f"{device} is there twice",
-            "name each disk once: it is one OSD",
-        )
-
-
-@check("ceph-image")
-def ceph_image(d: Definition) -> Iterator[Finding]:
-    """A container image of Ceph that is another one tomorrow, or lies in no registry."""
-    image = d.cluster.storage.ceph.image if d.cluster.storage.ceph else None
-    if image is not None and not _REGISTRY.fullmatch(image):
-        yield Finding(
-            ("storage", "ceph", "image"),
-            f'"{image}" names no registry, and hosts would look for it in one of their own',
-            "write all of its name, like quay.io/ceph/ceph:v20.2.5",
-        )
-    elif image is not None and not _PINNED.fullmatch(image):
-        yield Finding(
-            ("storage", "ceph", "image"),
-            f'"{image}" is another image tomorrow: hosts would get different releases',
-            "pin one release, like quay.io/ceph/ceph:v20.2.5, or one digest (@sha256:...)",
-        )
-
-
-@check("ceph-image-of-files")
-def ceph_image_of_files(d: Definition) -> Iterator[Finding]:
-    """A file in place of a disk for cephadm, which takes disks alone."""
-    ceph = d.cluster.storage.ceph
-    for index, device in enumerate(ceph.devices if ceph and ceph.image else []):
-        if not device.startswith("/dev/"):
-            yield Finding(
-                ("storage", "ceph", "devices", index),
-                f"{device} is no disk, and cephadm makes OSDs of disks alone",
-                "name a disk, or take `image` out: packages take files too",
-            )
 
 
 @check("ceph-key-without-meaning")
@@ -251,8 +189,13 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
     document = sources.others.get(SECRETS_FILE)
     if document is None or not _below(sources.definition, "storage", "ceph", "monitors"):
         return
+    there = (
+        _below(document.data, "secrets", "ceph_key")
+        or "ceph_key" in misspelt_secrets(sources).values()
+        or any(secrets_shape(sources))
+    )
     # What is encrypted only Ansible reads.
-    if not document.encrypted and not _below(document.data, "secrets", "ceph_key"):
+    if not document.encrypted and not there:
         yield Finding(
             ("secrets",),
             "`ceph_key` is missing: the hosts could not mount what is on `storage.ceph`",
@@ -262,43 +205,30 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
         )
 
 
-@check("ceph-without-host", reads_hosts=True)
-def ceph_without_host(d: Definition) -> Iterator[Finding]:
-    """Ceph to be built, and no host to build it on."""
-    if _built(d) and not d.hosts.groups.get("storage"):
+@source_check("ceph-key-shape")
+def ceph_key_shape(sources: Sources) -> Iterator[Finding]:
+    """A key of Ceph that is none, such as the whole keyring."""
+    document = sources.others.get(SECRETS_FILE)
+    key = readable(_below(document.data, "secrets", "ceph_key")) if document else None
+    if document and key and not _is_key(key):
+        place = ("secrets", "ceph_key")
         yield Finding(
-            ("storage", "ceph"),
-            "no host is in the group `storage` to build it on",
-            "add those that have the disks to hosts.yml: three, or one for a trial",
+            place,
+            "this is no key of Ceph",
+            "write what `ceph auth get-key client.USER` prints on that cluster, and no more",
+            SECRETS_FILE,
+            document.line(place),
         )
 
 
-@check("ceph-copies", reads_hosts=True)
-def ceph_copies(d: Definition) -> Iterator[Finding]:
-    """More copies than there are disks to hold them."""
-    ceph, hosts = _built(d), d.hosts.groups.get("storage", [])
-    if ceph and hosts and len(hosts) * len(ceph.devices) < ceph.copies:
-        yield Finding(
-            ("storage", "ceph"),
-            f"{ceph.copies} copies have no place on {len(hosts) * len(ceph.devices)} disks "
-            f"({len(hosts)} in group `storage`, {len(ceph.devices)} in `devices` of each)",
-            "name more disks, add hosts, or say fewer `copies`",
-        )
+def _is_key(text: str) -> bool:
+    """Whether it is a key as Ceph encodes it.
 
-
-@check("ceph-host-address", reads_hosts=True)
-def ceph_host_address(d: Definition) -> Iterator[Finding]:
-    """A storage host whose address is not known: Ceph's daemons and clients use no names."""
-    # In a play nothing is known of any host, and the file was checked before.
-    if not _built(d) or not any(d.hosts.vars.values()):
-        return
-    for host in d.hosts.groups.get("storage", []):
-        address = str(d.hosts.vars.get(host, {}).get("ansible_host", ""))
-        # What a template stands for, only Ansible knows.
-        if "{{" not in address and not _is_address(address):
-            yield Finding(
-                ("storage", host),
-                f"ansible_host of {host} is no IP address, and Ceph uses no names",
-                "write it like 192.0.2.11, in the network of the cluster",
-                "hosts",
-            )
+    In base64 a number for the cipher (2 bytes), a time (8), the secret's length (2), the secret:
+    CryptoKey::encode, src/auth/Crypto.cc.
+    """
+    try:
+        plain = base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return len(plain) > 12 and int.from_bytes(plain[10:12], "little") == len(plain) - 12

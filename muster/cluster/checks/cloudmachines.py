@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check, nearest
+from muster import accelerators
+from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 from muster.cluster.nodes import VirtualMachines
+from muster.cluster.problems import counted
+from muster.cluster.spelling import nearest
 from muster.cluster.yamlfile import KeyPath
 from muster.machinetypes import MachineType, machine_types
 
@@ -33,12 +36,34 @@ def machine_type_unknown(d: Definition) -> Iterator[Finding]:
     """A machine type that Google does not have, or Muster does not know the shape of."""
     for path, name in _types(d):
         if name not in machine_types():
-            near = nearest(name, machine_types())
-            yield Finding(
-                path,
-                f'no machine type "{name}" is known',
-                f'did you mean "{near}"?' if near else "see muster/machinetypes.py for those known",
-            )
+            yield Finding(path, f'no machine type "{name}" is known', _known_like(name))
+
+
+def _known_like(name: str) -> str:
+    """Which machine type is meant, or which there are.
+
+    Only the word in the middle is taken for misspelt: with other numbers it is another machine.
+    """
+    folded = name.casefold().replace("_", "-")
+    if folded in machine_types():
+        return f'did you mean "{folded}"?'
+    series, kind, size = [*folded.split("-", 2), "", ""][:3]
+    known = [each.name.split("-", 2) for each in machine_types().values()]
+    words = [each[1] for each in known if (each[0], each[-1]) == (series, size)]
+    if near := nearest(kind, words):
+        return f'did you mean "{series}-{near}-{size}"?'
+    if sizes := [each[-1] for each in known if each[:-1] == [series, kind]]:
+        return f"of {series}-{kind} Muster knows {', '.join(sizes)}"
+    has_gpus = "gpu" in kind or series.startswith(("a", "g"))
+    families = {
+        each.name.rpartition("-")[0]: None
+        for each in machine_types().values()
+        if bool(each.gpus) == has_gpus
+    }
+    return (
+        f"take one of muster/machinetypes.py; {'with' if has_gpus else 'without'} GPUs those are "
+        f"of {', '.join(families)}"
+    )
 
 
 @check("machine-type-with-gpus")
@@ -58,8 +83,8 @@ def _fallbacks(d: Definition) -> Iterator[tuple[KeyPath, MachineType, MachineTyp
     """Each known machine type to fall back to, with that of its node set."""
     for name, nodes in vms(d):
         for index, other in enumerate(nodes.fallback):
-            shape = machine_types().get(other.machine_type or "")
-            if shape and nodes.shape:
+            shape = nodes.ways[index + 1].shape
+            if other.machine_type and shape and nodes.shape:
                 yield ("nodes", name, "fallback", index, "machine_type"), shape, nodes.shape
 
 
@@ -71,8 +96,9 @@ def fallback_of_another_shape(d: Definition) -> Iterator[Finding]:
         if found != wanted:
             yield Finding(
                 path,
-                f"{shape.name} has {found[0]} CPUs with {found[1]} threads a core, and "
-                f"{first.name} has {wanted[0]} with {wanted[1]}",
+                f"{shape.name} has {counted(found[0], 'CPU')} with "
+                f"{counted(found[1], 'thread')} a core, and {first.name} has {wanted[0]} with "
+                f"{wanted[1]}",
                 "take a machine type of the same shape, or make another node set of it",
             )
 
@@ -106,6 +132,37 @@ def fallback_twice(d: Definition) -> Iterator[Finding]:
                     "is what was tried before it",
                     "name another machine_type, change spot, or take it out",
                 )
+
+
+@check("accelerators-not-possible")
+def accelerators_not_possible(d: Definition) -> Iterator[Finding]:
+    """GPUs that can't be attached to a machine type, or not so many."""
+    for name, nodes in vms(d):
+        wanted, shape = nodes.accelerators, machine_types().get(nodes.machine_type)
+        if wanted is None or shape is None:
+            continue
+        path = ("nodes", name, "accelerators")
+        most = accelerators.most_cpus(wanted.type)
+        if not accelerators.taken_by(shape):
+            why = f"has {_gpus_of(shape)} of its own" if shape.gpus else "takes none"
+            yield Finding(
+                path,
+                f"{shape.name} {why}",
+                "leave it out, or take a machine type of N1, such as n1-standard-8",
+            )
+        elif wanted.count not in most:
+            yield Finding(
+                (*path, "count"),
+                f"a VM can't have {wanted.count} {wanted.type}",
+                f"take {', '.join(map(str, most))}",
+            )
+        elif shape.cpus > most[wanted.count]:
+            yield Finding(
+                path,
+                f"{shape.name} has {shape.cpus} CPUs, and beside {wanted.count} {wanted.type} "
+                f"{most[wanted.count]} are the most",
+                "take a smaller machine type, or more GPUs",
+            )
 
 
 @check("local-ssds-not-possible")

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from muster.cluster.checks.names import ROLE_GROUPS
-from muster.cluster.checks.registry import Finding, check, nearest
+from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
+from muster.cluster.spelling import nearest
 
 _ADDRESS_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 

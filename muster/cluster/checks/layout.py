@@ -87,6 +87,20 @@ def project_quota(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("project-quota-too-large")
+def project_quota_too_large(d: Definition) -> Iterator[Finding]:
+    """A quota of a project above that of the folder it lies in."""
+    storage = d.cluster.storage
+    whole = storage.data.quota_gib
+    for name, project in storage.projects.items():
+        if whole is not None and project.quota_gib is not None and project.quota_gib > whole:
+            yield Finding(
+                ("storage", "projects", name, "quota_gib"),
+                f"{project.quota_gib} GiB are more than storage.data may hold, {whole} GiB",
+                f"say at most {whole}, or a larger `quota_gib` of storage.data",
+            )
+
+
 @check("scratch-path")
 def scratch_path(d: Definition) -> Iterator[Finding]:
     """A scratch folder that can't be one."""
@@ -96,9 +110,10 @@ def scratch_path(d: Definition) -> Iterator[Finding]:
     # As TmpFS of slurm.conf, where a space or # ends a value.
     plain = path == posixpath.normpath(path) and re.fullmatch(r"/[A-Za-z0-9._/+-]+", path)
     if not plain or path.startswith("//") or of_the_system(path):
+        why = "belongs to the system" if of_the_system(path) else "can't be the scratch folder"
         yield Finding(
             ("storage", "scratch"),
-            f'"{path}" can\'t be the scratch folder of jobs',
+            f'"{path}" {why}',
             "write the path of a folder of its own with letters, digits and _ . + -, as /scratch",
         )
 

@@ -1,7 +1,7 @@
 """Checks of MIG: that GPUs can be cut as the definition says, and that Muster is who does it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
@@ -24,9 +24,9 @@ def _geometries(gpus: Gpus) -> list[Geometry] | None:
     return geometries(gpu) if gpu else None
 
 
-def _matching(gpus: Gpus, known: list[Geometry]) -> list[Geometry]:
+def _matching(profiles: Collection[str], known: list[Geometry]) -> list[Geometry]:
     """Of the models of one name those that have all the profiles."""
-    return [geometry for geometry in known if gpus.mig.keys() <= geometry.profiles.keys()]
+    return [geometry for geometry in known if set(profiles) <= geometry.profiles.keys()]
 
 
 @check("mig-without-driver")
@@ -84,11 +84,13 @@ def mig_profile(d: Definition) -> Iterator[Finding]:
         at = ("nodes", name, "gpus", "mig")
         known = _geometries(gpus)
         if known:
-            if not _matching(gpus, known):
-                there = " or ".join(", ".join(geometry.profiles) for geometry in known)
-                yield Finding(
-                    at, f"no {gpus.type} has {' and '.join(gpus.mig)}", f"choose of {there}"
-                )
+            if not _matching(gpus.mig, known):
+                wrong = [each for each in gpus.mig if not _matching([each], known)]
+                right = gpus.mig.keys() - wrong
+                models = _matching(right, known) or known
+                there = " or ".join(", ".join(geometry.profiles) for geometry in models)
+                said = " and ".join(wrong) if wrong else f"{' and '.join(gpus.mig)} together"
+                yield Finding(at, f"no {gpus.type} has {said}", f"choose of {there}")
         elif known is None and (strange := [p for p in gpus.mig if not _PROFILE.fullmatch(p)]):
             yield Finding(
                 at,
@@ -101,7 +103,7 @@ def mig_profile(d: Definition) -> Iterator[Finding]:
 def mig_room(d: Definition) -> Iterator[Finding]:
     """More instances than a GPU has room for."""
     for name, gpus in _cut(d):
-        matching = _matching(gpus, _geometries(gpus) or [])
+        matching = _matching(gpus.mig, _geometries(gpus) or [])
         if matching and not any(geometry.holds(gpus.mig) for geometry in matching):
             wanted = " and ".join(f"{number} of {profile}" for profile, number in gpus.mig.items())
             whole = matching[0].whole

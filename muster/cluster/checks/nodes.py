@@ -10,6 +10,7 @@ from muster.cluster.checks.registry import Finding, check, repeated
 from muster.cluster.definition import Definition
 from muster.cluster.gpus import Gpus
 from muster.cluster.nodes import Machines
+from muster.cluster.problems import counted
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")
@@ -183,8 +184,8 @@ def gpu_devices_count(d: Definition) -> Iterator[Finding]:
             if devices and len(devices) != nodes.gpus.count:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),
-                    f'"{nodes.gpus.devices}" names {len(devices)} devices and `count` is '
-                    f"{nodes.gpus.count}",
+                    f'"{nodes.gpus.devices}" names {counted(len(devices), "device")} and '
+                    f"`count` is {nodes.gpus.count}",
                     "make them equal: one device file per GPU",
                 )
 

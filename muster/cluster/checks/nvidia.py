@@ -1,12 +1,15 @@
 """Checks of NVIDIA's driver: that it exists, and that the GPUs can use it."""
 
+import math
 from collections.abc import Iterator
 
 from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 from muster.cluster.gpus import Gpus, Nvidia
-from muster.cluster.nodes import VirtualMachines
-from muster.nvidia import Gpu, branches, fitting, gpus, modules_of, named
+from muster.cluster.nodes import NodeSet, VirtualMachines
+from muster.cluster.yamlfile import KeyPath
+from muster.machinetypes import MachineType
+from muster.nvidia import Gpu, Source, branches, dcgm, fitting, gpus, modules_of, named
 
 
 def _branch(d: Definition) -> tuple[Nvidia, int] | None:
@@ -18,18 +21,41 @@ def _branch(d: Definition) -> tuple[Nvidia, int] | None:
     return nvidia, branch
 
 
-def _sets(d: Definition) -> Iterator[tuple[str, Gpus, Gpu | None]]:
-    """Node sets with GPUs: name, what the definition says of them, and the model if it is known."""
+def _sets(d: Definition) -> Iterator[tuple[KeyPath, Gpus, Gpu | None]]:
+    """GPUs of node sets: where their type is said, what they are, and the model if it is known."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
-            yield name, nodes.gpus, named(nodes.gpus.type or "")
+            yield _type_of(name, nodes), nodes.gpus, named(nodes.gpus.type or "")
+
+
+def _type_of(name: str, nodes: NodeSet) -> KeyPath:
+    if not isinstance(nodes, VirtualMachines):
+        return ("nodes", name, "gpus", "type")
+    return ("nodes", name, *(("accelerators", "type") if nodes.accelerators else ("machine_type",)))
 
 
 def _remedy(d: Definition, gpu: Gpu) -> str:
-    """What to say instead: the first driver that the GPU can use."""
-    for source, driver in fitting(d.cluster.os, gpu):
-        return f"say nvidia: {{source: {source}, branch: {driver.branch}}}"
+    """What to say instead: the first driver that the GPU can use, and the others too."""
+    for source, branch in _common(d) if _drivers(d, gpu) else ():
+        return f"say nvidia: {{source: {source}, branch: {branch}}}"
     return f"{d.cluster.os} has none for it: set another os, or leave `nvidia` out and install one"
+
+
+def _drivers(d: Definition, gpu: Gpu) -> list[tuple[Source, int]]:
+    """The sources and branches of all drivers for a GPU."""
+    return [(source, driver.branch) for source, driver in fitting(d.cluster.os, gpu)]
+
+
+def _with_driver(d: Definition) -> dict[str, Gpu]:
+    """The GPUs that there is a driver for, by their type."""
+    return {of.type or "": gpu for _, of, gpu in _sets(d) if gpu and _drivers(d, gpu)}
+
+
+def _common(d: Definition) -> list[tuple[Source, int]]:
+    """The drivers that know all GPUs, but for those that there is none for."""
+    of_each = [_drivers(d, gpu) for gpu in _with_driver(d).values()]
+    first = of_each[0] if of_each else []
+    return [driver for driver in first if all(driver in others for others in of_each)]
 
 
 @check("nvidia-without-gpus")
@@ -37,8 +63,9 @@ def nvidia_without_gpus(d: Definition) -> Iterator[Finding]:
     """A driver for GPUs, and no node has any."""
     sets = d.cluster.nodes.values()
     of_vms = [nodes for nodes in sets if isinstance(nodes, VirtualMachines)]
-    # Of an unknown machine type another check tells.
-    if d.cluster.nvidia and not list(_sets(d)) and all(nodes.shape for nodes in of_vms):
+    # Of an unknown machine type, or one that takes no accelerators, another check tells.
+    unclear = any(nodes.accelerators or not nodes.shape for nodes in of_vms)
+    if d.cluster.nvidia and not list(_sets(d)) and not unclear:
         yield Finding(
             ("nvidia",),
             "no node set has GPUs",
@@ -67,11 +94,15 @@ def nvidia_branch(d: Definition) -> Iterator[Finding]:
     there = branches(d.cluster.os, nvidia.source) if nvidia else []
     if nvidia and there and nvidia.branch not in (None, *there):
         found = " or ".join(map(str, there))
+        others: tuple[Source, ...] = ("distribution", "nvidia")
+        has = [source for source in others if nvidia.branch in branches(d.cluster.os, source)]
         where = "NVIDIA's repository" if nvidia.source == "nvidia" else d.cluster.os
         yield Finding(
             ("nvidia", "branch"),
             f"{where} has no driver of branch {nvidia.branch}",
-            f"say branch: {found}",
+            f"say nvidia: {{source: {has[0]}, branch: {nvidia.branch}}}"
+            if has
+            else f"say branch: {found}",
         )
 
 
@@ -95,15 +126,15 @@ def nvidia_gpu_unknown(d: Definition) -> Iterator[Finding]:
     nvidia = d.cluster.nvidia
     if nvidia is None or nvidia.modules is not None:
         return
-    for name, found, gpu in _sets(d):
+    for path, found, gpu in _sets(d):
         if gpu is None:
             unknown = f'"{found.type}" is no GPU that Muster knows'
             yield Finding(
-                ("nodes", name, "gpus", *(["type"] if found.type else [])),
+                path,
                 f"{unknown if found.type else 'no type is said'}, so the kernel modules are not "
                 "known either",
-                f"say the type, such as {_examples()}, or nvidia: {{modules: open}} (Turing and "
-                "newer) or {modules: proprietary}",
+                f"say the type, such as {_examples()}, or nvidia: {{modules: open}} (cards for "
+                "data centers from Turing on, others from branch 560) or {modules: proprietary}",
             )
 
 
@@ -111,22 +142,42 @@ def _examples() -> str:
     return ", ".join(name for name in ("h100", "l4", "rtx4080") if name in gpus())
 
 
+@check("nvidia-branch-of-all-gpus")
+def nvidia_branch_of_all_gpus(d: Definition) -> Iterator[Finding]:
+    """GPUs that no one driver knows."""
+    there = _with_driver(d)
+    if d.cluster.nvidia and there and not _common(d):
+        newest = max(there, key=lambda name: there[name].generation.first_branch)
+        oldest = min(there, key=lambda name: there[name].generation.last_branch or math.inf)
+        yield Finding(
+            ("nvidia",),
+            f"no driver for {d.cluster.os} knows both {newest} (branch "
+            f"{there[newest].generation.first_branch} or newer) and {oldest} "
+            f"({there[oldest].generation.last_branch} or older)",
+            "put them into clusters of their own, or take `nvidia` out and install drivers "
+            "yourself",
+        )
+
+
 @check("nvidia-branch-of-gpu")
 def nvidia_branch_of_gpu(d: Definition) -> Iterator[Finding]:
     """A driver that is too old for a GPU, or too new."""
-    if wanted := _branch(d):
-        nvidia, branch = wanted
-        for name, found, gpu in _sets(d):
-            if gpu and not gpu.known_to(branch):
-                first, last = gpu.generation.first_branch, gpu.generation.last_branch
-                span = f"{first} or newer" if branch < first else f"{last} or older"
-                whose = f"{d.cluster.os} has" if nvidia.branch is None else "`nvidia` says"
-                yield Finding(
-                    ("nodes", name, "gpus", "type"),
-                    f"{found.type} ({gpu.generation.name}) needs a driver of branch {span}, and "
-                    f"{whose} {branch}",
-                    _remedy(d, gpu),
-                )
+    wanted, there = _branch(d), _with_driver(d)
+    if wanted is None or (there and not _common(d)):
+        return
+    nvidia, branch = wanted
+    for path, found, gpu in _sets(d):
+        if gpu and not gpu.known_to(branch):
+            first, last = gpu.generation.first_branch, gpu.generation.last_branch
+            span = f"{first} or newer" if branch < first else f"{last} or older"
+            whose = f"{d.cluster.os} has" if nvidia.branch is None else "`nvidia` says"
+            yield Finding(
+                path,
+                f"{found.type} ({gpu.generation.name}) needs a driver of branch {span}, and "
+                f"{whose} {branch}",
+                _remedy(d, gpu),
+                because=("nvidia",),
+            )
 
 
 @check("nvidia-modules-of-gpu")
@@ -135,19 +186,35 @@ def nvidia_modules_of_gpu(d: Definition) -> Iterator[Finding]:
     if wanted := _branch(d):
         nvidia, branch = wanted
         there = modules_of(d.cluster.os, nvidia.source, branch)
-        for name, found, gpu in _sets(d):
+        for path, found, gpu in _sets(d):
             if gpu is None or not gpu.known_to(branch):
                 continue
-            able = [kind for kind in gpu.modules(branch) if kind in there]
-            if nvidia.modules in there and nvidia.modules not in able:
+            able = any(kind in there for kind in gpu.modules(branch))
+            if nvidia.modules in there and nvidia.modules not in gpu.modules(branch):
                 yield Finding(
-                    ("nodes", name, "gpus", "type"),
+                    path,
                     f"{found.type} ({gpu.generation.name}) can't use the {nvidia.modules} modules "
                     f"of branch {branch}",
-                    f"say nvidia: {{modules: {able[0]}}}, or leave `modules` out"
+                    "leave `modules` out: each node gets those of its GPUs"
                     if able
                     else _remedy(d, gpu),
+                    because=("nvidia",),
                 )
+
+
+def _with_fabric_manager(d: Definition, shape: MachineType) -> list[tuple[Source, int]]:
+    """The drivers for a machine type's GPUs that come with a fabric manager."""
+    gpu = named(shape.short_gpu_type)
+    there = fitting(d.cluster.os, gpu) if gpu else []
+    return [(source, driver.branch) for source, driver in there if driver.fabric_packages]
+
+
+def _for_vms(d: Definition, nodes: VirtualMachines) -> str:
+    """What to say of the driver of VMs."""
+    if nodes.shape and nodes.shape.has_nvswitches:
+        for source, branch in _with_fabric_manager(d, nodes.shape):
+            return f"nvidia: {{source: {source}, branch: {branch}}}"
+    return "nvidia: {}"
 
 
 @check("vms-without-driver")
@@ -156,7 +223,50 @@ def vms_without_driver(d: Definition) -> Iterator[Finding]:
     for name, nodes in d.cluster.nodes.items():
         if isinstance(nodes, VirtualMachines) and nodes.gpus and d.cluster.nvidia is None:
             yield Finding(
-                ("nodes", name, "machine_type"),
-                f"{nodes.machine_type} has GPUs, and the image of its VMs has no driver for them",
-                "say nvidia: {}, which puts it there",
+                _type_of(name, nodes),
+                "its VMs have GPUs, and their image has no driver for them",
+                f"say {_for_vms(d, nodes)}, which puts it there",
             )
+
+
+@check("nvidia-fabric-manager")
+def nvidia_fabric_manager(d: Definition) -> Iterator[Finding]:
+    """VMs with NVSwitches, and a driver that comes without their fabric manager."""
+    if wanted := _branch(d):
+        for name, nodes in d.cluster.nodes.items():
+            shape = nodes.shape if isinstance(nodes, VirtualMachines) else None
+            able = _with_fabric_manager(d, shape) if shape and shape.has_nvswitches else []
+            if shape and able and (wanted[0].source, wanted[1]) not in able:
+                yield Finding(
+                    _type_of(name, nodes),
+                    f"the GPUs of {shape.name} compute nothing without a fabric manager, which "
+                    "this driver comes without",
+                    f"say nvidia: {{source: {able[0][0]}, branch: {able[0][1]}}}",
+                    because=("nvidia",),
+                )
+
+
+@check("nvidia-dcgm")
+def nvidia_dcgm(d: Definition) -> Iterator[Finding]:
+    """DCGM for a system that NVIDIA has no packages for."""
+    wanted = _branch(d)
+    if wanted and wanted[0].dcgm and dcgm(d.cluster.os, wanted[1]) is None:
+        yield Finding(
+            ("nvidia", "dcgm"),
+            f"NVIDIA has no packages of DCGM for {d.cluster.os}",
+            "take `dcgm` out, or set another os",
+        )
+
+
+@check("nvidia-of-vms")
+def nvidia_of_vms(d: Definition) -> Iterator[Finding]:
+    """More than the driver for VMs, whose image has the driver alone."""
+    sets = [nodes for nodes in d.cluster.nodes.values() if nodes.gpus]
+    if d.cluster.nvidia and any(isinstance(nodes, VirtualMachines) for nodes in sets):
+        for name in ("dcgm", "cdi"):
+            if getattr(d.cluster.nvidia, name):
+                yield Finding(
+                    ("nvidia", name),
+                    "the image of VMs with GPUs has the driver alone",
+                    f"take `{name}` out",
+                )

@@ -1,11 +1,11 @@
 """The registry of checks: each is a small function with a name, and says what it finds."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from muster.cluster.definition import Definition
 from muster.cluster.sources import Sources
+from muster.cluster.spelling import nearest
 from muster.cluster.yamlfile import KeyPath
 
 
@@ -21,6 +21,8 @@ class Finding:
     """cluster, hosts, or a further file of the inventory as Sources calls it."""
     line: int | None = None
     """Where the path alone doesn't tell it."""
+    because: KeyPath = ()
+    """Keys of the other part of the definition that the finding was concluded from."""
 
 
 DefinitionCheck = Callable[[Definition], Iterator[Finding]]
@@ -70,13 +72,6 @@ def source_check(name: str, *claims: str) -> Callable[[SourceCheck], SourceCheck
         return function
 
     return register
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most likely meant, if any is near."""
-    by_folded = {name.casefold(): name for name in known}
-    found = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
-    return by_folded[found[0]] if found else None
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:

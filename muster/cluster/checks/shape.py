@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.cluster.checks.registry import Finding, nearest, source_check, suggestion
+from muster.cluster.checks.registry import Finding, source_check, suggestion
+from muster.cluster.examples import example, key_of
 from muster.cluster.schemaerrors import SchemaError
 from muster.cluster.sources import Sources
+from muster.cluster.spelling import nearest
 
 _REFERENCE = "docs/reference/cluster.md has all keys"
+_GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
 
 
 def _errors(sources: Sources, *kinds: str) -> Iterator[SchemaError]:
@@ -20,7 +23,7 @@ def _keys(error: SchemaError) -> list[str]:
 
 def _spelt(sources: Sources, error: SchemaError) -> str:
     """The value as the file has it."""
-    return sources.cluster.raw.get(("cluster", *error.path), _shown(error.value))
+    return sources.cluster.raw.get(("cluster", *error.path)) or _shown(error.value)
 
 
 def _shown(value: Any) -> str:
@@ -39,24 +42,29 @@ def _shown(value: Any) -> str:
 def unknown_key(sources: Sources) -> Iterator[Finding]:
     """A key that the schema does not have."""
     for error in _errors(sources, "extra_forbidden"):
-        key = error.path[-1]
-        yield Finding(
-            error.path, f'unknown key "{key}"', suggestion(str(key), _keys(error), _REFERENCE)
-        )
+        key = str(error.path[-1])
+        if error.gpu_key == "accelerators":
+            yield Finding(
+                error.path,
+                "GPUs of VMs follow from their machine type",
+                "take it out, and name a `machine_type` that has them, such as g2-standard-8, or "
+                "`accelerators` of one of N1",
+            )
+        elif error.gpu_key == "gpus":
+            yield Finding(error.path, f'unknown key "{key}"', _GPUS_OF_MACHINES)
+        else:
+            remedy = suggestion(key, _keys(error), _REFERENCE)
+            yield Finding(error.path, f'unknown key "{key}"', remedy)
 
 
 @source_check("missing-key", "missing")
 def missing_key(sources: Sources) -> Iterator[Finding]:
     """A key without which nothing can be made of its mapping."""
-    misspelt = {
-        (*error.path[:-1], nearest(str(error.path[-1]), _keys(error)))
-        for error in _errors(sources, "extra_forbidden")
-    }
+    misspelt = {error.meant for error in sources.schema_errors}
     for error in _errors(sources, "missing"):
         if error.path in misspelt:
             continue  # the unknown key beside it is this one: one mistake, one error
-        owner = error.owner
-        meaning = owner.model_fields[str(error.path[-1])].description if owner else ""
+        meaning = error.field.description if error.field else ""
         yield Finding(error.path, f'"{error.path[-1]}" is missing', f"add it: {meaning}".strip("."))
 
 
@@ -100,10 +108,11 @@ def not_yes_or_no(sources: Sources) -> Iterator[Finding]:
 def not_a_list(sources: Sources) -> Iterator[Finding]:
     """Something else where a list belongs, such as a single name."""
     for error in _errors(sources, "list_type"):
-        spelt = _spelt(sources, error).strip('"')
+        spelt = _spelt(sources, error)
         scalar = not isinstance(error.value, dict) and error.value is not None
-        remedy = f"write [{spelt}]" if scalar else "write a list: [a, b]"
-        yield Finding(error.path, f"{_shown(error.value)} is not a list", remedy)
+        bare = spelt.strip('"')
+        remedy = f"write [{bare}]" if scalar else "write a list: [a, b]"
+        yield Finding(error.path, f"{spelt} is not a list", remedy)
 
 
 @source_check("not-a-mapping", "dict_type", "model_type", "model_attributes_type")
@@ -111,10 +120,13 @@ def not_a_mapping(sources: Sources) -> Iterator[Finding]:
     """Something else where keys and values belong."""
     for error in _errors(sources, "dict_type", "model_type", "model_attributes_type"):
         if error.path:
+            # Items of a list have no key.
+            key = error.path[-1]
+            before = f"{key_of(key)}: " if isinstance(key, str) else ""
             yield Finding(
                 error.path,
-                f"{_shown(error.value)} is not a mapping",
-                "write keys and values, indented below it",
+                f"{_spelt(sources, error)} is not a mapping",
+                f"write {before}{example(error.wanted, error.field)}",
             )
 
 

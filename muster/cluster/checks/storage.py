@@ -10,9 +10,20 @@ from muster.cluster.checks.registry import Finding, check
 from muster.cluster.definition import Definition
 from muster.cluster.storage import Folder
 
-# Folders of the system: files of one host can't be shared with the others.
-_SYSTEM = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys")
-_SYSTEM_PARENTS = ("/etc", "/dev", "/proc", "/sys", "/boot", "/run")
+# Folders of the system with all that is in them (hier(7)), and those in which others may lie.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/run"),
+    *("/sbin", "/sys", "/usr", "/var/cache", "/var/lock", "/var/log", "/var/mail", "/var/run"),
+    *("/tmp", "/var/spool", "/var/tmp"),  # noqa: S108 (not used as such)
+)
+_SYSTEM_ALONE = ("/", "/var", "/var/lib")
+# Below /usr/local, /opt and /var/lib, which hold an administrator's own too: what is Muster's, and
+# of the daemons that it runs.
+_OWN = (
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/opt/muster"),
+    *(f"/var/lib/{name}" for name in ("apt", "ceph", "dkms", "dpkg", "muster", "mysql", "nfs")),
+    *(f"/var/lib/{name}" for name in ("cephadm", "munge", "slurm", "systemd")),
+)
 
 
 def below(path: str, other: str) -> bool:
@@ -22,9 +33,11 @@ def below(path: str, other: str) -> bool:
 
 def of_the_system(path: str) -> bool:
     """Whether a folder belongs to each host."""
-    return path in (*_SYSTEM, "/usr", "/var", "/tmp") or any(  # noqa: S108 (not used as one)
-        below(path, parent) for parent in _SYSTEM_PARENTS
-    )
+    if any(below(path, own) for own in _OWN):
+        return True
+    if path.startswith("/usr/local/"):
+        return False
+    return path in _SYSTEM_ALONE or any(below(path, parent) for parent in _SYSTEM)
 
 
 def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -60,7 +73,8 @@ def folder_not_plain(d: Definition) -> Iterator[Finding]:
 def folder_of_the_system(d: Definition) -> Iterator[Finding]:
     """A shared folder that belongs to each host."""
     for key, folder in d.cluster.storage.folders():
-        if of_the_system(folder.path):
+        # Below it lies what configures each VM.
+        if of_the_system(folder.path) or (d.cluster.cloud and folder.path == "/opt"):
             yield Finding(
                 ("storage", key, "path"),
                 f'"{folder.path}" belongs to each host',
@@ -114,34 +128,39 @@ def folder_not_exportable(d: Definition) -> Iterator[Finding]:
             )
 
 
-def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str]]:
-    """Keys of a folder that have no say for its kind, each with what it would take."""
+def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, str]]:
+    """Keys of a folder that have no say: each with the reason, and what would give it one."""
     given = folder.model_fields_set
     if not folder.is_served and "own_disk" in given:
-        yield "own_disk", "Muster does not serve this folder"
+        yield "own_disk", "Muster does not serve this folder", "say `kind: nfs` without `server`"
     if folder.kind != "ceph" and folder.server is None and "export" in given:
-        yield "export", "there is no `server` that has another folder"
+        why = "there is no `server` that has another folder"
+        yield "export", why, "say `kind: nfs` with a `server`"
     if "quota_gib" in given and (folder.kind != "ceph" or not (ceph and ceph.is_built)):
-        yield "quota_gib", "it is no folder of a Ceph cluster that Muster builds"
+        why = "it is no folder of a Ceph cluster that Muster builds"
+        yield "quota_gib", why, "set the quota where the folder lies"
     if folder.kind == "ceph":
         for key in ("server", "connections"):
             if key in given:
-                yield key, "Ceph's clients talk to all of its hosts"
+                yield key, "Ceph's clients talk to all of its hosts", "say `kind: nfs`"
     if folder.kind == "existing":
-        for key in ("server", "connections", "read_only", "exec", "cached"):
+        for key in ("server", "connections"):
             if key in given:
-                yield key, "Muster does not mount this folder"
+                yield key, "Muster does not mount this folder", "say `kind: nfs`"
+        for key in ("read_only", "exec", "cached"):
+            if key in given:
+                yield key, "Muster does not mount this folder", "say `kind: nfs` or `kind: ceph`"
 
 
 @check("folder-key-without-meaning")
 def folder_key_without_meaning(d: Definition) -> Iterator[Finding]:
     """A key that has no say for a folder of this kind."""
     for key, folder in d.cluster.storage.folders():
-        for name, why in _meaningless(folder, d.cluster.storage.ceph):
+        for name, why, otherwise in _meaningless(folder, d.cluster.storage.ceph):
             yield Finding(
                 ("storage", key, name),
                 f"{why}, so this has no say here",
-                "take it out, or say another `kind` (docs/storage.md)",
+                f"take it out, or {otherwise}",
             )
 
 
@@ -160,12 +179,13 @@ def storage_server(d: Definition) -> Iterator[Finding]:
 @check("storage-server-of-ours", reads_hosts=True)
 def storage_server_of_ours(d: Definition) -> Iterator[Finding]:
     """A host of the inventory as a server that is there already."""
-    hosts = d.hosts.groups.get("all", [])
+    names = {host: host for host in d.hosts.groups.get("all", [])}
+    names |= {str(d.hosts.vars.get(host, {}).get("ansible_host", host)): host for host in names}
     for key, folder in d.cluster.storage.folders():
-        if folder.server in hosts:
+        if folder.server in names:
             yield Finding(
                 ("storage", key, "server"),
-                f"{folder.server} is a host of hosts.yml",
+                f"{folder.server} is {names[folder.server]} of hosts.yml",
                 "put it into the group `storage` and leave `server` out: Muster sets it up",
             )
 
@@ -234,11 +254,14 @@ def folder_without_server(d: Definition) -> Iterator[Finding]:
 @check("two-storage-hosts", reads_hosts=True)
 def two_storage_hosts(d: Definition) -> Iterator[Finding]:
     """More than one host to serve the same folders."""
-    if d.cluster.storage.served():
-        for host in d.hosts.groups.get("storage", ())[1:]:
-            yield Finding(
-                ("storage", host),
-                "Muster does not set up a second NFS server yet",
-                "leave one host in `storage`, or say `kind: ceph` of all folders that they hold",
-                "hosts",
-            )
+    ceph, served = d.cluster.storage.ceph, d.cluster.storage.served()
+    others = (
+        "name another machine that serves a folder as its `server` (not in hosts.yml), or say "
+        "`kind: ceph` of all folders that they hold"
+    )
+    # Of those on which Ceph is built none is to go.
+    remedy = others if ceph and ceph.is_built else f"leave one host in `storage`, {others}"
+    for host in d.hosts.groups.get("storage", ())[1:] if served else ():
+        yield Finding(
+            ("storage", host), "Muster does not set up a second NFS server yet", remedy, "hosts"
+        )

@@ -1,17 +1,21 @@
 """What is generated from the schema is what is committed, and editors can use it."""
 
 import copy
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from muster.cluster import reference
 from muster.cluster.checks import CHECKS
+from muster.cluster.examples import example
 from muster.cluster.model import Cluster
+from muster.cluster.schemaerrors import plain_type
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"
@@ -85,6 +89,50 @@ def test_every_key_says_what_it_means() -> None:
         key for key, below in objects(reference.json_schema()) if not below.get("description")
     ]
     assert silent == []
+
+
+def test_what_the_schema_has_for_an_example_is_possible() -> None:
+    fields = [
+        field
+        for _, model in reference._models(Cluster, ("cluster",))
+        for field in model.model_fields.values()
+        if field.examples
+    ]
+    assert len(fields) > 9
+    for field in fields:
+        for each in field.examples or ():
+            TypeAdapter(field.annotation).validate_python(each)
+    models = {model for _, model in reference._models(Cluster, ("cluster",))}
+    examples = [
+        (model, each) for model in models for each in model.model_json_schema().get("examples", [])
+    ]
+    assert len(examples) >= 3
+    for model, each in examples:
+        model.model_validate(each)
+
+
+def mappings() -> Iterator[tuple[str, str]]:
+    """Each place of a mapping, those with a name of people's own too, and how one is shown."""
+    for path, model in reference._models(Cluster, ("cluster",)):
+        if ">" in path.split(".")[-1]:
+            yield path, example(model)
+        for key, field in model.model_fields.items():
+            here, place = plain_type(field.annotation), f"{path}.{key}"
+            if reference._type(field) == "mapping":
+                yield place, example(here, field)
+            while typing.get_origin(here) is dict:
+                here, place = plain_type(typing.get_args(here)[1]), f"{place}.NAME"
+                if typing.get_origin(here) is dict:
+                    yield place, example(here)
+
+
+def test_every_mapping_can_be_shown_in_one_short_line() -> None:
+    for place, shown in mappings():
+        assert shown.startswith("{"), place
+        assert len(shown) < 160, f"{place}: {shown}"
+        assert shown.count("...") <= 4, f"{place} needs an example: {shown}"
+        assert "{NAME: ...}" not in shown, f"{place} needs an example"
+        assert isinstance(yaml.safe_load(shown), dict), shown
 
 
 def test_every_number_of_memory_has_its_unit() -> None:

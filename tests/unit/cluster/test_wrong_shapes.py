@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def test_anything_in_the_place_of_a_value_is_accepted_or_an_error_with_a_line(
         text = json.dumps(replaced(CLUSTER, path, wrong), indent=1)  # JSON is YAML
         (tmp_path / sources.CLUSTER_FILE).write_text(text)
         definition, problems = examine(sources.read(tmp_path, frozenset(), {}))
+        # The rest is checked whatever stands here; but for `cluster` itself.
+        assert definition is not None or len(path) < 2
         assert definition is not None or problems
         for problem in problems:
             assert problem.line is not None
@@ -70,3 +73,26 @@ def test_anything_in_hosts_yml_is_accepted_or_an_error_with_a_line(
         assert definition is not None or problems
         for problem in problems:
             assert problem.line is not None
+
+
+# Nothing at all is what `muster secrets` completes; names of people's own are theirs.
+@pytest.mark.parametrize(
+    ("path", "fine"),
+    [
+        ((), [None, {}, {"x": None}, {"x": {"x": 1}}]),
+        (("secrets",), [None, {}, {"x": {"x": 1}}]),
+        (("secrets", "munge_key"), []),
+    ],
+)
+def test_of_a_secret_that_nothing_can_read_is_one_error_with_a_line(
+    path: tuple[Any, ...], fine: list[Any], tmp_path: Path
+) -> None:
+    shutil.copytree(BASE, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / sources.SECRETS_FILE
+    file.touch(mode=0o600)
+    secrets = {"secrets": {"munge_key": "7sE8uWZkTQvCGtCQ3bDhdvRVTkXRDKIVRbWFO8rqbkM="}}
+    for wrong in WRONG:
+        file.write_text(json.dumps(replaced(secrets, path, wrong), indent=1))
+        problems = examine(sources.read(tmp_path, frozenset(), {}))[1]
+        assert len(problems) == (0 if wrong in fine else 1), wrong
+        assert all(problem.line is not None for problem in problems)

@@ -1,0 +1,176 @@
+"""Checks of a Ceph cluster that Muster builds: its hosts, their disks, its image."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from muster.cluster import patterns
+from muster.cluster.ceph import Ceph
+from muster.cluster.checks.registry import Finding, check, repeated, suggestion
+from muster.cluster.definition import Definition
+from muster.cluster.problems import counted
+
+# Of a name its first part is a registry if it has a dot or a port, or is localhost:
+# https://pkg.go.dev/github.com/distribution/reference
+_REGISTRY = re.compile(r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+")
+# Ceph's images have one tag a release (v19.2.3) and one a build of it (v19.2.3-20250717), which
+# stay, and v19 and v19.2, which follow: https://docs.ceph.com/en/latest/install/containers
+_PINNED = re.compile(
+    r"[^\s:@]+(?::\d+/[^\s:@]+)?(?::v?\d+\.\d+\.\d+(?:-\d{8})?|(?::[\w.-]+)?@sha256:[0-9a-f]{64})"
+)
+
+
+def _built(d: Definition) -> Ceph | None:
+    """The Ceph that Muster builds, where it says of what."""
+    ceph = d.cluster.storage.ceph
+    return ceph if ceph and ceph.is_built and ceph.devices else None
+
+
+def _disks(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], list[str]]]:
+    """The disks of each group or host that is named, and where they stand."""
+    ceph = d.cluster.storage.ceph
+    for name, disks in ceph.devices.items() if ceph else ():
+        yield ("storage", "ceph", "devices", name), disks
+
+
+@check("ceph-device")
+def ceph_device(d: Definition) -> Iterator[Finding]:
+    """A disk that is no absolute path in its shortest form, or is there twice."""
+    for place, disks in _disks(d):
+        for index, device in enumerate(disks):
+            plain = re.fullmatch(r"/[A-Za-z0-9._:+/-]+", device) and posixpath.normpath(device)
+            if plain != device or device.startswith("//"):
+                yield Finding(
+                    (*place, index),
+                    f'"{device}" is no device file',
+                    "write its slot, as /dev/disk/by-path/...; or, for trials, the path of a file "
+                    "such as /var/lib/muster/osd-1.img",
+                )
+        for index, device in repeated(disks):
+            yield Finding(
+                (*place, index),
+                f"{device} is there twice",
+                "name each disk once: it is one OSD",
+            )
+
+
+@check("ceph-image")
+def ceph_image(d: Definition) -> Iterator[Finding]:
+    """A container image of Ceph that is another one tomorrow, or lies in no registry."""
+    image = d.cluster.storage.ceph.image if d.cluster.storage.ceph else None
+    if image is not None and not _REGISTRY.fullmatch(image):
+        yield Finding(
+            ("storage", "ceph", "image"),
+            f'"{image}" names no registry, and hosts would look for it in one of their own',
+            "write all of its name, like quay.io/ceph/ceph:v20.2.5",
+        )
+    elif image is not None and not _PINNED.fullmatch(image):
+        yield Finding(
+            ("storage", "ceph", "image"),
+            f'"{image}" is another image tomorrow: hosts would get different releases',
+            "pin one release, like quay.io/ceph/ceph:v20.2.5, or one digest (@sha256:...)",
+        )
+
+
+@check("ceph-image-of-files")
+def ceph_image_of_files(d: Definition) -> Iterator[Finding]:
+    """A file in place of a disk for cephadm, which takes disks alone."""
+    by_cephadm = d.cluster.storage.ceph is not None and d.cluster.storage.ceph.image is not None
+    for place, disks in _disks(d) if by_cephadm else ():
+        for index, device in enumerate(disks):
+            if not device.startswith("/dev/"):
+                yield Finding(
+                    (*place, index),
+                    f"{device} is no disk, and cephadm makes OSDs of disks alone",
+                    "name a disk, or take `image` out: packages take files too",
+                )
+
+
+@check("ceph-without-host", reads_hosts=True)
+def ceph_without_host(d: Definition) -> Iterator[Finding]:
+    """Ceph to be built, and no host to build it on."""
+    if _built(d) and not d.hosts.groups.get("storage"):
+        yield Finding(
+            ("storage", "ceph"),
+            "no host is in the group `storage` to build it on",
+            "add those that have the disks to hosts.yml: three, or one for a trial",
+        )
+
+
+@check("ceph-copies", reads_hosts=True)
+def ceph_copies(d: Definition) -> Iterator[Finding]:
+    """More copies than there are disks to hold them."""
+    ceph, hosts = _built(d), d.hosts.groups.get("storage", [])
+    if ceph is None:
+        return
+    disks = [len(ceph.devices_of(host, d.hosts.groups)) for host in hosts]
+    # Of a host without disks another check tells.
+    if all(disks) and 0 < sum(disks) < ceph.copies:
+        yield Finding(
+            ("storage", "ceph"),
+            f"{ceph.copies} copies have no place on {counted(sum(disks), 'disk')} of "
+            f"{counted(len(hosts), 'host')} in group `storage`",
+            "name more disks, add hosts, or say fewer `copies`",
+        )
+
+
+def _owners(d: Definition) -> set[str]:
+    """The names under which disks may be named: storage hosts, and groups with some."""
+    hosts = {*d.hosts.groups.get("storage", [])}
+    return hosts | {name for name, members in d.hosts.groups.items() if hosts & {*members}}
+
+
+@check("ceph-devices-of-nobody", reads_hosts=True)
+def ceph_devices_of_nobody(d: Definition) -> Iterator[Finding]:
+    """Disks of a group or host that is not among those on which Ceph is built."""
+    known = _owners(d)
+    for place, _ in _disks(d) if known else ():
+        name = place[-1]
+        if name not in known:
+            yield Finding(
+                place,
+                f'"{name}" is no host in the group `storage`, and no group of such hosts',
+                suggestion(name, known, "write `storage` for all of them"),
+            )
+
+
+@check("ceph-devices-of-host", reads_hosts=True)
+def ceph_devices_of_host(d: Definition) -> Iterator[Finding]:
+    """A storage host without disks for Ceph, or with those of two groups."""
+    ceph = _built(d)
+    if ceph is None:
+        return
+    # Those under a name of nobody's are likely meant for hosts that seem to have none.
+    complete = ceph.devices.keys() <= _owners(d)
+    for host in d.hosts.groups.get("storage", []):
+        named = [name for name in ceph.devices if host in d.hosts.groups.get(name, [])]
+        if complete and not ceph.devices_of(host, d.hosts.groups):
+            yield Finding(
+                ("storage", "ceph", "devices"),
+                f"{host} is in the group `storage`, and none of its disks is named",
+                f"name them below {host} or a group that it is in, or take it out of `storage`",
+            )
+        elif host not in ceph.devices and len(named) > 1:
+            yield Finding(
+                ("storage", "ceph", "devices", named[1]),
+                f"{host} is in {' and '.join(named)}, each with disks of its own here",
+                f"name the disks of {host} below its own name",
+            )
+
+
+@check("ceph-host-address", reads_hosts=True)
+def ceph_host_address(d: Definition) -> Iterator[Finding]:
+    """A storage host whose address is not known: Ceph's daemons and clients use no names."""
+    # In a play nothing is known of any host, and the file was checked before.
+    if not _built(d) or not any(d.hosts.vars.values()):
+        return
+    for host in d.hosts.groups.get("storage", []):
+        address = str(d.hosts.vars.get(host, {}).get("ansible_host", ""))
+        # What a template stands for, only Ansible knows.
+        if "{{" not in address and not patterns.is_address(address):
+            yield Finding(
+                ("storage", host),
+                f"ansible_host of {host} is no IP address, and Ceph uses no names",
+                "write it like 192.0.2.11, in the network of the cluster",
+                "hosts",
+            )

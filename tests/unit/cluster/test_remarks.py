@@ -1,0 +1,64 @@
+"""What is allowed in a definition, and said of it."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from muster.cluster import remarks, validate
+
+GROUPS = {
+    "controller": ["access"],
+    "database": ["access"],
+    "login": ["access"],
+    "compute": ["gpu-01"],
+    "gpu": ["gpu-01"],
+    "all": ["access", "gpu-01"],
+}
+FOLDERS = {key: {"kind": "existing", "path": f"/{key}"} for key in ("home", "apps", "data")}
+CLUSTER: dict[str, Any] = {
+    "name": "lab",
+    "os": "debian-13",
+    "nodes": {"gpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}},
+    "partitions": {"main": {"nodes": ["gpu"], "default": True}},
+    "storage": FOLDERS,
+}
+PYTHON = {"apps/python": {"3.11": {"build": "python3.11 -m venv {root}"}}}
+
+
+def said(groups: dict[str, list[str]] = GROUPS, **words: Any) -> list[str]:
+    return list(remarks.warnings(validate(deepcopy(CLUSTER) | words, groups)))
+
+
+def test_nothing_is_said_of_what_is_spelt_out() -> None:
+    assert said() == []
+
+
+def test_folders_of_which_nothing_is_said_are_each_host_s_own() -> None:
+    (home,) = said(storage={key: FOLDERS[key] for key in ("apps", "data")})
+    assert home.startswith("storage.home: without a `kind` Muster mounts nothing there")
+    (two,) = said(storage={"apps": {"path": "/sw"}, "data": FOLDERS["data"]})
+    assert two.startswith("storage.home, storage.apps: without")
+
+
+def test_one_machine_has_nobody_to_share_folders_with() -> None:
+    alone = {name: ["access"] for name in GROUPS}
+    assert said(alone, storage={}) == []
+
+
+def test_an_empty_nvidia_installs_nothing() -> None:
+    (empty,) = said(nvidia=None)
+    assert empty.startswith("nvidia: with nothing behind it no driver is installed")
+
+
+@pytest.mark.parametrize(("system", "warned"), [("debian-12", False), ("debian-13", True)])
+def test_a_module_is_built_by_the_python_that_is_there(system: str, warned: bool) -> None:
+    found = said(os=system, software={"modules": PYTHON})
+    assert [line.partition("; ")[0] for line in found] == [
+        "software.modules.apps/python.3.11.build: debian-13 has Python 3.13 and no python3.11"
+    ] * warned
+
+
+def test_nothing_is_said_of_a_module_that_nobody_builds() -> None:
+    modules = {"apps/python": {"3.11": PYTHON["apps/python"]["3.11"] | {"built": False}}}
+    assert said(software={"modules": modules}) == []
