@@ -110,8 +110,9 @@ def test_a_full_disk_costs_speed_alone(files: Site) -> None:
     length = f"$(($(stat --format=%s {filler}) + {free}))"
 
     def told_full() -> bool:
-        # What cachefilesd gives up of the cache to make room is taken, too.
-        pair.client.check(f"touch {filler} && fallocate --length {length} {filler}")
+        # What cachefilesd gives up of the cache to make room is taken, too. It may be less room by
+        # then: fallocate takes what there is.
+        pair.client.ssh(f"touch {filler}; fallocate --length {length} {filler}")
         done = pair.client.ssh("muster-cache")
         return done.returncode == 1 and "so nothing new is kept" in done.stderr
 
@@ -126,32 +127,6 @@ def test_a_full_disk_costs_speed_alone(files: Site) -> None:
     finally:
         pair.client.check(f"rm {filler}")
     until(lambda: reading(pair, "/apps", forget) == 0, "it is kept again", 120)
-
-
-def in_service_after_reboot(pair: Site) -> None:
-    """Reboot the node, and have SLURM take it back, as an administrator who pulled the plug."""
-    pair.client.reboot()
-    rebooted = "Node unexpectedly rebooted"
-    until(lambda: pair.in_slurm() == ("down", rebooted), "slurmd has registered", 120)
-    pair.server.check("scontrol update nodename=node1 state=resume")
-    until(lambda: pair.in_slurm() == ("idle", "none"), "the node is in service", 120)
-
-
-def test_a_node_whose_cache_has_lost_its_disk_is_in_service_and_reads(pair: Site) -> None:
-    pair.server.check("echo module >/apps/file")
-    disks, pair.client.disks = pair.client.disks, []
-    try:
-        in_service_after_reboot(pair)
-        assert pair.client.check("cat /apps/file") == "module"
-        done = pair.client.ssh("muster-cache")
-        assert "disk: none is mounted" in done.stdout
-        assert (done.returncode, "muster-cache-disk" in done.stderr) == (1, True), done.stderr
-        told = pair.failed("--limit=node1", roles="fscache")
-        assert "/dev/vda: no such device; name another in storage.cache.device" in told, told
-    finally:
-        pair.client.disks = disks
-        in_service_after_reboot(pair)
-    assert pair.play("--limit=node1", roles="fscache") == set()
 
 
 def test_the_cache_has_a_disk_of_its_own(pair: Site) -> None:

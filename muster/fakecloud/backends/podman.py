@@ -92,14 +92,19 @@ class PodmanBackend:
         self._do(lambda: podman("stop", "--time", str(seconds), container), done)
 
     def delete(self, instance: Resource, done: Done) -> None:
-        """Remove the container; of a boot disk that stays an image is kept."""
+        """Remove the container; of a boot disk that stays an image is kept.
+
+        It shuts down before, as https://cloud.google.com/compute/docs/shutdownscript has it, where
+        a disk stays: of others nobody sees what a machine writes at its end.
+        """
         container = self._container(instance)
         self._expected.add(container)
         boot = next((disk for disk in instance["disks"] if disk["boot"]), None)
         kept = boot is not None and not boot["autoDelete"]
         disk_id = self._disk(boot)["id"] if boot and kept else ""
         loops = [self._disk(disk)["id"] for disk in instance["disks"] if not disk["boot"]]
-        self._do(lambda: self._remove(container, disk_id, loops), done)
+        in_order = any(not disk["autoDelete"] for disk in instance["disks"])
+        self._do(lambda: self._remove(container, disk_id, loops, in_order=in_order), done)
 
     def create_image(self, image: Resource, disk: Resource, done: Done) -> None:
         """Commit the container whose boot disk it is."""
@@ -165,10 +170,11 @@ class PodmanBackend:
         if container not in self._expected:
             self.powered_off(self.cloud, instance)
 
-    def _remove(self, container: str, disk_id: str, loops: list[str]) -> None:
-        if disk_id and exists("container", container):
+    def _remove(self, container: str, disk_id: str, loops: list[str], *, in_order: bool) -> None:
+        if in_order and exists("container", container):
             podman("stop", "--time", str(STOP_SECONDS), container)
-            podman("commit", container, self._disk_name(disk_id))
+            if disk_id:
+                podman("commit", container, self._disk_name(disk_id))
         podman("rm", "--force", "--ignore", "--time", "0", container)
         self._log(container).unlink(missing_ok=True)
         for each in loops:
