@@ -110,6 +110,9 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
+PLAN_GAMES := tests/unit/autoscaler/test_plan_in_time.py
+DAEMON_GAMES := $(addprefix tests/unit/autoscaler/test_daemon_,in_trouble.py killed.py)
+
 LAYERS := lint unit molecule-rest lab-and-others cloud-and-others
 
 .PHONY: test
@@ -132,15 +135,18 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
-.PHONY: unit
+.PHONY: unit unit-games unit-rest
 unit: setup ## Schema, rendering, modules, docs
-	@pytest --numprocesses 2 tests/unit
+	@$(call beside,unit-rest,unit-games)
+unit-games: setup # In real time, so they mostly wait
+	@pytest --numprocesses 3 $(DAEMON_GAMES)
+unit-rest: setup
+	@pytest --numprocesses 2 tests/unit $(addprefix --ignore ,$(DAEMON_GAMES))
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	@# Without the games, which are slow when each line is counted.
-	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore tests/unit/autoscaler/test_, \
-	  daemon_in_trouble.py daemon_killed.py plan_in_time.py)
+	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore ,$(DAEMON_GAMES) $(PLAN_GAMES))
 	@coverage report
 	@coverage json --quiet -o - | python -c 'import json, sys; \
 	  of = json.load(sys.stdin)["totals"]; \

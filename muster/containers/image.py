@@ -35,7 +35,10 @@ CACHE = Path.home() / ".cache" / "muster"
 """What is worth keeping between runs on this machine."""
 
 RECIPE = Path(__file__).parent / "recipe"
-"""Files of the image that are there because it is a container; path = destination."""
+"""Files of the image; path = destination. Below etc/ what a container needs."""
+
+CODE = "/var/cache/compiled-once"
+"""Where the recipe's compiled_once.py keeps what it has compiled."""
 
 
 CERTIFICATES = Path("/usr/local/share/ca-certificates")
@@ -112,7 +115,8 @@ def build(release: str, name: str) -> None:
                 '--aptopt=APT::Install-Recommends "false"',
                 # An installed Debian has package lists: `--check` on a fresh host needs them.
                 "--skip=cleanup/apt/lists",
-                f"--customize-hook=copy-in {RECIPE}/etc /",
+                f"--customize-hook=copy-in {RECIPE}/etc {RECIPE}/usr /",
+                f'--customize-hook=mkdir -m 700 "$1"{CODE}',
                 f"--customize-hook=upload {proxy} /etc/apt/apt.conf.d/91proxy",
                 # Without them https may fail: a company's proxy shows certificates of its own.
                 *(f"--customize-hook=upload {path} {path}" for path in certificates()),

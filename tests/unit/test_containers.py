@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,41 @@ def test_a_command_that_fails_says_its_own_words(monkeypatch: pytest.MonkeyPatch
         podman.run(["sleep", "60"], timeout=0.1)
     with pytest.raises(podman.MachineError, match="run `make machine-packages`"):
         podman.run(["no-such-program"])
+
+
+IMPORTING = """
+import sys, zipimport
+sys.path.insert(0, sys.argv[1])
+compile_source = zipimport._compile_source
+def noted(*words):
+    print("compiled")
+    return compile_source(*words)
+zipimport._compile_source = noted
+import compiled_once
+compiled_once.PLACE = sys.argv[2]
+sys.path.insert(0, sys.argv[3])
+import thing
+print(thing.VALUE)
+"""
+
+
+def test_a_test_host_compiles_what_ansible_sends_once(tmp_path: Path) -> None:
+    library = image.RECIPE / "usr/lib/python3/dist-packages"
+    assert (library / "compiled-once.pth").read_text() == "import compiled_once\n"
+    place, archive = tmp_path / "kept", tmp_path / "thing.zip"
+    words = [sys.executable, "-c", IMPORTING, str(library), str(place), str(archive)]
+
+    def imported() -> list[str]:
+        return subprocess.check_output(words, text=True).split()
+
+    def send(value: int) -> None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("thing.py", f"VALUE = {value}\n")
+
+    send(1)
+    # Whoever may not write there goes without; Python itself does it twice, the name first.
+    assert [set(imported()), set(imported())] == [{"compiled", "1"}] * 2
+    place.mkdir()
+    assert [imported(), imported()] == [["compiled", "1"], ["1"]]
+    send(2)
+    assert [imported(), imported()] == [["compiled", "2"], ["2"]]

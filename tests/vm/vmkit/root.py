@@ -105,9 +105,10 @@ def digest(release: str) -> str:
     found = hashlib.sha256()
     found.update(" ".join([release, *PACKAGES, *installed_by_roles()]).encode())
     found.update(Path(__file__).read_bytes() + image.proxy_settings().encode())
-    for path in sorted(RECIPE.rglob("*")):
-        if path.is_file():
-            found.update(str(path.relative_to(RECIPE)).encode() + path.read_bytes())
+    for recipe in (RECIPE, image.RECIPE / "usr"):
+        for path in sorted(recipe.rglob("*")):
+            if path.is_file():
+                found.update(str(path.relative_to(recipe)).encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
 
@@ -151,7 +152,8 @@ def build(release: str, folder: Path) -> None:
                 "--variant=minbase",
                 f"--include={packages}",
                 '--aptopt=APT::Install-Recommends "false"',
-                f"--customize-hook=copy-in {RECIPE}/etc {work}/etc /",
+                f"--customize-hook=copy-in {RECIPE}/etc {image.RECIPE}/usr {work}/etc /",
+                f'--customize-hook=mkdir -m 700 "$1"{image.CODE}',
                 f"--customize-hook=upload {work}/proxy.conf /etc/apt/apt.conf.d/91proxy",
                 '--customize-hook=mkdir -m 700 -p "$1"/root/.ssh',
                 f"--customize-hook=upload {work}/key.pub /root/.ssh/authorized_keys",
