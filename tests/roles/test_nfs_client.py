@@ -111,6 +111,11 @@ def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host,
         assert not changed(converge("nfs_client", nfs_client_automount=True), host)
         host.check_output(f"rm {FAILS}; ls /apps")
         assert source_of(host, "/apps") == "localhost:/srv/apps"
+        # A run that does not come to all folders leaves the others' automounts its own.
+        host.check_output(
+            f"systemctl stop 'srv*.mount' apps.mount; echo Connection refused >{FAILS}"
+        )
+        assert "can't be mounted at" in " ".join(converge("nfs_client").split())
     finally:
         host.run(f"rm -f {FAILS}")
         said = converge("nfs_client")
@@ -134,6 +139,33 @@ def test_an_automount_whose_folder_is_refused_stays_refused(host, converge):
         converge("nfs_client")
     assert host.check_output("find /etc/systemd/system -name 'srv-x.*'") == ""
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
+
+
+def test_an_automount_that_nobody_entered_goes_with_its_folder(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
+    try:
+        assert changed(
+            converge("nfs_client", nfs_client_mounts=wanted, nfs_client_automount=True), host
+        )
+        host.check_output("systemctl stop srv-x.mount")
+        assert source_of(host, "/srv/x") == "systemd-1"
+        assert changed(converge("nfs_client", nfs_client_automount=True), host)
+        assert source_of(host, "/srv/x") == ""
+        assert host.check_output("find /etc/systemd/system -name 'srv-x.*'") == ""
+    finally:
+        converge("nfs_client")
+
+
+def test_somebody_else_s_automount_is_refused_and_stays(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
+    unit = "/etc/systemd/system/srv-x.automount"
+    host.check_output(f"printf '[Automount]\\nWhere=/srv/x\\n' >{unit}")
+    try:
+        said = " ".join(converge("nfs_client", nfs_client_mounts=wanted).split())
+        assert f"{unit} is not Muster's; take that file away" in said
+        assert host.file(unit).exists
+    finally:
+        host.check_output(f"rm {unit}")
 
 
 def test_other_options_are_taken_when_nobody_uses_the_folder(host, converge):

@@ -13,6 +13,7 @@ import time
 from ansible.module_utils.mount_units import (
     AGAIN,
     AGAIN_NAME,
+    MARK,
     automount_text,
     automounts,
     missing_options,
@@ -53,7 +54,13 @@ class Unit:
         self.automounted = automounts(table).get(path)
 
     def refuse_what_is_in_the_way(self):
-        """End the task where something that is not ours is mounted at the path."""
+        """End the task where something that is not ours is mounted at the path, or is to be."""
+        for file in self.files:
+            if file.before and not file.before.startswith(MARK):
+                self.module.fail_json(
+                    msg=f"{file.path} is not Muster's; take that file away, or say in the "
+                    "definition that the folder exists (kind: existing)"
+                )
         source = self.found[1] if self.found else self.automounted
         if source and self.wanted and not self.ours():
             self.module.fail_json(
@@ -91,9 +98,9 @@ class Unit:
         """Return what is to be done to the mount."""
         if self.is_as_wanted():
             return "none"
-        if not self.found:
-            return "mount"
-        return "remount" if self.wanted else "unmount"
+        if not self.wanted:
+            return "unmount"
+        return "remount" if self.found else "mount"
 
     def writes(self):
         """Whether a file is to be written; that of a mount that is not wanted goes last."""
@@ -120,6 +127,9 @@ class Unit:
             if file.is_enabled() != file.at_boot:
                 word = "enable" if file.at_boot else "disable"
                 self.module.run_command(["systemctl", word, "--quiet", file.name], check_rc=True)
+
+    def forget_automount(self):
+        """Remove its file if nobody's entry is waited for; while it waits, that says whose it is."""
         if self.automount.before and not self.on_entry:
             os.unlink(self.automount.path)
 
@@ -223,9 +233,12 @@ def settle(unit):
     """Bring the mount to what is wanted; return what was done, None while somebody uses it."""
     action = unit.action()
     if unit.found and action in ("remount", "unmount") and not unit.unmount():
+        # What is mounted there says whose it is.
+        unit.forget_automount()
         return None
     if unit.automounted and not unit.on_entry:
         unit.run("systemctl", "stop", unit.automount.name)
+    unit.forget_automount()
     if action in ("mount", "remount"):
         unit.mount()
     if not unit.wanted:

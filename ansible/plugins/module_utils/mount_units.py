@@ -43,6 +43,9 @@ Description=Shared folder {path}, when somebody enters it
 Where={path}
 """
 
+# How all units begin that Muster writes for mounts, whatever the protocol.
+MARK = "# Written by Muster"
+
 AGAIN_NAME = "muster-mount-again@.service"
 AGAIN = """\
 # Written by Muster for its mounts: changes here are lost
