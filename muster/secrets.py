@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from muster.cluster import yamlfile
+from muster.cluster.secretnames import DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
 from muster.cluster.yamlfile import Document
 
 MUNGE_KEY_BYTES = 128
@@ -47,7 +48,7 @@ def _password() -> str:
     return "".join(secrets.choice(alphabet) for _ in range(PASSWORD_CHARACTERS))
 
 
-MAKERS = {"munge_key": _munge_key, "slurmdbd_password": _password}
+MAKERS = {MUNGE_KEY: _munge_key, DATABASE_PASSWORD: _password}
 """Secret -> what makes one."""
 
 
@@ -62,7 +63,8 @@ def make(inventory: Path) -> list[str]:
     Those that are there stay, and so does a file that ansible-vault has encrypted.
 
     Raises:
-        SecretsError: the file is there, lacks a secret, and is no mapping `secrets:` of lines.
+        SecretsError: the file is there, and is no mapping `secrets:` of lines where it lacks a
+            secret, or has one in another place or under another name.
         FileNotFoundError: `inventory` has no folder group_vars/all.
         OSError: the file can't be read or written.
 
@@ -89,9 +91,15 @@ def _known(path: Path, document: Document) -> dict[str, object]:
     for fault in document.faults:
         if fault.kind == "yaml-syntax":
             raise SecretsError(f"{path}:{fault.line} is no YAML ({fault.text}); mend that first")
-    known = document.data.get("secrets") if isinstance(document.data, dict) else None
+    data = document.data if isinstance(document.data, dict) else {}
+    for name in NAMES:
+        if name in data:
+            raise SecretsError(f"`{name}` in {path} stands beside `secrets:`; indent it below")
+    known = data.get("secrets")
     if not isinstance(known, dict | None):
         raise SecretsError(f"`secrets` in {path} is no mapping; {_ANEW}")
+    for name, meant in misspelt(known or {}).items():
+        raise SecretsError(f"`{name}` in {path} has no meaning; if it is {meant}, call it so")
     return known or {}
 
 

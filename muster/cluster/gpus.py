@@ -17,7 +17,7 @@ def _nvidia_devices(values: dict[str, Any]) -> str:
 class Gpus(Model):
     """The GPUs of one node."""
 
-    count: Annotated[int, Field(ge=1, description="GPUs in one node.")]
+    count: Annotated[int, Field(ge=1, le=64, description="GPUs in one node.")]
     type: Annotated[
         str | None,
         Field(

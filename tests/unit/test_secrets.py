@@ -151,6 +151,31 @@ def test_secrets_that_are_no_mapping_are_not_touched(inventory: Path, below: str
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("secrets:\n  munge_keys: abc\n", "`munge_keys` .* no meaning; if it is munge_key, call"),
+        ("munge_key: abc\nsecrets:\n", "`munge_key` .* stands beside `secrets:`; indent it below"),
+        ("munge_key: abc\n", "`munge_key` .* stands beside `secrets:`"),
+    ],
+)
+def test_no_secret_is_made_beside_one_that_is_not_where_it_is_read(
+    inventory: Path, text: str, said: str
+) -> None:
+    path = secrets.path_of(inventory)
+    path.write_text(text)
+    with pytest.raises(secrets.SecretsError, match=said):
+        secrets.make(inventory)
+    assert path.read_text() == text
+
+
+def test_secrets_of_the_site_s_own_stay(inventory: Path) -> None:
+    path = secrets.path_of(inventory)
+    path.write_text("secrets:\n  deploy_key: abc\n")
+    assert secrets.make(inventory) == ["munge_key", "slurmdbd_password"]
+    assert "  deploy_key: abc\n" in path.read_text()
+
+
 def test_a_file_that_is_no_yaml_is_not_touched(inventory: Path) -> None:
     path = secrets.path_of(inventory)
     text = 'secrets:\n  munge_key: "abc\n'

@@ -51,6 +51,7 @@ def account_unknown_user(d: Definition) -> Iterator[Finding]:
                     ("accounts", name, "users", index),
                     f'nobody has the login "{person}"',
                     suggestion(person, people, "add the person to users.people"),
+                    because=("users", "people", person),
                 )
 
 

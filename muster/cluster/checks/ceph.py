@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from muster.cluster import patterns
 from muster.cluster.checks.registry import Finding, check, repeated, source_check
-from muster.cluster.checks.secrets import misspelt_secrets, secrets_shape
+from muster.cluster.checks.secrets import misspelt_secrets, secrets_shape, secrets_there
 from muster.cluster.definition import Definition
+from muster.cluster.secretnames import CEPH_KEY
 from muster.cluster.sources import SECRETS_FILE, Sources
 from muster.cluster.yamlfile import readable
 
@@ -190,8 +191,8 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
     if document is None or not _below(sources.definition, "storage", "ceph", "monitors"):
         return
     there = (
-        _below(document.data, "secrets", "ceph_key")
-        or "ceph_key" in misspelt_secrets(sources).values()
+        CEPH_KEY in secrets_there(sources)
+        or CEPH_KEY in misspelt_secrets(sources).values()
         or any(secrets_shape(sources))
     )
     # What is encrypted only Ansible reads.
@@ -209,9 +210,9 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
 def ceph_key_shape(sources: Sources) -> Iterator[Finding]:
     """A key of Ceph that is none, such as the whole keyring."""
     document = sources.others.get(SECRETS_FILE)
-    key = readable(_below(document.data, "secrets", "ceph_key")) if document else None
+    key = readable(_below(document.data, "secrets", CEPH_KEY)) if document else None
     if document and key and not _is_key(key):
-        place = ("secrets", "ceph_key")
+        place = ("secrets", CEPH_KEY)
         yield Finding(
             place,
             "this is no key of Ceph",

@@ -54,7 +54,8 @@ def _known_like(name: str) -> str:
         return f'did you mean "{series}-{near}-{size}"?'
     if sizes := [each[-1] for each in known if each[:-1] == [series, kind]]:
         return f"of {series}-{kind} Muster knows {', '.join(sizes)}"
-    has_gpus = "gpu" in kind or series.startswith(("a", "g"))
+    without = {each.series for each in machine_types().values() if not each.gpus}
+    has_gpus = "gpu" in kind or (series.startswith(("a", "g")) and series not in without)
     families = {
         each.name.rpartition("-")[0]: None
         for each in machine_types().values()

@@ -36,7 +36,7 @@ def _type_of(name: str, nodes: NodeSet) -> KeyPath:
 
 def _remedy(d: Definition, gpu: Gpu) -> str:
     """What to say instead: the first driver that the GPU can use, and the others too."""
-    for source, branch in _common(d) if _drivers(d, gpu) else ():
+    for source, branch in _suggested(d) if _drivers(d, gpu) else ():
         return f"say nvidia: {{source: {source}, branch: {branch}}}"
     return f"{d.cluster.os} has none for it: set another os, or leave `nvidia` out and install one"
 
@@ -56,6 +56,30 @@ def _common(d: Definition) -> list[tuple[Source, int]]:
     of_each = [_drivers(d, gpu) for gpu in _with_driver(d).values()]
     first = of_each[0] if of_each else []
     return [driver for driver in first if all(driver in others for others in of_each)]
+
+
+def _with_fabric_manager(d: Definition, shape: MachineType) -> list[tuple[Source, int]]:
+    """The drivers for a machine type's GPUs that come with a fabric manager."""
+    gpu = named(shape.short_gpu_type)
+    there = fitting(d.cluster.os, gpu) if gpu else []
+    return [(source, driver.branch) for source, driver in there if driver.fabric_packages]
+
+
+def _switched(d: Definition) -> list[MachineType]:
+    """The machine types of VMs that have NVSwitches."""
+    of_vms = [nodes for nodes in d.cluster.nodes.values() if isinstance(nodes, VirtualMachines)]
+    return [nodes.shape for nodes in of_vms if nodes.shape and nodes.shape.has_nvswitches]
+
+
+def _suggested(d: Definition) -> list[tuple[Source, int]]:
+    """The drivers that all GPUs can use, NVSwitches with them where one driver can."""
+    common, shapes = _common(d), _switched(d)
+    able = [
+        driver
+        for driver in common
+        if all(driver in _with_fabric_manager(d, shape) for shape in shapes)
+    ]
+    return able or common
 
 
 @check("nvidia-without-gpus")
@@ -135,6 +159,7 @@ def nvidia_gpu_unknown(d: Definition) -> Iterator[Finding]:
                 "known either",
                 f"say the type, such as {_examples()}, or nvidia: {{modules: open}} (cards for "
                 "data centers from Turing on, others from branch 560) or {modules: proprietary}",
+                because=("nvidia",),
             )
 
 
@@ -195,24 +220,15 @@ def nvidia_modules_of_gpu(d: Definition) -> Iterator[Finding]:
                     path,
                     f"{found.type} ({gpu.generation.name}) can't use the {nvidia.modules} modules "
                     f"of branch {branch}",
-                    "leave `modules` out: each node gets those of its GPUs"
-                    if able
-                    else _remedy(d, gpu),
+                    "leave `modules` out" if able else _remedy(d, gpu),
                     because=("nvidia",),
                 )
 
 
-def _with_fabric_manager(d: Definition, shape: MachineType) -> list[tuple[Source, int]]:
-    """The drivers for a machine type's GPUs that come with a fabric manager."""
-    gpu = named(shape.short_gpu_type)
-    there = fitting(d.cluster.os, gpu) if gpu else []
-    return [(source, driver.branch) for source, driver in there if driver.fabric_packages]
-
-
-def _for_vms(d: Definition, nodes: VirtualMachines) -> str:
+def _for_vms(d: Definition) -> str:
     """What to say of the driver of VMs."""
-    if nodes.shape and nodes.shape.has_nvswitches:
-        for source, branch in _with_fabric_manager(d, nodes.shape):
+    if _switched(d):
+        for source, branch in _suggested(d):
             return f"nvidia: {{source: {source}, branch: {branch}}}"
     return "nvidia: {}"
 
@@ -225,7 +241,7 @@ def vms_without_driver(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 _type_of(name, nodes),
                 "its VMs have GPUs, and their image has no driver for them",
-                f"say {_for_vms(d, nodes)}, which puts it there",
+                f"say {_for_vms(d)}, which puts it there",
             )
 
 
@@ -237,11 +253,12 @@ def nvidia_fabric_manager(d: Definition) -> Iterator[Finding]:
             shape = nodes.shape if isinstance(nodes, VirtualMachines) else None
             able = _with_fabric_manager(d, shape) if shape and shape.has_nvswitches else []
             if shape and able and (wanted[0].source, wanted[1]) not in able:
+                source, branch = next((each for each in _suggested(d) if each in able), able[0])
                 yield Finding(
                     _type_of(name, nodes),
                     f"the GPUs of {shape.name} compute nothing without a fabric manager, which "
                     "this driver comes without",
-                    f"say nvidia: {{source: {able[0][0]}, branch: {able[0][1]}}}",
+                    f"say nvidia: {{source: {source}, branch: {branch}}}",
                     because=("nvidia",),
                 )
 

@@ -170,6 +170,7 @@ def partition_unknown_group(d: Definition) -> Iterator[Finding]:
                     ("partitions", name, "groups", index),
                     f'no group "{group}"',
                     suggestion(group, d.cluster.users.groups, "add it to users.groups"),
+                    because=("users", "groups", group),
                 )
 
 

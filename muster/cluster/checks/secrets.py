@@ -8,13 +8,10 @@ from collections.abc import Iterator
 
 from muster.cluster.checks.registry import Finding, source_check
 from muster.cluster.problems import counted
+from muster.cluster.secretnames import CEPH_KEY, DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
 from muster.cluster.sources import SECRETS_FILE, Sources
-from muster.cluster.spelling import nearest
 from muster.cluster.yamlfile import KeyPath, readable
 
-_MUNGE_KEY = "munge_key"
-_DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name
-_NAMES = (_MUNGE_KEY, _DATABASE_PASSWORD, "ceph_key")
 _SHORTEST_KEY = 32  # bytes; mungekey(8) makes 128
 # Keys that are in public repositories, by how they begin: nebari-slurm's default.
 _PUBLIC_KEYS = ("eC36We",)
@@ -32,7 +29,8 @@ def _data(sources: Sources) -> object:
     return sources.others[SECRETS_FILE].data if SECRETS_FILE in sources.others else None
 
 
-def _secrets(sources: Sources) -> dict[str, object]:
+def secrets_there(sources: Sources) -> dict[str, object]:
+    """What stands below `secrets:`; nothing where that can't be read."""
     data = _data(sources)
     secrets = data.get("secrets") if isinstance(data, dict) else None
     return secrets if isinstance(secrets, dict) else {}
@@ -59,13 +57,13 @@ def secrets_shape(sources: Sources) -> Iterator[Finding]:
             yield _at(sources, (), "the file is not a mapping", _ONE_PER_LINE)
         return
     for name in data:
-        if name in _NAMES:
+        if name in NAMES:
             message = f'"{name}" stands beside `secrets`'
             yield _at(sources, (name,), message, "indent it below `secrets:`")
     if not isinstance(data.get("secrets"), dict | None):
         yield _at(sources, ("secrets",), "it is not a mapping", _ONE_PER_LINE)
-    for name, value in _secrets(sources).items():
-        if name in _NAMES and not isinstance(value, str | None):
+    for name, value in secrets_there(sources).items():
+        if name in NAMES and not isinstance(value, str | None):
             yield _secret(sources, name, "it is not text", "write it as one text, in quotes")
 
 
@@ -75,9 +73,7 @@ def _encrypted(sources: Sources) -> bool:
 
 def misspelt_secrets(sources: Sources) -> dict[str, str]:
     """Keys of secrets.yml that are no secret's: each with the one, not there, that is meant."""
-    there = _secrets(sources)
-    near = {name: nearest(name, _NAMES) for name in there if name not in _NAMES}
-    return {name: meant for name, meant in near.items() if meant and meant not in there}
+    return misspelt(secrets_there(sources))
 
 
 @source_check("secret-misspelt")
@@ -117,9 +113,17 @@ def secrets_in_git(sources: Sources) -> Iterator[Finding]:
 @source_check("secret-empty")
 def secret_empty(sources: Sources) -> Iterator[Finding]:
     """A secret without a value."""
-    for name, value in _secrets(sources).items():
+    for name, value in secrets_there(sources).items():
         if value is None or str(value).strip() == "":
-            yield _secret(sources, name, "no value", "take the line out and run: muster secrets")
+            yield _secret(sources, name, "no value", _another(name))
+
+
+def _another(name: str) -> str:
+    """How to come by a secret."""
+    if name == CEPH_KEY:
+        return "write what `ceph auth get-key` prints for its client on that cluster"
+    made = name in (MUNGE_KEY, DATABASE_PASSWORD)
+    return "take the line out and run: muster secrets" if made else "write one of your own"
 
 
 def _words(text: str) -> str:
@@ -130,25 +134,21 @@ def _words(text: str) -> str:
 @source_check("secret-placeholder")
 def secret_placeholder(sources: Sources) -> Iterator[Finding]:
     """A secret that everybody knows, such as `changeme`."""
-    for name, value in _secrets(sources).items():
+    for name, value in secrets_there(sources).items():
         text = readable(value)
-        if text and _words(text) in _PLACEHOLDERS:
-            yield _secret(
-                sources,
-                name,
-                "a word that everybody tries first",
-                "take the line out and run: muster secrets",
-            )
+        # Ceph's has a shape of its own, of which another check tells.
+        if text and _words(text) in _PLACEHOLDERS and name != CEPH_KEY:
+            yield _secret(sources, name, "a word that everybody tries first", _another(name))
 
 
 @source_check("secret-quote")
 def secret_quote(sources: Sources) -> Iterator[Finding]:
     """A password that slurmdbd.conf can't hold: it stands there in double quotes, unescaped."""
-    text = readable(_secrets(sources).get(_DATABASE_PASSWORD))
+    text = readable(secrets_there(sources).get(DATABASE_PASSWORD))
     if text and re.search(r'["\n]', text):
         yield _secret(
             sources,
-            _DATABASE_PASSWORD,
+            DATABASE_PASSWORD,
             "a double quote or a line break, which slurmdbd.conf can't hold",
             "take the line out and run: muster secrets",
         )
@@ -156,7 +156,7 @@ def secret_quote(sources: Sources) -> Iterator[Finding]:
 
 def _munge_key(sources: Sources) -> str | None:
     """The munge key as written; None where it is absent, empty, encrypted or a placeholder."""
-    text = readable(_secrets(sources).get(_MUNGE_KEY))
+    text = readable(secrets_there(sources).get(MUNGE_KEY))
     if not text or not text.strip() or _words(text) in _PLACEHOLDERS:
         return None
     return text.strip()
@@ -178,9 +178,7 @@ def munge_key_public(sources: Sources) -> Iterator[Finding]:
     key = _munge_key(sources)
     # DeepOps writes password_hash('sha512', salt=cluster name) of a default as the key.
     if key is not None and _is_public(key):
-        yield _secret(
-            sources, _MUNGE_KEY, "a publicly known key: with it anybody is root", _NEW_KEY
-        )
+        yield _secret(sources, MUNGE_KEY, "a publicly known key: with it anybody is root", _NEW_KEY)
 
 
 def _is_public(key: str) -> bool:
@@ -195,7 +193,7 @@ def munge_key_not_base64(sources: Sources) -> Iterator[Finding]:
     if key is not None and _decoded(key) is None and not _is_public(key):
         yield _secret(
             sources,
-            _MUNGE_KEY,
+            MUNGE_KEY,
             "no base64",
             "an own key: base64 -w0 /etc/munge/munge.key; a new one: muster secrets",
         )
@@ -209,7 +207,7 @@ def munge_key_short(sources: Sources) -> Iterator[Finding]:
     if key and decoded is not None and len(decoded) < _SHORTEST_KEY and not _is_public(key):
         yield _secret(
             sources,
-            _MUNGE_KEY,
+            MUNGE_KEY,
             f"{counted(len(decoded), 'byte')}, and munged wants {_SHORTEST_KEY}",
             _NEW_KEY,
         )
@@ -225,4 +223,4 @@ def munge_key_not_random(sources: Sources) -> Iterator[Finding]:
     printable = all(chr(byte) in string.printable for byte in decoded)
     # 32 random bytes have about 30 different values; 8 is beyond any accident.
     if printable or len(set(decoded)) <= 8:
-        yield _secret(sources, _MUNGE_KEY, "it was not made at random", _NEW_KEY)
+        yield _secret(sources, MUNGE_KEY, "it was not made at random", _NEW_KEY)

@@ -16,7 +16,7 @@ from muster.cluster.loading import examine
 BASE = Path(__file__).parent / "base"
 CLUSTER = yaml.safe_load((BASE / sources.CLUSTER_FILE).read_text())
 HOSTS = yaml.safe_load((BASE / sources.HOSTS_FILE).read_text())
-WRONG = [None, 3, -1, 2.5, True, "", "x y", [], [None], [[]], {}, {"x": None}, {"x": {"x": 1}}]
+WRONG = [None, 3, -1, 10**10, 2.5, True, "", "x y", [], [None], [[]], {}, {"x": None}, {"x": {"x": 1}}]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -56,6 +56,18 @@ def test_anything_in_the_place_of_a_value_is_accepted_or_an_error_with_a_line(
             assert problem.line is not None
             assert problem.check != "other"
             assert "None" not in str(problem)
+
+
+@pytest.mark.parametrize("wrong", ["x", ["ada"]])
+def test_of_people_in_a_wrong_shape_nobody_is_told_that_they_are_missing(
+    wrong: object, tmp_path: Path
+) -> None:
+    (tmp_path / "group_vars" / "all").mkdir(parents=True)
+    (tmp_path / sources.HOSTS_FILE).write_text(json.dumps(HOSTS))
+    cluster = replaced(CLUSTER, ("cluster", "users"), wrong)
+    (tmp_path / sources.CLUSTER_FILE).write_text(json.dumps(cluster))
+    _, problems = examine(sources.read(tmp_path, frozenset(), {}))
+    assert [problem.check for problem in problems] == ["not-a-mapping"]
 
 
 @pytest.mark.parametrize(

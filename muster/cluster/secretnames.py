@@ -1,0 +1,20 @@
+"""The secrets that Muster reads, by their names in secrets.yml."""
+
+from collections.abc import Iterable
+
+from muster.cluster.spelling import nearest
+
+MUNGE_KEY = "munge_key"
+DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name
+CEPH_KEY = "ceph_key"
+NAMES = (MUNGE_KEY, DATABASE_PASSWORD, CEPH_KEY)
+
+_LIKENESS = 0.8
+"""A site may have other secrets there: `deploy_key` is none of these, `munge-key` is."""
+
+
+def misspelt(names: Iterable[str]) -> dict[str, str]:
+    """Of names below `secrets:` those of no secret: each with the one, not there, that is meant."""
+    there = set(names)
+    near = {name: nearest(name, NAMES, _LIKENESS) for name in names if name not in NAMES}
+    return {name: meant for name, meant in near.items() if meant and meant not in there}
