@@ -16,7 +16,22 @@ from muster.cluster.loading import examine
 BASE = Path(__file__).parent / "base"
 CLUSTER = yaml.safe_load((BASE / sources.CLUSTER_FILE).read_text())
 HOSTS = yaml.safe_load((BASE / sources.HOSTS_FILE).read_text())
-WRONG = [None, 3, -1, 10**10, 2.5, True, "", "x y", [], [None], [[]], {}, {"x": None}, {"x": {"x": 1}}]
+WRONG = [
+    None,
+    3,
+    -1,
+    10**10,
+    2.5,
+    True,
+    "",
+    "x y",
+    [],
+    [None],
+    [[]],
+    {},
+    {"x": None},
+    {"x": {"x": 1}},
+]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
