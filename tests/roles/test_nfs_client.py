@@ -141,6 +141,23 @@ def test_an_automount_whose_folder_is_refused_stays_refused(host, converge):
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
+def test_a_mount_that_gets_no_answer_is_given_up(host, converge):
+    wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
+    host.check_output(f"echo hangs >{FAILS}")
+    try:
+        said = " ".join(converge("nfs_client", nfs_client_mounts=wanted).split())
+        assert "can't be mounted at /srv/x: no answer within 60 s" in said
+        # Neither it nor what tries it again when it has failed.
+        units = "srv-x.mount muster-mount-again@srv-x.service"
+        assert "activating" not in host.run(f"systemctl is-active {units}").stdout
+        assert host.run("pgrep --exact sleep").stdout == ""  # the stand-in's
+    finally:
+        host.check_output(f"rm {FAILS}")
+        converge("nfs_client")
+    assert host.check_output("find /etc/systemd/system /run/systemd/system -name '*srv-x*'") == ""
+    assert host.check_output("systemctl list-units --failed --no-legend") == ""
+
+
 def test_an_automount_that_nobody_entered_goes_with_its_folder(host, converge):
     wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
     try:

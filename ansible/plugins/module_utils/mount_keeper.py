@@ -135,10 +135,17 @@ class Unit:
 
     def remove(self):
         """Forget a unit that is no longer wanted and not mounted."""
+        self.give_up(self.name)
         os.unlink(self.file.path)
-        self.run("systemctl", "stop", self.again)
         self.run("systemctl", "reset-failed", self.name, self.again)
         self.run("systemctl", "daemon-reload")
+
+    def give_up(self, *names):
+        """Stop units that may still try to mount, and the tries after them."""
+        # A mount that is stopped while it waits has failed, so that more tries begin: OnFailure=.
+        self.run("systemctl", "mask", "--runtime", "--quiet", self.again)
+        self.run("systemctl", "stop", self.again, *names)
+        self.run("systemctl", "unmask", "--runtime", "--quiet", self.again)
 
     def run(self, *command, seconds=MOUNT_SECONDS):
         """Run a command; return its exit code and its words. 124 or 137: it took too long."""
@@ -168,7 +175,7 @@ class Unit:
         code, said = self.run("systemctl", "start", *names)
         if code != 0:
             # It would go on trying, and the next run would find an automount.
-            self.run("systemctl", "stop", self.again, *names)
+            self.give_up(*names)
             late = f"no answer within {MOUNT_SECONDS} s" if code in (124, 137) else said
             self.module.fail_json(
                 msg=f"{self.wanted['source']} can't be mounted at {self.path}: "
