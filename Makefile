@@ -139,9 +139,9 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 unit: setup ## Schema, rendering, modules, docs
 	@$(call beside,unit-rest,unit-games)
 unit-games: setup # In real time, so they mostly wait
-	@pytest --numprocesses 3 $(DAEMON_GAMES)
-unit-rest: setup # Some wait, too
-	@pytest --numprocesses 3 tests/unit $(addprefix --ignore ,$(DAEMON_GAMES))
+	@pytest --numprocesses 2 $(DAEMON_GAMES)
+unit-rest: setup
+	@pytest --numprocesses 2 tests/unit $(addprefix --ignore ,$(DAEMON_GAMES))
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach

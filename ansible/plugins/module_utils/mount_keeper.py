@@ -174,12 +174,13 @@ class Unit:
         names = [self.automount.name, self.name] if self.on_entry else [self.name]
         code, said = self.run("systemctl", "start", *names)
         if code != 0:
+            late = f"no answer within {MOUNT_SECONDS} s" if code in (124, 137) else said
+            why = self.last_words() or late
             # It would go on trying, and the next run would find an automount.
             self.give_up(*names)
-            late = f"no answer within {MOUNT_SECONDS} s" if code in (124, 137) else said
             self.module.fail_json(
-                msg=f"{self.wanted['source']} can't be mounted at {self.path}: "
-                f"{self.last_words() or late}; {self.protocol.refused}"
+                msg=f"{self.wanted['source']} can't be mounted at {self.path}: {why}; "
+                f"{self.protocol.refused}"
             )
 
     def last_words(self):
