@@ -34,7 +34,11 @@ class Cloud:
 
     def client(self, token: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"}
-        client = httpx.Client(base_url=self.server.url, headers=headers, trust_env=False)
+        # The server closes a connection that was idle for 5 s, and a call just then fails.
+        none_kept = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.Client(
+            base_url=self.server.url, headers=headers, trust_env=False, limits=none_kept
+        )
         return self.clients.enter_context(client)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
