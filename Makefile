@@ -113,7 +113,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 PLAN_GAMES := tests/unit/autoscaler/test_plan_in_time.py
 DAEMON_GAMES := $(addprefix tests/unit/autoscaler/test_daemon_,in_trouble.py killed.py)
 
-LAYERS := lint unit molecule-rest lab-and-others cloud-and-others
+LAYERS := lint-and-games unit-rest molecule-rest lab-and-others cloud-and-others
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -135,13 +135,16 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
-.PHONY: unit unit-games unit-rest
+.PHONY: unit unit-games unit-rest lint-and-games
 unit: setup ## Schema, rendering, modules, docs
-	@$(call beside,unit-rest,unit-games)
-unit-games: setup # In real time, so they mostly wait
+	@pytest --numprocesses 2 tests/unit
+# The autoscaler's daemon plays in real time: it mostly waits, and may not wait for a core.
+unit-games: setup
 	@pytest --numprocesses 2 $(DAEMON_GAMES)
 unit-rest: setup
 	@pytest --numprocesses 2 tests/unit $(addprefix --ignore ,$(DAEMON_GAMES))
+lint-and-games: setup # Linters keep one core busy
+	@$(call beside,lint,unit-games)
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
