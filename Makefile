@@ -110,10 +110,7 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-PLAN_GAMES := tests/unit/autoscaler/test_plan_in_time.py
-DAEMON_GAMES := $(addprefix tests/unit/autoscaler/test_daemon_,in_trouble.py killed.py)
-
-LAYERS := lint-and-games unit-rest molecule-rest lab-and-others cloud-and-others
+LAYERS := lint unit molecule-rest lab-and-others cloud-and-others
 
 .PHONY: test
 test: setup machine-packages ## Prove the whole project
@@ -135,21 +132,16 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
-.PHONY: unit unit-games unit-rest lint-and-games
+.PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
+	@# The autoscaler's daemon plays in real time: nothing that is busy runs beside it.
 	@pytest --numprocesses 2 tests/unit
-# The autoscaler's daemon plays in real time: it mostly waits, and may not wait for a core.
-unit-games: setup
-	@pytest --numprocesses 2 $(DAEMON_GAMES)
-unit-rest: setup
-	@pytest --numprocesses 2 tests/unit $(addprefix --ignore ,$(DAEMON_GAMES))
-lint-and-games: setup # Linters keep one core busy
-	@$(call beside,lint,unit-games)
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	@# Without the games, which are slow when each line is counted.
-	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore ,$(DAEMON_GAMES) $(PLAN_GAMES))
+	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore tests/unit/autoscaler/test_, \
+	  daemon_in_trouble.py daemon_killed.py plan_in_time.py)
 	@coverage report
 	@coverage json --quiet -o - | python -c 'import json, sys; \
 	  of = json.load(sys.stdin)["totals"]; \
