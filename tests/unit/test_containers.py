@@ -190,5 +190,8 @@ def test_a_test_host_compiles_what_ansible_sends_once(tmp_path: Path) -> None:
     assert [set(imported()), set(imported())] == [{"compiled", "1"}] * 2
     place.mkdir()
     assert [imported(), imported()] == [["compiled", "1"], ["1"]]
+    for kept in place.iterdir():
+        kept.write_bytes(kept.read_bytes()[:9])
+    assert [imported(), imported()] == [["compiled", "1"], ["1"]]
     send(2)
     assert [imported(), imported()] == [["compiled", "2"], ["2"]]

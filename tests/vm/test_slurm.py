@@ -136,18 +136,27 @@ def test_after_a_reboot_the_node_waits_for_its_folders_and_still_has_its_cache(p
     assert pair.server.check("srun --time=1 hostname") == pair.client.name
 
 
-def test_a_node_whose_cache_has_lost_its_disk_is_in_service_and_reads(pair: Site) -> None:
-    # The last test of these machines: a boot with the disk, which puts it right, is the one above.
-    pair.server.check("echo module >/apps/file")
-    pair.client.disks = []
+def in_service_after_reboot(pair: Site) -> None:
+    """Reboot the node, and have SLURM take it back, as an administrator who pulled the plug."""
     pair.client.reboot()
     rebooted = "Node unexpectedly rebooted"
     until(lambda: pair.in_slurm() == ("down", rebooted), "slurmd has registered", 120)
     pair.server.check("scontrol update nodename=node1 state=resume")
     until(lambda: pair.in_slurm() == ("idle", "none"), "the node is in service", 120)
-    assert pair.client.check("cat /apps/file") == "module"
-    done = pair.client.ssh("muster-cache")
-    assert "disk: none is mounted" in done.stdout
-    assert (done.returncode, "muster-cache-disk" in done.stderr) == (1, True), done.stderr
-    told = pair.failed("--limit=node1", roles="fscache")
-    assert "/dev/vda: no such device; name another in storage.cache.device" in told, told
+
+
+def test_a_node_whose_cache_has_lost_its_disk_is_in_service_and_reads(pair: Site) -> None:
+    pair.server.check("echo module >/apps/file")
+    disks, pair.client.disks = pair.client.disks, []
+    try:
+        in_service_after_reboot(pair)
+        assert pair.client.check("cat /apps/file") == "module"
+        done = pair.client.ssh("muster-cache")
+        assert "disk: none is mounted" in done.stdout
+        assert (done.returncode, "muster-cache-disk" in done.stderr) == (1, True), done.stderr
+        told = pair.failed("--limit=node1", roles="fscache")
+        assert "/dev/vda: no such device; name another in storage.cache.device" in told, told
+    finally:
+        pair.client.disks = disks
+        in_service_after_reboot(pair)
+    assert pair.play("--limit=node1", roles="fscache") == set()

@@ -130,7 +130,7 @@ class Unit:
 
     def forget_automount(self):
         """Remove its file if nobody's entry is waited for; while it waits, that says whose it is."""
-        if self.automount.before and not self.on_entry:
+        if self.automount.before.startswith(MARK) and not self.on_entry:
             os.unlink(self.automount.path)
 
     def remove(self):

@@ -22,7 +22,8 @@ def compiled(pathname: str, source: bytes) -> CodeType:
     try:
         with open(kept, "rb") as stream:
             code = marshal.load(stream)
-    except OSError:
+    except (OSError, EOFError, ValueError, TypeError):
+        # None was kept, or a machine that was cut off has left a part.
         code = _compile(pathname, source)
         _keep(kept, code)
     return code
