@@ -122,7 +122,8 @@ class Site:
         """Google Cloud as this cluster's project sees it, with machines that boot."""
         shares = {self.folder / "shared" / name: f"/{name}" for name in FOLDERS}
         files = self.folder / "machines"
-        with with_machines(self.name, files, Settings(), shares=shares) as server:
+        kept = image.CACHE / "builders"
+        with with_machines(self.name, files, Settings(), shares=shares, kept=kept) as server:
             server.start()
             try:
                 yield server

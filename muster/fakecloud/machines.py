@@ -4,10 +4,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.fakecloud.backends.podman import METADATA_ADDRESS, PodmanBackend, metadata_address
+from muster.fakecloud.backends.kept import Kept
+from muster.fakecloud.backends.podman import (
+    METADATA_ADDRESS,
+    PodmanBackend,
+    Records,
+    metadata_address,
+)
 from muster.fakecloud.cloud import Settings
 from muster.fakecloud.server import Server
-from muster.fakecloud.services.compute.lifecycle import powered_off
+from muster.fakecloud.services.compute.lifecycle import powered_off, report, reported
 
 
 @contextmanager
@@ -18,21 +24,25 @@ def with_machines(
     *,
     port: int = 0,
     shares: Mapping[Path, str] | None = None,
+    kept: Path | None = None,
 ) -> Iterator[Server]:
     """A server that doesn't serve yet; it has the metadata server's address while the block lasts.
 
-    `name`, `folder`, `shares`: as of PodmanBackend.
+    `name`, `folder`, `shares`: as of PodmanBackend. `kept`: the folder of what builders of images
+    left in earlier runs; without one each of them works.
 
     Raises:
         MachineError: this machine can't have such machines.
         PortError: a port is taken.
 
     """
+    builders = Kept(kept) if kept else None
+    records = Records(powered_off, reported, report)
     with metadata_address():
         yield Server(
             settings,
             backend=lambda cloud, url: PodmanBackend(
-                cloud, url, name, folder, powered_off, shares=shares
+                cloud, url, name, folder, records, shares=shares, kept=builders
             ),
             port=port,
             metadata_host=METADATA_ADDRESS,

@@ -149,7 +149,11 @@ def account(url: str, project: str, role: str) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("cloud")
-    with with_machines(NAME, folder) as server, pytest.MonkeyPatch.context() as patch:
+    kept = image.CACHE / "builders"
+    with (
+        with_machines(NAME, folder, kept=kept) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         server.start()
         project = server.cloud.settings.project
         for name, value in environment(server.url, project).items():

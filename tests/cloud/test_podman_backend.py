@@ -4,21 +4,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-import httpx
+import computekit
 import pytest
+from computekit import DEBIAN, PROJECT, ZONE, Compute, in_network
 from waiting import until
 
 from muster.containers.podman import podman
 from muster.fakecloud.backends.machine import LABEL
-from muster.fakecloud.cloud import Settings
 from muster.fakecloud.machines import with_machines
 
 NAME = f"muster-cloud-{os.getpid()}"
-PROJECT = Settings().project
-ZONE = "zones/europe-west4-a"
-REGION = "regions/europe-west4"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 
 REPORT = """#!/bin/sh
 set -e
@@ -36,92 +32,15 @@ metadata instance/guest-attributes/test/boots PUT "$(tr '\\n' ' ' </root/boots)"
 """
 
 
-class Compute:
-    """Compute Engine as a client sees it: calls that wait for their operations."""
-
-    def __init__(self, url: str) -> None:
-        self.http = httpx.Client(
-            base_url=f"{url}/compute/v1/projects/{PROJECT}/",
-            headers={"Authorization": "Bearer owner"},
-            trust_env=False,
-            timeout=60,
-        )
-
-    def do(self, verb: str, path: str, body: dict | None = None) -> dict:
-        answer = self.http.request(verb, path, json=body)
-        assert answer.status_code == 200, answer.text
-        operation = answer.json()
-        until(lambda: self._done(operation), f"{verb} {path}", 200)
-        return operation
-
-    def _done(self, operation: dict) -> bool:
-        found = self.http.get(operation["selfLink"].partition(f"/{PROJECT}/")[2]).json()
-        assert "error" not in found, found
-        return found["status"] == "DONE"
-
-    def get(self, path: str) -> dict:
-        answer = self.http.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def post(self, path: str, body: dict) -> dict:
-        answer = self.http.post(path, json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def account(self, name: str, role: str) -> str:
-        """A service account with a role in the project."""
-        root = str(self.http.base_url).partition("/compute/")[0]
-        accounts = f"{root}/iam/v1/projects/{PROJECT}/serviceAccounts"
-        email = str(self.post(accounts, {"accountId": name})["email"])
-        project = f"{root}/cloudresourcemanager/v1/projects/{PROJECT}"
-        policy = self.post(f"{project}:getIamPolicy", {})
-        policy["bindings"].append({"role": role, "members": [f"serviceAccount:{email}"]})
-        self.post(f"{project}:setIamPolicy", {"policy": policy})
-        return email
-
-    def attribute(self, name: str, path: str) -> str:
-        found = self.http.get(
-            f"{ZONE}/instances/{name}/getGuestAttributes", params={"queryPath": path}
-        )
-        return found.json()["queryValue"]["items"][0]["value"] if found.status_code == 200 else ""
-
-
 def instance(name: str, image: str, **more: object) -> dict:
-    return {
-        "name": name,
-        "machineType": f"{ZONE}/machineTypes/n1-standard-2",
-        "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
-        "networkInterfaces": [{"subnetwork": f"{REGION}/subnetworks/lab"}],
-        "metadata": {
-            "items": [
-                {"key": "startup-script", "value": REPORT},
-                {"key": "enable-guest-attributes", "value": "TRUE"},
-            ]
-        },
-        **more,
-    }
+    return computekit.instance(name, image, REPORT, **more)
 
 
 @pytest.fixture(scope="module")
 def compute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compute]:
     folder = tmp_path_factory.mktemp("cloud")
-    with with_machines(NAME, folder) as server:
-        server.start()
-        try:
-            network = {"name": "lab", "autoCreateSubnetworks": False}
-            compute = Compute(server.url)
-            compute.do("POST", "global/networks", network)
-            compute.do(
-                "POST",
-                f"{REGION}/subnetworks",
-                {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.214.48.0/24"},
-            )
-            yield compute
-            compute.http.close()
-        finally:
-            server.stop()
-    assert server.cloud.failures == []
+    with with_machines(NAME, folder) as server, in_network(server, "10.214.48.0/24") as compute:
+        yield compute
     assert podman("ps", "--all", "--quiet", "--filter", f"label={LABEL}={NAME}") == ""
     assert podman("network", "ls", "--quiet", "--filter", f"label={LABEL}={NAME}") == ""
     assert NAME not in podman("images")

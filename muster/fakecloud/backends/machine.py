@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from muster.containers.bridge import hold_address, mac_address
@@ -138,6 +139,21 @@ def detach(disk_id: str, folder: Path) -> None:
     taken = run(["losetup", "--noheadings", "--output", "NAME", "--associated", str(file)]).stdout
     for device in taken.split():
         run(["losetup", "--detach", device])
+
+
+def write_console(log: Path, text: bytes) -> None:
+    """Write a console as podman's log has it."""
+    stamp = datetime.now(UTC).isoformat().encode()
+    lines = text.splitlines(keepends=True)
+    log.write_bytes(
+        b"".join(
+            stamp
+            + (b" stdout F " if line.endswith(b"\n") else b" stdout P ")
+            + line.rstrip(b"\n")
+            + b"\n"
+            for line in lines
+        )
+    )
 
 
 def console(log: Path) -> bytes:

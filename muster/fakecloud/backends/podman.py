@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.containers import image
 from muster.containers.podman import MachineError, exists, podman, run
 from muster.fakecloud.backends import STOP_SECONDS, Done, machine
+from muster.fakecloud.backends.kept import Kept, Left
 from muster.fakecloud.backends.machine import LABEL, DataDisk, Machine
 from muster.fakecloud.call import Resource
 from muster.fakecloud.environment import endpoints
@@ -34,8 +35,17 @@ METADATA_ADDRESS = "169.254.169.254"
 RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Prefix of a public image's name -> release of the base image that stands for it."""
 
-Stopped = Callable[["Cloud", Resource], None]
-"""Called on the cloud's thread when a machine has powered itself off."""
+
+@dataclass(frozen=True)
+class Records:
+    """How a backend tells the records what a machine did; called on the cloud's thread."""
+
+    powered_off: Callable[["Cloud", Resource], None]
+    """A machine has switched itself off."""
+    reported: Callable[["Cloud", Resource], Mapping[str, Resource]]
+    """The guest attributes that a machine has set."""
+    report: Callable[["Cloud", Resource, Mapping[str, Resource]], None]
+    """Set them, for a machine that would."""
 
 
 class PodmanBackend:
@@ -47,14 +57,15 @@ class PodmanBackend:
         url: str,
         name: str,
         folder: Path,
-        powered_off: Stopped,
+        records: Records,
         *,
         shares: Mapping[Path, str] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """Remove what an earlier fakecloud of this name left behind.
 
         `url` is where machines find the APIs; `folder` holds disks and consoles; `shares` are
-        folders that all machines see, with their mount points.
+        folders that all machines see, with their mount points; `kept` has what builders left.
 
         Raises:
             MachineError: this machine has no podman, or it failed.
@@ -64,8 +75,13 @@ class PodmanBackend:
         self.endpoints = endpoints(url)
         self.name = name
         self.folder = folder
-        self.powered_off = powered_off
+        self.records = records
         self.shares = tuple((shares or {}).items())
+        self.kept = kept
+        self._digests: dict[str, str] = {}
+        """Id of a boot disk that has booted once -> `Kept.digest`."""
+        self._left: dict[str, Left] = {}
+        """Id of a boot disk -> what its machine had left when it switched itself off."""
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="machine")
         self._expected: set[str] = set()
         """Containers that end because they were told to."""
@@ -108,7 +124,8 @@ class PodmanBackend:
 
     def create_image(self, image: Resource, disk: Resource, done: Done) -> None:
         """Commit the container whose boot disk it is."""
-        self._do(lambda: self._commit(disk, self._image_name(image["id"])), done)
+        left = self._left.get(disk["id"])
+        self._do(lambda: self._commit(disk, self._image_name(image["id"]), left), done)
 
     def delete_image(self, image: Resource) -> None:
         """Remove podman's image."""
@@ -150,13 +167,36 @@ class PodmanBackend:
         self._workers.submit(task)
 
     def _boot(self, made_of: Machine, disk: Resource, instance: Resource) -> None:
-        if not exists("container", made_of.container):
-            complete = replace(made_of, image=self._source(disk))
+        self._left.pop(disk["id"], None)
+        if exists("container", made_of.container):
+            self._digests.pop(disk["id"], None)
+        else:
+            source = self._source(disk)
+            if self.kept:
+                digest = self.kept.digest(source, instance)
+                if left := self.kept.find(digest):
+                    self._end_as_before(replace(made_of, image=left.image), instance, left)
+                    return
+                self._digests[disk["id"]] = digest
+            complete = replace(made_of, image=source)
             machine.create(complete, self._log(made_of.container), self.folder / "hosts")
         machine.boot(made_of, self.folder, self.endpoints)
         threading.Thread(
             target=self._watch, args=(made_of.container, instance), daemon=True
         ).start()
+
+    def _end_as_before(self, made_of: Machine, instance: Resource, left: Left) -> None:
+        """Make the container as it was when an earlier one had switched itself off."""
+        log = self._log(made_of.container)
+        machine.create(made_of, log, self.folder / "hosts")
+        machine.write_console(log, left.console)
+
+        def ended() -> None:
+            self.records.report(self.cloud, instance, left.guest_attributes)
+            self.records.powered_off(self.cloud, instance)
+
+        # When its start has been reported.
+        self.cloud.report(lambda: self.cloud.later(1, ended))
 
     def _watch(self, container: str, instance: Resource) -> None:
         """Wait until the machine is off; unless it was told to, tell the cloud."""
@@ -167,8 +207,12 @@ class PodmanBackend:
         self.cloud.report(lambda: self._ended(container, instance))
 
     def _ended(self, container: str, instance: Resource) -> None:
-        if container not in self._expected:
-            self.powered_off(self.cloud, instance)
+        if container in self._expected:
+            return
+        boot = next(disk for disk in instance["disks"] if disk["boot"])
+        reported = dict(self.records.reported(self.cloud, instance))
+        self._left[self._disk(boot)["id"]] = Left("", self.console(instance), reported)
+        self.records.powered_off(self.cloud, instance)
 
     def _remove(self, container: str, disk_id: str, loops: list[str], *, in_order: bool) -> None:
         if in_order and exists("container", container):
@@ -180,13 +224,16 @@ class PodmanBackend:
         for each in loops:
             machine.detach(each, self.folder)
 
-    def _commit(self, disk: Resource, target: str) -> None:
+    def _commit(self, disk: Resource, target: str, left: Left | None) -> None:
         of_disk = f"label=muster.disk={disk['id']}"
         container = podman("ps", "--all", "--quiet", "--filter", of_disk)
         if container:
             podman("commit", container, target)
         else:
             podman("tag", self._source(disk), target)
+        # Only what an image is made of is worth it: whether a machine did well, its maker knows.
+        if self.kept and left and (digest := self._digests.get(disk["id"])):
+            self.kept.keep(digest, replace(left, image=target))
 
     def _forget_image(self, name: str) -> None:
         def remove() -> None:

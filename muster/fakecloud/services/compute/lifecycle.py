@@ -3,7 +3,7 @@
 https://cloud.google.com/compute/docs/instances/instance-lifecycle
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from muster.fakecloud import operations
@@ -250,6 +250,21 @@ def powered_off(cloud: Cloud, instance: Resource) -> None:
     present = target.find(cloud)
     if present is not None and present["id"] == instance["id"] and present["status"] == "RUNNING":
         stopped(cloud, target)
+
+
+def reported(cloud: Cloud, instance: Resource) -> Mapping[str, Resource]:
+    """Return the guest attributes that an instance has set."""
+    target = resources.from_link(instance["selfLink"])
+    return cloud.store.within(GUEST_ATTRIBUTES, f"{target.scope}/{target.name}")
+
+
+def report(cloud: Cloud, instance: Resource, attributes: Mapping[str, Resource]) -> None:
+    """Set guest attributes of an instance, if it is still there."""
+    target = resources.from_link(instance["selfLink"])
+    present = target.find(cloud)
+    if present is not None and present["id"] == instance["id"]:
+        for name, value in attributes.items():
+            cloud.store.put(GUEST_ATTRIBUTES, f"{target.scope}/{target.name}", name, value)
 
 
 @handler("compute.instances.reset")

@@ -1,0 +1,65 @@
+"""A builder of images works once: the next one made alike leaves what the first one left."""
+
+import os
+from pathlib import Path
+
+import pytest
+from computekit import DEBIAN, ZONE, Compute, in_network, instance
+from waiting import until
+
+from muster.containers.podman import podman
+from muster.fakecloud.backends import kept
+from muster.fakecloud.machines import with_machines
+
+NAME = f"muster-kept-{os.getpid()}"
+PUT = (
+    "import sys, urllib.request as u; u.urlopen(u.Request("
+    "'http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/build/made',"
+    "headers={'Metadata-Flavor': 'Google'}, method='PUT', data=sys.argv[1].encode()))"
+)
+BUILD = f"""#!/bin/sh
+cat /proc/sys/kernel/random/uuid >/root/made
+echo "made $(cat /root/made)"
+python3 -c "{PUT}" "$(cat /root/made)"
+systemctl poweroff
+"""
+"""What no two runs have in common."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept, "NAME", f"localhost/{NAME}")
+    yield tmp_path
+    images = podman("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+    for name in images:
+        if name.startswith(f"localhost/{NAME}:"):
+            podman("rmi", name)
+
+
+def built(folder: Path, run: str, script: str = BUILD, *, image: bool = True) -> str:
+    """What a builder of a new cloud made; the image that is made of it has it, too."""
+    with (
+        with_machines(f"{NAME}-{run}", folder / run, kept=folder / "kept") as server,
+        in_network(server, "10.214.56.0/24") as compute,
+    ):
+        compute.do("POST", f"{ZONE}/instances", instance("builder", DEBIAN, script))
+        machine = f"{ZONE}/instances/builder"
+        until(lambda: compute.get(machine)["status"] == "TERMINATED", "the builder is off", 90)
+        made = compute.attribute("builder", "build/made")
+        assert f"made {made}" in compute.get(f"{machine}/serialPort")["contents"]
+        if image:
+            assert in_image(compute, f"{NAME}-{run}") == made
+        return made
+
+
+def in_image(compute: Compute, cloud: str) -> str:
+    compute.do("POST", "global/images", {"name": "baked", "sourceDisk": f"{ZONE}/disks/builder"})
+    compute.do("DELETE", f"{ZONE}/instances/builder")
+    compute.do("POST", f"{ZONE}/instances", instance("one", "global/images/baked", "#!/bin/sh\n"))
+    number = compute.get(f"{ZONE}/instances/one")["id"]
+    return podman("exec", f"{cloud}-{number}", "cat", "/root/made")
+
+
+def test_a_builder_that_is_made_alike_leaves_the_same(folder: Path) -> None:
+    # Nobody made an image of the first one's disk: it may have failed.
+    assert built(folder, "a", image=False) != built(folder, "b") == built(folder, "c")

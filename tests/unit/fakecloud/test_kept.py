@@ -1,0 +1,103 @@
+"""What tells first boots apart, and which of those that are kept go."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.fakecloud.backends import kept
+from muster.fakecloud.backends.kept import Kept, Left
+
+BASE = "localhost/debian:1"
+
+
+def instance(**changes: Any) -> dict[str, Any]:
+    items = {"startup-script": "#!/bin/sh\n", "bundle": "gs://b/image-1"} | changes.get("items", {})
+    return {
+        "machineType": changes.get("machine_type", "zones/a/machineTypes/n1-standard-2"),
+        "metadata": {"items": [{"key": k, "value": v} for k, v in items.items() if v is not None]},
+        "disks": [{"source": f"disks/{number}"} for number in range(changes.get("disks", 1))],
+    }
+
+
+def test_machines_made_alike_have_one_digest(tmp_path: Path) -> None:
+    some = Kept(tmp_path)
+    assert some.digest(BASE, instance()) == some.digest(BASE, instance()) != ""
+    turned = instance()
+    turned["metadata"]["items"].reverse()
+    assert some.digest(BASE, turned) == some.digest(BASE, instance())
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        ("localhost/debian:2", {}),
+        (BASE, {"items": {"startup-script": "#!/bin/bash\n"}}),
+        (BASE, {"items": {"bundle": "gs://b/image-2"}}),
+        (BASE, {"items": {"more": ""}}),
+        (BASE, {"machine_type": "zones/a/machineTypes/n2-standard-2"}),
+    ],
+)
+def test_what_makes_a_difference(tmp_path: Path, source: str, changes: dict[str, Any]) -> None:
+    some = Kept(tmp_path)
+    assert some.digest(source, instance(**changes)) != some.digest(BASE, instance())
+
+
+def test_what_google_s_image_has_makes_a_difference(tmp_path: Path, monkeypatch) -> None:
+    some = Kept(tmp_path)
+    before = some.digest(BASE, instance())
+    (tmp_path / "startup-script").write_text("another agent")
+    monkeypatch.setattr(kept, "GUEST", tmp_path)
+    assert some.digest(BASE, instance()) != before
+
+
+@pytest.mark.parametrize("changes", [{"items": {"startup-script": None}}, {"disks": 2}])
+def test_what_may_end_otherwise_is_not_kept(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert Kept(tmp_path).digest(BASE, instance(**changes)) == ""
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Podman's images, by name."""
+    found: set[str] = set()
+
+    def podman(*words: str) -> str:
+        command, *rest = words
+        if command == "tag":
+            found.add(rest[1])
+        else:
+            assert (command, rest[0]) == ("rmi", "--ignore")
+            found.discard(rest[1])
+        return ""
+
+    monkeypatch.setattr(kept, "podman", podman)
+    monkeypatch.setattr(kept, "exists", lambda kind, name: kind == "image" and name in found)
+    return found
+
+
+def test_the_latest_are_kept_as_they_were(tmp_path: Path, images: set[str]) -> None:
+    some = Kept(tmp_path)
+    for number in range(kept.MOST + 2):
+        left = Left("localhost/x", b"console\r\n\xff", {"a/b": {"value": str(number)}})
+        some.keep(f"d{number}", left)
+        os.utime(tmp_path / f"d{number}.json", (number, number))
+    names = [f"d{number}" for number in range(2, kept.MOST + 2)]
+    assert images == {f"{kept.NAME}:{name}" for name in names}
+    assert sorted(path.stem for path in tmp_path.iterdir()) == names
+    found = some.find("d3")
+    assert found is not None
+    assert found.image == f"{kept.NAME}:d3"
+    assert found.guest_attributes == {"a/b": {"value": "3"}}
+    note, _, console = found.console.partition(b"\n")
+    assert note.startswith(b"fakecloud: kept from 20")
+    assert console == b"console\r\n\xff"
+
+
+def test_what_lacks_its_image_or_its_record_is_made_again(tmp_path: Path, images: set[str]) -> None:
+    some = Kept(tmp_path)
+    for name in ("one", "two"):
+        some.keep(name, Left("localhost/x", b"", {}))
+    images.discard(f"{kept.NAME}:one")
+    (tmp_path / "two.json").unlink()
+    assert [some.find(name) for name in ("one", "two", "", "three")] == [None] * 4
