@@ -1,52 +1,45 @@
-"""Bring a set of machines up or down from a playbook: what molecule's create and destroy call.
+"""Bring the machines of a scenario up or down: what molecule's create and destroy call.
 
-`up` reads from stdin, as JSON: network, folder, machines (a list of name, release and, if it has
-some, gpus) and, if wanted, shares (folder below `folder` -> mount point). It prints, as JSON, the
-address of each machine. `down` takes the name of the network and the folder, which it removes.
+`up` reads from stdin, as JSON: network, folder, machines (a list of name and release). They have
+what the roles install, or with MUSTER_BARE=1 not. It prints the address of each, as JSON.
+`down` takes the name of the network and the folder, which it removes.
 """
 
 import argparse
-import ipaddress
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from muster.containers import machines, podman
+import installed
 
-FIRST_ADDRESS = 10
-"""Offset of the first machine's address in its subnet: the gateway has 1."""
+from muster.containers import image, machines, podman
 
 
-def fleet_of(request: dict[str, Any]) -> machines.Fleet:
-    """Return the machines of a request, with addresses of a subnet that podman found free."""
-    network = request["network"]
-    if not podman.exists("network", network):
-        podman.podman("network", "create", network)
-    subnet = podman.podman(
-        "network", "inspect", "--format", "{{(index .Subnets 0).Subnet}}", network
-    )
-    hosts = ipaddress.ip_network(subnet)
-    return machines.Fleet(
-        network=network,
-        subnet=subnet,
-        folder=Path(request["folder"]),
-        machines=tuple(
+def up(request: dict[str, Any]) -> dict[str, str]:
+    """Start the machines of a request; return the address of each."""
+    made_by = image if os.environ.get("MUSTER_BARE") else installed
+    fleet = machines.on_free_subnet(
+        request["network"],
+        Path(request["folder"]),
+        [
             machines.Machine(
                 name=machine["name"],
-                address=str(hosts[FIRST_ADDRESS + number]),
+                address="",
                 release=machine["release"],
-                gpus=machine.get("gpus", 0),
+                image=made_by.ensure(machine["release"]),
             )
-            for number, machine in enumerate(request["machines"])
-        ),
-        shares=request.get("shares", {}),
+            for machine in request["machines"]
+        ],
     )
+    machines.up(fleet)
+    return {machine.name: machine.address for machine in fleet.machines}
 
 
 def main() -> None:
     """Run one command; exit with 1 and one sentence if this machine is in the way."""
-    parser = argparse.ArgumentParser(prog="python -m muster.containers", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up")
     down = commands.add_parser("down")
@@ -55,9 +48,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         if arguments.command == "up":
-            fleet = fleet_of(json.load(sys.stdin))
-            machines.up(fleet)
-            json.dump({machine.name: machine.address for machine in fleet.machines}, sys.stdout)
+            json.dump(up(json.load(sys.stdin)), sys.stdout)
         else:
             machines.down(arguments.network)
             machines.remove_folder(arguments.folder)

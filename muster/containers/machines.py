@@ -1,10 +1,11 @@
 """Start, find and remove the containers that stand for machines."""
 
+import ipaddress
 import os
 import subprocess
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from muster.containers import image
@@ -29,6 +30,8 @@ class Machine:
     address: str
     release: str
     gpus: int = 0
+    image: str = ""
+    """Podman's image; empty: the bare one of the release."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,28 @@ class Fleet:
     def ssh_config(self) -> Path:
         """The ssh_config with which ssh reaches the machines, host keys checked."""
         return self.folder / "ssh_config"
+
+
+FIRST_ADDRESS = 10
+"""Offset of the first machine's address in a subnet that podman chose: the gateway has 1."""
+
+
+def on_free_subnet(network: str, folder: Path, wanted: Sequence[Machine]) -> Fleet:
+    """Return the machines with addresses of a subnet that podman found free.
+
+    Raises:
+        MachineError: podman failed.
+
+    """
+    if not exists("network", network):
+        podman("network", "create", network)
+    subnet = podman("network", "inspect", "--format", "{{(index .Subnets 0).Subnet}}", network)
+    hosts = ipaddress.ip_network(subnet)
+    placed = tuple(
+        replace(machine, address=str(hosts[FIRST_ADDRESS + number]))
+        for number, machine in enumerate(wanted)
+    )
+    return Fleet(network, subnet, folder, placed)
 
 
 def up(fleet: Fleet) -> list[str]:
@@ -138,7 +163,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--mac-address", mac_address(machine.address)),
         # Privileged for mknod and for the cgroups that slurmd makes for its jobs.
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
-        image.ensure(machine.release),
+        machine.image or image.ensure(machine.release),
     )
     hold_address(machine.address)
     _equip(fleet, machine)
