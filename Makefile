@@ -110,15 +110,16 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 
 ##-- proof --------------------------------------------------------------------------------------
 
-LAYERS := lint unit molecule-rest lab-and-others cloud-and-others
+# Which tests of a layer: 'not proof' are those of `make test`, proof those of `make proof` alone.
+MARK ?= not proof
 
 .PHONY: test
-test: setup machine-packages ## Prove the whole project
-	@summary=""; for layer in $(LAYERS); do \
-	  echo "=== $$layer"; start=$$SECONDS; \
-	  $(MAKE) --no-print-directory $$layer || { echo "=== $$layer FAILED after $$((SECONDS - start)) s"; exit 1; }; \
-	  summary+="$$(printf '%6d s  %s' $$((SECONDS - start)) $$layer)"$$'\n'; \
-	done; echo "=== seconds by layer"; printf '%s' "$$summary"
+test: setup vm-packages ## What every change must pass
+	@python tests/prove.py test
+
+.PHONY: proof
+proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
+	@python tests/prove.py proof $(if $(PART),--part $(PART))
 
 .PHONY: lint
 lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
@@ -134,8 +135,7 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
 
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
-	@# The autoscaler's daemon plays in real time: nothing that is busy runs beside it.
-	@pytest --numprocesses 2 tests/unit
+	@pytest --numprocesses 2 tests/unit -m '$(MARK)'
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
@@ -150,53 +150,37 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
 	  sys.exit(lines < 90 or branches < 80)'
 
-.PHONY: molecule
-molecule: setup machine-packages ## Every role but verify on both releases (ROLE=munge: one)
-	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE))
-
-# Ceph's mostly wait for it: `make test` has them beside the lab.
+# Ceph's scenarios take a third of the time of all, so `make proof` has them.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
 REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 
-.PHONY: molecule-ceph molecule-rest
-molecule-ceph: setup machine-packages
-	@python tests/roles/run.py $(CEPH_ROLES:%=--role %)
-molecule-rest: setup machine-packages
-	@python tests/roles/run.py $(REST_ROLES:%=--role %)
+.PHONY: molecule
+molecule: setup machine-packages ## Roles on both releases (ROLE=munge: one, with what breaks it)
+	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE),--without-break $(REST_ROLES:%=--role %))
 
-.PHONY: cluster lab other-clusters
-cluster: lab other-clusters ## Clusters raised by site.yml, and what must hold on them
-lab: setup machine-packages
-	@pytest tests/cluster -m lab
-other-clusters: setup machine-packages
-	@pytest tests/cluster -m 'not lab'
+.PHONY: isolated
+isolated: setup machine-packages ## Every role on bare machines, with what breaks it (ROLE=munge: one)
+	@python tests/roles/run.py --bare $(if $(ROLE),--role $(ROLE))
+
+.PHONY: cluster
+cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them
+	@pytest --verbose tests/cluster -m '$(MARK)'
 
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
-	@pytest tests/cloud
-	@pytest tests/cloudcluster
-	@RELEASE=trixie pytest tests/cloudcluster/test_autoscaler.py tests/cloudcluster/test_destroy.py
+	@pytest --verbose tests/cloud tests/cloudcluster -m '$(MARK)'
+
+.PHONY: cloud-trixie
+cloud-trixie: setup machine-packages
+	@RELEASE=trixie pytest --verbose tests/cloudcluster/test_autoscaler.py tests/cloudcluster/test_destroy.py
 
 .PHONY: vm
 vm: setup vm-packages ## A cluster of virtual machines with kernels of their own
-	@pytest tests/vm
+	@pytest --verbose tests/vm -m '$(MARK)'
 
 .PHONY: engine
 engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)
-	@pytest tests/engine -n 2
-
-# One target, and others beside it, whose output comes at the end.
-beside = mkdir -p build; echo "beside it: make $(2), in build/beside-$(1).log"; \
-  $(MAKE) --no-print-directory $(2) >build/beside-$(1).log 2>&1 & others=$$!; code=0; \
-  trap "kill $$others" EXIT; \
-  $(MAKE) --no-print-directory $(1) || code=$$?; \
-  wait $$others || code=$$?; trap - EXIT; cat build/beside-$(1).log; exit $$code
-
-.PHONY: lab-and-others cloud-and-others
-lab-and-others: setup machine-packages # The lab keeps one core busy
-	@$(call beside,lab,engine molecule-ceph)
-cloud-and-others: setup machine-packages vm-packages # The cloud mostly waits
-	@$(call beside,cloud,vm other-clusters)
+	@pytest tests/engine -m '$(MARK)'
 
 # Without `setup`: a machine with a GPU may reach nothing. With it gres.conf is rendered too.
 .PHONY: gpu-check

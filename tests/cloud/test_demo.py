@@ -4,6 +4,12 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.proof(
+    "raises a cloud cluster of its own, whose steps are those of tests/cloudcluster"
+)
+
 ROOT = Path(__file__).parents[2]
 
 

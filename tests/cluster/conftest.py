@@ -151,14 +151,6 @@ def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[
             machines.remove_folder(instance.folder)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Mark the tests of the shared lab, so that the others can run beside them."""
-    for item in items:
-        if "fresh_lab" in item.fixturenames:
-            item.add_marker("lab")
-
-
 @pytest.fixture(scope="session")
 def fresh_lab() -> Iterator[Lab]:
     """The machines of the demo, nothing configured yet."""

@@ -13,6 +13,8 @@ from waiting import until
 
 from muster.containers.podman import podman
 
+pytestmark = pytest.mark.proof("raises a Ceph cluster of three hosts and a SLURM cluster on it")
+
 FIRST, NODE, LOST = "ceph-1", "ceph-cpu-01", "ceph-3"
 WRITER = """\
 #!/bin/bash

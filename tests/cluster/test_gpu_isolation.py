@@ -17,6 +17,10 @@ from muster.containers.podman import podman
 from muster.render import by_name
 from muster.slurm import render
 
+pytestmark = pytest.mark.proof(
+    "a minute and a half; the lab's jobs show it for one release in `make test`"
+)
+
 SHAPE = {"sockets": 1, "cores_per_socket": 8, "memory_mib": 16384}
 LAYOUT = {"3g.40gb": 1, "1g.10gb": 2}
 CUT = {"count": 1, "type": "h100", "devices": "/dev/nvidia2", "mig": LAYOUT}

@@ -16,6 +16,10 @@ import pytest
 from muster.containers import image, machines
 from muster.containers.podman import podman, run, ulimits
 
+pytestmark = pytest.mark.proof(
+    "58 plays on daemons of its own, four minutes; roles use the module in `make test`"
+)
+
 MODULES = Path(__file__).parents[2] / "ansible/plugins/modules"
 LIBRARY = Path(ansible.__file__).parent
 

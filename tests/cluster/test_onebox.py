@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 from conftest import ROOT, Lab, raise_lab
 
+pytestmark = pytest.mark.proof("raises a cluster of its own")
+
 BOX = "onebox"
 
 

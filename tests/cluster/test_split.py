@@ -6,6 +6,8 @@ import pytest
 from conftest import ROOT, Lab, raise_lab
 from waiting import until
 
+pytestmark = pytest.mark.proof("raises a cluster of its own")
+
 
 @pytest.fixture(scope="module")
 def split() -> Iterator[Lab]:

@@ -14,6 +14,8 @@ from enginekit.stack import Process, Stack
 
 from muster.fakecloud.server import Server
 
+pytestmark = pytest.mark.proof("three minutes; `tests/cloudcluster` runs the engine in `make test`")
+
 EVERYTHING = ["booted", "disk", "machine", "network", "subnetwork"]
 MACHINE = "projects/demo-project/zones/europe-west4-a/instances/t-controller"
 

@@ -11,6 +11,8 @@ from guests import Script
 
 from muster.fakecloud.server import Server
 
+pytestmark = pytest.mark.proof("two minutes of interrupted runs")
+
 INSTANCES, IMAGES = f"{ZONE}/instances", f"{PROJECT}/global/images"
 INSERT = "compute.images.insert"
 LONG_S = 3600

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from enginekit.cluster import CLUSTER, check_out
 from enginekit.stack import Stack
+
+pytestmark = pytest.mark.proof("half a minute for what changes with a provider alone")
 
 OLDER = {
     "dynamic.py": {

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 import yaml
 from enginekit.cluster import CLUSTER, PROJECT, ZONE, Definition, names
 from enginekit.stack import Run, Stack
@@ -21,6 +22,8 @@ from guests import Guests, Script
 from muster import secrets
 from muster.fakecloud import Cloud
 from muster.fakecloud.server import Server
+
+pytestmark = pytest.mark.proof("five minutes; `tests/cloudcluster` runs the program in `make test`")
 
 
 def vm(outside: httpx.Client, name: str) -> dict[str, Any]:

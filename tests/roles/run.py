@@ -3,6 +3,8 @@
     python tests/roles/run.py                 all roles
     python tests/roles/run.py --role munge    one
     python tests/roles/run.py --role munge --keep    its machines stay, to look at
+    python tests/roles/run.py --without-break        the sequence of `make test`
+    python tests/roles/run.py --bare                 on machines without what the roles install
 
 Molecule does the work (.config/molecule/config.yml); this program only starts it, keeps the logs
 in build/molecule/, and sees to it that no machine stays behind. Exit code 1 if a scenario failed.
@@ -28,6 +30,10 @@ from muster.containers import image, machines, podman
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "build" / "molecule"
+CONFIG = ROOT / ".config" / "molecule"
+
+BARE = "MUSTER_BARE"
+"""Variable that tells tests/scenario_machines.py to start bare machines."""
 
 SCENARIO_SECONDS = 1500
 """Bound of one scenario: the longest takes a third of it, beside another one."""
@@ -63,8 +69,10 @@ class Result:
 class Scenarios:
     """Scenarios that run, so that an interrupt can end them."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, keep: bool, breaks: bool, bare: bool) -> None:
         self.keep = keep
+        self.breaks = breaks
+        self.bare = bare
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.interrupted = False
 
@@ -80,7 +88,8 @@ class Scenarios:
 
     def test(self, role: str, result: Result) -> None:
         """Run molecule on one scenario and write down what came of it."""
-        command = ["molecule", "test", "-s", role]
+        configs = [CONFIG / "config.yml", *([] if self.breaks else [CONFIG / "without_break.yml"])]
+        command = ["molecule", *(f"--base-config={path}" for path in configs), "test", "-s", role]
         if self.keep:
             # Molecule then leaves out the first destroy as well, and "fresh" would not be.
             destroy(role)
@@ -88,7 +97,7 @@ class Scenarios:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(),
+            env=environment() | ({BARE: "1"} if self.bare else {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -193,6 +202,12 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the machines for a look")
+    parser.add_argument(
+        "--without-break", action="store_true", help="leave out what shows that assertions can fail"
+    )
+    parser.add_argument(
+        "--bare", action="store_true", help="on machines without what the roles install"
+    )
     arguments = parser.parse_args()
 
     for folder in (LOGS, image.CACHE):
@@ -207,7 +222,9 @@ def main() -> int:
         return 1
 
     wanted = arguments.role or roles()
-    scenarios = Scenarios(keep=arguments.keep)
+    scenarios = Scenarios(
+        keep=arguments.keep, breaks=not arguments.without_break, bare=arguments.bare
+    )
     # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

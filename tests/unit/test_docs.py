@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import prove
 import pytest
 import typer
 import yaml
@@ -34,6 +35,7 @@ from muster.slurm import parameters
 LAB = ROOT / "inventories/lab"
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 README = Page(ROOT / "README.md")
+TESTING = Page(ROOT / "docs/testing.md")
 FIRST_WEEK = Page(ROOT / "docs/first-week.md")
 
 KINDS = {"console", "yaml", "text"}
@@ -147,6 +149,8 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
         "CLUSTER": [path.name for path in (ROOT / "inventories").iterdir()],
         "RELEASE": list(image.RELEASES),
         "ROLE": ROLES,
+        "MARK": ["proof"],
+        "PART": [layer.name for layer in prove.PROOF],
     }
     for word in words[1:]:
         name, is_variable, value = word.partition("=")
@@ -568,15 +572,36 @@ def test_the_demo_s_output_has_the_steps_of_the_tour() -> None:
 
 
 def test_the_layers_of_tests_are_those_of_make_test() -> None:
-    layers = re.search(r"^LAYERS := (.*)$", makefile(), re.MULTILINE)
-    assert layers
-    table = re.findall(r"^\| `make (\w+)` \|", Page(ROOT / "docs/testing.md").text, re.MULTILINE)
-    several = {
-        "molecule-rest": "molecule",
-        "lab-and-others": "engine cluster",
-        "cloud-and-others": "cloud vm",
-    }
-    assert table == " ".join(several.get(layer, layer) for layer in layers[1].split()).split()
+    table = re.findall(r"^\| `make (\w+)` \|", TESTING.text, re.MULTILINE)
+    assert table == [layer.name for layer in prove.TEST]
+
+
+def test_what_make_proof_alone_runs_is_told_with_its_reason() -> None:
+    told = {cells[0].strip("`"): cells[-1] for cells in rows(TESTING.text, "Only in `make proof`")}
+    layers = {"cloud-trixie", "isolated", "ceph"}
+    assert told == marked_as_proof() | {name: told[name] for name in layers}
+
+
+def marked_as_proof() -> dict[str, str]:
+    """Test files and tests that have the mark `proof`, with the reason that it gives."""
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        name = str(path.relative_to(ROOT))
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+                found |= reason_of(name, node.value)
+            elif isinstance(node, ast.FunctionDef):
+                for decorator in node.decorator_list:
+                    found |= reason_of(f"{name}::{node.name}", decorator)
+    assert found
+    return found
+
+
+def reason_of(name: str, mark: ast.expr) -> dict[str, str]:
+    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proof":
+        return {name: ast.literal_eval(mark.args[0])}
+    return {}
 
 
 def test_the_groups_of_hosts_yml_are_told() -> None:

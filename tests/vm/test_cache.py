@@ -13,6 +13,10 @@ from waiting import until
 from muster import storage
 from muster.cluster import validate
 
+pytestmark = pytest.mark.proof(
+    "emulated machines with a Ceph cluster beside them take ten minutes and more"
+)
+
 MIB = 32
 CACHE = "/var/cache/fscache"
 

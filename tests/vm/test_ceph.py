@@ -2,9 +2,14 @@
 
 import re
 
+import pytest
 from vmkit.ceph import Ceph
 from vmkit.site import Site
 from waiting import until
+
+pytestmark = pytest.mark.proof(
+    "emulated machines with a Ceph cluster beside them take ten minutes and more"
+)
 
 MIB = 2**20
 KEPT_MIB = 8

@@ -10,6 +10,10 @@ from vmkit.machine import Machine
 from vmkit.site import Site
 from waiting import until
 
+pytestmark = pytest.mark.proof(
+    "emulated machines with a Ceph cluster beside them take ten minutes and more"
+)
+
 OUTAGE_SECONDS = 60
 WRITER = "for i in $(seq 100000); do echo $i; test -e /run/enough && exit 0; sleep 0.2; done"
 COPIERS = {"to-nfs": "/home/trial", "to-ceph": "/data/trial"}

@@ -20,6 +20,10 @@ from wildcloud import watch_operations
 
 from muster.autoscaler.model import Delete, Insert, Look
 
+pytestmark = pytest.mark.proof(
+    "the real daemon waits in real time, five minutes in all, and nothing busy may run beside it"
+)
+
 LOTS, EACH = 4, 24
 
 

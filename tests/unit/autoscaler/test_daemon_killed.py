@@ -8,6 +8,10 @@ from quick import hurry
 from test_daemon_in_trouble import play, told
 from wildcloud import watch_operations
 
+pytestmark = pytest.mark.proof(
+    "the real daemon waits in real time, and nothing busy may run beside it"
+)
+
 MARKS = (
     *(Mark("change", number, after) for number in range(1, 9) for after in (False, True)),
     *(Mark("read", number, after) for number in range(1, 21, 2) for after in (False, True)),

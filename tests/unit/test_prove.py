@@ -1,0 +1,149 @@
+"""`make test` and `make proof`: what runs, what is printed, and what an end or a failure leaves."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import prove
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+MAKEFILE = """\
+%:
+\t@if [ "$@$(MARK)" = "$$(cat build/fails)" ]; then echo no; exit 3; fi
+\t@if [ -e build/sleeps ]; then trap 'echo removed' TERM; sleep 60 & wait; fi
+\t@echo "$@ $(MARK)" >>build/ran
+"""
+"""build/fails has the target and mark of what fails."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    """A repository in which each layer is a moment's work."""
+    (tmp_path / "tests").mkdir()
+    shutil.copy(prove.__file__, tmp_path / "tests")
+    (tmp_path / "build").mkdir()
+    (tmp_path / ".gitignore").write_text("/build/\n")
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "build/fails").write_text("")
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(folder: Path) -> None:
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "--allow-empty", "-m", "a"]):
+        subprocess.run([*GIT, *words], cwd=folder, check=True, timeout=60)
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "build/ran").unlink(missing_ok=True)
+    return subprocess.run(
+        [sys.executable, "tests/prove.py", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def ran(folder: Path) -> list[str]:
+    """The targets that ran to their end."""
+    path = folder / "build/ran"
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_all_layers_run_and_their_seconds_are_printed(checkout):
+    done = run(checkout, "test")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(ran(checkout)) == sorted(layer.target for layer in prove.TEST)
+    table = done.stdout.partition("=== seconds by layer\n")[2]
+    assert {line.split()[1] for line in table.splitlines()[:-1]} == {x.name for x in prove.TEST}
+
+
+def test_after_a_failure_the_others_run_and_it_is_named_with_its_log(checkout):
+    (checkout / "build/fails").write_text("unit")
+    done = run(checkout, "test")
+    assert done.returncode == 1
+    assert sorted(ran(checkout)) == sorted(x.target for x in prove.TEST if x.name != "unit")
+    assert re.search(r"^ +\d+  unit +FAILED: build/prove/unit.log$", done.stdout, re.MULTILINE)
+    assert "no\n" in (checkout / "build/prove/unit.log").read_text()
+
+
+def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
+    done = run(checkout, "proof")
+    assert done.returncode == 0, done.stdout + done.stderr
+    layers = {layer.name: layer for layer in prove.PROOF}
+    running: list[prove.Layer] = []
+    for name, what in re.findall(r"^=== +\d+ s  (\S+) (begins|passed)", done.stdout, re.MULTILINE):
+        if what == "begins":
+            running.append(layers[name])
+        else:
+            running.remove(layers[name])
+        assert sum(layer.cores for layer in running) <= prove.CORES
+        once = [layer.alone for layer in running if layer.alone]
+        assert len(once) == len(set(once))
+
+
+def test_a_part_that_passed_at_this_commit_is_not_repeated(checkout):
+    (checkout / "build/fails").write_text("vmproof")
+    assert run(checkout, "proof").returncode == 1
+    (checkout / "build/fails").write_text("")
+    done = run(checkout, "proof")
+    assert (done.returncode, ran(checkout)) == (0, ["vm"])
+    assert "vm passed at this commit" not in done.stdout
+    assert "schedules passed at this commit; --part schedules repeats it" in done.stdout
+    assert run(checkout, "proof", "--part", "vm").returncode == 0
+    assert ran(checkout) == ["vm"]
+
+
+@pytest.mark.parametrize("changed", ["commit", "tree"])
+def test_what_passed_before_a_change_is_repeated(checkout, changed):
+    assert run(checkout, "proof").returncode == 0
+    if changed == "commit":
+        commit(checkout)
+    else:
+        (checkout / "file").touch()
+    assert run(checkout, "proof").returncode == 0
+    assert len(ran(checkout)) == len(prove.PROOF)
+
+
+def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(checkout):
+    done = run(checkout, "proof", "--part", "vn")
+    assert done.returncode == 2
+    assert f"no part vn; there are {', '.join(x.name for x in prove.PROOF)}" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_what_runs_and_waits_for_it(checkout, number):
+    (checkout / "build/sleeps").touch()
+    process = subprocess.Popen(
+        [sys.executable, "tests/prove.py", "test"],
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    begun = time.monotonic()
+    while f"{prove.TEST[0].name} begins" not in process.stdout.readline():
+        assert time.monotonic() < begun + 60
+    time.sleep(1)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "| removed" in said
+    assert ran(checkout) == []
+
+
+def test_each_layer_is_a_target_of_the_makefile():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
+    assert {layer.target for layer in (*prove.TEST, *prove.PROOF)} <= targets
