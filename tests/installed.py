@@ -21,7 +21,7 @@ from pathlib import Path
 from muster.cloud import archive, installhalves
 from muster.cluster import PACKAGED_SLURM
 from muster.containers import image, machines
-from muster.containers.podman import exists, podman
+from muster.containers.podman import MachineError, exists, podman
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAY_SECONDS = 900
@@ -104,7 +104,7 @@ def build(release: str, content: bytes, name: str) -> None:
                 check=False,
             )
             if done.returncode != 0:
-                raise machines.MachineError(f"image.yml on {release}: {done.stdout[-4000:]}")
+                raise MachineError(f"image.yml on {release}: {done.stdout[-4000:]}")
             container = fleet.container(host)
             # From here on journald writes to memory.
             forget = f"journalctl --relinquish-var && rm -rf {REMOVED} && : >/etc/machine-id"

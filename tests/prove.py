@@ -186,6 +186,8 @@ class Runs:
         since = time.monotonic()
         while True:
             ready, _, _ = select.select([run.process.stdout], [], [], SILENT_SECONDS)
+            if not ready and run.process.poll() is not None:
+                break  # what it left behind holds its output
             if not ready:
                 at = rest.decode(errors="replace").strip()
                 self._say(run.layer, f"goes on, silent for {time.monotonic() - since:.0f} s: {at}")
@@ -232,15 +234,14 @@ class Passed:
 
 
 def _commit() -> str:
-    """Return the commit whose tree this is; empty if something is changed."""
-    return "" if _git("status", "--porcelain") else _git("rev-parse", "HEAD")
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    """Return the commit whose tree this is; empty if something is changed, or without git."""
+    status, head = (
+        subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+        for words in (["status", "--porcelain"], ["rev-parse", "HEAD"])
     )
-    return done.stdout.strip()
+    return head.stdout.strip() if not status.stdout and head.returncode == 0 else ""
 
 
 def main() -> int:

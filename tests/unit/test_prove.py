@@ -143,6 +143,38 @@ def test_an_interruption_ends_what_runs_and_waits_for_it(checkout, number):
     assert ran(checkout) == []
 
 
+def test_a_layer_that_prints_nothing_for_long_is_said_to_go_on(checkout):
+    program = checkout / "tests/prove.py"
+    text = program.read_text(encoding="utf-8")
+    assert "\nSILENT_SECONDS = 60\n" in text
+    program.write_text(text.replace("\nSILENT_SECONDS = 60\n", "\nSILENT_SECONDS = 1\n"))
+    (checkout / "Makefile").write_text("%:\n\t@printf 'test_one '; sleep 2; echo PASSED\n")
+    done = run(checkout, "proof", "--part", "vm")
+    assert re.search(
+        r"^=== +\d+ s  vm goes on, silent for 1 s: test_one$", done.stdout, re.MULTILINE
+    )
+    assert "\ntest_one PASSED\n" in done.stdout
+
+
+def test_what_a_layer_leaves_behind_holds_nothing_up(checkout):
+    program = checkout / "tests/prove.py"
+    text = program.read_text(encoding="utf-8")
+    program.write_text(text.replace("\nSILENT_SECONDS = 60\n", "\nSILENT_SECONDS = 1\n"))
+    (checkout / "Makefile").write_text("%:\n\t@sleep 90 & echo $$!\n")
+    begun = time.monotonic()
+    done = run(checkout, "proof", "--part", "vm")
+    assert done.returncode == 0
+    assert time.monotonic() < begun + 60
+    os.kill(int(re.search(r"^(\d+)$", done.stdout, re.MULTILINE)[1]), signal.SIGTERM)
+
+
+def test_without_git_all_parts_run(checkout):
+    shutil.rmtree(checkout / ".git")
+    for _ in range(2):
+        assert run(checkout, "proof").returncode == 0
+        assert len(ran(checkout)) == len(prove.PROOF)
+
+
 def test_each_layer_is_a_target_of_the_makefile():
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
