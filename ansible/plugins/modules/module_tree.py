@@ -65,6 +65,8 @@ cache_rebuilt:
 """
 
 LMOD = "/usr/share/lmod/lmod"
+LMODRC = "/etc/lmod/lmodrc.lua"
+"""Where the role lmod describes the property of modules that are not built."""
 MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
 NEW = ".muster-new"
 
@@ -76,14 +78,24 @@ class RefusedError(Exception):
 class Lmod:
     """The tools of the installed Lmod."""
 
-    def __init__(self, run, home=LMOD):
+    def __init__(self, run, home=LMOD, lmodrc=LMODRC):
         self.run = run
         self.home = home
+        self.lmodrc = lmodrc
 
     @property
     def version(self):
         """The installed version, empty if there is none: the tools lie in a folder of that name."""
         return os.path.basename(os.path.realpath(self.home)) if os.path.isdir(self.home) else ""
+
+    @property
+    def configured(self):
+        """Whether it is installed, and the role lmod has run on this host."""
+        try:
+            with open(self.lmodrc, encoding="utf-8", errors="replace") as stream:
+                return bool(self.version) and "declared" in stream.read()
+        except FileNotFoundError:
+            return False
 
     def _tool(self, name):
         path = f"{self.home}/libexec/{name}"
@@ -269,8 +281,8 @@ def main():
     try:
         wanted = Tree(path, module.params["files"])
         changes, diff = wanted.to_write + wanted.to_remove, wanted.diff()
-        # In check mode on a fresh host Lmod is still to come.
-        if changes and (lmod.version or not module.check_mode):
+        # In check mode on a fresh host Lmod, or what the role lmod writes, is still to come.
+        if changes and (lmod.configured or not module.check_mode):
             wanted.check(lmod)
         if not module.check_mode:
             wanted.publish()

@@ -118,6 +118,28 @@ def source(tmp_path: Path, tool: object, watch: list[str]) -> str:
     return module_tree.cache_source(tool, module_tree.tree(str(tmp_path / "modules")), watch)
 
 
+@pytest.mark.parametrize(
+    ("installed", "lmodrc", "configured"),
+    [
+        (True, "declared = 1", True),
+        (False, "declared = 1", False),
+        # As the package leaves it: modulefiles that are right would be refused in check mode.
+        (True, "propT = {}", False),
+        (True, None, False),
+    ],
+)
+def test_lmod_is_configured_when_its_role_has_run(
+    tmp_path: Path, installed: bool, lmodrc: str | None, configured: bool
+) -> None:
+    path = tmp_path / "lmodrc.lua"
+    if lmodrc is not None:
+        path.write_text(lmodrc)
+    if installed:
+        lmod(tmp_path)
+    home = str(tmp_path / "8.6.19")
+    assert module_tree.Lmod(None, home, str(path)).configured is configured
+
+
 def test_the_cache_depends_on_all_that_it_was_built_from(tmp_path: Path) -> None:
     modules = tmp_path / "modules"
     watched = tmp_path / "software"
