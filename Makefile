@@ -113,13 +113,16 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 # Which tests of a layer: 'not proof' are those of `make test`, proof those of `make proof` alone.
 MARK ?= not proof
 
+own-variables = $(if $(filter command,$(origin ROLE) $(origin MARK) $(origin RELEASE)),$(error \
+  make $@ takes no ROLE, MARK or RELEASE; give them to the target of one layer: make molecule ROLE=munge))
+
 .PHONY: test
 test: setup vm-packages ## What every change must pass
-	@python tests/prove.py test
+	@$(own-variables)python tests/prove.py test
 
 .PHONY: proof
 proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
-	@python tests/prove.py proof $(if $(PART),--part $(PART))
+	@$(own-variables)python tests/prove.py proof $(patsubst %,--part %,$(PART))
 
 .PHONY: lint
 lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
@@ -150,17 +153,21 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
 	  sys.exit(lines < 90 or branches < 80)'
 
-# Ceph's scenarios take a third of the time of all, so `make proof` has them.
+# They wait for Ceph, so `make proof` has them apart.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
 REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 
 .PHONY: molecule
 molecule: setup machine-packages ## Roles on both releases (ROLE=munge: one, with what breaks it)
-	@python tests/roles/run.py $(if $(ROLE),--role $(ROLE),--without-break $(REST_ROLES:%=--role %))
+	@python tests/scenarios.py $(if $(ROLE),--role $(ROLE),--without-break $(REST_ROLES:%=--role %))
 
 .PHONY: isolated
-isolated: setup machine-packages ## Every role on bare machines, with what breaks it (ROLE=munge: one)
-	@python tests/roles/run.py --bare $(if $(ROLE),--role $(ROLE))
+isolated: setup machine-packages ## Roles on bare machines, with what breaks them (ROLE=munge: one)
+	@python tests/scenarios.py --bare $(patsubst %,--role %,$(or $(ROLE),$(REST_ROLES)))
+
+.PHONY: ceph
+ceph: setup machine-packages ## The roles of Ceph, as by `make isolated`
+	@python tests/scenarios.py --bare $(CEPH_ROLES:%=--role %)
 
 .PHONY: cluster
 cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them

@@ -7,15 +7,13 @@ on a bare machine is proven where it is built, and by the clusters that are rais
 
 import fcntl
 import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from muster.cloud import archive, installhalves
@@ -24,6 +22,7 @@ from muster.containers import image, machines
 from muster.containers.podman import MachineError, exists, podman
 
 ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "ansible.cfg"
 PLAY_SECONDS = 900
 
 NO_DRIVER = {
@@ -47,12 +46,19 @@ REMOVED = (
 """Identities: each machine has its own."""
 
 
-def bundle(release: str) -> bytes:
-    """Return the archive of what image.yml reads, for a Debian release."""
+def files(release: str) -> dict[str, bytes]:
+    """Return what image.yml reads, by its path, for a Debian release."""
     system = image.RELEASES[release]
-    return archive.pack(
-        installhalves.files(ROOT, os=system, slurm_version=PACKAGED_SLURM[system], nvidia=NO_DRIVER)
+    return installhalves.files(
+        ROOT, os=system, slurm_version=PACKAGED_SLURM[system], nvidia=NO_DRIVER
     )
+
+
+def tag(release: str) -> str:
+    """Return the name of the image of `release`: it changes with what goes into it."""
+    digest = hashlib.sha256(archive.pack(files(release)))
+    digest.update(Path(__file__).read_bytes() + CONFIG.read_bytes() + image.tag(release).encode())
+    return f"localhost/muster-installed-{release}:{digest.hexdigest()[:12]}"
 
 
 def ensure(release: str) -> str:
@@ -62,55 +68,83 @@ def ensure(release: str) -> str:
         muster.containers.podman.MachineError: podman failed, or image.yml did.
 
     """
-    content = bundle(release)
-    digest = hashlib.sha256(content + Path(__file__).read_bytes())
-    digest.update(image.ensure(release).encode())
-    name = f"localhost/muster-installed-{release}:{digest.hexdigest()[:12]}"
+    name = tag(release)
+    image.CACHE.mkdir(parents=True, exist_ok=True)
     with (image.CACHE / f"installed-{release}.lock").open("w") as lock:
         # Two runs that want the same image build it once: the second waits and finds it.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not exists("image", name):
-            build(release, content, name)
+            build(release, name)
+            forget_old(release)
     return name
 
 
-def build(release: str, content: bytes, name: str) -> None:
-    """Run image.yml of a bundle on a machine, and keep it under a name."""
+def forget_old(release: str) -> None:
+    """Remove all images of `release` but the latest two: another checkout may use one."""
+    wanted = f"reference=localhost/muster-installed-{release}"
+    shown = ("--filter", wanted, "--sort", "created", "--format", "{{.Repository}}:{{.Tag}}")
+    for old in podman("images", *shown).split()[2:]:
+        # One of which a container was made stays until the container is gone.
+        with suppress(MachineError):
+            podman("rmi", old)
+
+
+def build(release: str, name: str) -> None:
+    """Run image.yml on a machine, from a copy of what it reads, and keep the machine's image."""
     roles = [role for role in installhalves.roles(ROOT) if role not in NOT_HERE]
     with tempfile.TemporaryDirectory(prefix="muster-installed-") as folder:
         work = Path(folder)
-        with tarfile.open(fileobj=io.BytesIO(content)) as packed:
-            packed.extractall(work / "bundle", filter="data")
+        for path, content in files(release).items():
+            (work / "bundle" / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / "bundle" / path).write_bytes(content)
         with one_machine(release, work / "fleet") as (fleet, host):
-            done = subprocess.run(
+            play(
                 [
                     *(str(Path(sys.executable).with_name("ansible-playbook")), "-i", f"{host},"),
                     *("--ssh-common-args", f"-F {fleet.ssh_config}"),
                     *("--extra-vars", json.dumps({"image_roles": roles}), "ansible/image.yml"),
                 ],
-                cwd=work / "bundle",
-                env=os.environ
+                work / "bundle",
+                {n: v for n, v in os.environ.items() if not n.startswith("ANSIBLE_")}
                 | {
-                    "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                    "ANSIBLE_CONFIG": str(CONFIG),
                     "ANSIBLE_ACTION_PLUGINS": str(work / "bundle/ansible/plugins/action"),
                     "ANSIBLE_LIBRARY": str(work / "bundle/ansible/plugins/modules"),
                     "ANSIBLE_MODULE_UTILS": str(work / "bundle/ansible/plugins/module_utils"),
                     "ANSIBLE_ROLES_PATH": str(work / "bundle/roles"),
                     "ANSIBLE_NOCOLOR": "1",
                 },
-                capture_output=True,
-                text=True,
-                timeout=PLAY_SECONDS,
-                check=False,
             )
-            if done.returncode != 0:
-                raise MachineError(f"image.yml on {release}: {done.stdout[-4000:]}")
             container = fleet.container(host)
             # From here on journald writes to memory.
             forget = f"journalctl --relinquish-var && rm -rf {REMOVED} && : >/etc/machine-id"
             machines.execute(container, "sh", "-c", forget)
             podman("stop", "--time", "30", container)
             podman("commit", "--pause=false", container, name)
+
+
+def play(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+    """Run a playbook.
+
+    Raises:
+        MachineError: it failed, or took too long.
+
+    """
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PLAY_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(f"image.yml took longer than {PLAY_SECONDS} s") from error
+    if done.returncode != 0:
+        said = f"{done.stdout}\n{done.stderr}"[-4000:]
+        raise MachineError(f"image.yml failed on the machine of the image:\n{said}")
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
     python tests/prove.py test                 what every change must pass
     python tests/prove.py proof                the rest; what passed at this commit is not repeated
-    python tests/prove.py proof --part vm      one part of it, even if it passed
+    python tests/prove.py proof --part vm      one layer of it, even if it passed; repeatable
 
 Each layer is a target of the Makefile. Its lines appear as it prints them, behind its name where
-two layers run at once; the whole is in build/prove/. All layers run even if one fails. Exit code:
-0 if all passed, 1 if one failed, 130 after an interruption.
+two layers run at once; all of them are in build/prove/TIER/LAYER.log. All layers run even if one
+fails. After a signal the layers remove their machines, which may take two minutes. Exit code: 0 if
+all passed, 1 if one failed, 2 if nothing could be run, 130 after a signal.
 """
 # ruff: noqa: T201
 
@@ -19,24 +20,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "prove"
 
 CORES = 2
-"""What the layers are made for. Of networks and clouds a machine has one each, so more cores make a
-run faster, but start no more layers."""
+"""What the layers are sized for. More cores don't start more layers: those share a cloud, and names
+of networks."""
 
 LAYER_SECONDS = 40 * 60
 """Bound of one layer."""
 
 SILENT_SECONDS = 60
-"""After that it is said of a layer that prints nothing that it goes on."""
+"""A layer that prints nothing for so long gets a line that says it still runs."""
 
 END_SECONDS = 120
 """How long a layer that was told to end may take to remove its machines."""
+
+OWN = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ROLE", "MARK", "RELEASE", "PART"}
+"""Variables that would change what a layer is; the Makefile refuses them on the command line."""
+
+CHANGED_BY = ("PROVIDER", "PYTEST_ADDOPTS", "MUSTER_SEED")
+"""Variables of tests: of a run that has one nothing is remembered."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,7 @@ PROOF = (
     Layer("cloud", "cloud", variables=PROOF_ONLY, alone="cloud"),
     Layer("cluster", "cluster", variables=PROOF_ONLY),
     Layer("engine", "engine", variables=PROOF_ONLY),
+    Layer("ceph", "ceph", cores=2),
     Layer("isolated", "isolated", cores=2),
 )
 TIERS = {"test": TEST, "proof": PROOF}
@@ -88,51 +98,75 @@ class Run:
 
     layer: Layer
     process: subprocess.Popen[bytes]
-    began: float = field(default_factory=time.monotonic)
+    began: float
     seconds: float = 0.0
+    followed: bool = True
+    """False: its output could not be read to the end, so nothing is known of it."""
 
     @property
     def passed(self) -> bool:
         """Whether it has ended well."""
-        return self.process.returncode == 0
+        return self.followed and self.process.returncode == 0
 
     def end(self, number: int) -> None:
-        """Send a signal to all that belongs to it."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, number)
+        """Send a signal to its processes."""
+        with suppress(ProcessLookupError):
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, number)
 
 
 class Runs:
     """The layers of one call."""
 
-    def __init__(self, layers: Sequence[Layer], passed: Callable[[Layer], None]) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], logs: Path, passed: Callable[[Layer], None]
+    ) -> None:
         self.waiting = list(layers)
+        self.logs = logs
         self.passed = passed
         self.beside = len(layers) > 1
         self.ended: list[Run] = []
         self.running: list[Run] = []
         self.change = threading.Condition()
         self.begin = time.monotonic()
+        self.interrupted = False
+
+    def interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        """Note a signal; a second one changes nothing."""
+        self.interrupted = True
 
     def run(self) -> None:
-        """Run all; an interruption ends those that run and is raised again."""
-        try:
-            with self.change:
-                while self.waiting or self.running:
-                    while (layer := self._next()) is not None:
-                        self.waiting.remove(layer)
-                        self._start(layer)
-                    self.change.wait()
-        except KeyboardInterrupt:
-            self._interrupt()
-            raise
+        """Run all; after a signal, end those that run."""
+        with self.change:
+            while (self.waiting or self.running) and not self.interrupted:
+                while (layer := self._next()) is not None:
+                    self.waiting.remove(layer)
+                    self._start(layer)
+                # A handler of a signal runs between two calls of this.
+                self.change.wait(0.5)
+            if self.interrupted:
+                self._end_all()
+
+    def _end_all(self) -> None:
+        for run in self.running:
+            run.end(signal.SIGTERM)
+        say(f"interrupted; what runs removes its machines, for {END_SECONDS} s at most")
+        if not self.change.wait_for(lambda: not self.running, END_SECONDS):
+            for run in self.running:
+                run.end(signal.SIGKILL)
+                say(f"{run.layer.name} was killed: {LEFT}")
 
     def _next(self) -> Layer | None:
         """Return the first layer for which there is room now."""
         free = CORES - sum(run.layer.cores for run in self.running)
         taken = {run.layer.alone for run in self.running} - {""}
         return next(
-            (each for each in self.waiting if each.cores <= free and each.alone not in taken), None
+            (
+                layer
+                for layer in self.waiting
+                if layer.cores <= free and layer.alone not in taken and not self.interrupted
+            ),
+            None,
         )
 
     def _start(self, layer: Layer) -> None:
@@ -140,47 +174,60 @@ class Runs:
         process = subprocess.Popen(
             layer.command,
             cwd=ROOT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env={name: value for name, value in os.environ.items() if name not in OWN}
+            | {"PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # A Ctrl-C at the terminal is for this program, which then ends the layers.
             start_new_session=True,
         )
-        run = Run(layer, process)
+        run = Run(layer, process, time.monotonic())
         self.running.append(run)
-        threading.Thread(target=self._follow, args=(run,)).start()
+        threading.Thread(target=self._follow, args=(run,), daemon=True).start()
 
     def _follow(self, run: Run) -> None:
         """Pass on what a layer prints, until its end."""
-
-        def too_long() -> None:
-            self._say(run.layer, f"no end after {LAYER_SECONDS} s, so it is ended")
-            run.end(signal.SIGTERM)
-            time.sleep(END_SECONDS)
-            run.end(signal.SIGKILL)
-
-        bound = threading.Timer(LAYER_SECONDS, too_long)
+        bound = threading.Timer(LAYER_SECONDS, self._end_late, (run,))
         bound.daemon = True
         bound.start()
-        with (LOGS / f"{run.layer.name}.log").open("w", encoding="utf-8") as log:
-            for line in self._lines(run):
-                log.write(f"{line}\n")
-                log.flush()
-                print(f"{run.layer.name:<12} | {line}" if self.beside else line, flush=True)
-        run.process.wait()
-        bound.cancel()
-        with self.change:
+        try:
+            with (self.logs / f"{run.layer.name}.log").open("w", encoding="utf-8") as log:
+                for line in self._lines(run):
+                    log.write(f"{line}\n")
+                    log.flush()
+                    say(f"{run.layer.name:<12} | {line}" if self.beside else line)
+            run.process.wait()
+        except OSError as error:
+            # Such as a full disk. It must not wait for somebody who reads what it prints.
+            run.followed = False
+            run.end(signal.SIGKILL)
+            self._say(run.layer, f"killed, for its log can't be written: {error}; {LEFT}")
+            run.process.wait()
+        finally:
+            bound.cancel()
             run.seconds = time.monotonic() - run.began
-            self.running.remove(run)
-            self.ended.append(run)
-            if run.passed:
+            self._conclude(run)
+            with self.change:
+                self.running.remove(run)
+                self.ended.append(run)
+                self.change.notify_all()
+
+    def _conclude(self, run: Run) -> None:
+        verdict = "passed" if run.passed else f"FAILED ({run.process.returncode})"
+        self._say(run.layer, f"{verdict} after {run.seconds:.0f} s")
+        if run.passed:
+            with suppress(OSError):  # then it is run again
                 self.passed(run.layer)
-            verdict = "passed" if run.passed else f"FAILED ({run.process.returncode})"
-            self._say(run.layer, f"{verdict} after {run.seconds:.0f} s")
-            self.change.notify()
+
+    def _end_late(self, run: Run) -> None:
+        run.end(signal.SIGTERM)
+        self._say(run.layer, f"is ended: it took longer than {LAYER_SECONDS} s (LAYER_SECONDS)")
+        time.sleep(END_SECONDS)
+        run.end(signal.SIGKILL)
 
     def _lines(self, run: Run) -> Iterator[str]:
-        """Yield the lines of a layer; of one that prints none for long, what it is at."""
+        """Yield the lines of a layer; print a line for one that has been silent for long."""
         assert run.process.stdout is not None
         rest = b""
         since = time.monotonic()
@@ -190,7 +237,9 @@ class Runs:
                 break  # what it left behind holds its output
             if not ready:
                 at = rest.decode(errors="replace").strip()
-                self._say(run.layer, f"goes on, silent for {time.monotonic() - since:.0f} s: {at}")
+                self._say(
+                    run.layer, f"still runs, silent for {time.monotonic() - since:.0f} s: {at}"
+                )
                 continue
             data = os.read(run.process.stdout.fileno(), 65536)
             if not data:
@@ -202,26 +251,24 @@ class Runs:
             yield rest.decode(errors="replace")
 
     def _say(self, layer: Layer, what: str) -> None:
-        print(f"=== {time.monotonic() - self.begin:5.0f} s  {layer.name} {what}", flush=True)
+        say(f"=== {time.monotonic() - self.begin:5.0f} s  {layer.name} {what}")
 
-    def _interrupt(self) -> None:
-        """End what runs, and wait until it has removed its machines."""
-        print("interrupted; the layers that run remove their machines", flush=True)
-        with self.change:
-            self.waiting.clear()
-            for run in self.running:
-                run.end(signal.SIGTERM)
-            if not self.change.wait_for(lambda: not self.running, END_SECONDS):
-                for run in self.running:
-                    run.end(signal.SIGKILL)
+
+LEFT = "machines may be left, `podman ps --all` shows them, `podman rm --force NAME` removes one"
+
+
+def say(line: str) -> None:
+    """Print a line, if anybody still reads: a closed terminal must not stop the clean-up."""
+    with suppress(OSError, ValueError):
+        print(line, flush=True)
 
 
 class Passed:
-    """Which layers of a tier have passed at this commit: of a changed tree nothing is known."""
+    """Which layers of the proof have passed at this commit: of a changed tree nothing is known."""
 
-    def __init__(self, tier: str) -> None:
-        self.commit = _commit()
-        self.folder = LOGS / "passed" / tier / self.commit
+    def __init__(self) -> None:
+        self.commit = "" if any(name in os.environ for name in CHANGED_BY) else _commit()
+        self.folder = LOGS / "passed" / self.commit
 
     def __contains__(self, layer: Layer) -> bool:
         return bool(self.commit) and (self.folder / layer.name).exists()
@@ -235,13 +282,16 @@ class Passed:
 
 def _commit() -> str:
     """Return the commit whose tree this is; empty if something is changed, or without git."""
-    status, head = (
-        subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    try:
+        status, head = (
+            subprocess.run(
+                ["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+            ).stdout.strip()
+            for words in (["status", "--porcelain"], ["rev-parse", "HEAD"])
         )
-        for words in (["status", "--porcelain"], ["rev-parse", "HEAD"])
-    )
-    return head.stdout.strip() if not status.stdout and head.returncode == 0 else ""
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "" if status else head
 
 
 def main() -> int:
@@ -258,37 +308,55 @@ def main() -> int:
     names = [layer.name for layer in layers]
     if unknown := set(arguments.part or ()) - set(names):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if not may_be_root():
+        parser.error("containers need root: run as root, or let sudo ask for no password")
 
-    LOGS.mkdir(parents=True, exist_ok=True)
-    passed = Passed(arguments.tier)
+    passed = Passed() if arguments.tier == "proof" else None
     if arguments.part:
         layers = tuple(layer for layer in layers if layer.name in arguments.part)
-    elif arguments.tier == "proof":
+    elif passed:
         for layer in layers:
             if layer in passed:
-                print(f"{layer.name} passed at this commit; --part {layer.name} repeats it")
+                say(f"{layer.name} passed at this commit; PART={layer.name} repeats it")
         layers = tuple(layer for layer in layers if layer not in passed)
+    logs = LOGS / str(arguments.tier)
+    logs.mkdir(parents=True, exist_ok=True)
+    runs = Runs(layers, logs, passed.add if passed else lambda _: None)
     # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    runs = Runs(layers, passed.add)
-    try:
-        runs.run()
-    except KeyboardInterrupt:
-        return 130
+        signal.signal(number, runs.interrupt)
+    runs.run()
     report(runs)
+    if runs.interrupted:
+        return 130
     return 0 if all(run.passed for run in runs.ended) else 1
+
+
+def may_be_root() -> bool:
+    """Whether a layer, which has no terminal, may become root."""
+    if os.geteuid() == 0:
+        return True
+    try:
+        command = ["sudo", "--non-interactive", "true"]
+        done = subprocess.run(command, capture_output=True, start_new_session=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
 
 
 def report(runs: Runs) -> None:
     """Print the seconds of each layer, in the order in which they ended."""
-    print("=== seconds by layer")
+    say("=== seconds by layer")
     for run in runs.ended:
-        log = (LOGS / f"{run.layer.name}.log").relative_to(ROOT)
+        log = (runs.logs / f"{run.layer.name}.log").relative_to(ROOT)
         verdict = "passed" if run.passed else f"FAILED: {log}"
-        print(f"{run.seconds:6.0f}  {run.layer.name:<12}  {verdict}")
-    print(f"{time.monotonic() - runs.begin:6.0f}  in all")
+        say(f"{run.seconds:6.0f}  {run.layer.name:<12}  {verdict}")
+    say(f"{time.monotonic() - runs.begin:6.0f}  in all")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    with suppress(OSError):
+        sys.stdout.flush()
+    # Python's own flush at the end would fail again where nobody reads.
+    os._exit(code)

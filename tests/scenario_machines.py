@@ -14,6 +14,7 @@ from typing import Any
 
 import installed
 
+from muster.cloud.archive import BundleError
 from muster.containers import image, machines, podman
 
 
@@ -52,7 +53,7 @@ def main() -> None:
         else:
             machines.down(arguments.network)
             machines.remove_folder(arguments.folder)
-    except podman.MachineError as error:
+    except (podman.MachineError, BundleError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -19,6 +19,7 @@ import httpx
 from ruamel.yaml import YAML
 
 from muster.containers import image, machines
+from muster.fakecloud.backends.kept import Kept
 from muster.fakecloud.cloud import Settings
 from muster.fakecloud.environment import environment
 from muster.fakecloud.machines import with_machines
@@ -30,6 +31,12 @@ IDLE_SECONDS = 60
 """The least that the definition takes: somebody is watching."""
 
 FOLDERS = ("home", "apps", "data")
+
+
+def builders() -> Kept:
+    """Return what builders of the cluster's image left on this machine."""
+    # A change of who makes the builder, or of what it may do, must show.
+    return Kept(image.CACHE / "builders", [ROOT / "pulumi", ROOT / "muster/cloud"])
 
 
 @dataclass(frozen=True)
@@ -122,8 +129,7 @@ class Site:
         """Google Cloud as this cluster's project sees it, with machines that boot."""
         shares = {self.folder / "shared" / name: f"/{name}" for name in FOLDERS}
         files = self.folder / "machines"
-        kept = image.CACHE / "builders"
-        with with_machines(self.name, files, Settings(), shares=shares, kept=kept) as server:
+        with with_machines(self.name, files, Settings(), shares=shares, kept=builders()) as server:
             server.start()
             try:
                 yield server

@@ -24,25 +24,24 @@ def with_machines(
     *,
     port: int = 0,
     shares: Mapping[Path, str] | None = None,
-    kept: Path | None = None,
+    kept: Kept | None = None,
 ) -> Iterator[Server]:
     """A server that doesn't serve yet; it has the metadata server's address while the block lasts.
 
-    `name`, `folder`, `shares`: as of PodmanBackend. `kept`: the folder of what builders of images
-    left in earlier runs; without one each of them works.
+    `name`, `folder`, `shares`: as of PodmanBackend. `kept`: what builders of images left in
+    earlier runs; without it each of them works.
 
     Raises:
         MachineError: this machine can't have such machines.
         PortError: a port is taken.
 
     """
-    builders = Kept(kept) if kept else None
     records = Records(powered_off, reported, report)
     with metadata_address():
         yield Server(
             settings,
             backend=lambda cloud, url: PodmanBackend(
-                cloud, url, name, folder, records, shares=shares, kept=builders
+                cloud, url, name, folder, records, shares=shares, kept=kept
             ),
             port=port,
             metadata_host=METADATA_ADDRESS,

@@ -18,6 +18,7 @@ from waiting import until
 
 from muster.cloud import api, builder, bundle
 from muster.cloud.archive import pack
+from muster.clouddemo.site import builders
 from muster.cluster import load
 from muster.containers import image
 from muster.containers.podman import podman, ulimits
@@ -149,9 +150,8 @@ def account(url: str, project: str, role: str) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("cloud")
-    kept = image.CACHE / "builders"
     with (
-        with_machines(NAME, folder, kept=kept) as server,
+        with_machines(NAME, folder, kept=builders()) as server,
         pytest.MonkeyPatch.context() as patch,
     ):
         server.start()

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def built(folder: Path, run: str, script: str = BUILD, *, image: bool = True) -> str:
     """What a builder of a new cloud made; the image that is made of it has it, too."""
     with (
-        with_machines(f"{NAME}-{run}", folder / run, kept=folder / "kept") as server,
+        with_machines(f"{NAME}-{run}", folder / run, kept=kept.Kept(folder / "kept")) as server,
         in_network(server, "10.214.56.0/24") as compute,
     ):
         compute.do("POST", f"{ZONE}/instances", instance("builder", DEBIAN, script))

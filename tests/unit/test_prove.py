@@ -73,8 +73,8 @@ def test_after_a_failure_the_others_run_and_it_is_named_with_its_log(checkout):
     done = run(checkout, "test")
     assert done.returncode == 1
     assert sorted(ran(checkout)) == sorted(x.target for x in prove.TEST if x.name != "unit")
-    assert re.search(r"^ +\d+  unit +FAILED: build/prove/unit.log$", done.stdout, re.MULTILINE)
-    assert "no\n" in (checkout / "build/prove/unit.log").read_text()
+    assert re.search(r"^ +\d+  unit +FAILED: build/prove/test/unit.log$", done.stdout, re.MULTILINE)
+    assert "no\n" in (checkout / "build/prove/test/unit.log").read_text()
 
 
 def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
@@ -99,7 +99,7 @@ def test_a_part_that_passed_at_this_commit_is_not_repeated(checkout):
     done = run(checkout, "proof")
     assert (done.returncode, ran(checkout)) == (0, ["vm"])
     assert "vm passed at this commit" not in done.stdout
-    assert "schedules passed at this commit; --part schedules repeats it" in done.stdout
+    assert "schedules passed at this commit; PART=schedules repeats it" in done.stdout
     assert run(checkout, "proof", "--part", "vm").returncode == 0
     assert ran(checkout) == ["vm"]
 
@@ -121,29 +121,102 @@ def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(checkout)
     assert f"no part vn; there are {', '.join(x.name for x in prove.PROOF)}" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_ends_what_runs_and_waits_for_it(checkout, number):
+@pytest.fixture
+def sleeping(checkout: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run whose first layer waits to be ended."""
     (checkout / "build/sleeps").touch()
-    process = subprocess.Popen(
+    with subprocess.Popen(
+        [sys.executable, "tests/prove.py", "test"], cwd=checkout, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        begun = time.monotonic()
+        while f"{prove.TEST[0].name} begins" not in process.stdout.readline():
+            assert time.monotonic() < begun + 60
+        time.sleep(1)
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 3],
+    ids=["Ctrl-C", "ended", "hung up", "Ctrl-C again and again"],
+)
+def test_after_a_signal_what_runs_cleans_up(checkout, sleeping, numbers):
+    for number in numbers:
+        sleeping.send_signal(number)
+        time.sleep(0.1)
+    said, _ = sleeping.communicate(timeout=60)
+    assert sleeping.returncode == 130, said
+    assert "| removed\n" in said
+    assert ran(checkout) == []
+    assert "unit          FAILED: build/prove/test/unit.log" in said
+
+
+def test_a_closed_terminal_does_not_stop_the_clean_up(checkout, sleeping):
+    sleeping.stdout.close()
+    sleeping.send_signal(signal.SIGHUP)
+    assert sleeping.wait(timeout=60) == 130
+    assert "removed\n" in (checkout / "build/prove/test/unit.log").read_text()
+
+
+def test_who_stops_reading_stops_nothing(checkout):
+    with subprocess.Popen(
+        [sys.executable, "tests/prove.py", "test"], cwd=checkout, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+    assert len(ran(checkout)) == len(prove.TEST)
+
+
+def test_a_log_that_can_not_be_written_fails_its_layer_alone(checkout):
+    (checkout / "build/prove/test/unit.log").mkdir(parents=True)
+    done = run(checkout, "test")
+    assert done.returncode == 1
+    assert "unit killed, for its log can't be written: [Errno 21] Is a directory" in done.stdout
+    assert len(ran(checkout)) >= len(prove.TEST) - 1
+
+
+def test_variables_of_one_layer_change_no_tier(checkout):
+    (checkout / "Makefile").write_text('%:\n\t@echo "$@ $(ROLE)$(RELEASE)|" >>build/ran\n')
+    (checkout / "build/ran").unlink(missing_ok=True)
+    done = subprocess.run(
         [sys.executable, "tests/prove.py", "test"],
         cwd=checkout,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"ROLE": "munge", "RELEASE": "trixie", "MAKEFLAGS": "ROLE=munge"},
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
-    assert process.stdout is not None
-    begun = time.monotonic()
-    while f"{prove.TEST[0].name} begins" not in process.stdout.readline():
-        assert time.monotonic() < begun + 60
-    time.sleep(1)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "| removed" in said
-    assert ran(checkout) == []
+    assert done.returncode == 0
+    said = (checkout / "build/ran").read_text().splitlines()
+    assert sorted(said) == sorted(f"{layer.target} |" for layer in prove.TEST)
 
 
-def test_a_layer_that_prints_nothing_for_long_is_said_to_go_on(checkout):
+@pytest.mark.parametrize("variable", ["ROLE=munge", "MARK=proof", "RELEASE=trixie"])
+def test_make_refuses_them(variable):
+    done = subprocess.run(
+        ["make", "--dry-run", "test", variable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "make test takes no ROLE, MARK or RELEASE" in done.stderr
+
+
+def test_of_a_run_with_other_tests_nothing_is_remembered(checkout, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTEST_ADDOPTS", "--maxfail=1")
+        assert run(checkout, "proof").returncode == 0
+    assert run(checkout, "proof").returncode == 0
+    assert len(ran(checkout)) == len(prove.PROOF)
+
+
+def test_a_layer_that_prints_nothing_for_long_is_said_to_run(checkout):
     program = checkout / "tests/prove.py"
     text = program.read_text(encoding="utf-8")
     assert "\nSILENT_SECONDS = 60\n" in text
@@ -151,7 +224,7 @@ def test_a_layer_that_prints_nothing_for_long_is_said_to_go_on(checkout):
     (checkout / "Makefile").write_text("%:\n\t@printf 'test_one '; sleep 2; echo PASSED\n")
     done = run(checkout, "proof", "--part", "vm")
     assert re.search(
-        r"^=== +\d+ s  vm goes on, silent for 1 s: test_one$", done.stdout, re.MULTILINE
+        r"^=== +\d+ s  vm still runs, silent for 1 s: test_one$", done.stdout, re.MULTILINE
     )
     assert "\ntest_one PASSED\n" in done.stdout
 
@@ -168,8 +241,16 @@ def test_what_a_layer_leaves_behind_holds_nothing_up(checkout):
     os.kill(int(re.search(r"^(\d+)$", done.stdout, re.MULTILINE)[1]), signal.SIGTERM)
 
 
-def test_without_git_all_parts_run(checkout):
-    shutil.rmtree(checkout / ".git")
+@pytest.mark.parametrize("missing", ["repository", "program"])
+def test_without_git_all_parts_run(checkout, missing, monkeypatch):
+    if missing == "repository":
+        shutil.rmtree(checkout / ".git")
+    else:
+        programs = checkout / "build/programs"
+        programs.mkdir()
+        for name in ("make", "sh", "cat"):
+            (programs / name).symlink_to(str(shutil.which(name)))
+        monkeypatch.setenv("PATH", str(programs))
     for _ in range(2):
         assert run(checkout, "proof").returncode == 0
         assert len(ran(checkout)) == len(prove.PROOF)

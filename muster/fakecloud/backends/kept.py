@@ -1,25 +1,31 @@
-"""What machines leave that run their startup-script and switch themselves off, kept by digest.
+"""What builders of images left behind, kept by digest, so that the next one has it at once.
 
-Such a machine, a builder of images, works for minutes, and comes to the same end each time if it
-begins with the same image and the same metadata. So what the first one left (its disk, its console,
-its guest attributes) is what the next one leaves, at once, in a later run of fakecloud too.
+A builder runs its startup-script for minutes and switches itself off. Another one that begins with
+the same image and the same metadata leaves the same disk, console and guest attributes. So these
+are kept, and given to the next builder that is made alike, in a later run of fakecloud too.
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from muster.containers.podman import exists, podman
-from muster.fakecloud.backends.machine import GUEST
+from muster.containers.podman import MachineError, exists, podman
 from muster.fakecloud.call import Resource
+
+log = logging.getLogger(__name__)
 
 NAME = "localhost/muster-kept"
 MOST = 4
-"""How many are kept, the latest: 1 GB each. A change of what a builder installs adds one."""
+"""How many are kept, those used last: 1 GB each. A change of what a builder installs adds one."""
+
+FAKECLOUD = Path(__file__).resolve().parents[1]
+"""Its sources: a change of the metadata server may change what a builder does."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,14 @@ class Left:
 
 
 class Kept:
-    """What is kept on this machine; the records are in `folder`, the disks are podman's images."""
+    """What is kept on this machine; the records are in `folder`, the disks are podman's images.
 
-    def __init__(self, folder: Path) -> None:
+    `made_by` are folders of sources: what was kept before one of them changed is not used.
+    """
+
+    def __init__(self, folder: Path, made_by: Sequence[Path] = ()) -> None:
         self.folder = folder
+        self._sources = digest_of([FAKECLOUD, *made_by])
 
     def digest(self, source: str, instance: Resource) -> str:
         """Return what tells a first boot from others: `source` is podman's name of its image.
@@ -48,42 +58,60 @@ class Kept:
         disks = [disk for disk in instance["disks"] if "source" in disk]
         if "startup-script" not in items or len(disks) != 1:
             return ""
-        made_of = [source, instance["machineType"].rpartition("/")[2], sorted(items.items())]
-        found = hashlib.sha256(json.dumps(made_of).encode())
-        for path in sorted(GUEST.rglob("*")):
-            if path.is_file():
-                found.update(str(path.relative_to(GUEST)).encode() + path.read_bytes())
-        return found.hexdigest()[:16]
+        made_of = [
+            *(source, self._sources, sorted(items.items())),
+            instance["machineType"].rpartition("/")[2],
+            instance.get("serviceAccounts", []),
+            disks[0].get("diskSizeGb"),
+        ]
+        return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
     def find(self, digest: str) -> Left | None:
         """Return what a machine of this digest left, if that is kept."""
         record = self.folder / f"{digest}.json"
         if not digest or not record.exists() or not exists("image", f"{NAME}:{digest}"):
             return None
-        found = json.loads(record.read_text(encoding="utf-8"))
-        note = f"fakecloud: kept from {found['date']}, when a machine made like this one ran\n"
-        console = note.encode() + base64.b64decode(found["console"])
-        return Left(f"{NAME}:{digest}", console, found["guest_attributes"])
+        try:
+            found = json.loads(record.read_text(encoding="utf-8"))
+            note = f"fakecloud: kept from {found['date']}, when a machine made like this one ran\n"
+            console = note.encode() + base64.b64decode(found["console"])
+            left = Left(f"{NAME}:{digest}", console, found["guest_attributes"])
+        except (ValueError, KeyError) as error:
+            log.warning("%s can't be read, so the builder works: %r", record, error)
+            return None
+        record.touch()
+        return left
 
     def keep(self, digest: str, left: Left) -> None:
-        """Keep what a machine left, and of all the latest `MOST`.
+        """Keep what a machine left, and of all the `MOST` that were used last.
 
-        Raises:
-            MachineError: podman failed.
-
+        Where that fails, the next builder works: nothing else depends on it.
         """
         record = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "console": base64.b64encode(left.console).decode(),
             "guest_attributes": dict(left.guest_attributes),
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        podman("tag", left.image, f"{NAME}:{digest}")
-        path = self.folder / f"{digest}.json"
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(record), encoding="utf-8")
-        new.rename(path)
-        records = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for old in records[:-MOST]:
-            old.unlink()
-            podman("rmi", "--ignore", f"{NAME}:{old.stem}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            podman("tag", left.image, f"{NAME}:{digest}")
+            path = self.folder / f"{digest}.json"
+            new = self.folder / f"{digest}.{os.getpid()}.new"
+            new.write_text(json.dumps(record), encoding="utf-8")
+            new.rename(path)
+            records = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+            for old in records[:-MOST]:
+                old.unlink(missing_ok=True)
+                podman("rmi", "--ignore", f"{NAME}:{old.stem}")
+        except (OSError, MachineError) as error:
+            log.warning("what a builder left is not kept in %s: %s", self.folder, error)
+
+
+def digest_of(folders: Sequence[Path]) -> str:
+    """Return the digest of all files below some folders, but for compiled ones."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return found.hexdigest()

@@ -231,7 +231,7 @@ class PodmanBackend:
             podman("commit", container, target)
         else:
             podman("tag", self._source(disk), target)
-        # Only what an image is made of is worth it: whether a machine did well, its maker knows.
+        # Only of machines of which an image is made: the client makes one after a successful build.
         if self.kept and left and (digest := self._digests.get(disk["id"])):
             self.kept.keep(digest, replace(left, image=target))
 

@@ -17,7 +17,11 @@ def instance(**changes: Any) -> dict[str, Any]:
     return {
         "machineType": changes.get("machine_type", "zones/a/machineTypes/n1-standard-2"),
         "metadata": {"items": [{"key": k, "value": v} for k, v in items.items() if v is not None]},
-        "disks": [{"source": f"disks/{number}"} for number in range(changes.get("disks", 1))],
+        "serviceAccounts": changes.get("accounts", [{"email": "builder@x", "scopes": ["all"]}]),
+        "disks": [
+            {"source": f"disks/{number}", "diskSizeGb": changes.get("size", "10")}
+            for number in range(changes.get("disks", 1))
+        ],
     }
 
 
@@ -37,6 +41,8 @@ def test_machines_made_alike_have_one_digest(tmp_path: Path) -> None:
         (BASE, {"items": {"bundle": "gs://b/image-2"}}),
         (BASE, {"items": {"more": ""}}),
         (BASE, {"machine_type": "zones/a/machineTypes/n2-standard-2"}),
+        (BASE, {"accounts": []}),
+        (BASE, {"size": "20"}),
     ],
 )
 def test_what_makes_a_difference(tmp_path: Path, source: str, changes: dict[str, Any]) -> None:
@@ -44,12 +50,21 @@ def test_what_makes_a_difference(tmp_path: Path, source: str, changes: dict[str,
     assert some.digest(source, instance(**changes)) != some.digest(BASE, instance())
 
 
-def test_what_google_s_image_has_makes_a_difference(tmp_path: Path, monkeypatch) -> None:
-    some = Kept(tmp_path)
-    before = some.digest(BASE, instance())
-    (tmp_path / "startup-script").write_text("another agent")
-    monkeypatch.setattr(kept, "GUEST", tmp_path)
-    assert some.digest(BASE, instance()) != before
+def test_sources_make_a_difference(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+
+    def digest() -> str:
+        return Kept(tmp_path, [program]).digest(BASE, instance())
+
+    without = digest()
+    (program / "__main__.py").write_text("a program")
+    one = digest()
+    (program / "__main__.py").write_text("another")
+    assert len({without, one, digest(), Kept(tmp_path).digest(BASE, instance())}) == 3
+    (program / "__pycache__").mkdir()
+    (program / "__pycache__/main.pyc").touch()
+    assert digest() not in {without, one}
 
 
 @pytest.mark.parametrize("changes", [{"items": {"startup-script": None}}, {"disks": 2}])
@@ -92,6 +107,35 @@ def test_the_latest_are_kept_as_they_were(tmp_path: Path, images: set[str]) -> N
     note, _, console = found.console.partition(b"\n")
     assert note.startswith(b"fakecloud: kept from 20")
     assert console == b"console\r\n\xff"
+
+
+def test_what_is_used_stays(tmp_path: Path, images: set[str]) -> None:
+    some = Kept(tmp_path)
+    for number in range(kept.MOST):
+        some.keep(f"d{number}", Left("localhost/x", b"", {}))
+        os.utime(tmp_path / f"d{number}.json", (number, number))
+    assert some.find("d0") is not None
+    some.keep("new", Left("localhost/x", b"", {}))
+    assert some.find("d0") is not None
+    assert some.find("d1") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}"])
+def test_a_record_that_can_not_be_read_is_none(tmp_path: Path, images: set[str], text: str) -> None:
+    some = Kept(tmp_path)
+    some.keep("one", Left("localhost/x", b"", {}))
+    (tmp_path / "one.json").write_text(text)
+    assert some.find("one") is None
+    some.keep("one", Left("localhost/x", b"", {}))
+    assert some.find("one") is not None
+
+
+def test_where_nothing_can_be_kept_the_cloud_goes_on(
+    tmp_path: Path, images: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    Kept(tmp_path / "file/kept").keep("one", Left("localhost/x", b"", {}))
+    assert "what a builder left is not kept in" in caplog.text
 
 
 def test_what_lacks_its_image_or_its_record_is_made_again(tmp_path: Path, images: set[str]) -> None:

@@ -1,10 +1,10 @@
 """Run the molecule scenarios, two at a time, and say what each step cost.
 
-    python tests/roles/run.py                 all roles
-    python tests/roles/run.py --role munge    one
-    python tests/roles/run.py --role munge --keep    its machines stay, to look at
-    python tests/roles/run.py --without-break        the sequence of `make test`
-    python tests/roles/run.py --bare                 on machines without what the roles install
+    python tests/scenarios.py                 all roles
+    python tests/scenarios.py --role munge    one
+    python tests/scenarios.py --role munge --keep    its machines stay, to look at
+    python tests/scenarios.py --without-break        the sequence of `make test`
+    python tests/scenarios.py --bare                 on machines without what the roles install
 
 Molecule does the work (.config/molecule/config.yml); this program only starts it, keeps the logs
 in build/molecule/, and sees to it that no machine stays behind. Exit code 1 if a scenario failed.
@@ -26,9 +26,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import installed
+
 from muster.containers import image, machines, podman
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "molecule"
 CONFIG = ROOT / ".config" / "molecule"
 
@@ -212,11 +214,18 @@ def main() -> int:
 
     for folder in (LOGS, image.CACHE):
         folder.mkdir(parents=True, exist_ok=True)
+    # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     begin = time.monotonic()
     try:
         podman.check_machine()
+        made_by = image if arguments.bare else installed
         for release in image.RELEASES:
-            print(f"image {release}: {image.ensure(release)}", flush=True)
+            print(f"image {release} (made once, in some two minutes)", flush=True)
+            print(f"image {release}: {made_by.ensure(release)}", flush=True)
+    except KeyboardInterrupt:
+        return 130
     except podman.MachineError as error:
         print(f"error: {error}")
         return 1
@@ -225,9 +234,6 @@ def main() -> int:
     scenarios = Scenarios(
         keep=arguments.keep, breaks=not arguments.without_break, bare=arguments.bare
     )
-    # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
         pending = [pool.submit(scenarios.run, role) for role in wanted]
