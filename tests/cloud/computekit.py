@@ -59,6 +59,11 @@ class Compute:
         self.post(f"{project}:setIamPolicy", {"policy": policy})
         return email
 
+    def wait_for_console(self, name: str, text: str) -> None:
+        """Return when a machine's console shows `text`, a moment after the machine has said it."""
+        place = f"{ZONE}/instances/{name}/serialPort"
+        until(lambda: text in self.get(place)["contents"], f"{name} shows {text!r}", 30)
+
     def attribute(self, name: str, path: str) -> str:
         found = self.http.get(
             f"{ZONE}/instances/{name}/getGuestAttributes", params={"queryPath": path}

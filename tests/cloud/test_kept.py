@@ -46,7 +46,7 @@ def built(folder: Path, run: str, script: str = BUILD, *, image: bool = True) ->
         machine = f"{ZONE}/instances/builder"
         until(lambda: compute.get(machine)["status"] == "TERMINATED", "the builder is off", 90)
         made = compute.attribute("builder", "build/made")
-        assert f"made {made}" in compute.get(f"{machine}/serialPort")["contents"]
+        compute.wait_for_console("builder", f"made {made}")
         if image:
             assert in_image(compute, f"{NAME}-{run}") == made
         return made

@@ -51,8 +51,7 @@ def test_machine_boots_and_runs_its_startup_script(compute: Compute) -> None:
     compute.do("POST", f"{ZONE}/instances", instance("one", DEBIAN))
     until(lambda: compute.attribute("one", "test/boots"), "one has run its startup-script", 90)
     assert compute.attribute("one", "test/boots") == "one "
-    console = compute.get(f"{ZONE}/instances/one/serialPort")["contents"]
-    assert "startup-script of one was here" in console
+    compute.wait_for_console("one", "startup-script of one was here")
 
 
 def test_machines_find_each_other_by_name(compute: Compute) -> None:
