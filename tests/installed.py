@@ -1,8 +1,9 @@
 """The image of a machine on which the install halves of the roles have run already.
 
-As an image of the cloud: ansible/image.yml, on a container. Its tag is the digest of what goes into
-it, so it is built once (a minute and a half), and anew when an install half changes. What installs
-on a bare machine is proven where it is built, and by the clusters that are raised on bare ones.
+It is made like an image of the cloud, by ansible/image.yml on a container. Its tag is the digest of
+what goes into it, so it is built once (in some two minutes), and again when an install half
+changes. That the roles install on a bare machine is proven by this build and by the clusters that
+are raised on bare machines.
 """
 
 import fcntl
