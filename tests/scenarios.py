@@ -28,6 +28,7 @@ from pathlib import Path
 
 import installed
 
+from muster.cloud.archive import BundleError
 from muster.containers import image, machines, podman
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -226,7 +227,7 @@ def main() -> int:
             print(f"image {release}: {made_by.ensure(release)}", flush=True)
     except KeyboardInterrupt:
         return 130
-    except podman.MachineError as error:
+    except (podman.MachineError, BundleError) as error:
         print(f"error: {error}")
         return 1
 

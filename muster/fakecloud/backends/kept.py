@@ -76,7 +76,7 @@ class Kept:
             note = f"fakecloud: kept from {found['date']}, when a machine made like this one ran\n"
             console = note.encode() + base64.b64decode(found["console"])
             left = Left(f"{NAME}:{digest}", console, found["guest_attributes"])
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             log.warning("%s can't be read, so the builder works: %r", record, error)
             return None
         record.touch()

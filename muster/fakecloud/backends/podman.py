@@ -209,9 +209,10 @@ class PodmanBackend:
     def _ended(self, container: str, instance: Resource) -> None:
         if container in self._expected:
             return
-        boot = next(disk for disk in instance["disks"] if disk["boot"])
-        reported = dict(self.records.reported(self.cloud, instance))
-        self._left[self._disk(boot)["id"]] = Left("", self.console(instance), reported)
+        if self.kept:
+            boot = next(disk for disk in instance["disks"] if disk["boot"])
+            reported = dict(self.records.reported(self.cloud, instance))
+            self._left[self._disk(boot)["id"]] = Left("", self.console(instance), reported)
         self.records.powered_off(self.cloud, instance)
 
     def _remove(self, container: str, disk_id: str, loops: list[str], *, in_order: bool) -> None:

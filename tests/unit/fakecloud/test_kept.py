@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.fakecloud.backends import kept
+from muster.fakecloud.backends import kept, machine
 from muster.fakecloud.backends.kept import Kept, Left
 
 BASE = "localhost/debian:1"
@@ -120,7 +120,7 @@ def test_what_is_used_stays(tmp_path: Path, images: set[str]) -> None:
     assert some.find("d1") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}"])
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
 def test_a_record_that_can_not_be_read_is_none(tmp_path: Path, images: set[str], text: str) -> None:
     some = Kept(tmp_path)
     some.keep("one", Left("localhost/x", b"", {}))
@@ -145,3 +145,9 @@ def test_what_lacks_its_image_or_its_record_is_made_again(tmp_path: Path, images
     images.discard(f"{kept.NAME}:one")
     (tmp_path / "two.json").unlink()
     assert [some.find(name) for name in ("one", "two", "", "three")] == [None] * 4
+
+
+@pytest.mark.parametrize("text", [b"", b"one\r\ntwo\r\n", b"a\rb\n\nlast", b"\xff\n"])
+def test_a_console_is_read_as_it_was_written(tmp_path: Path, text: bytes) -> None:
+    machine.write_console(tmp_path / "log", text)
+    assert machine.console(tmp_path / "log") == text
