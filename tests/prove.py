@@ -13,6 +13,7 @@ all passed, 1 if one failed, 2 if nothing could be run, 130 after a signal.
 
 import argparse
 import os
+import re
 import select
 import signal
 import subprocess
@@ -40,6 +41,12 @@ SILENT_SECONDS = 60
 
 END_SECONDS = 120
 """How long a layer that was told to end may take to remove its machines."""
+
+TOLD = re.compile(r"^(FAILED|ERROR) |^E   |^fatal: |: error: |^error: ")
+"""Lines of pytest, Ansible, mypy and of the tests' own programs that say what failed."""
+
+TOLD_LINES = 6
+"""How many of them are repeated at the end, for one who has only the end of the output."""
 
 OWN = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ROLE", "MARK", "RELEASE", "PART"}
 """Variables that would change what a layer is; the Makefile refuses them on the command line."""
@@ -345,13 +352,26 @@ def may_be_root() -> bool:
 
 
 def report(runs: Runs) -> None:
-    """Print the seconds of each layer, in the order in which they ended."""
+    """Print the seconds of each layer, in the order in which they ended, and what failed."""
     say("=== seconds by layer")
     for run in runs.ended:
         log = (runs.logs / f"{run.layer.name}.log").relative_to(ROOT)
         verdict = "passed" if run.passed else f"FAILED: {log}"
         say(f"{run.seconds:6.0f}  {run.layer.name:<12}  {verdict}")
     say(f"{time.monotonic() - runs.begin:6.0f}  in all")
+    for run in runs.ended:
+        if not run.passed:
+            for line in failures(runs.logs / f"{run.layer.name}.log"):
+                say(f"{run.layer.name:<12} | {line[:200]}")
+
+
+def failures(log: Path) -> list[str]:
+    """Return the lines of a log that say what failed, pytest's summary before all others."""
+    with suppress(OSError):
+        lines = log.read_text(encoding="utf-8").splitlines()
+        told = [line for line in lines if TOLD.search(line)]
+        return sorted(told, key=lambda line: not line.startswith(("FAILED", "ERROR")))[:TOLD_LINES]
+    return []
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
 MAKEFILE = """\
 %:
-\t@if [ "$@$(MARK)" = "$$(cat build/fails)" ]; then echo no; exit 3; fi
+\t@if [ "$@$(MARK)" = "$$(cat build/fails)" ]; then echo "FAILED a::b"; exit 3; fi
 \t@if [ -e build/sleeps ]; then trap 'echo removed' TERM; sleep 60 & wait; fi
 \t@echo "$@ $(MARK)" >>build/ran
 """
@@ -74,7 +74,23 @@ def test_after_a_failure_the_others_run_and_it_is_named_with_its_log(checkout):
     assert done.returncode == 1
     assert sorted(ran(checkout)) == sorted(x.target for x in prove.TEST if x.name != "unit")
     assert re.search(r"^ +\d+  unit +FAILED: build/prove/test/unit.log$", done.stdout, re.MULTILINE)
-    assert "no\n" in (checkout / "build/prove/test/unit.log").read_text()
+    assert "FAILED a::b\n" in (checkout / "build/prove/test/unit.log").read_text()
+    assert done.stdout.splitlines()[-1] == "unit         | FAILED a::b"
+
+
+def test_what_failed_is_said_at_the_end_pytests_summary_first(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        "fatal: [a]: FAILED! => {}\nok: [a]\nE   assert 1 == 2\n"
+        "muster/a.py:3: error: no such thing\nFAILED tests/a.py::test_a - assert 1 == 2\n"
+    )
+    assert prove.failures(log) == [
+        "FAILED tests/a.py::test_a - assert 1 == 2",
+        "fatal: [a]: FAILED! => {}",
+        "E   assert 1 == 2",
+        "muster/a.py:3: error: no such thing",
+    ]
+    assert prove.failures(tmp_path / "none") == []
 
 
 def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
