@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.cluster import yamlfile
-from muster.cluster.secretnames import DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
-from muster.cluster.yamlfile import Document
+from muster.definition import yaml_file
+from muster.definition.secret_names import DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
+from muster.definition.yaml_file import Document
 
 MUNGE_KEY_BYTES = 128
 """Length of a munge key in bytes; mungekey(8) makes 128, munged takes 32 to 1024."""
@@ -72,7 +72,7 @@ def make(inventory: Path) -> list[str]:
     path = path_of(inventory)
     with _alone_in(path.parent):
         if path.exists():
-            document = yamlfile.read(path, str(path))
+            document = yaml_file.read(path, str(path))
             if document.encrypted:
                 return []
             text = path.read_text(encoding="utf-8")

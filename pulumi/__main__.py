@@ -21,10 +21,10 @@ from components.rights import Rights, RightsArgs
 from components.settings import ROOT
 from components.state import State, StateArgs
 from components.vault import Vault, VaultArgs
-from muster.cloud.bundle import image_bundle, machine_bundle
-from muster.cluster.nodes import VirtualMachines
-from muster.storage import mounts
-from muster.wiring import node_people_dir
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.gcp.bundle import image_bundle, machine_bundle
+from muster.render.nfs import mounts
+from muster.render.role_variables import node_people_dir
 
 settings = configuration.read()
 configuration.check(settings)

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 
-from muster.cloud import rights
-from muster.cloud.names import Names
-from muster.fakecloud import Settings, identity
-from muster.fakecloud.server import Server
+from muster.gcp import rights
+from muster.gcp.names import Names
+from muster_sandbox.fakecloud import Settings, identity
+from muster_sandbox.fakecloud.server import Server
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 P = "projects/demo-project"

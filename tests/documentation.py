@@ -2,7 +2,7 @@
 
 A block of kind `console` has commands behind a prompt that says where they are typed (`$`: in a
 checkout; `ada@lab-access$`, `root@lab-access#`: on a host), each followed by what it prints, with
-`...` for what varies. tests/unit/test_docs.py and tests/cluster read it.
+`...` for what varies. tests/unit/test_docs.py and tests/live read it.
 """
 
 import re

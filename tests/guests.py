@@ -6,14 +6,14 @@ They stand for guests where a test is about who waits for them.
 import json
 from dataclasses import dataclass, field
 
-from muster.fakecloud import Cloud
-from muster.fakecloud.backends import Done
-from muster.fakecloud.backends.memory import MemoryBackend
-from muster.fakecloud.call import Resource
-from muster.fakecloud.guest import attributes
-from muster.fakecloud.services.compute import lifecycle
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
-from muster.fakecloud.services.compute.resources import Reference, from_link
+from muster_sandbox.fakecloud import Cloud
+from muster_sandbox.fakecloud.backends import Done
+from muster_sandbox.fakecloud.backends.memory import MemoryBackend
+from muster_sandbox.fakecloud.guest import attributes
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services.compute import lifecycle
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.compute.resources import Reference, from_link
 
 STEPS = {
     "builder": ("Fetch the bundle", "Install SLURM"),

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from muster.cloud import archive, installhalves
-from muster.cluster import PACKAGED_SLURM
-from muster.containers import image, machines
-from muster.containers.podman import MachineError, exists, podman
+from muster.definition import PACKAGED_SLURM
+from muster.gcp import archive, install_halves
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.containers.podman import MachineError, exists, podman
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "ansible.cfg"
@@ -49,8 +49,8 @@ REMOVED = (
 
 def files(release: str) -> dict[str, bytes]:
     """Return what image.yml reads, by its path, for a Debian release."""
-    system = image.RELEASES[release]
-    return installhalves.files(
+    system = base_image.RELEASES[release]
+    return install_halves.files(
         ROOT, os=system, slurm_version=PACKAGED_SLURM[system], nvidia=NO_DRIVER
     )
 
@@ -58,7 +58,9 @@ def files(release: str) -> dict[str, bytes]:
 def tag(release: str) -> str:
     """Return the name of the image of `release`: it changes with what goes into it."""
     digest = hashlib.sha256(archive.pack(files(release)))
-    digest.update(Path(__file__).read_bytes() + CONFIG.read_bytes() + image.tag(release).encode())
+    digest.update(
+        Path(__file__).read_bytes() + CONFIG.read_bytes() + base_image.tag(release).encode()
+    )
     return f"localhost/muster-installed-{release}:{digest.hexdigest()[:12]}"
 
 
@@ -66,12 +68,12 @@ def ensure(release: str) -> str:
     """Build the image of `release` unless it is there; return its name.
 
     Raises:
-        muster.containers.podman.MachineError: podman failed, or image.yml did.
+        muster_sandbox.containers.podman.MachineError: podman failed, or image.yml did.
 
     """
     name = tag(release)
-    image.CACHE.mkdir(parents=True, exist_ok=True)
-    with (image.CACHE / f"installed-{release}.lock").open("w") as lock:
+    base_image.CACHE.mkdir(parents=True, exist_ok=True)
+    with (base_image.CACHE / f"installed-{release}.lock").open("w") as lock:
         # Two runs that want the same image build it once: the second waits and finds it.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not exists("image", name):
@@ -92,7 +94,7 @@ def forget_old(release: str) -> None:
 
 def build(release: str, name: str) -> None:
     """Run image.yml on a machine, from a copy of what it reads, and keep the machine's image."""
-    roles = [role for role in installhalves.roles(ROOT) if role not in NOT_HERE]
+    roles = [role for role in install_halves.roles(ROOT) if role not in NOT_HERE]
     with tempfile.TemporaryDirectory(prefix="muster-installed-") as folder:
         work = Path(folder)
         for path, content in files(release).items():

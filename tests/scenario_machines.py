@@ -14,13 +14,13 @@ from typing import Any
 
 import installed
 
-from muster.cloud.archive import BundleError
-from muster.containers import image, machines, podman
+from muster.gcp.archive import BundleError
+from muster_sandbox.containers import base_image, machines, podman
 
 
 def up(request: dict[str, Any]) -> dict[str, str]:
     """Start the machines of a request; return the address of each."""
-    made_by = image if os.environ.get("MUSTER_BARE") else installed
+    made_by = base_image if os.environ.get("MUSTER_BARE") else installed
     fleet = machines.on_free_subnet(
         request["network"],
         Path(request["folder"]),

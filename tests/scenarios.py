@@ -28,8 +28,8 @@ from pathlib import Path
 
 import installed
 
-from muster.cloud.archive import BundleError
-from muster.containers import image, machines, podman
+from muster.gcp.archive import BundleError
+from muster_sandbox.containers import base_image, machines, podman
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "molecule"
@@ -82,7 +82,7 @@ class Scenarios:
     def run(self, role: str) -> Result:
         """Run one scenario to its end."""
         result = Result(role, LOGS / f"{role}.log")
-        with image.CACHE.joinpath(f"molecule-{role}.lock").open("w") as lock:
+        with base_image.CACHE.joinpath(f"molecule-{role}.lock").open("w") as lock:
             # The machines of a scenario have one name on this machine, whoever asks for them.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self.interrupted:
@@ -213,7 +213,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
 
-    for folder in (LOGS, image.CACHE):
+    for folder in (LOGS, base_image.CACHE):
         folder.mkdir(parents=True, exist_ok=True)
     # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -221,8 +221,8 @@ def main() -> int:
     begin = time.monotonic()
     try:
         podman.check_machine()
-        made_by = image if arguments.bare else installed
-        for release in image.RELEASES:
+        made_by = base_image if arguments.bare else installed
+        for release in base_image.RELEASES:
             print(f"image {release} (made once, in some two minutes)", flush=True)
             print(f"image {release}: {made_by.ensure(release)}", flush=True)
     except KeyboardInterrupt:

@@ -5,14 +5,14 @@ import logging
 import time
 from pathlib import Path
 
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.slurm import Slurm, SlurmError
-from muster.autoscaler.spool import Spool
-from muster.autoscaler.status import StatusFile
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.status_file import StatusFile
+from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError
+from muster.autoscaler.slurm.spool import Spool
 from muster.autoscaler.systemd import ALIVE, READY, notify
-from muster.autoscaler.world import World
-from muster.hostlists import expand
+from muster.catalog.hostlists import expand
 
 spool = Spool(Path("/var/spool/muster-autoscaler"))
 slurm = Slurm()

@@ -9,20 +9,20 @@ import signal
 import threading
 from pathlib import Path
 
-from muster.autoscaler import metadata
+from muster.autoscaler.compute import metadata
+from muster.autoscaler.compute.driver import Google
+from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
-from muster.autoscaler.fleet import Fleet
-from muster.autoscaler.gate import ADDRESS, Gate, coming
-from muster.autoscaler.google import Google
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.metrics import Metrics, MetricsError, serve
-from muster.autoscaler.observer import Observer
+from muster.autoscaler.reconcile.observed import Limits, World
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.metrics import Metrics, MetricsError, serve
+from muster.autoscaler.report.observer import Observer
+from muster.autoscaler.report.status_file import StatusFile
 from muster.autoscaler.settings import SETTINGS, Settings, SettingsError, read
-from muster.autoscaler.slurm import Slurm
-from muster.autoscaler.spool import Spool, SpoolError
-from muster.autoscaler.status import StatusFile
-from muster.autoscaler.world import Limits, World
-from muster.cloud.api import CloudError
+from muster.autoscaler.slurm.job_start_gate import ADDRESS, Gate, coming
+from muster.autoscaler.slurm.slurmctld import Slurm
+from muster.autoscaler.slurm.spool import Spool, SpoolError
+from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from muster.autoscaler.failures import of_call
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.compute.errors import of_call
+from muster.autoscaler.compute.node_templates import SetsError
+from muster.autoscaler.reconcile.model import (
     Action,
     Close,
     Delete,
@@ -32,19 +32,19 @@ from muster.autoscaler.model import (
     Unread,
     Vm,
 )
-from muster.autoscaler.plan import plan
-from muster.autoscaler.remedies import sentence
-from muster.autoscaler.sets import SetsError
-from muster.autoscaler.slurm import SlurmError
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.reconcile import plan
+from muster.autoscaler.reconcile.retry_policy import sentence
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.systemd import ALIVE, READY, notify
-from muster.autoscaler.world import World
-from muster.cloud.api import CloudError
+from muster.gcp.api import CloudError
 
 log = logging.getLogger(__name__)
 
 
 class Slurm(Protocol):
-    """slurmctld: `muster.autoscaler.slurm`."""
+    """slurmctld: `muster.autoscaler.slurm.slurmctld`."""
 
     def nodes(self) -> list[Node]:
         """Return the nodes in the cloud; SlurmError: it does not say."""
@@ -54,7 +54,7 @@ class Slurm(Protocol):
 
 
 class Spool(Protocol):
-    """What SLURM's programs have left: `muster.autoscaler.spool`."""
+    """What SLURM's programs have left: `muster.autoscaler.slurm.spool`."""
 
     def requests(self) -> list[Request]:
         """Return the requests that are not closed."""
@@ -70,7 +70,7 @@ class Spool(Protocol):
 
 
 class Cloud(Protocol):
-    """The cluster's VMs: `muster.autoscaler.fleet`. CloudError: Google does not say."""
+    """The cluster's VMs: `muster.autoscaler.compute.fleet`. CloudError: Google does not say."""
 
     def vms(self) -> list[Vm]:
         """Return the nodes' VMs."""

@@ -10,7 +10,7 @@ has which, Google says.
 from dataclasses import replace
 from typing import Literal, get_args
 
-from muster.machinetypes import MachineType, machine_types
+from muster.catalog.machine_types import MachineType, machine_types
 
 Kind = Literal["p4", "p100", "t4", "v100"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -1,7 +1,7 @@
 """Local SSDs of VMs of Google Compute Engine: how many a machine type takes, or always has.
 
 Source: https://cloud.google.com/compute/docs/disks/local-ssd#choose_number_local_ssds, its two
-tables of 2026-04-14, for the types of muster.machinetypes.
+tables of 2026-04-14, for the types of muster.catalog.machine_types.
 """
 
 GIB = 375

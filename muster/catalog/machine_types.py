@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from muster import localssds
+from muster.catalog import local_ssds
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class MachineType:
     @property
     def local_ssds(self) -> int:
         """Local SSDs that each VM of it has."""
-        return localssds.built_in(self.name)
+        return local_ssds.built_in(self.name)
 
     @property
     def numbers_of_local_ssds(self) -> tuple[int, ...]:
         """How many local SSDs a VM of it may be given; empty: none."""
-        return localssds.numbers(self.name, self.cpus)
+        return local_ssds.numbers(self.name, self.cpus)
 
     @property
     def compact_placement(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from muster.machinetypes import machine_types
+from muster.catalog.machine_types import machine_types
 
 _FILE = Path(__file__).with_name("prices.json")
 

@@ -5,7 +5,7 @@ https://cloud.google.com/compute/resource-usage
 
 from collections.abc import Container
 
-from muster import accelerators
+from muster.catalog import accelerators
 
 # These machine series share one quota, others have their own.
 _SHARED_CPUS = ("e2", "f1", "g1", "n1")
@@ -36,7 +36,7 @@ def amounts(
 ) -> dict[str, int]:
     """Return how much a VM counts for of each metric, its disks and addresses left out.
 
-    `gpus`: those that are attached to it, as muster.accelerators writes them.
+    `gpus`: those that are attached to it, as muster.catalog.accelerators writes them.
     """
     shape = accelerators.machine(machine_type, gpus)
     cpus = shape.cpus if shape else 1

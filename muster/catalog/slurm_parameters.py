@@ -19,7 +19,7 @@ class Parameter:
 @cache
 def parameters(file: str) -> dict[str, Parameter]:
     """Parameters of slurm.conf or cgroup.conf by their name in small letters."""
-    text = files("muster.cluster").joinpath("slurm_parameters.conf").read_text()
+    text = files("muster.catalog").joinpath("slurm_parameters.conf").read_text()
     section = text.split(f"[{file}]\n", 1)[1].split("\n[", 1)[0]
     found = {}
     for line in section.split("\n"):

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from muster.asking import AskError, ask
-from muster.cluster.command import definition_of, inventory_of
+from muster.cli.definition_argument import definition_of, inventory_of
+from muster.verify.ansible_query import AskError, ask
 
 WRONG, UNREACHED = 2, 4
 MIB = 2**20

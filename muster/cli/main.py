@@ -1,52 +1,50 @@
 """The program `muster`: a table of its commands, each imported only when it is used."""
 
 import importlib
-from importlib.util import find_spec
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-# Command -> module:function, or module:Typer for one with sub-commands. Importing all of them
-# would take seconds, and `muster check` is run before each play.
+# Command -> module:function of this package. Importing all of them would take seconds, and
+# `muster check` is run before each play.
 COMMANDS = {
-    "cache": "muster.cache:show",
-    "check": "muster.cluster.command:check",
-    "cloud": "muster.cloud.cli:app",
-    "demo": "muster.demo.cli:app",
-    "nodes": "muster.autoscaler.commands:nodes",
-    "render": "muster.render:render",
-    "schema": "muster.cluster.command:schema",
-    "secrets": "muster.secrets_cli:make",
-    "ssh-config": "muster.access.command:ssh_config",
-    "timeline": "muster.autoscaler.commands:timeline",
-    "why": "muster.autoscaler.commands:why",
+    "cache": "muster.cli.cache:show",
+    "check": "muster.cli.check:check",
+    "nodes": "muster.cli.nodes:nodes",
+    "render": "muster.cli.render:render",
+    "schema": "muster.cli.schema:schema",
+    "secrets": "muster.cli.secrets:make",
+    "ssh-config": "muster.cli.ssh_config:ssh_config",
+    "timeline": "muster.cli.nodes:timeline",
+    "why": "muster.cli.nodes:why",
 }
 
+PLUGINS = "muster.commands"
+"""Group of entry points by which other packages add commands; each is a Typer."""
 
-def _is_here(place: str) -> bool:
-    """Whether a command came along: the bundle of a cloud's VM has not all of them."""
-    try:
-        return find_spec(place.partition(":")[0]) is not None
-    except ModuleNotFoundError:
-        return False
+
+def _commands() -> dict[str, Any]:
+    """Return what adds to the table: command -> entry point."""
+    return {point.name: point for point in entry_points(group=PLUGINS)}
 
 
 class _Commands(TyperGroup):
-    """Commands looked up in the table."""
+    """Commands looked up in the table, then among the entry points."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (the signature is Typer's)
-        return sorted(name for name, place in COMMANDS.items() if _is_here(place))
+        return sorted(COMMANDS.keys() | _commands().keys())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        if cmd_name not in COMMANDS or not _is_here(COMMANDS[cmd_name]):
+        if cmd_name in COMMANDS:
+            module, _, name = COMMANDS[cmd_name].partition(":")
+            target = typer.Typer(add_completion=False)
+            target.command(cmd_name)(getattr(importlib.import_module(module), name))
+        elif point := _commands().get(cmd_name):
+            target = point.load()
+        else:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        target = getattr(importlib.import_module(module), name)
-        if not isinstance(target, typer.Typer):
-            single = typer.Typer(add_completion=False)
-            single.command(cmd_name)(target)
-            target = single
         command = typer.main.get_command(target)
         command.name = cmd_name
         return command
@@ -68,7 +66,3 @@ def _muster() -> None:
 def main() -> None:
     """Entry point of the program."""
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from muster.autoscaler.logs import EVENTS
-from muster.autoscaler.status import STATUS, Status, StatusError, read
+from muster.autoscaler.report.event_log import EVENTS
+from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
 
 WRONG = 2
 STALE = 1
@@ -24,7 +24,7 @@ def nodes(status: StatusPath = STATUS) -> None:
     """
     from rich.console import Console  # noqa: PLC0415 (`muster --help` need not wait for it)
 
-    from muster.autoscaler.table import table  # noqa: PLC0415
+    from muster.cli.nodes_table import table  # noqa: PLC0415
 
     found = _read(status)
     now = _moment(found)
@@ -42,8 +42,8 @@ def why(
 
     Exit code 2 if there is no such job or node, 1 if the daemon has not written for a minute.
     """
-    from muster.autoscaler.slurm import Slurm, SlurmError  # noqa: PLC0415
-    from muster.autoscaler.why import why_job, why_node  # noqa: PLC0415
+    from muster.autoscaler.report.explain import why_job, why_node  # noqa: PLC0415
+    from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError  # noqa: PLC0415
 
     found = _read(status)
     now = _moment(found)
@@ -72,8 +72,8 @@ def timeline(
     log: Annotated[Path, typer.Option(help="The daemon's event log.")] = EVENTS,
 ) -> None:
     """Draw what happened to the nodes: a row for each, its stages over time, the jobs above."""
-    from muster.autoscaler.history import HistoryError, history, moment, read_log  # noqa: PLC0415
-    from muster.autoscaler.timeline import draw  # noqa: PLC0415
+    from muster.autoscaler.report.history import HistoryError, history, moment, read_log  # noqa: PLC0415
+    from muster.autoscaler.report.timeline import draw  # noqa: PLC0415
 
     now = time.time()
     try:

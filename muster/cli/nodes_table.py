@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from muster.autoscaler.prices import prices
-from muster.autoscaler.stages import IN_SERVICE, RISING, Stage, View
-from muster.autoscaler.status import Row, Status
-from muster.autoscaler.why import lasted
-from muster.autoscaler.words import one_line
+from muster.autoscaler.report.explain import lasted
+from muster.autoscaler.report.lifecycle import IN_SERVICE, RISING, Stage, View
+from muster.autoscaler.report.status_file import Row, Status
+from muster.autoscaler.text import in_order, one_line
+from muster.catalog.prices import prices
 
 _COLUMNS = ("node", "state", "stage", "since", "zone", "type", "$/h", "reason")
 _STYLES: Mapping[Stage, str] = (
@@ -35,12 +35,6 @@ def table(status: Status, now: float) -> Table:
         found.add_row(*_cells(name, row, price, now))
     found.caption = Text(_caption(status, total, now))
     return found
-
-
-def in_order(name: str) -> tuple[str, int, str]:
-    """Sort names by their number: lab-debug-9 comes before lab-debug-10."""
-    front, _, number = name.rpartition("-")
-    return (front, int(number), "") if number.isdecimal() else (name, -1, number)
 
 
 def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:

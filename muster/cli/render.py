@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from muster.cluster.command import definition_of, inventory_of
-from muster.slurm import SlurmFiles
-from muster.slurm import render as rendered
+from muster.cli.definition_argument import definition_of, inventory_of
+from muster.render.slurm import SlurmFiles
+from muster.render.slurm import render as rendered
 
 
 def render(

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from muster import secrets
-from muster.cluster import DefinitionError, load
-from muster.cluster.command import inventory_of
-from muster.cluster.sources import CLUSTER_FILE, HOSTS_FILE
+from muster.cli.definition_argument import inventory_of
+from muster.definition import DefinitionError, load
+from muster.definition.sources import CLUSTER_FILE, HOSTS_FILE
 
 REFUSED = 2
 FAILED = 1

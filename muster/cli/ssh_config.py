@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from muster.access import ssh, stack
-from muster.cluster.command import definition_of, inventory_of
+from muster.cli.definition_argument import definition_of, inventory_of
+from muster.gcp import ssh, stack
 
 WRONG = 2
 
@@ -46,9 +46,9 @@ def ssh_config(
     file.write_text(text, encoding="utf-8")
     typer.echo(f"wrote {file}; now: ssh {name}")
     # Only here: it needs Google's libraries, which take a second to import.
-    from muster.access import hostkeys  # noqa: PLC0415
+    from muster.gcp import host_keys  # noqa: PLC0415
 
-    for host, why in hostkeys.write(made).items():
+    for host, why in host_keys.write(made).items():
         typer.echo(f"{host}: the first connection learns its host key ({why})")
     if not _is_included(home / "config"):
         typer.echo("Put this line at the top of ~/.ssh/config: Include config.d/*")

@@ -3,17 +3,17 @@
 Imports neither ansible nor pulumi, so that every part of Muster can use it.
 """
 
-from muster.cluster.base import Model
-from muster.cluster.definition import Definition, Hosts, cloud_hosts
-from muster.cluster.gpus import Gpus
-from muster.cluster.loading import load, validate
-from muster.cluster.mail import Mail
-from muster.cluster.model import PACKAGED_SLURM, Cluster
-from muster.cluster.nodes import NodeSet, Partition, Scheduling
-from muster.cluster.people import Account, Group, Person, Users
-from muster.cluster.problems import DefinitionError, Problem
-from muster.cluster.software import Software, SoftwareVersion
-from muster.cluster.storage import Folder, Storage
+from muster.definition.definition import Definition, Hosts, cloud_hosts
+from muster.definition.loading import load, validate
+from muster.definition.problems import DefinitionError, Problem
+from muster.definition.schema.base import Model
+from muster.definition.schema.cluster import PACKAGED_SLURM, Cluster
+from muster.definition.schema.gpus import Gpus
+from muster.definition.schema.mail import Mail
+from muster.definition.schema.node_sets import NodeSet, Partition, Scheduling
+from muster.definition.schema.people import Account, Group, Person, Users
+from muster.definition.schema.software import Software, SoftwareVersion
+from muster.definition.schema.storage import Folder, Storage
 
 __all__ = [
     "PACKAGED_SLURM",

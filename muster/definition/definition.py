@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.cluster.model import Cluster
-from muster.cluster.nodes import VirtualMachines
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import VirtualMachines
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from muster.cluster.schemaerrors import plain_type
+from muster.definition.schema_errors import plain_type
 
 
 def example(kind: Any, field: FieldInfo | None = None) -> str:

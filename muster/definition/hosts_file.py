@@ -6,8 +6,8 @@ import string
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.cluster.definition import Hosts
-from muster.cluster.yamlfile import Document, Fault, KeyPath
+from muster.definition.definition import Hosts
+from muster.definition.yaml_file import Document, Fault, KeyPath
 
 GROUP_KEYS = ("hosts", "children", "vars")
 _RANGE = re.compile(r"\[([0-9A-Za-z]*):([0-9A-Za-z]+)(?::([0-9]+))?\]")

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from muster.cluster import schemaerrors, sources
-from muster.cluster.checks import CHECKS, Finding
-from muster.cluster.definition import Definition, Hosts, cloud_hosts
-from muster.cluster.hostsfile import HostsTree
-from muster.cluster.model import Cluster
-from muster.cluster.problems import DefinitionError, Problem
-from muster.cluster.sources import Sources
-from muster.cluster.yamlfile import Document, Fault, KeyPath
+from muster.definition import schema_errors, sources
+from muster.definition.checks import CHECKS, Finding
+from muster.definition.definition import Definition, Hosts, cloud_hosts
+from muster.definition.hosts_file import HostsTree
+from muster.definition.problems import DefinitionError, Problem
+from muster.definition.schema.cluster import Cluster
+from muster.definition.sources import Sources
+from muster.definition.yaml_file import Document, Fault, KeyPath
 
 # With these, who is in which group is not known.
 _HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
@@ -69,7 +69,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     """
     mended: Definition | None = None
     if isinstance(read.definition, dict):
-        cluster, read.schema_errors = schemaerrors.apply(read.definition)
+        cluster, read.schema_errors = schema_errors.apply(read.definition)
         if cluster is not None:
             mended = Definition(cluster, _hosts(cluster, read) if hosts is None else hosts)
     unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from muster.cluster.checks import CHECKS
-from muster.cluster.model import Cluster
-from muster.cluster.nodes import KINDS, STANDING, VIRTUAL, NodeSet
-from muster.cluster.schemaerrors import plain_type
+from muster.definition.checks import CHECKS
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import KINDS, STANDING, VIRTUAL, NodeSet
+from muster.definition.schema_errors import plain_type
 
 SCHEMA_FILE = "cluster.schema.json"
 PAGE_FILE = "cluster.md"
@@ -20,7 +20,7 @@ PAGE_FILE = "cluster.md"
 _PAGE_HEAD = """\
 # The definition of a cluster
 
-<!-- Made by `muster schema --write`; edit muster/cluster/ instead. -->
+<!-- Made by `muster schema --write`; edit muster/definition/ instead. -->
 
 `inventories/<cluster>/group_vars/all/cluster.yml` holds one mapping, `cluster`, with the keys
 below. `muster check <cluster>` says all that is wrong with it. With the first line

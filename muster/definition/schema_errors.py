@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from muster.cluster.model import Cluster
-from muster.cluster.nodes import KINDS, Machines, VirtualMachines
-from muster.cluster.spelling import nearest
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import KINDS, Machines, VirtualMachines
+from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 # Values for required keys that are missing or wrong, so that the other checks can run.
 _STAND_INS: dict[str, Any] = {

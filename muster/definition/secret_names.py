@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from muster.cluster.spelling import nearest
+from muster.definition.spelling import nearest
 
 MUNGE_KEY = "munge_key"
 DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name

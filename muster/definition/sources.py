@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from muster.cluster import hostsfile, yamlfile
-from muster.cluster.definition import Hosts
-from muster.cluster.hostsfile import HostsTree
-from muster.cluster.schemaerrors import SchemaError
-from muster.cluster.yamlfile import Document, Fault
+from muster.definition import hosts_file, yaml_file
+from muster.definition.definition import Hosts
+from muster.definition.hosts_file import HostsTree
+from muster.definition.schema_errors import SchemaError
+from muster.definition.yaml_file import Document, Fault
 
 CLUSTER_FILE = "group_vars/all/cluster.yml"
 HOSTS_FILE = "hosts.yml"
@@ -82,14 +82,14 @@ def _shown(file: Path) -> str:
 
 def _wired() -> frozenset[str]:
     file = ROOT / "ansible" / "group_vars" / "all" / "wiring.yml"
-    data = yamlfile.read(file, _shown(file)).data if file.exists() else None
+    data = yaml_file.read(file, _shown(file)).data if file.exists() else None
     return frozenset(data if isinstance(data, dict) else ())
 
 
 def _role_variables() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for file in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
-        entries = yamlfile.read(file, _shown(file)).data["argument_specs"].values()
+        entries = yaml_file.read(file, _shown(file)).data["argument_specs"].values()
         found[file.parents[1].name] = frozenset(
             name for entry in entries for name in entry.get("options", {})
         )
@@ -142,7 +142,7 @@ def _documents(inventory: Path, files: list[Path]) -> dict[str, Document]:
     for file in files:
         name = str(file.relative_to(inventory))
         try:
-            found[name] = yamlfile.read(file, _shown(file))
+            found[name] = yaml_file.read(file, _shown(file))
         except OSError as error:
             found[name] = _unreadable(file, error)
     return found
@@ -171,12 +171,12 @@ def read(
             documents.append(Document(_shown(file)))
             continue
         try:
-            documents.append(yamlfile.read(file, _shown(file)))
+            documents.append(yaml_file.read(file, _shown(file)))
         except OSError as error:
             missing.append(name)
             documents.append(_unreadable(file, error))
     cluster, hosts = documents
-    sources = Sources(cluster, hosts, hostsfile.parse(hosts), missing=missing)
+    sources = Sources(cluster, hosts, hosts_file.parse(hosts), missing=missing)
     sources.folder = inventory
     sources.wired = _wired() if wired is None else wired
     sources.role_variables = _role_variables() if role_variables is None else role_variables

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from muster.cluster.ceph import Ceph
-from muster.cluster.cloud import Cloud
-from muster.cluster.definition import Definition
-from muster.cluster.model import Cluster
-from muster.cluster.nodes import VirtualMachines
-from muster.cluster.problems import counted
-from muster.cluster.software import PYTHONS
+from muster.definition.definition import Definition
+from muster.definition.problems import counted
+from muster.definition.schema.ceph import Ceph
+from muster.definition.schema.cloud import Cloud
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.definition.schema.software import PYTHONS
 
 
 def warnings(definition: Definition) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.cluster.nodes import Disk
+from muster.definition.schema.node_sets import Disk
 
 # https://cloud.google.com/compute/docs/images/os-details
 BASE = {

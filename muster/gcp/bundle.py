@@ -8,15 +8,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.cloud import builder, installhalves
-from muster.cloud.archive import BundleError, digest, pack
-from muster.cluster.definition import Definition
-from muster.nvidia import role as nvidia
+from muster.definition.definition import Definition
+from muster.gcp import builder, install_halves
+from muster.gcp.archive import BundleError, digest, pack
+from muster.render import nvidia_driver as nvidia
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
-
-_NOT_ON_VMS = re.compile(r"(clouddemo|containers|demo|fakecloud)/.*|cloud/cli\.py")
-"""Of the package `muster`: what VMs have no use for, nor what it imports."""
 
 # Per folder of the checkout: which of its files, by their path below it.
 _CODE = {
@@ -57,8 +54,7 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
     for folder, wanted in _CODE.items():
         for path in _below(root / folder, root):
             name = path.relative_to(root / folder).as_posix()
-            unused = folder == "muster" and _NOT_ON_VMS.fullmatch(name)
-            if wanted.fullmatch(name) and not unused:
+            if wanted.fullmatch(name):
                 files[f"{folder}/{name}"] = _content(root, path)
     for folder in ("group_vars", "host_vars"):
         for path in _below(inventory / folder, inventory):
@@ -84,7 +80,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
 
     """
     cluster = definition.cluster
-    files = installhalves.files(
+    files = install_halves.files(
         root,
         os=cluster.os,
         slurm_version=cluster.slurm_version,

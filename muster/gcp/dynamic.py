@@ -10,9 +10,9 @@ from typing import Any
 
 from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
 
-from muster.cloud import firstboot, image, sweep
-from muster.cloud.api import CloudError, Compute, exists
-from muster.cloud.names import Names
+from muster.gcp import first_boot, image, sweep
+from muster.gcp.api import CloudError, Compute, exists
+from muster.gcp.names import Names
 
 Props = dict[str, Any]
 
@@ -112,7 +112,7 @@ class FirstBootProvider(_Provider):
     @staticmethod
     def _wait(props: Props) -> None:
         compute = Compute(props["project"])
-        firstboot.wait(compute, props["zone"], props["name"], props["bundle"], _progress)
+        first_boot.wait(compute, props["zone"], props["name"], props["bundle"], _progress)
 
 
 class SweeperProvider(_Provider):

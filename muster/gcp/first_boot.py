@@ -2,9 +2,9 @@
 
 import time
 
-from muster.cloud import reports
-from muster.cloud.api import CloudError, Compute
-from muster.cloud.reports import Progress, Watch
+from muster.gcp import reports
+from muster.gcp.api import CloudError, Compute
+from muster.gcp.reports import Progress, Watch
 
 TIMEOUT_S = 1800
 """Seconds for site.yml on one VM; a first boot takes some minutes."""

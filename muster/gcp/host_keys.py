@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.access import ssh
-from muster.access.stack import Stack
-from muster.cloud.api import CloudError, Compute
+from muster.gcp import ssh
+from muster.gcp.api import CloudError, Compute
+from muster.gcp.stack import Stack
 
 _KIND, _KEY = re.compile(r"[a-z0-9.@-]+"), re.compile(r"[A-Za-z0-9+/]+={0,2}")
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from muster.cloud import names, reports, sweep
-from muster.cloud.api import CloudError, Compute, exists, last, new_request_id
-from muster.cloud.builder import BASE, DISK, startup_script
-from muster.cloud.names import Names
-from muster.cloud.reports import Progress, Watch
-from muster.machinetypes import machine_types
+from muster.catalog.machine_types import machine_types
+from muster.gcp import names, reports, sweep
+from muster.gcp.api import CloudError, Compute, exists, last, new_request_id
+from muster.gcp.builder import BASE, DISK, startup_script
+from muster.gcp.names import Names
+from muster.gcp.reports import Progress, Watch
 
 BUILD_TIMEOUT_S = 2700
 """Seconds for the install halves; ten minutes are usual."""

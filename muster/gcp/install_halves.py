@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from muster.cloud import builder
-from muster.cloud.archive import BundleError
+from muster.gcp import builder
+from muster.gcp.archive import BundleError
 
 PLAYBOOK = "ansible/image.yml"
 LOCK = "requirements-vm.txt"

@@ -1,6 +1,6 @@
 """The inventory with which a VM of a cluster in the cloud runs site.yml on itself.
 
-    python -m muster.cloud.machines inventory slurm10-login-0 '{"slurm10-controller": "10.0.0.2"}'
+    python -m muster.gcp.inventory inventory slurm10-login-0 '{"slurm10-controller": "10.0.0.2"}'
 
 prints it as JSON, which Ansible's YAML inventory plugin reads. It belongs into the inventory's
 folder, where group_vars are, under another name than hosts.yml, which a cluster in the cloud has
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from muster.cluster import DefinitionError, cloud_hosts, load
-from muster.cluster.definition import Hosts
+from muster.definition import DefinitionError, cloud_hosts, load
+from muster.definition.definition import Hosts
 
 # It smears leap seconds, so none beside it:
 # https://cloud.google.com/compute/docs/instances/time-synchronization/configure-ntp

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from muster import localssds
-from muster.cloud import names, quotas
-from muster.cloud.api import NOT_FOUND, CloudError, Compute, Service
-from muster.cloud.builder import DISK
-from muster.cluster.cloud import Cloud
-from muster.cluster.model import Cluster
-from muster.cluster.nodes import Disk, VirtualMachines, Way
+from muster.catalog import local_ssds, quotas
+from muster.definition.schema.cloud import Cloud
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import Disk, VirtualMachines, Way
+from muster.gcp import names
+from muster.gcp.api import NOT_FOUND, CloudError, Compute, Service
+from muster.gcp.builder import DISK
 
 SERVICES = (
     "cloudresourcemanager.googleapis.com",
@@ -160,7 +160,7 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
             add(nodes.ways[0], nodes.disk, nodes.max_nodes)
             if nodes.local_ssds:
                 metric = quotas.local_ssd_metric(limits, spot=nodes.spot)
-                total[metric] += nodes.local_ssds * localssds.GIB * nodes.max_nodes
+                total[metric] += nodes.local_ssds * local_ssds.GIB * nodes.max_nodes
     # Of the VM that builds an image: nodes go on meanwhile.
     add(Way(cloud.image.machine_type, spot=False), DISK, 1)
     return total

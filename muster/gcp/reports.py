@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.cloud.api import LAST_LOOK_S, CloudError, Compute, exists, last
+from muster.gcp.api import LAST_LOOK_S, CloudError, Compute, exists, last
 
 ATTRIBUTE = "muster/report"
 RUNNING, DONE, FAILED = "running", "done", "failed"

@@ -3,7 +3,7 @@
 pulumi/ grants it, and the tests of the autoscaler have no more.
 """
 
-from muster.cloud.names import Names
+from muster.gcp.names import Names
 
 # https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert#iam-permissions and
 # the pages of the other methods; tests/unit/pulumi/test_rights.py shows that each is needed.

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from muster.cloud import names
-from muster.cloud.api import LAST_LOOK_S, NOT_FOUND, CloudError, Compute
-from muster.cloud.reports import Progress
+from muster.gcp import names
+from muster.gcp.api import LAST_LOOK_S, NOT_FOUND, CloudError, Compute
+from muster.gcp.reports import Progress
 
 TIMEOUT_S = 900
 """Seconds until a sweep is given up; deleting a VM takes a minute or two."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from muster.nvidia.models import named
+from muster.catalog.nvidia.models import named
 
 ROOT = Path(__file__).parents[2]
 HEALTH_S = 20.0
@@ -44,7 +44,7 @@ class Machine:
 
     root: Path = Path("/")
     path: str = os.environ.get("PATH", os.defpath)
-    cuda: tuple[str, ...] = (sys.executable, "-m", "muster.nvidia.cuda")
+    cuda: tuple[str, ...] = (sys.executable, "-m", "muster.gpu_check.cuda_job")
 
     def devices(self) -> list[str]:
         """Return the device files of GPUs, by their number."""
@@ -122,7 +122,9 @@ def _model(name: str, version: str) -> Sight:
     """Whether the table of models knows the GPU, and that this driver is one for it."""
     gpu, branch = named(name), int(re.match(r"\d*", version)[0] or 0)  # type: ignore[index]
     if gpu is None:
-        return Sight("model", "unchecked", f"{name} is not in Muster's table (muster/nvidia)")
+        return Sight(
+            "model", "unchecked", f"{name} is not in Muster's table (muster/catalog/nvidia)"
+        )
     if not gpu.known_to(branch):
         return Sight(
             "model", "broken", f"{name} runs with driver {version}, which the table denies it"
@@ -133,9 +135,9 @@ def _model(name: str, version: str) -> Sight:
 def _gres(machine: Machine, devices: list[str], name: str) -> Sight:
     """Whether the device files that gres.conf would name are there."""
     try:
-        from muster.cluster import validate  # noqa: PLC0415 - needs packages: `make setup`
-        from muster.hostlists import expand, fold  # noqa: PLC0415
-        from muster.slurm import render  # noqa: PLC0415
+        from muster.catalog.hostlists import expand, fold  # noqa: PLC0415
+        from muster.definition import validate  # noqa: PLC0415 - needs packages: `make setup`
+        from muster.render.slurm import render  # noqa: PLC0415
     except ImportError as error:
         return Sight("gres.conf", "unchecked", f"not rendered, {error.name} is missing: make setup")
     gpu = named(name)
@@ -186,7 +188,3 @@ def main(machine: Machine | None = None) -> int:
         print("gpu-check: no NVIDIA GPU is here; run it on a machine that has one", file=sys.stderr)
         return 1
     return 1 if any(sight.state == "broken" for sight in seen) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,9 +7,9 @@ controller writes modules, nodes read models. Root of a host is root on what its
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid5
 
-from muster.cluster import Definition, Folder
-from muster.cluster.ceph import Ceph
-from muster.storage import is_published
+from muster.definition import Definition, Folder
+from muster.definition.schema.ceph import Ceph
+from muster.render.nfs import is_published
 
 Class = Literal["controller", "compute", "login"]
 CLASSES: tuple[Class, ...] = ("controller", "compute", "login")

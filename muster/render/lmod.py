@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import PurePosixPath
 
-from muster.cluster.software import Software, SoftwareVersion
+from muster.definition.schema.software import Software, SoftwareVersion
 
 PROPERTY = ("build", "declared")
 """What a module that is not built is marked with; the role lmod tells Lmod how to show it."""

@@ -1,12 +1,12 @@
 """Shared folders: definition -> what is served and mounted by NFS, and how. Pure.
 
-Those of CephFS are in `muster.cephfs`.
+Those of CephFS are in `muster.render.ceph`.
 """
 
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from muster.cluster import Definition, Folder
+from muster.definition import Definition, Folder
 
 # `hard`: a job waits for a server that is away, where `soft` would give it a wrong end of file.
 _ALWAYS = "hard,vers=4.2,proto=tcp"

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from muster.cluster import Definition
-from muster.cluster.nodes import VirtualMachines
-from muster.nvidia.additions import Addition, cdi, dcgm
-from muster.nvidia.drivers import Driver, choose, modules_of
-from muster.nvidia.models import Gpu, named
+from muster.catalog.nvidia.additions import Addition, cdi, dcgm
+from muster.catalog.nvidia.drivers import Driver, choose, modules_of
+from muster.catalog.nvidia.models import Gpu, named
+from muster.definition import Definition
+from muster.definition.schema.node_sets import VirtualMachines
 
 
 def _driver(definition: Definition, node_set: str) -> Driver | None:

@@ -8,14 +8,15 @@ from functools import cache
 from json import dumps, loads
 from typing import Any
 
-from muster.cluster import Definition, patterns, validate
+from muster.definition import Definition, validate
+from muster.definition.schema import patterns
 
 
 def definition_of(cluster: dict[str, Any], groups: dict[str, list[str]]) -> Definition:
     """Return the validated definition; the same input is validated once per process.
 
     Raises:
-        muster.cluster.DefinitionError: the definition is wrong.
+        muster.definition.DefinitionError: the definition is wrong.
 
     """
     return _definition_of(dumps([cluster, groups]))

@@ -1,23 +1,16 @@
-"""`muster check CLUSTER --hosts`: whether the definition says what the machines have.
+"""Whether the definition says what the machines have: their answers compared with it; pure.
 
-The playbook ansible/hosts.yml asks them, before anything is installed; here their answers are
-compared with the definition. `compare` is pure.
+The playbook ansible/hosts.yml asks them, before anything is installed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-import typer
-
-from muster import verify
-from muster.asking import AskError, ask
-from muster.cluster import Definition, NodeSet, sources
-from muster.slurm import expand, fold
-
-AGREES, DIFFERS, UNREACHED = 0, 2, 4
+from muster.catalog.hostlists import expand, fold
+from muster.definition import Definition, NodeSet
+from muster.verify import verdict
 
 Report = Mapping[str, Any]
 Place = Callable[..., str]
@@ -84,7 +77,7 @@ def _general(definition: Definition, report: Report, place: Place) -> Iterator[s
             f"runs {report['os']}, the definition says {cluster.os} in os ({place('os')}); "
             "set it to what the machines run, or install that"
         )
-    off = verify.skew(report)
+    off = verdict.skew(report)
     if off is not None:
         yield (
             f"its clock is {off} this machine's; set the clock that is wrong "
@@ -197,36 +190,9 @@ def _suggestion(
         yield "\n".join(lines)
 
 
-def run(inventory: Path, definition: Definition) -> int:
-    """Ask the machines of `inventory`, print what does not agree, and return the exit code.
-
-    0: all agrees. 2: something differs. 4: a host could not be asked.
-    """
-    document = sources.read(inventory).cluster
-
-    def place(*path: str) -> str:
-        return f"{document.file}:{document.line(('cluster', *path))}"
-
-    paths = [*_folders(definition).values()]
-    paths += [path for each in definition.cluster.nodes.values() for path in _devices(each)]
-    variables = {"hosts_check_paths": paths}
-    try:
-        found = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
-    except AskError as error:
-        typer.echo(f"error: {error}", err=True)
-        return UNREACHED
-    comparison = compare(definition, found.answers, place)
-    for note in comparison.notes:
-        typer.echo(f"note: {note}")
-    for sentence in [*found.unreached, *comparison.problems]:
-        typer.echo(sentence, err=True)
-    if comparison.suggestions:
-        typer.echo("\nAs the machines are, cluster.yml would say:")
-        for text in comparison.suggestions:
-            typer.echo(text)
-    if found.unreached:
-        return UNREACHED
-    if comparison.problems:
-        return DIFFERS
-    typer.echo(f"{inventory}: {len(found.answers)} hosts are as the definition says")
-    return AGREES
+def paths(definition: Definition) -> list[str]:
+    """Return the folders and device files that the module hardware_report is to look for."""
+    devices = [
+        path for node_set in definition.cluster.nodes.values() for path in _devices(node_set)
+    ]
+    return [*_folders(definition).values(), *devices]

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
-from muster.slurm import fold
+from muster.catalog.hostlists import fold
 
 MAX_SKEW_SECONDS = 5.0
 """Clocks further apart than this are reported. Munge refuses credentials older than 300 s

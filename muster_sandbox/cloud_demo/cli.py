@@ -1,6 +1,5 @@
 """`muster cloud demo`."""
 
-import importlib
 import shutil
 import signal
 from pathlib import Path
@@ -9,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from muster.clouddemo import tour
-from muster.clouddemo.site import Engine, PulumiError, Site, Stack
-from muster.containers import image
-from muster.containers.podman import MachineError, check_machine
-from muster.demo.showing import TourError
-from muster.demo.stopwatch import Stopwatch, console
-from muster.fakecloud.server import PortError
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.site import Engine, PulumiError, Site, Stack
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import MachineError, check_machine
+from muster_sandbox.demo.showing import TourError
+from muster_sandbox.demo.stopwatch import Stopwatch, console
+from muster_sandbox.engine import cli, home
+from muster_sandbox.fakecloud.server import PortError
 
 FOLDER = Path("build/muster-cloud-demo")
 
@@ -31,8 +31,8 @@ def demo(
     Google Cloud is fakecloud, VMs are containers that boot, `pulumi up` is the real one. Nothing
     is left at the end, nor after an interruption.
     """
-    if release not in image.RELEASES:
-        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    if release not in base_image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(base_image.RELEASES)}", code=2)
     signal.signal(signal.SIGTERM, _interrupt)
     watch = Stopwatch()
     site = Site(FOLDER, release)
@@ -41,7 +41,7 @@ def demo(
             check_machine()
             engine = engine_here(FOLDER)
             console.print(f"pulumi: {engine.pulumi}")
-            console.print(f"VMs begin as {image.ensure(release)}")
+            console.print(f"VMs begin as {base_image.ensure(release)}")
             site.create()
         with site.cloud() as server:
             _life(site.stack(engine, server), watch)
@@ -86,12 +86,6 @@ def engine_here(folder: Path) -> Engine:
         PulumiError: there is none, and none can be built.
 
     """
-    try:
-        cli = importlib.import_module("enginekit.cli")
-        home = importlib.import_module("enginekit.home")
-    except ModuleNotFoundError as error:
-        # They belong to the tests, whose double of Google's provider the demo may need.
-        raise PulumiError("run it as `make cloud-demo`, in a checkout") from error
     try:
         pulumi = cli.ensure().path
         provider = home.choose_provider()

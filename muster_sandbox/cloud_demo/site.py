@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 from ruamel.yaml import YAML
 
-from muster.containers import image, machines
-from muster.fakecloud.backends.kept import Kept
-from muster.fakecloud.cloud import Settings
-from muster.fakecloud.environment import environment
-from muster.fakecloud.machines import with_machines
-from muster.fakecloud.server import Server
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.fakecloud.backends.kept import Kept
+from muster_sandbox.fakecloud.cloud import Settings
+from muster_sandbox.fakecloud.environment import environment
+from muster_sandbox.fakecloud.machines import with_machines
+from muster_sandbox.fakecloud.server import Server
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "inventories/cloud"
@@ -36,7 +36,7 @@ FOLDERS = ("home", "apps", "data")
 def builders() -> Kept:
     """Return what builders of the cluster's image left on this machine."""
     # A change of who makes the builder, or of what it may do, must show.
-    return Kept(image.CACHE / "builders", [ROOT / "pulumi", ROOT / "muster/cloud"])
+    return Kept(base_image.CACHE / "builders", [ROOT / "pulumi", ROOT / "muster/gcp"])
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Site:
         yaml.dump(document, self.cluster_file)
 
     def _fit(self, cluster: Any) -> None:
-        cluster["os"] = image.RELEASES[self.release]
+        cluster["os"] = base_image.RELEASES[self.release]
         for name, person in cluster["users"]["people"].items():
             person["ssh_keys"] = [self.public_key(name)]
         # No kernel NFS in containers: each VM is given the same three folders of this machine.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
-from muster.clouddemo.site import Site, Stack
-from muster.demo.showing import TourError, expect
+from muster_sandbox.cloud_demo.site import Site, Stack
+from muster_sandbox.demo.showing import TourError, expect
 
 PERSON, NEWCOMER = "ada", "bob"
 MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}

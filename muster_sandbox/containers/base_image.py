@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from muster.containers import podman
+from muster_sandbox.containers import podman
 
 RELEASES = {"bookworm": "debian-12", "trixie": "debian-13"}
 """Release -> `cluster.os`."""

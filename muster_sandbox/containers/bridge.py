@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from muster.containers.podman import run
+from muster_sandbox.containers.podman import run
 
 
 def hold_address(container_address: str) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from muster.containers import image
-from muster.containers.bridge import hold_address, mac_address
-from muster.containers.podman import MachineError, exists, podman, run, ulimits
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.bridge import hold_address, mac_address
+from muster_sandbox.containers.podman import MachineError, exists, podman, run, ulimits
 
 LABEL = "muster.network"
 """Label that says to which network, so to which set of machines, a container belongs."""
@@ -163,7 +163,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--mac-address", mac_address(machine.address)),
         # Privileged for mknod and for the cgroups that slurmd makes for its jobs.
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
-        machine.image or image.ensure(machine.release),
+        machine.image or base_image.ensure(machine.release),
     )
     hold_address(machine.address)
     _equip(fleet, machine)

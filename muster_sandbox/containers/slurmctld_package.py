@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from muster.containers import image, podman
+from muster_sandbox.containers import base_image, podman
 
 SCRIPT = Path(__file__).with_name("slurmctld-package.sh")
 
@@ -41,7 +41,7 @@ def build(release: str) -> Path:
         command = [
             *("podman", "run", "--rm", "--name", name, *podman.ulimits()),
             *("--volume", f"{SCRIPT}:/build.sh:ro", "--volume", f"{Path(folder).resolve()}:/out"),
-            *(image.ensure(release), "sh", "-c", f"{SOURCES} && bash /build.sh /out"),
+            *(base_image.ensure(release), "sh", "-c", f"{SOURCES} && bash /build.sh /out"),
         ]
         try:
             with log.open("w", encoding="utf-8") as said:
@@ -77,7 +77,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> int:
 def main() -> None:
     """Build for the release on the command line and say where the package is."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("release", choices=image.RELEASES)
+    parser.add_argument("release", choices=base_image.RELEASES)
     release = parser.parse_args().release
     try:
         podman.check_machine()

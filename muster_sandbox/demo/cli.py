@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from muster.containers import image, machines
-from muster.containers.podman import MachineError, check_machine
-from muster.demo import tour
-from muster.demo.instance import Instance
-from muster.demo.showing import TourError
-from muster.demo.stopwatch import Stopwatch, console
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.containers.podman import MachineError, check_machine
+from muster_sandbox.demo import tour
+from muster_sandbox.demo.instance import Instance
+from muster_sandbox.demo.showing import TourError
+from muster_sandbox.demo.stopwatch import Stopwatch, console
 
 app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_help=True)
 
@@ -28,8 +28,8 @@ Release = Annotated[
 @app.command()
 def up(release: Release = "bookworm") -> None:
     """Start the containers and configure them with site.yml."""
-    if release not in image.RELEASES:
-        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    if release not in base_image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(base_image.RELEASES)}", code=2)
     watch = Stopwatch()
     _up(release, watch)
     watch.report()
@@ -46,8 +46,8 @@ def run_tour() -> None:
 @app.command()
 def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the command)
     """`up`, then `tour`."""
-    if release not in image.RELEASES:
-        raise _stop(f"no release {release!r}; there are {', '.join(image.RELEASES)}", code=2)
+    if release not in base_image.RELEASES:
+        raise _stop(f"no release {release!r}; there are {', '.join(base_image.RELEASES)}", code=2)
     watch = Stopwatch()
     _up(release, watch)
     _tour(watch)
@@ -81,7 +81,7 @@ def _up(release: str, watch: Stopwatch) -> None:
             check_machine()
             console.print("podman, memory, disk and cores will do")
         with watch(f"image of {release} (built once, then kept)"):
-            console.print(image.ensure(release))
+            console.print(base_image.ensure(release))
         with watch("containers"):
             INSTANCE.create(TEMPLATE, release)
             new = machines.up(INSTANCE.fleet())

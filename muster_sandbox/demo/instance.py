@@ -10,10 +10,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from muster import cluster, secrets
-from muster.containers import image, machines
-from muster.containers.machines import Fleet, Machine
-from muster.containers.podman import MachineError
+from muster import secrets
+from muster.definition import load
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.containers.machines import Fleet, Machine
+from muster_sandbox.containers.podman import MachineError
 
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 """Python that each release has, so the one that the demo's module tree can contain."""
@@ -69,13 +70,13 @@ class Instance:
         """Return the containers of this cluster.
 
         Raises:
-            muster.cluster.DefinitionError: the definition is wrong.
+            muster.definition.DefinitionError: the definition is wrong.
 
         """
-        definition = cluster.load(self.folder)
+        definition = load(self.folder)
         variables = self._variables()
         release = next(
-            name for name, system in image.RELEASES.items() if system == definition.cluster.os
+            name for name, system in base_image.RELEASES.items() if system == definition.cluster.os
         )
         common = next(iter(variables.values()))
         return Fleet(
@@ -136,7 +137,7 @@ class Instance:
         text = path.read_text(encoding="utf-8")
         document = yaml.load(text.replace(PYTHON["bookworm"], PYTHON[release]))
         definition = document["cluster"]
-        definition["os"] = image.RELEASES[release]
+        definition["os"] = base_image.RELEASES[release]
         key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()
         for person in definition.get("users", {}).get("people", {}).values():
             person["ssh_keys"] = [key]
@@ -159,8 +160,8 @@ class Instance:
         path.write_text(text, encoding="utf-8")
 
     def _check_release(self, release: str) -> None:
-        system = cluster.load(self.folder).cluster.os
-        if system != image.RELEASES[release]:
+        system = load(self.folder).cluster.os
+        if system != base_image.RELEASES[release]:
             raise MachineError(
                 f"{self.folder} is a cluster of {system}; run `make demo-down` first, "
                 f"or give its release"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pexpect
 from rich.text import Text
 
-from muster.containers.machines import Fleet
-from muster.demo.showing import TourError, expect
+from muster_sandbox.containers.machines import Fleet
+from muster_sandbox.demo.showing import TourError, expect
 
 ACCESS = "lab-access"
 USER = "ada"

@@ -22,7 +22,7 @@ VERSION = metadata.version("pulumi")
 """The SDK's version; pyproject.toml and go.mod pin it, a test holds them together."""
 
 CACHE = Path.home() / ".cache" / "muster"
-MODULE = Path(__file__).parents[1]
+MODULE = Path(__file__).parent
 """The folder of go.mod."""
 
 HELPERS = {

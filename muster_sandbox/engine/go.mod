@@ -1,5 +1,5 @@
-// The Pulumi CLI, built by enginekit/cli.py: it is the only part of Pulumi that no package index has.
-module muster/tests/engine
+// The Pulumi CLI, built by muster_sandbox/engine/cli.py: it is the only part of Pulumi that no package index has.
+module muster/sandbox/engine
 
 go 1.25.11
 

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from enginekit.cli import CACHE
+from muster_sandbox.engine.cli import CACHE
 
 PLUGIN = f"resource-gcp-v{metadata.version('pulumi-gcp')}"
 """The engine asks for the plugin of exactly the SDK's version."""
 
 EXECUTABLE = "pulumi-resource-gcp"
-DOUBLE = Path(__file__).parents[1]
-"""The folder in which the package `double` lies."""
-
 PASSPHRASE = "only for stacks of tests"  # noqa: S105
 
 
@@ -73,9 +70,9 @@ def make_home(home: Path, provider: Provider) -> None:
     script = target / EXECUTABLE
     script.write_text(
         "#!/bin/sh\n"
-        f"export PYTHONPATH='{DOUBLE}' MUSTER_DOUBLE_CACHE='{CACHE}'"
+        f"export MUSTER_DOUBLE_CACHE='{CACHE}'"
         f" MUSTER_DOUBLE_VERSION={metadata.version('pulumi-gcp')}\n"
-        f"exec '{sys.executable}' -m double\n"
+        f"exec '{sys.executable}' -m muster_sandbox.provider\n"
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 

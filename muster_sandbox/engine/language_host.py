@@ -18,6 +18,7 @@ import time
 from concurrent import futures
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import grpc
 from google.protobuf import empty_pb2, json_format
@@ -38,18 +39,18 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
         self.engine = engine
         self.children: set[subprocess.Popen[bytes]] = set()
 
-    def Handshake(self, request, context):  # noqa: N802
+    def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.engine = request.engine_address or self.engine
         return language_pb2.LanguageHandshakeResponse()
 
-    def GetPluginInfo(self, request, context):  # noqa: N802
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=metadata.version("pulumi"))
 
-    def GetRequiredPackages(self, request, context):  # noqa: N802
+    def GetRequiredPackages(self, request: Any, context: Any) -> Any:  # noqa: N802
         # Empty is allowed: the engine then asks for a provider when a resource needs it.
         return language_pb2.GetRequiredPackagesResponse()
 
-    def GetProgramDependencies(self, request, context):  # noqa: N802
+    def GetProgramDependencies(self, request: Any, context: Any) -> Any:  # noqa: N802
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[
                 language_pb2.DependencyInfo(name=name, version=metadata.version(name))
@@ -57,11 +58,11 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
             ]
         )
 
-    def Cancel(self, request, context):  # noqa: N802
+    def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.end_children(signal.SIGTERM)
         return empty_pb2.Empty()
 
-    def Run(self, request, context):  # noqa: N802
+    def Run(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
             python, environment = interpreter(request.info)
         except FileNotFoundError as error:
@@ -84,7 +85,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
             return language_pb2.RunResponse(error=f"Program exited with exit code {code}")
         return language_pb2.RunResponse()
 
-    def arguments(self, request) -> list[str]:
+    def arguments(self, request: Any) -> list[str]:
         """Return RUNNER's command line for a request to run a program."""
         options = {
             "monitor": request.monitor_address,

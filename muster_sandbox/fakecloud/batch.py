@@ -9,9 +9,11 @@ from email.message import Message
 from email.parser import BytesParser
 from http import HTTPStatus
 
-from muster.fakecloud.call import Reply, plain
-from muster.fakecloud.cloud import Cloud, Request, reply
-from muster.fakecloud.errors import ApiError, invalid, not_implemented
+from muster_sandbox.fakecloud import dispatch
+from muster_sandbox.fakecloud.call import plain
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, invalid, not_implemented
+from muster_sandbox.fakecloud.http import Reply, Request, reply
 
 MOST = 1000
 """Calls in a batch: the same page."""
@@ -46,7 +48,7 @@ def _answered(cloud: Cloud, outer: Request, part: Message) -> bytes:
     payload = part.get_payload(decode=True)
     text = payload if isinstance(payload, bytes) else b""
     try:
-        found = cloud.handle(_request(outer, text))
+        found = dispatch.handle(cloud, _request(outer, text))
     except ApiError as error:
         found = reply(error.body(), error.status)
     if not isinstance(found, Reply):

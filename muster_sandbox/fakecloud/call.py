@@ -1,62 +1,12 @@
-"""What a handler gets, what it may answer, and the table of handlers."""
+"""What a handler gets, and the table of handlers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from muster.fakecloud.identity import Identity
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud, Request
-
-Resource = dict[str, Any]
-"""A JSON object: a resource, an operation, an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer that is more than JSON with status 200."""
-
-    content: bytes = b""
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def json_reply(content: bytes, status: int = 200) -> Reply:
-    """A reply of JSON that is text already."""
-    return Reply(content, status, {"content-type": "application/json; charset=UTF-8"})
-
-
-class Deferred:
-    """An answer that comes later; `resolve` may be called before or after `then`, once.
-
-    `otherwise` makes the answer for those who can't wait any longer.
-    """
-
-    def __init__(self, otherwise: Callable[[], "Answer"]) -> None:
-        self._otherwise = otherwise
-        self.value: Answer | None = None
-        self._callback: Callable[[Answer], None] | None = None
-
-    def resolve(self, value: "Answer") -> None:
-        """Give the answer. A second one is ignored: a time-out may have been first."""
-        if self.value is None:
-            self.value = value
-            if self._callback:
-                self._callback(value)
-
-    def give_up(self) -> None:
-        """Answer without what was waited for."""
-        self.resolve(self._otherwise())
-
-    def then(self, callback: Callable[["Answer"], None]) -> None:
-        """Call `callback` with the answer, now or when it is there."""
-        self._callback = callback
-        if self.value is not None:
-            callback(self.value)
-
-
-Answer = Resource | Reply
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Answer, Deferred, Reply, Request, Resource
+from muster_sandbox.fakecloud.identity import Identity
 
 
 @dataclass(slots=True)
@@ -69,7 +19,7 @@ class Call:
     `alt=media` says so, else "".
     """
 
-    cloud: "Cloud"
+    cloud: Cloud
     method: str
     version: str
     parameters: dict[str, str]
@@ -107,7 +57,7 @@ def handler(*methods: str) -> Callable[[F], F]:
     return register
 
 
-Plain = Callable[["Cloud", "Request"], Reply]
+Plain = Callable[[Cloud, Request], Reply]
 
 PLAIN: dict[tuple[str, str], Plain] = {}
 """(verb, path) -> function, for what no API description has: the token endpoint."""
@@ -123,7 +73,7 @@ def plain(verb: str, path: str) -> Callable[[Plain], Plain]:
     return register
 
 
-Prepare = Callable[["Cloud"], None]
+Prepare = Callable[[Cloud], None]
 
 PREPARE: list[Prepare] = []
 """What services put into a cloud when it starts: public images, the default service account."""

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from muster.containers.podman import MachineError, check_machine
-from muster.fakecloud.cloud import Settings
-from muster.fakecloud.environment import environment
-from muster.fakecloud.identity import OWNER_TOKEN
-from muster.fakecloud.machines import with_machines
-from muster.fakecloud.server import PortError, Server
+from muster_sandbox.containers.podman import MachineError, check_machine
+from muster_sandbox.fakecloud.cloud import Settings
+from muster_sandbox.fakecloud.environment import environment
+from muster_sandbox.fakecloud.identity import OWNER_TOKEN
+from muster_sandbox.fakecloud.machines import with_machines
+from muster_sandbox.fakecloud.server import PortError, Server
 
 
 def fake(

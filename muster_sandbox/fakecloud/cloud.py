@@ -1,48 +1,25 @@
-"""The cloud: state, time, machines and settings, and how a request becomes an answer."""
+"""The cloud: its state, time, machines and settings."""
 
-import json
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs
 
-from muster.fakecloud import checking, identity, operations, permissions, query, routes
-from muster.fakecloud.backends import Backend
-from muster.fakecloud.backends.memory import MemoryBackend
-from muster.fakecloud.call import (
-    HANDLERS,
-    PLAIN,
-    PREPARE,
-    Answer,
-    Call,
-    Deferred,
-    Reply,
-    json_reply,
-)
-from muster.fakecloud.clock import Clock, ManualClock, Task
-from muster.fakecloud.descriptions import Match
-from muster.fakecloud.errors import ApiError, invalid, not_found, not_implemented
-from muster.fakecloud.faults import Faults
-from muster.fakecloud.names import PUBLIC_PROJECTS
-from muster.fakecloud.rates import Rates
-from muster.fakecloud.store import Store
-from muster.fakecloud.usage import Usage
+from muster_sandbox.fakecloud.backends import Backend
+from muster_sandbox.fakecloud.backends.memory import MemoryBackend
+from muster_sandbox.fakecloud.clock import Clock, ManualClock, Task
+from muster_sandbox.fakecloud.errors import not_found
+from muster_sandbox.fakecloud.faults import Faults
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.rates import Rates
+from muster_sandbox.fakecloud.store import Store
+from muster_sandbox.fakecloud.usage import Usage
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An HTTP request. `path` and `query` are undecoded; names of headers are lower case."""
-
-    verb: str
-    path: str
-    query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes = b""
+PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})
+"""Projects of others that are there: all may use their images."""
 
 
 @dataclass(slots=True)
@@ -71,7 +48,9 @@ class Settings:
 
 
 class Cloud:
-    """Google Cloud with one project of the user's, and the public image projects.
+    """Google Cloud with one project of the user's, and the public image projects: its state.
+
+    `dispatch.open_cloud` makes one.
 
     Everything happens on one thread. `failures` are errors of fakecloud's own, which callers see
     as 501; a test that finds one has found a bug. `refused_hosts` are hosts that a client wanted
@@ -104,12 +83,12 @@ class Cloud:
         self.rates = Rates()
         self.heard: Callable[[str, float, int], None] = lambda *_: None
         """Told the method, the time and the HTTP status of each call, also of those in a batch."""
+        self.middleware: Callable[[Handle, Request], Reply | Deferred] = lambda handle, request: (
+            handle(request)
+        )
+        """What stands between a request and what handles it, also for each call of a batch."""
         self.failures: list[str] = []
         self.refused_hosts: list[str] = []
-        for prepare in PREPARE:
-            prepare(self)
-        operations.resume(self)
-        self.store.flush()
 
     def end_waits(self) -> None:
         """Answer all who wait for a change or an operation, as things are now: the end is near."""
@@ -154,76 +133,3 @@ class Cloud:
         if name in PUBLIC_PROJECTS:
             return name
         raise not_found(f"projects/{name}")
-
-    def handle(self, request: Request) -> Reply | Deferred:
-        """Answer a request; a Deferred ends in a Reply or in JSON."""
-        came = self.clock.now()
-        method = ""
-        found: Reply | Deferred
-        try:
-            plain = PLAIN.get((request.verb, request.path))
-            if plain:
-                return plain(self, request)
-            match = routes.find(request.verb, request.path)
-            method = match.method.id
-            found = self._handle(request, match)
-        except ApiError as error:
-            found = reply(error.body(), error.status)
-        except Exception as error:
-            # Callers retry a 500 for 20 minutes (Pulumi's provider does), so a bug here is
-            # answered as what it is to them: something that fakecloud can't do.
-            log.exception("%s %s", request.verb, request.path)
-            self.failures.append(f"{request.verb} {request.path}: {error!r}")
-            found = reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
-        finally:
-            self.store.flush()
-        if method:
-            self.heard(method, came, found.status if isinstance(found, Reply) else 200)
-        return found
-
-    def _handle(self, request: Request, match: Match) -> Reply | Deferred:
-        function = HANDLERS.get(match.method.id)
-        if function is None:
-            raise not_implemented(match.method.id)
-        repeated = parse_qs(request.query, keep_blank_values=True)
-        parameters = match.parameters
-        call = Call(
-            cloud=self,
-            method=match.method.id,
-            version=match.method.description.version,
-            parameters=parameters,
-            query={name: values[-1] for name, values in repeated.items()},
-            repeated=repeated,
-            headers=request.headers,
-            identity=identity.identify(self, request.headers),
-            content=request.content,
-            media=match.media or ("download" if repeated.get("alt") == ["media"] else ""),
-        )
-        if request.content and match.media != "upload":
-            call.body = _json(request.content)
-        if self.settings.validate:
-            checking.check_path(match.method, parameters)
-            checking.check(match.method, repeated, call.body)
-        if "project" in parameters:
-            parameters["project"] = self.project_id(parameters["project"])
-        self.faults.refuse(call.method)
-        self.rates.take(call.method, self.settings.calls_per_second, self.clock.now())
-        permissions.check(call)
-        answer = operations.repeated(call) or function(call)
-        if isinstance(answer, dict):
-            return reply(query.select(answer, call.query.get("fields")))
-        return answer
-
-
-def reply(body: Answer, status: int = 200) -> Reply:
-    """A JSON body as a reply; what is a reply already stays."""
-    if isinstance(body, Reply):
-        return body
-    return json_reply(json.dumps(body, separators=(",", ":")).encode(), status)
-
-
-def _json(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise invalid(f"Parse Error: {error}", "parseError") from error

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.fakecloud.identity import OWNER_TOKEN
+from muster_sandbox.fakecloud.identity import OWNER_TOKEN
 
 # Pulumi's GCP provider: GOOGLE_<PRODUCT>_CUSTOM_ENDPOINT, each with a slash at its end.
 # gcloud: CLOUDSDK_API_ENDPOINT_OVERRIDES_<API>, https://cloud.google.com/sdk/gcloud/reference/config

@@ -1,15 +1,13 @@
 """Which image a family stands for."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
-
+from muster_sandbox.fakecloud.cloud import Cloud
 
 READY = "READY"
 
 
-def newest(cloud: "Cloud", project: str, family: str) -> dict[str, Any] | None:
+def newest(cloud: Cloud, project: str, family: str) -> dict[str, Any] | None:
     """The newest image of a family that is ready."""
     members = [
         image

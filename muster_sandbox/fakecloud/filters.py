@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from muster.fakecloud.call import Resource
-from muster.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.http import Resource
 
 Test = Callable[[Resource], bool]
 

@@ -8,11 +8,11 @@ import json
 from ipaddress import IPv4Network
 from typing import Any
 
-from muster.fakecloud.call import Resource
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
-from muster.fakecloud.services.compute.resources import Reference, from_link
-from muster.fakecloud.usage import last
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.compute.resources import Reference, from_link
+from muster_sandbox.fakecloud.usage import last
 
 
 class Values(dict[str, Any]):

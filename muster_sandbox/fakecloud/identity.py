@@ -13,15 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.auth import crypt, jwt
 
-from muster.fakecloud import names
-from muster.fakecloud.errors import ApiError, unauthenticated
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud import resource_names
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, unauthenticated
 
 OWNER_TOKEN = "owner"  # noqa: S105 (what people's tools send here; it opens nothing else)
 TOKENS = "identity.tokens"
@@ -63,7 +61,7 @@ class JwtError(Exception):
     """A JWT that proves nothing; the message is the token endpoint's error_description."""
 
 
-def identify(cloud: "Cloud", headers: Mapping[str, str]) -> Identity:
+def identify(cloud: Cloud, headers: Mapping[str, str]) -> Identity:
     """The identity behind the Authorization header; header names are lower case.
 
     Raises:
@@ -100,7 +98,7 @@ def _digest(token: str) -> str:
 
 
 def issue(
-    cloud: "Cloud", email: str, scopes: Iterable[str], lifetime_seconds: float = LIFETIME_SECONDS
+    cloud: Cloud, email: str, scopes: Iterable[str], lifetime_seconds: float = LIFETIME_SECONDS
 ) -> str:
     """A new access token of a service account; ends `lifetime_seconds` from now."""
     now = cloud.clock.now()
@@ -114,13 +112,13 @@ def issue(
     return new
 
 
-def usable(cloud: "Cloud", email: str) -> bool:
+def usable(cloud: Cloud, email: str) -> bool:
     """Whether a service account is there and not disabled."""
-    account = cloud.store.get(names.ACCOUNTS, cloud.settings.project, email)
+    account = cloud.store.get(resource_names.ACCOUNTS, cloud.settings.project, email)
     return account is not None and not account.get("disabled", False)
 
 
-def verified_claims(cloud: "Cloud", token: str) -> dict[str, Any]:
+def verified_claims(cloud: Cloud, token: str) -> dict[str, Any]:
     """The claims of a JWT that a service account's key signed.
 
     Raises:
@@ -157,7 +155,7 @@ def _unpadded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _self_signed(cloud: "Cloud", token: str) -> Identity:
+def _self_signed(cloud: Cloud, token: str) -> Identity:
     try:
         claims = verified_claims(cloud, token)
     except JwtError as error:

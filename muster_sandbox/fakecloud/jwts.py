@@ -11,10 +11,11 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from muster.fakecloud.call import Reply, Resource, plain
-from muster.fakecloud.cloud import Cloud, Request, reply
-from muster.fakecloud.services.compute.resources import Reference
-from muster.fakecloud.usage import last
+from muster_sandbox.fakecloud.call import plain
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Reply, Request, Resource, reply
+from muster_sandbox.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud.usage import last
 
 KIND = "identity.signing"
 LIFETIME_SECONDS = 3600

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.fakecloud.backends.kept import Kept
-from muster.fakecloud.backends.podman import (
+from muster_sandbox.fakecloud.backends.kept import Kept
+from muster_sandbox.fakecloud.backends.podman import (
     METADATA_ADDRESS,
     PodmanBackend,
     Records,
     metadata_address,
 )
-from muster.fakecloud.cloud import Settings
-from muster.fakecloud.server import Server
-from muster.fakecloud.services.compute.lifecycle import powered_off, report, reported
+from muster_sandbox.fakecloud.cloud import Settings
+from muster_sandbox.fakecloud.server import Server
+from muster_sandbox.fakecloud.services.compute.lifecycle import powered_off, report, reported
 
 
 @contextmanager

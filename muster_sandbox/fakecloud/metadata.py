@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.fakecloud import guest, identity
-from muster.fakecloud.call import Resource
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.jwts import identity_token
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
-from muster.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud import guest, identity
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.jwts import identity_token
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.compute.resources import Reference
 
 ROOT = "/computeMetadata/v1"
 WAIT_SECONDS = 3600.0

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from muster.fakecloud.call import Call, Resource
-from muster.fakecloud.clock import timestamp
-from muster.fakecloud.errors import invalid
-from muster.fakecloud.faults import OperationError
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.call import Call
+from muster_sandbox.fakecloud.clock import timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Resource
 
 LINK = "https://www.googleapis.com/compute/v1/"
 KIND = "compute.operations"
@@ -27,8 +26,8 @@ PENDING = "compute.work"
 REQUESTS = "compute.requests"
 
 Finish = Callable[[OperationError | None], None]
-Run = Callable[["Cloud", Resource, Finish], None]
-Undo = Callable[["Cloud", Resource], None]
+Run = Callable[[Cloud, Resource, Finish], None]
+Undo = Callable[[Cloud, Resource], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def work(name: str, undo: Undo | None = None) -> Callable[[Run], Run]:
 
 
 @work("nothing")
-def _nothing(_cloud: "Cloud", _arguments: Resource, finish: Finish) -> None:
+def _nothing(_cloud: Cloud, _arguments: Resource, finish: Finish) -> None:
     finish(None)
 
 
@@ -127,7 +126,7 @@ def open_(
 
 
 def of_the_system(
-    cloud: "Cloud",
+    cloud: Cloud,
     project: str,
     location: str,
     operation_type: str,
@@ -143,7 +142,7 @@ def of_the_system(
 
 
 def _new(
-    cloud: "Cloud",
+    cloud: Cloud,
     project: str,
     location: str,
     operation_type: str,
@@ -173,7 +172,7 @@ def _new(
     return operation
 
 
-def latency_seconds(cloud: "Cloud", method: str) -> float:
+def latency_seconds(cloud: Cloud, method: str) -> float:
     """How long operations of a method take: the first pattern of the settings that fits."""
     for pattern, seconds in cloud.settings.latency_seconds.items():
         if fnmatchcase(method, pattern):
@@ -181,7 +180,7 @@ def latency_seconds(cloud: "Cloud", method: str) -> float:
     return 0
 
 
-def resume(cloud: "Cloud") -> None:
+def resume(cloud: Cloud) -> None:
     """Go on with the operations that were running when the state was left."""
     for _, name, pending in list(cloud.store.all(PENDING)):
         wait = max(0.0, pending["due"] - cloud.clock.now())
@@ -199,7 +198,7 @@ def repeated(call: Call) -> Resource | None:
     return call.cloud.store.get(KIND, earlier["scope"], earlier["name"]) if earlier else None
 
 
-def _run(cloud: "Cloud", name: str, pending: Resource) -> None:
+def _run(cloud: Cloud, name: str, pending: Resource) -> None:
     """Do an operation's work, or let it fail as a test asked."""
     task = WORK[pending["work"]]
     arguments: dict[str, Any] = pending["arguments"]
@@ -216,7 +215,7 @@ def _run(cloud: "Cloud", name: str, pending: Resource) -> None:
         task.run(cloud, {**arguments, "operation": name}, finish)
 
 
-def end(cloud: "Cloud", scope: str, name: str, error: OperationError | None) -> None:
+def end(cloud: Cloud, scope: str, name: str, error: OperationError | None) -> None:
     """Mark an operation as done, and tell those who wait for it."""
     operation = cloud.store.get(KIND, scope, name)
     if operation is None:

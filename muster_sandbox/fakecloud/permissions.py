@@ -9,16 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from muster.fakecloud import descriptions, names, policies, roles
-from muster.fakecloud.call import Call, Resource
-from muster.fakecloud.errors import ApiError, not_implemented, permission_denied
-from muster.fakecloud.identity import Identity
-from muster.fakecloud.services import serviceusage
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud import descriptions, enabled_apis, policies, resource_names, roles
+from muster_sandbox.fakecloud.call import Call
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, not_implemented, permission_denied
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.identity import Identity
 
 VARIABLE = re.compile(r"\{([^}]+)\}")
 Context = Mapping[str, Any]
@@ -131,7 +129,7 @@ def check(call: Call) -> None:
     """Called before each handler; ApiError 403 where the granted roles don't allow the call."""
     if call.method not in needs():
         raise not_implemented(f"the permissions of {call.method}")
-    serviceusage.require(call.cloud, call.method.partition(".")[0])
+    enabled_apis.require(call.cloud, call.method.partition(".")[0])
     _check_scopes(call)
     checked = set()
     for context in _contexts(call):
@@ -144,19 +142,19 @@ def check(call: Call) -> None:
 
 def require(call: Call, permission: str, resource: str) -> None:
     """Refuse the call unless its caller has a permission on a resource (by any of its names)."""
-    name = names.canonical(call.cloud, resource)
+    name = resource_names.canonical(call.cloud, resource)
     if name.startswith("projects/_/buckets/"):
         # Storage says of a bucket that it isn't there to whoever asks.
-        names.find_bucket(call.cloud, name.split("/")[3])
+        resource_names.find_bucket(call.cloud, name.split("/")[3])
     if not allowed(call.cloud, call.identity, permission, name):
         raise denied(call, permission, name)
 
 
-def allowed(cloud: "Cloud", identity: Identity, permission: str, name: str) -> bool:
+def allowed(cloud: Cloud, identity: Identity, permission: str, name: str) -> bool:
     """Whether an identity has a permission on a resource, by its canonical name."""
     members = identity.members
     conditions: dict[str, str] = {}
-    for level in names.levels(cloud, name):
+    for level in resource_names.levels(cloud, name):
         for grant in policies.grants(cloud, level):
             if permission not in policies.permissions_of(cloud, grant.role):
                 continue
@@ -164,13 +162,13 @@ def allowed(cloud: "Cloud", identity: Identity, permission: str, name: str) -> b
                 continue
             if grant.condition is None:
                 return True
-            conditions = conditions or names.attributes(cloud, name)
+            conditions = conditions or resource_names.attributes(cloud, name)
             if grant.condition(conditions):
                 return True
     return False
 
 
-def _by_project_role(cloud: "Cloud", identity: Identity, grant: policies.Grant) -> bool:
+def _by_project_role(cloud: Cloud, identity: Identity, grant: policies.Grant) -> bool:
     """Whether a grant to projectOwner:P, projectEditor:P or projectViewer:P is the identity's."""
     for member in grant.members:
         kind, _, project = member.partition(":")

@@ -9,16 +9,14 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from muster.fakecloud import conditions, names, roles
-from muster.fakecloud.call import Resource
-from muster.fakecloud.conditions import Condition, ConditionError
-from muster.fakecloud.errors import ApiError, invalid, not_implemented
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud import conditions, resource_names, roles
+from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS, Cloud
+from muster_sandbox.fakecloud.conditions import Condition, ConditionError
+from muster_sandbox.fakecloud.errors import ApiError, invalid, not_implemented
+from muster_sandbox.fakecloud.http import Resource
 
 KIND = "iam.policies"
 """The store's kind; scope "", name: the resource's canonical name."""
@@ -56,15 +54,15 @@ class Grant:
     condition: Condition | None
 
 
-_read: WeakKeyDictionary["Cloud", dict[str, tuple[Any, tuple[Grant, ...]]]] = WeakKeyDictionary()
+_read: WeakKeyDictionary[Cloud, dict[str, tuple[Any, tuple[Grant, ...]]]] = WeakKeyDictionary()
 """Resource -> its policy as it was read, and the grants in it: a call looks at many, often."""
 
 
-def grants(cloud: "Cloud", name: str) -> tuple[Grant, ...]:
+def grants(cloud: Cloud, name: str) -> tuple[Grant, ...]:
     """What the policy of a resource itself grants; `name` is canonical."""
     policy: Any = cloud.store.get(KIND, "", name)
     if policy is None:
-        if name.removeprefix("projects/") not in names.PUBLIC_PROJECTS:
+        if name.removeprefix("projects/") not in PUBLIC_PROJECTS:
             return ()
         policy = PUBLIC_IMAGES
     cache = _read.setdefault(cloud, {})
@@ -84,7 +82,7 @@ def _grant(binding: Resource) -> Grant:
     )
 
 
-def permissions_of(cloud: "Cloud", role: str) -> frozenset[str]:
+def permissions_of(cloud: Cloud, role: str) -> frozenset[str]:
     """The permissions of a role as it is now; none of one that was deleted or disabled."""
     predefined = roles.predefined().get(role)
     if predefined:
@@ -95,20 +93,20 @@ def permissions_of(cloud: "Cloud", role: str) -> frozenset[str]:
     return frozenset(custom.get("includedPermissions", []))
 
 
-def _custom(cloud: "Cloud", role: str) -> Resource | None:
+def _custom(cloud: Cloud, role: str) -> Resource | None:
     parts = role.split("/")
     if len(parts) != 4 or parts[0] != "projects" or parts[2] != "roles":
         return None
     return cloud.store.get(CUSTOM_ROLES, parts[1], parts[3])
 
 
-def read(cloud: "Cloud", name: str, version: int = 0) -> Resource:
+def read(cloud: Cloud, name: str, version: int = 0) -> Resource:
     """The policy of a resource as its owner reads it.
 
     A reader that asks for less than version 3 doesn't know conditions and sees a role that no role
     is: https://cloud.google.com/iam/docs/policies#policy-version
     """
-    policy = cloud.store.get(KIND, "", names.canonical(cloud, name))
+    policy = cloud.store.get(KIND, "", resource_names.canonical(cloud, name))
     if policy is None:
         return {"version": 1, "etag": NO_ETAG}
     if version >= 3 or not any("condition" in each for each in policy["bindings"]):
@@ -124,7 +122,7 @@ def _hidden(binding: Resource) -> Resource:
     return {"role": role, "members": binding["members"]}
 
 
-def write(cloud: "Cloud", name: str, policy: Resource, *, stale_status: int = 409) -> Resource:
+def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409) -> Resource:
     """Replace the policy of a resource and return it.
 
     Raises:
@@ -132,7 +130,7 @@ def write(cloud: "Cloud", name: str, policy: Resource, *, stale_status: int = 40
             be.
 
     """
-    name = names.canonical(cloud, name)
+    name = resource_names.canonical(cloud, name)
     present = cloud.store.get(KIND, "", name)
     etag = policy.get("etag")
     if etag and etag != (present["etag"] if present else NO_ETAG):
@@ -150,7 +148,7 @@ def write(cloud: "Cloud", name: str, policy: Resource, *, stale_status: int = 40
     return put(cloud, name, [each for each in bindings if each["members"]])
 
 
-def put(cloud: "Cloud", name: str, bindings: list[Resource]) -> Resource:
+def put(cloud: Cloud, name: str, bindings: list[Resource]) -> Resource:
     """Store bindings that need no check as the policy of a resource; `name` is canonical."""
     stored: Resource = {
         "version": 3 if any("condition" in each for each in bindings) else 1,
@@ -161,14 +159,14 @@ def put(cloud: "Cloud", name: str, bindings: list[Resource]) -> Resource:
     return stored
 
 
-def forget(cloud: "Cloud", name: str) -> None:
+def forget(cloud: Cloud, name: str) -> None:
     """Remove the policy of a resource that is deleted, if it has one."""
-    name = names.canonical(cloud, name)
+    name = resource_names.canonical(cloud, name)
     if cloud.store.get(KIND, "", name) is not None:
         cloud.store.delete(KIND, "", name)
 
 
-def _checked(cloud: "Cloud", binding: Resource, policy: Resource, kept: set[str]) -> Resource:
+def _checked(cloud: Cloud, binding: Resource, policy: Resource, kept: set[str]) -> Resource:
     """A binding as it is stored. One to a role in `kept`, those before, may stay whatever it is."""
     role = binding.get("role", "")
     if role not in kept:
@@ -196,7 +194,7 @@ def _checked(cloud: "Cloud", binding: Resource, policy: Resource, kept: set[str]
     return {**checked, "condition": condition}
 
 
-def _check_role(cloud: "Cloud", role: str) -> None:
+def _check_role(cloud: Cloud, role: str) -> None:
     if role in roles.predefined():
         return
     custom = _custom(cloud, role)
@@ -208,7 +206,7 @@ def _check_role(cloud: "Cloud", role: str) -> None:
         raise invalid(f"You can't grant a deleted role: {role}")
 
 
-def _check_member(cloud: "Cloud", member: str) -> None:
+def _check_member(cloud: Cloud, member: str) -> None:
     if member in EVERYBODY:
         return
     kind, _, who = member.partition(":")
@@ -217,12 +215,12 @@ def _check_member(cloud: "Cloud", member: str) -> None:
     if kind in {"user", "serviceAccount", "group"} and "@" not in who:
         raise invalid(f"The member {member} is of an unknown type or not an email address.")
     ours = f"@{cloud.settings.project}.iam.gserviceaccount.com"
-    gone = cloud.store.get(names.ACCOUNTS, cloud.settings.project, who) is None
+    gone = cloud.store.get(resource_names.ACCOUNTS, cloud.settings.project, who) is None
     if kind == "serviceAccount" and who.endswith(ours) and gone:
         raise invalid(f"Service account {who} does not exist.")
 
 
-def rename_member(cloud: "Cloud", old: str, new: str) -> None:
+def rename_member(cloud: Cloud, old: str, new: str) -> None:
     """Replace a member in all policies: what becomes of the bindings of a deleted account."""
     for _, name, policy in list(cloud.store.all(KIND)):
         if any(old in each["members"] for each in policy["bindings"]):

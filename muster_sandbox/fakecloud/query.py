@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.fakecloud.call import Resource
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.filters import compile_filter
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.filters import compile_filter
+from muster_sandbox.fakecloud.http import Resource
 
 
 def select(answer: Resource, fields: str | None) -> Resource:

@@ -4,16 +4,11 @@ One resource has several names: by project id or number, as an address, as a par
 are kept, and errors speak, by the canonical one: projects/<id>/zones/Z/instances/I.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from muster.fakecloud import families
-from muster.fakecloud.errors import ApiError
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
-
-PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})
-"""Projects of others that are there: all may use their images."""
+from muster_sandbox.fakecloud import families
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError
 
 ACCOUNTS = "iam.serviceAccounts"
 """The store's kind of service accounts; scope: project id, name: email."""
@@ -45,12 +40,12 @@ BY_NUMBER = ("secretmanager.googleapis.com", "iap.googleapis.com")
 """Services whose resource.name in conditions holds the project's number, not its id."""
 
 
-def default_account(cloud: "Cloud") -> str:
+def default_account(cloud: Cloud) -> str:
     """The email of the account that instances get when "default" is asked for."""
     return f"{cloud.settings.project_number}-compute@developer.gserviceaccount.com"
 
 
-def account_email(cloud: "Cloud", name: str) -> str:
+def account_email(cloud: Cloud, name: str) -> str:
     """The email of an account given by email, unique id or "default"; unknown ones stay."""
     if name == "default":
         return default_account(cloud)
@@ -61,7 +56,7 @@ def account_email(cloud: "Cloud", name: str) -> str:
     return name
 
 
-def find_bucket(cloud: "Cloud", name: str) -> dict[str, Any]:
+def find_bucket(cloud: Cloud, name: str) -> dict[str, Any]:
     """The bucket; 404 where it isn't there."""
     bucket = cloud.store.get(BUCKETS, "", name)
     if bucket is None:
@@ -69,7 +64,7 @@ def find_bucket(cloud: "Cloud", name: str) -> dict[str, Any]:
     return bucket
 
 
-def canonical(cloud: "Cloud", name: str) -> str:
+def canonical(cloud: Cloud, name: str) -> str:
     """The canonical name of what `name` (an address, or a part of one) stands for.
 
     A family of images stands for its newest; one without an image for an image of its name.
@@ -88,7 +83,7 @@ def canonical(cloud: "Cloud", name: str) -> str:
     return "/".join(parts)
 
 
-def levels(cloud: "Cloud", name: str) -> list[str]:
+def levels(cloud: Cloud, name: str) -> list[str]:
     """The canonical names whose policies hold for `name`, itself first, its project last."""
     parts = name.split("/")
     project = f"projects/{cloud.settings.project if parts[1] == '_' else parts[1]}"
@@ -104,7 +99,7 @@ def levels(cloud: "Cloud", name: str) -> list[str]:
     return [name, project]
 
 
-def attributes(cloud: "Cloud", name: str) -> dict[str, str]:
+def attributes(cloud: Cloud, name: str) -> dict[str, str]:
     """What conditions can ask of a resource; all "" for types that have none."""
     parts = name.split("/")
     collection = parts[2] if len(parts) == 3 else parts[-2]

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from muster.fakecloud import descriptions
-from muster.fakecloud.descriptions import Match
-from muster.fakecloud.errors import ApiError, not_implemented
+from muster_sandbox.fakecloud import descriptions
+from muster_sandbox.fakecloud.descriptions import Match
+from muster_sandbox.fakecloud.errors import ApiError, not_implemented
 
 
 @dataclass(frozen=True, slots=True)

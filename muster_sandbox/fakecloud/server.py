@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from muster.fakecloud import metadata, routes
-from muster.fakecloud.backends import Backend
-from muster.fakecloud.call import Answer, Deferred, Reply
-from muster.fakecloud.clock import LoopClock
-from muster.fakecloud.cloud import Cloud, Request, Settings, reply
-from muster.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud import dispatch, metadata, routes
+from muster_sandbox.fakecloud.backends import Backend
+from muster_sandbox.fakecloud.clock import LoopClock
+from muster_sandbox.fakecloud.cloud import Cloud, Settings
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.http import Answer, Deferred, Reply, Request, reply
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def application(cloud: Cloud) -> Starlette:
         method = _method_of(request) if cloud.faults.waiting else ""
         if method:
             await asyncio.sleep(cloud.faults.delay_seconds(method))
-        found = cloud.handle(request)
+        found = dispatch.handle(cloud, request)
         if isinstance(found, Deferred):
             found = reply(await _awaited(found))
         if method and cloud.faults.drops(method):
@@ -182,7 +182,7 @@ class Server:
         self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
         self.loop = asyncio.new_event_loop()
         make = (lambda cloud: backend(cloud, self.machines_url)) if backend else None
-        self.cloud = Cloud(settings, folder, LoopClock(self.loop), make)
+        self.cloud = dispatch.open_cloud(settings, folder, LoopClock(self.loop), make)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._servers = [

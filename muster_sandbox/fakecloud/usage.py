@@ -6,12 +6,12 @@ Counted as resources change, since an insert among 10,000 instances can't count 
 from collections import Counter
 from ipaddress import IPv4Network
 
-from muster import accelerators, localssds
-from muster.cloud.quotas import GPU_METRICS, LOCAL_SSDS, SPOT_LOCAL_SSDS
-from muster.fakecloud.call import Resource
-from muster.fakecloud.places import region_of
-from muster.fakecloud.store import Store
-from muster.machinetypes import MachineType
+from muster.catalog import accelerators, local_ssds
+from muster.catalog.machine_types import MachineType
+from muster.catalog.quotas import GPU_METRICS, LOCAL_SSDS, SPOT_LOCAL_SSDS
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.places import region_of
+from muster_sandbox.fakecloud.store import Store
 
 DEFAULT_LIMIT = 100_000.0
 """Of every metric that the settings don't name."""
@@ -147,7 +147,7 @@ def needed(instance: Resource) -> dict[str, int]:
         amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = found.gpus
     ssds = sum(disk["type"] == "SCRATCH" for disk in instance["disks"])
     if ssds:
-        amounts[SPOT_LOCAL_SSDS if spot else LOCAL_SSDS] = ssds * localssds.GIB
+        amounts[SPOT_LOCAL_SSDS if spot else LOCAL_SSDS] = ssds * local_ssds.GIB
     return amounts
 
 

@@ -1,4 +1,4 @@
-"""The plugin `pulumi-resource-gcp` of the tests: `python -m double`.
+"""The plugin `pulumi-resource-gcp` in place of Google's: `python -m muster_sandbox.provider`.
 
 It prints its port and serves until the engine ends it, or is gone: a killed engine tells nobody.
 """
@@ -11,8 +11,9 @@ import time
 from concurrent import futures
 
 import grpc
-from double.provider import Provider
 from pulumi.runtime.proto import provider_pb2_grpc
+
+from muster_sandbox.provider.provider import Provider
 
 MESSAGE_BYTES = 400 << 20
 """The engine's own limit of a gRPC message."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from double.values import DEFAULTS, UNKNOWN, has_unknown
+from muster_sandbox.provider.values import DEFAULTS, UNKNOWN, has_unknown
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ one policy that come together are written together, as the provider does for pro
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from double.fields import Field
-from double.resource import Made, Resource
-from double.rest import HttpError
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.resource import Made, Resource
+from muster_sandbox.provider.rest import HttpError
 
 VERSION = 3
 """Of policies that can have conditions: https://cloud.google.com/iam/docs/policies#versions"""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from double.fields import Field
-from double.links import same_set
-from double.resource import PROJECT, Made, Resource
-from double.rest import CloudError
-from double.values import UNKNOWN, has_unknown
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.links import same_set
+from muster_sandbox.provider.resource import PROJECT, Made, Resource
+from muster_sandbox.provider.rest import CloudError
+from muster_sandbox.provider.values import UNKNOWN, has_unknown
 
 SHOWN = 3
 """Reads after a service account is made (half a second apart, then 10 s; not here)."""

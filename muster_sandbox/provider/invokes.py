@@ -6,8 +6,8 @@ They run in previews too.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from double.links import last, number
-from double.rest import CloudError, Rest
+from muster_sandbox.provider.links import last, number
+from muster_sandbox.provider.rest import CloudError, Rest
 
 Arguments = Mapping[str, Any]
 
@@ -94,6 +94,6 @@ def invoke(rest: Rest, token: str, arguments: Arguments) -> dict[str, Any]:
     """
     if token not in FUNCTIONS:
         raise CloudError(
-            "the test double has no such function: add it to tests/engine/double/invokes.py"
+            "the test double has no such function: add it to muster_sandbox/provider/invokes.py"
         )
     return FUNCTIONS[token](rest, arguments)

@@ -64,4 +64,4 @@ def regional_link(project: str, region: str, collection: str, value: str) -> str
 
 def region_of(zone: str) -> str:
     """Return the region of a zone: `europe-west4` of `europe-west4-a`."""
-    return last(zone).rsplit("-", 1)[0]
+    return str(last(zone)).rsplit("-", 1)[0]

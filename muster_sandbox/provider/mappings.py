@@ -1,11 +1,11 @@
 """Imports each module that maps resource types, which registers them."""
 
-from double import iamresources, members, secretmanager, storage
-from double.compute import disk, instance, network, router, template
+from muster_sandbox.provider import iam_resources, members, secretmanager, storage
+from muster_sandbox.provider.compute import disk, instance, network, router, template
 
 __all__ = [
     "disk",
-    "iamresources",
+    "iam_resources",
     "instance",
     "members",
     "network",

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from double.fields import Field
-from double.iam import VERSION, Member, Policy
-from double.links import last, relative, same_link, same_name
-from double.resource import PROJECT
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.iam import VERSION, Member, Policy
+from muster_sandbox.provider.links import last, relative, same_link, same_name
+from muster_sandbox.provider.resource import PROJECT
 
 PLACE = Field(local=True, replace=True, computed=True)
 OPTIONS = {"options": {"requestedPolicyVersion": VERSION}}
@@ -132,7 +132,7 @@ class ProjectMember(Member):
     target = {"project": Field(local=True, replace=True, same=same_name)}
 
     def path(self, inputs: Mapping[str, Any]) -> str:
-        return last(inputs["project"])
+        return str(last(inputs["project"]))
 
     def get_policy(self, path: str) -> Policy:
         return self.rest.call("POST", self.product, f"projects/{path}:getIamPolicy", body=OPTIONS)

@@ -10,12 +10,15 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import double.mappings  # noqa: F401  (registers them)
 import grpc
-from double import fields, invokes, schema
-from double.resource import MAPPINGS, Resource
-from double.rest import CloudError, Rest
-from double.values import (
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+
+import muster_sandbox.provider.mappings  # noqa: F401  (registers them)
+from muster_sandbox.provider import fields, invokes, schema
+from muster_sandbox.provider.resource import MAPPINGS, Resource
+from muster_sandbox.provider.rest import CloudError, Rest
+from muster_sandbox.provider.values import (
     DEFAULTS,
     from_struct,
     plain,
@@ -23,8 +26,6 @@ from double.values import (
     whole_numbers,
     with_secrets_of,
 )
-from google.protobuf import empty_pb2
-from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
@@ -37,21 +38,21 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # The plugin's life.
 
-    def Handshake(self, request, context):  # noqa: N802
+    def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
         # accept_resources and accept_outputs stay off: values then come plain, not wrapped.
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
-    def GetPluginInfo(self, request, context):  # noqa: N802
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=self.version)
 
-    def Cancel(self, request, context):  # noqa: N802
+    def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.cancelled.set()
         return empty_pb2.Empty()
 
-    def CheckConfig(self, request, context):  # noqa: N802
+    def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         return provider_pb2.CheckResponse(inputs=request.news)
 
-    def DiffConfig(self, request, context):  # noqa: N802
+    def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         # Without an answer the engine keeps the settings of the last `up`.
         olds, news = plain(from_struct(request.old_inputs)), plain(from_struct(request.news))
         changed = sorted(name for name in olds | news if olds.get(name) != news.get(name))
@@ -60,12 +61,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             changes=response.DIFF_SOME if changed else response.DIFF_NONE, diffs=changed
         )
 
-    def Configure(self, request, context):  # noqa: N802
+    def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
         config = {name: str(value) for name, value in plain(from_struct(request.args)).items()}
         self.rest = Rest(config, os.environ, self.cancelled)
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
-    def Invoke(self, request, context):  # noqa: N802
+    def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         arguments = plain(from_struct(request.args))
         try:
             answer = invokes.invoke(self.rest, request.tok, arguments)
@@ -75,7 +76,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # Resources.
 
-    def Check(self, request, context):  # noqa: N802
+    def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         kind, news = kind_of(request), from_struct(request.news)
         failures = list(refusals(kind, plain(news)))
         if failures:
@@ -94,7 +95,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             news[DEFAULTS] = [name]
         return provider_pb2.CheckResponse(inputs=to_struct(news))
 
-    def Diff(self, request, context):  # noqa: N802
+    def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
         mapping = self.mapping(request)
         raw = from_struct(request.news)
         news, olds = plain(raw), plain(from_struct(request.old_inputs))
@@ -120,7 +121,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             hasDetailedDiff=True,
         )
 
-    def Create(self, request, context):  # noqa: N802
+    def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         mapping, raw = self.mapping(request), from_struct(request.properties)
         inputs = plain(raw)
         if request.preview:
@@ -135,7 +136,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             id=made.id, properties=to_struct(with_secrets_of(raw, state))
         )
 
-    def Read(self, request, context):  # noqa: N802
+    def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         mapping = self.mapping(request)
         raw, old = from_struct(request.inputs), plain(from_struct(request.properties))
         inputs = plain(raw)
@@ -158,7 +159,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             inputs=to_struct(with_secrets_of(raw, corrected)),
         )
 
-    def Update(self, request, context):  # noqa: N802
+    def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         mapping, raw = self.mapping(request), from_struct(request.news)
         inputs, old = plain(raw), plain(from_struct(request.olds))
         if request.preview:
@@ -179,7 +180,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             context.abort(grpc.StatusCode.UNKNOWN, f"Error updating {mapping.title}: {failure}")
         return provider_pb2.UpdateResponse(properties=to_struct(with_secrets_of(raw, state)))
 
-    def Delete(self, request, context):  # noqa: N802
+    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         mapping = self.mapping(request)
         try:
             mapping.delete(request.id, plain(from_struct(request.properties)))
@@ -187,14 +188,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             context.abort(grpc.StatusCode.UNKNOWN, f"Error deleting {mapping.title}: {failure}")
         return empty_pb2.Empty()
 
-    def mapping(self, request) -> Resource:
+    def mapping(self, request: Any) -> Resource:
         """Return the mapping for a request about a resource."""
         return MAPPINGS[kind_of(request)](self.rest)
 
 
-def kind_of(request) -> str:
+def kind_of(request: Any) -> str:
     """Return `compute/network:Network` for a request about such a resource."""
-    return request.urn.split("::")[2].split("$")[-1].removeprefix("gcp:")
+    return str(request.urn).split("::")[2].split("$")[-1].removeprefix("gcp:")
 
 
 def autoname(urn: str, seed: bytes) -> str:
@@ -209,7 +210,9 @@ def refusals(kind: str, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
     except LookupError as error:
         return [("", str(error))]
     if kind not in MAPPINGS:
-        return [("", f"the test double has no mapping for {kind}: add one to tests/engine/double")]
+        return [
+            ("", f"the test double has no mapping for {kind}: add one to muster_sandbox/provider")
+        ]
     found = list(schema.faults(known, whole_numbers(inputs)))
     if found:
         return found
@@ -221,7 +224,7 @@ def refusals(kind: str, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             where,
-            f"{kind}: the test double maps no input {where}: add it to tests/engine/{module}.py",
+            f"{kind}: the test double maps no input {where}: add it to {module}.py",
         )
         for where in fields.unmapped(mapping.fields, inputs)
     ]

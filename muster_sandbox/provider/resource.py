@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from double.fields import Change, Field, Fields, to_body, to_state
-from double.links import last
-from double.rest import CloudError, Rest
-from double.values import UNKNOWN
+from muster_sandbox.provider.fields import Change, Field, Fields, to_body, to_state
+from muster_sandbox.provider.links import last
+from muster_sandbox.provider.rest import CloudError, Rest
+from muster_sandbox.provider.values import UNKNOWN
 
 PROVISIONED = "goog-pulumi-provisioned"
 """Label that the provider puts on whatever can be labelled."""

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from double.batches import Batches
+import requests
+from google.auth.transport.requests import Request
+from google.oauth2.service_account import Credentials
+
+from muster_sandbox.provider.batches import Batches
 
 ENDPOINTS = {
     "compute": "https://compute.googleapis.com/compute/beta/",
@@ -304,12 +308,8 @@ def batch_delay(setting: str | None) -> float:
 
 def account_token(credentials: str) -> str:
     """Get a token for a service account's key, given as JSON or as the file with it."""
-    import requests
-    from google.auth.transport.requests import Request
-    from google.oauth2.service_account import Credentials
-
     text = credentials if credentials.lstrip().startswith("{") else Path(credentials).read_text()
-    account = Credentials.from_service_account_info(
+    account = Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
         json.loads(text), scopes=["https://www.googleapis.com/auth/cloud-platform"]
     )
     with requests.Session() as session:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from double.values import DEFAULTS, UNKNOWN
 from pulumi import _types
+
+from muster_sandbox.provider.values import DEFAULTS, UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from double.fields import Field
-from double.links import same_link
-from double.resource import PROJECT, Made, Resource
-from double.rest import CloudError
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.links import same_link
+from muster_sandbox.provider.resource import PROJECT, Made, Resource
+from muster_sandbox.provider.rest import CloudError
 
 REPLICA = {"location": Field(replace=True)}
 

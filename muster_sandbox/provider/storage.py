@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from double.fields import Change, Field
-from double.links import last
-from double.resource import PROVISIONED, Made, Resource, effective_labels
-from double.rest import CloudError
-from double.values import ASSET, SIGNATURE
+from muster_sandbox.provider.fields import Change, Field
+from muster_sandbox.provider.links import last
+from muster_sandbox.provider.resource import PROVISIONED, Made, Resource, effective_labels
+from muster_sandbox.provider.rest import CloudError
+from muster_sandbox.provider.values import ASSET, SIGNATURE
 
 RULE = {
     "action": Field(fields={"storageClass": Field(), "type": Field()}),

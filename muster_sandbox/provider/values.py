@@ -20,7 +20,8 @@ ASSET = rpc._special_asset_sig
 
 def from_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
     """Return a Struct as dictionaries; whole numbers become ints."""
-    return whole_numbers(json_format.MessageToDict(struct))
+    values: dict[str, Any] = whole_numbers(json_format.MessageToDict(struct))
+    return values
 
 
 def to_struct(value: dict[str, Any]) -> struct_pb2.Struct:

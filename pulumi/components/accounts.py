@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.names import BUILDER, CONTROLLER, LOGIN, NODE, Names
+from muster.gcp.names import BUILDER, CONTROLLER, LOGIN, NODE, Names
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.bundle import BundleError, digest
-from muster.cloud.names import CLUSTER_LABEL, Names
+from muster.gcp.bundle import BundleError, digest
+from muster.gcp.names import CLUSTER_LABEL, Names
 
 READS = "roles/storage.objectViewer"
 

@@ -9,8 +9,8 @@ import pulumi_gcp as gcp
 from components import vm
 from components.entrance import let_in
 from components.lifecycle import FirstBoot, FirstBootArgs
-from muster.cloud.names import CONTROLLER, STATE_DEVICE, Names
-from muster.cluster.cloud import Controller as Wanted
+from muster.definition.schema.cloud import Controller as Wanted
+from muster.gcp.names import CONTROLLER, STATE_DEVICE, Names
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import dynamic
 
-from muster.cloud.dynamic import ImageProvider
-from muster.cloud.names import Names
+from muster.gcp.dynamic import ImageProvider
+from muster.gcp.names import Names
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import dynamic
 
-from muster.cloud.dynamic import ClaimProvider, FirstBootProvider, SweeperProvider
-from muster.cloud.names import Names
+from muster.gcp.dynamic import ClaimProvider, FirstBootProvider, SweeperProvider
+from muster.gcp.names import Names
 
 
 class Claim(dynamic.Resource, module="muster", name="Claim"):

@@ -10,8 +10,8 @@ import pulumi_gcp as gcp
 from components import vm
 from components.entrance import let_in
 from components.lifecycle import FirstBoot, FirstBootArgs
-from muster.cloud.names import LOGIN, Names
-from muster.cluster.cloud import Login as Wanted
+from muster.definition.schema.cloud import Login as Wanted
+from muster.gcp.names import LOGIN, Names
 
 
 @dataclass(frozen=True)

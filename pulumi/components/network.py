@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.names import Names
+from muster.gcp.names import Names
 
 # https://cloud.google.com/iap/docs/using-tcp-forwarding#create-firewall-rule
 IAP_RANGE = "35.235.240.0/20"

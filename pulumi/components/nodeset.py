@@ -8,10 +8,10 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
-from muster import localssds
-from muster.cloud.names import NODE, NODE_SET_LABEL, Names
-from muster.cluster.nodes import VirtualMachines, Way
-from muster.machinetypes import MachineType
+from muster.catalog import local_ssds
+from muster.catalog.machine_types import MachineType
+from muster.definition.schema.node_sets import VirtualMachines, Way
+from muster.gcp.names import NODE, NODE_SET_LABEL, Names
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NodeSetArgs:
 class NodeSet(pulumi.ComponentResource):
     """Instance templates, one for each way to make a node.
 
-    `told` is what the controller is told of the set, as muster.autoscaler.sets reads it.
+    `told` is what the controller reads of the set (muster.autoscaler.compute.node_templates).
     """
 
     templates: Sequence[gcp.compute.InstanceTemplate]
@@ -138,7 +138,7 @@ def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
     return gcp.compute.InstanceTemplateDiskArgs(
         type="SCRATCH",
         disk_type="local-ssd",
-        disk_size_gb=localssds.GIB,
+        disk_size_gb=local_ssds.GIB,
         interface="NVME",
         boot=False,
         auto_delete=True,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud import preflight
-from muster.cloud.api import CloudError, Compute
-from muster.cloud.names import Names
-from muster.cluster import Definition, DefinitionError, load, remarks
-from muster.cluster.cloud import Cloud
+from muster.definition import Definition, DefinitionError, load, warnings
+from muster.definition.schema.cloud import Cloud
+from muster.gcp import preflight
+from muster.gcp.api import CloudError, Compute
+from muster.gcp.names import Names
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
@@ -92,5 +92,5 @@ def check(settings: Settings) -> None:
         found = [str(error)]
     if found:
         raise pulumi.RunError("\n".join(found))
-    for warning in remarks.warnings(settings.definition):
+    for warning in warnings.warnings(settings.definition):
         pulumi.warn(warning)

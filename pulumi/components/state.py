@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.names import CLUSTER_LABEL, SLURM_LABEL, STATE, Names, slurm_label
-from muster.cluster.nodes import Disk
+from muster.definition.schema.node_sets import Disk
+from muster.gcp.names import CLUSTER_LABEL, SLURM_LABEL, STATE, Names, slurm_label
 
 KEPT_DAYS = 7
 """Days that a daily snapshot is kept, and after the disk's own end too."""

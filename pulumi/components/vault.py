@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.cloud.names import Names
+from muster.gcp.names import Names
 
 READS = "roles/secretmanager.secretAccessor"
 ADDS = "roles/secretmanager.secretVersionAdder"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from muster.cloud.names import Names
-from muster.cluster.nodes import Disk
-from muster.machinetypes import machine_types
+from muster.catalog.machine_types import machine_types
+from muster.definition.schema.node_sets import Disk
+from muster.gcp.names import Names
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 """What an account may do is said by its roles alone; scopes are an older, second lock."""

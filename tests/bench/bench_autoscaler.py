@@ -26,7 +26,7 @@ import bench_slurmctld
 from daemonkit import FALLING, RISING, UP, Controller, PlayedSlurm, controller, until
 from fakekit import Call, Fake, fake
 
-from muster.containers.podman import as_root, podman
+from muster_sandbox.containers.podman import as_root, podman
 
 NODES = 10_000
 VMS = 5000

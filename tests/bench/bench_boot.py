@@ -1,6 +1,6 @@
 """How long a compute node's boot takes: from the first moment of its systemd until SLURM has it.
 
-Run: PYTHONPATH=tests/engine .venv/bin/python tests/bench/bench_boot.py [bookworm | trixie ...]
+Run: .venv/bin/python tests/bench/bench_boot.py [bookworm | trixie ...]
 As root. Raises the cluster of `make cloud-demo` (five minutes a release), lets jobs make nodes one
 after the other, and destroys it. VMs are containers: no kernel, udev or DHCP is waited for, so
 these seconds are no part of what VMs take.
@@ -11,11 +11,11 @@ import statistics
 import sys
 from pathlib import Path
 
-from muster.clouddemo import tour
-from muster.clouddemo.cli import engine_here
-from muster.clouddemo.site import Site, Stack
-from muster.containers import image
-from muster.containers.podman import as_root, podman
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.cli import engine_here
+from muster_sandbox.cloud_demo.site import Site, Stack
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import as_root, podman
 
 BOOTS = 5
 WATCH = """
@@ -73,7 +73,7 @@ def main() -> None:
     """Measure the releases named on the command line, or both."""
     if os.geteuid():
         os.execvp("sudo", as_root([sys.executable, *sys.argv]))  # noqa: S606
-    for release in sys.argv[1:] or list(image.RELEASES):
+    for release in sys.argv[1:] or list(base_image.RELEASES):
         measure(release)
 
 

@@ -19,10 +19,9 @@ from typing import Any
 
 import httpx
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.call import Reply
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
+from muster_sandbox.fakecloud.http import Reply, Request
+from muster_sandbox.fakecloud.server import Server
 
 INSTANCES = 10_000
 TIMES = 200
@@ -107,7 +106,7 @@ def inside(cloud: Cloud) -> Send:
     def send(verb: str, path: str, body: Any) -> None:
         path, _, query = path.partition("?")
         content = b"" if body is None else json.dumps(body).encode()
-        reply = cloud.handle(Request(verb, f"{PROJECT}/{path}", query, HEADERS, content))
+        reply = handle(cloud, Request(verb, f"{PROJECT}/{path}", query, HEADERS, content))
         if not isinstance(reply, Reply) or reply.status != 200:
             raise SystemExit(f"{verb} {path}: {reply}")
 
@@ -127,7 +126,7 @@ def main() -> None:
     """Measure both ways, with the state in a file as `muster cloud fake --state` has it."""
     instances = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
     with tempfile.TemporaryDirectory() as folder:
-        cloud = Cloud(Settings(validate=False), Path(folder))
+        cloud = open_cloud(Settings(validate=False), Path(folder))
         took = prepare(inside(cloud), instances)
         size = (Path(folder) / "state.sqlite").stat().st_size
         print(f"{instances} instances by bulkInsert in {took:.1f} s; state {size / 2**20:.0f} MiB")

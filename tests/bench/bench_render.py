@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from muster.cluster import validate
-from muster.slurm import render
+from muster.definition import validate
+from muster.render.slurm import render
 
 NODES = 10_000
 SETS = 20

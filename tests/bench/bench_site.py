@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.containers import machines
-from muster.containers.podman import check_machine
-from muster.demo.instance import Instance
+from muster_sandbox.containers import machines
+from muster_sandbox.containers.podman import check_machine
+from muster_sandbox.demo.instance import Instance
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ROOT / "tests" / "bench" / "inventories"

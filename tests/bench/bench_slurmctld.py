@@ -26,16 +26,16 @@ from typing import Any
 
 import jinja2
 
-from muster.autoscaler.gate import Gate, coming
-from muster.autoscaler.slurm import Slurm
-from muster.cluster import Definition, validate
-from muster.cluster.definition import cloud_hosts
-from muster.cluster.model import Cluster
-from muster.containers import image
-from muster.containers.podman import as_root, exists, podman, ulimits
-from muster.hostlists import expand, fold
-from muster.slurm import render
-from muster.slurm.conffile import parse
+from muster.autoscaler.slurm.job_start_gate import Gate, coming
+from muster.autoscaler.slurm.slurmctld import Slurm
+from muster.catalog.hostlists import expand, fold
+from muster.definition import Definition, validate
+from muster.definition.definition import cloud_hosts
+from muster.definition.schema.cluster import Cluster
+from muster.render.slurm import render
+from muster.render.slurm.conf_file import parse
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import as_root, exists, podman, ulimits
 
 NAME = "bench-slurmctld"
 PROFILES = ("elastic", "throughput")
@@ -104,7 +104,7 @@ def definition(release: str, profile: str, nodes: int) -> Definition:
     sets = {f"n{number}": {**machine, "max_nodes": size} for number, size in enumerate(sizes)}
     data = {
         "name": "bench",
-        "os": image.RELEASES[release],
+        "os": base_image.RELEASES[release],
         "nodes": sets,
         "partitions": {
             "all": {"nodes": list(sets), "default": True, "max_time": "1-00:00:00"},
@@ -150,7 +150,7 @@ def slurm_image(release: str) -> str:
     name = f"localhost/muster-bench-slurm:{release}"
     if not exists("image", name):
         recipe = (
-            f"FROM {image.ensure(release)}\n"
+            f"FROM {base_image.ensure(release)}\n"
             "RUN apt-get update && printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d && "
             "chmod 0755 /usr/sbin/policy-rc.d && DEBIAN_FRONTEND=noninteractive "
             "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client\n"
@@ -252,7 +252,7 @@ def compare(release: str, package: Path) -> None:
 
 def main() -> None:
     """Measure the releases named on the command line, or both."""
-    for release in sys.argv[1:] or list(image.RELEASES):
+    for release in sys.argv[1:] or list(base_image.RELEASES):
         for profile in PROFILES:
             for blocked in (0, BLOCKED):
                 found = measure(release, profile, NODES, "burst", str(TASKS), str(blocked))

@@ -20,7 +20,7 @@ from vmkit.calls import calls
 from vmkit.machine import Machine
 from vmkit.site import RELEASE, STORAGE, Site, booted
 
-from muster.containers import image
+from muster_sandbox.containers import base_image
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def cluster(*, cached: bool) -> dict[str, object]:
     """The definition: modules from NFS, cached or not."""
     return {
         "name": "vm",
-        "os": image.RELEASES[RELEASE],
+        "os": base_image.RELEASES[RELEASE],
         "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
         "partitions": {"main": {"nodes": ["cpu"], "default": True}},
         "storage": {

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler import client
-from muster.hostlists import fold
+from muster.autoscaler.slurm import power_save_program
+from muster.catalog.hostlists import fold
 
 LAYERS = ("etc", "run", "usr/bin", "var/log", "var/spool")
 MOUNT = """
@@ -37,7 +37,7 @@ echo mounted
 exec sleep infinity
 """
 
-# As scontrol of 24.11 prints it: tests/unit/autoscaler/data/24.11/nodes.
+# As scontrol of 24.11 prints it: tests/unit/autoscaler/slurm/data/24.11/nodes.
 NODE = (
     "NodeName={name} CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.00 "
     "AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null) NodeAddr={name} "
@@ -119,7 +119,7 @@ class Controller:
     def wake(self) -> float:
         """Wake the daemon without a word; when."""
         began = time.time()
-        client.wake(f"{self.root}{client.SPOOL}")
+        power_save_program.wake(f"{self.root}{power_save_program.SPOOL}")
         return began
 
     # --- what is seen of the daemon ---------------------------------------------------------------
@@ -150,8 +150,8 @@ class Controller:
 
     def spooled(self) -> list[str]:
         """Return the requests that are not settled."""
-        found = (self.root / client.SPOOL.removeprefix("/")).iterdir()
-        return [each.name for each in found if each.name != client.WAKE]
+        found = (self.root / power_save_program.SPOOL.removeprefix("/")).iterdir()
+        return [each.name for each in found if each.name != power_save_program.WAKE]
 
     def usage(self) -> Usage:
         """Return what the daemon and its children have used."""
@@ -222,7 +222,7 @@ def _install(folder: Path, scontrol: str, url: str, cluster: str) -> None:
     for place in (*LAYERS, "etc/muster", "run/muster-autoscaler", "var/log/muster"):
         (root / place).mkdir(parents=True, exist_ok=True)
     (folder / "layers").mkdir()
-    (root / client.SPOOL.removeprefix("/")).mkdir()
+    (root / power_save_program.SPOOL.removeprefix("/")).mkdir()
     settings = {
         "cluster": cluster,
         "resume_timeout_s": 300,
@@ -230,7 +230,10 @@ def _install(folder: Path, scontrol: str, url: str, cluster: str) -> None:
     }
     (root / "etc/muster/autoscaler.json").write_text(json.dumps(settings))
     programs = {root / "usr/bin/scontrol": scontrol}
-    programs |= {folder / name: Path(client.__file__).read_text() for name in client.PROGRAMS}
+    programs |= {
+        folder / name: Path(power_save_program.__file__).read_text()
+        for name in power_save_program.PROGRAMS
+    }
     for path, text in programs.items():
         path.write_text(text)
         path.chmod(0o755)

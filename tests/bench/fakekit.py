@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import controllerkit
 from controllerkit import CLOUD_PLATFORM, COMPUTE, REGION, ZONE, P
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Cloud, Settings, handle
+from muster_sandbox.fakecloud.http import Request
+from muster_sandbox.fakecloud.server import Server
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ def _make(cloud: Cloud, names: list[str], cluster: str) -> None:
     }
     path = f"{COMPUTE}/zones/{ZONE}/instances/bulkInsert"
     headers = {"authorization": "Bearer owner"}
-    reply = cloud.handle(Request("POST", path, "", headers, json.dumps(body).encode()))
+    reply = handle(cloud, Request("POST", path, "", headers, json.dumps(body).encode()))
     assert getattr(reply, "status", 0) == 200, reply
 
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import httpx
 from waiting import until
 
-from muster.fakecloud.cloud import Settings
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.cloud import Settings
+from muster_sandbox.fakecloud.server import Server
 
 PROJECT = Settings().project
 ZONE = "zones/europe-west4-a"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.proof(
-    "raises a cloud cluster of its own, whose steps are those of tests/cloudcluster"
+    "raises a cloud cluster of its own, whose steps are those of tests/cloud/cloudcluster"
 )
 
 ROOT = Path(__file__).parents[2]

@@ -16,19 +16,19 @@ import httpx
 import pytest
 from waiting import until
 
-from muster.cloud import api, builder, bundle
-from muster.cloud.archive import pack
-from muster.clouddemo.site import builders
-from muster.cluster import load
-from muster.containers import image
-from muster.containers.podman import podman, ulimits
-from muster.fakecloud.environment import environment
-from muster.fakecloud.machines import with_machines
-from muster.fakecloud.server import Server
+from muster.definition import load
+from muster.gcp import api, builder, bundle
+from muster.gcp.archive import pack
+from muster_sandbox.cloud_demo.site import builders
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import podman, ulimits
+from muster_sandbox.fakecloud.environment import environment
+from muster_sandbox.fakecloud.machines import with_machines
+from muster_sandbox.fakecloud.server import Server
 
 ROOT = Path(__file__).parents[2]
 RELEASE = os.environ.get("RELEASE", "bookworm")
-SYSTEM = image.RELEASES[RELEASE]
+SYSTEM = base_image.RELEASES[RELEASE]
 NAME = f"muster-image-{os.getpid()}"
 ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
@@ -241,7 +241,7 @@ def test_nothing_of_the_build_is_left(site: Site, machines: tuple[str, str]) -> 
 def test_no_daemon_runs_that_nobody_asked_for(site: Site, machines: tuple[str, str]) -> None:
     listing = ["systemctl", "--root=/", "list-unit-files", "--state=enabled", "--no-legend"]
     # Beside what all machines of a release have.
-    base = podman("run", "--rm", *ulimits(), image.ensure(RELEASE), *listing)
+    base = podman("run", "--rm", *ulimits(), base_image.ensure(RELEASE), *listing)
     plain, after = (
         {line.split()[0] for line in text.splitlines()}
         for text in (base, site.run(machines[0], *listing))
@@ -265,7 +265,7 @@ def test_the_virtual_environment_is_all_that_muster_needs(
     podman("cp", str(tmp_path / "bundle"), f"{site.container(name)}:/root/bundle")
     python = "cd /root/bundle && PYTHONPATH=. LC_ALL=C.UTF-8 /opt/muster/venv/bin/"
     site.run(name, "sh", "-c", f"{python}python -m muster check inventory")
-    site.run(name, "sh", "-c", f"{python}python -c 'import ansible, pydantic, muster.cloud.api'")
+    site.run(name, "sh", "-c", f"{python}python -c 'import ansible, pydantic, muster.gcp.api'")
     hosts = "-i planted-controller, --syntax-check"
     site.run(name, "sh", "-c", f"{python}ansible-playbook {hosts} ansible/site.yml")
 

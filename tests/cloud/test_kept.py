@@ -7,9 +7,9 @@ import pytest
 from computekit import DEBIAN, ZONE, Compute, in_network, instance
 from waiting import until
 
-from muster.containers.podman import podman
-from muster.fakecloud.backends import kept
-from muster.fakecloud.machines import with_machines
+from muster_sandbox.containers.podman import podman
+from muster_sandbox.fakecloud.backends import kept
+from muster_sandbox.fakecloud.machines import with_machines
 
 NAME = f"muster-kept-{os.getpid()}"
 PUT = (

@@ -9,9 +9,9 @@ import pytest
 from computekit import DEBIAN, PROJECT, ZONE, Compute, in_network
 from waiting import until
 
-from muster.containers.podman import podman
-from muster.fakecloud.backends.machine import LABEL
-from muster.fakecloud.machines import with_machines
+from muster_sandbox.containers.podman import podman
+from muster_sandbox.fakecloud.backends.machine import LABEL
+from muster_sandbox.fakecloud.machines import with_machines
 
 NAME = f"muster-cloud-{os.getpid()}"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -155,7 +155,7 @@ def test_work_that_fails_unexpectedly_ends_its_operation(
     def broken(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("muster.fakecloud.backends.machine.create", broken)
+    monkeypatch.setattr("muster_sandbox.fakecloud.backends.machine.create", broken)
     asked = compute.http.post(f"{ZONE}/instances", json=instance("six", DEBIAN)).json()
     path = asked["selfLink"].partition(f"/{PROJECT}/")[2]
     until(lambda: compute.get(path)["status"] == "DONE", "the operation has ended", 30)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from double.rest import Rest
-from enginekit import cli
-from enginekit.cluster import CLUSTER, ROOT, Definition, check_out
-from enginekit.home import (
+from clusterkit import CLUSTER, ROOT, Definition, check_out
+from guests import Guests, Script
+from lifekit import OWNER, Life, Recorder
+from stackkit import Stack
+
+from muster_sandbox.engine import cli
+from muster_sandbox.engine.home import (
     Provider,
     ProviderError,
     choose_provider,
@@ -18,12 +21,9 @@ from enginekit.home import (
     engine_environment,
     make_home,
 )
-from enginekit.life import OWNER, Life, Recorder
-from enginekit.stack import Stack
-from guests import Guests, Script
-
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Cloud, Settings
+from muster_sandbox.fakecloud.server import Server
+from muster_sandbox.provider.rest import Rest
 
 PROGRAMS = Path(__file__).with_name("programs")
 SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}

@@ -8,8 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from enginekit import cli
-from enginekit.home import PLUGIN, ProviderError, choose_provider
+
+from muster_sandbox.engine import cli
+from muster_sandbox.engine.home import PLUGIN, ProviderError, choose_provider
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from double import mappings
-from double.resource import MAPPINGS
-from double.rest import CloudError
-from enginekit.life import OWNER, Life
+from lifekit import OWNER, Life
+
+from muster_sandbox.provider import mappings
+from muster_sandbox.provider.resource import MAPPINGS
+from muster_sandbox.provider.rest import CloudError
 
 assert mappings
 ZONE, REGION = "europe-west4-a", "europe-west4"

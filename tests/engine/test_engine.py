@@ -8,13 +8,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from enginekit.cluster import PROJECT, ZONE, names
-from enginekit.home import Provider
-from enginekit.stack import Process, Stack
+from clusterkit import PROJECT, ZONE, names
+from stackkit import Process, Stack
 
-from muster.fakecloud.server import Server
+from muster_sandbox.engine.home import Provider
+from muster_sandbox.fakecloud.server import Server
 
-pytestmark = pytest.mark.proof("three minutes; `tests/cloudcluster` runs the engine in `make test`")
+pytestmark = pytest.mark.proof(
+    "three minutes; `tests/cloud/cloudcluster` runs the engine in `make test`"
+)
 
 EVERYTHING = ["booted", "disk", "machine", "network", "subnetwork"]
 MACHINE = "projects/demo-project/zones/europe-west4-a/instances/t-controller"

@@ -1,8 +1,9 @@
 """One resource of each type, through the engine: made, unchanged, refreshed, gone."""
 
-from double import mappings
-from double.resource import MAPPINGS
-from enginekit.stack import Stack
+from stackkit import Stack
+
+from muster_sandbox.provider import mappings
+from muster_sandbox.provider.resource import MAPPINGS
 
 assert mappings
 

@@ -1,11 +1,12 @@
 """What a change of an input means: the double's comparison of program and state."""
 
 import pytest
-from double.compute.disk import Disk
-from double.compute.images import same_image
-from double.compute.instance import Instance
-from double.compute.network import Firewall, Network, grows
-from double.fields import (
+
+from muster_sandbox.provider.compute.disk import Disk
+from muster_sandbox.provider.compute.images import same_image
+from muster_sandbox.provider.compute.instance import Instance
+from muster_sandbox.provider.compute.network import Firewall, Network, grows
+from muster_sandbox.provider.fields import (
     changes,
     inputs_after_read,
     is_ignored,
@@ -14,7 +15,7 @@ from double.fields import (
     to_body,
     to_state,
 )
-from double.values import UNKNOWN
+from muster_sandbox.provider.values import UNKNOWN
 
 LINK = "https://www.googleapis.com/compute/v1/projects"
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from enginekit.cluster import CLUSTER, PROJECT, ZONE, items, names
-from enginekit.stack import Stack, name_of
+from clusterkit import CLUSTER, PROJECT, ZONE, items, names
 from guests import Script
+from stackkit import Stack, name_of
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
 pytestmark = pytest.mark.proof("two minutes of interrupted runs")
 

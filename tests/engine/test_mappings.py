@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from double import mappings, provider, schema
-from double.fields import Field
-from double.resource import MAPPINGS
-from double.values import DEFAULTS
 from pulumi import _types
+
+from muster_sandbox.provider import mappings, provider, schema
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.resource import MAPPINGS
+from muster_sandbox.provider.values import DEFAULTS
 
 KINDS = sorted(MAPPINGS)
 assert mappings

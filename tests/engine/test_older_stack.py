@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from enginekit.cluster import CLUSTER, check_out
-from enginekit.stack import Stack
+from clusterkit import CLUSTER, check_out
+from stackkit import Stack
 
 pytestmark = pytest.mark.proof("half a minute for what changes with a provider alone")
 
@@ -19,7 +19,7 @@ OLDER = {
     "image.py": {"def delete(": "def remove(", "starting the": "an older Muster starts the"},
     "sweep.py": {"def everything(": "def clear("},
 }
-"""By file of muster/cloud: words of the present -> the older one's."""
+"""By file of muster/gcp: words of the present -> the older one's."""
 
 
 def make_older(checkout: Path) -> None:

@@ -15,15 +15,17 @@ from urllib.parse import quote
 import httpx
 import pytest
 import yaml
-from enginekit.cluster import CLUSTER, PROJECT, ZONE, Definition, names
-from enginekit.stack import Run, Stack
+from clusterkit import CLUSTER, PROJECT, ZONE, Definition, names
 from guests import Guests, Script
+from stackkit import Run, Stack
 
 from muster import secrets
-from muster.fakecloud import Cloud
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Cloud
+from muster_sandbox.fakecloud.server import Server
 
-pytestmark = pytest.mark.proof("five minutes; `tests/cloudcluster` runs the program in `make test`")
+pytestmark = pytest.mark.proof(
+    "five minutes; `tests/cloud/cloudcluster` runs the program in `make test`"
+)
 
 
 def vm(outside: httpx.Client, name: str) -> dict[str, Any]:

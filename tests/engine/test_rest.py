@@ -7,10 +7,10 @@ from contextlib import closing
 
 import httpx
 import pytest
-from double.rest import CancelledError, CloudError, HttpError, Rest, seconds
-from enginekit.home import cloud_environment
 
-from muster.fakecloud.server import Server
+from muster_sandbox.engine.home import cloud_environment
+from muster_sandbox.fakecloud.server import Server
+from muster_sandbox.provider.rest import CancelledError, CloudError, HttpError, Rest, seconds
 
 Handler = Callable[[httpx.Request], httpx.Response]
 TOKEN = {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}

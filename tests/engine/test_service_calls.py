@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from double import mappings
-from double.resource import MAPPINGS
-from double.rest import CloudError
-from enginekit.life import OWNER, Life
+from lifekit import OWNER, Life
+
+from muster_sandbox.provider import mappings
+from muster_sandbox.provider.resource import MAPPINGS
+from muster_sandbox.provider.rest import CloudError
 
 assert mappings
 ZONE = "europe-west4-a"

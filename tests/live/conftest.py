@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 
-from muster.containers import machines
-from muster.containers.podman import check_machine
-from muster.demo.instance import Instance
-from muster.demo.tour import Session
+from muster_sandbox.containers import machines
+from muster_sandbox.containers.podman import check_machine
+from muster_sandbox.demo.instance import Instance
+from muster_sandbox.demo.tour import Session
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import CGROUP
 
-from muster.containers import image
-from muster.containers.podman import MachineError, exists, podman, ulimits
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import MachineError, exists, podman, ulimits
 
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
 SECONDS = 60
@@ -125,7 +125,7 @@ def emulated(
         # --rm and sleep: gone after a while even where these tests were killed.
         podman(
             *("run", "--detach", "--rm", "--name", lab.name, "--hostname", CONTROLLER),
-            *("--privileged", *ulimits(), image.ensure(release), "sleep", "900"),
+            *("--privileged", *ulimits(), base_image.ensure(release), "sleep", "900"),
         )
         podman("exec", lab.name, "sh", "-ec", PREPARE, "sh", *nodes)
         with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, Lab, raise_lab
 from waiting import until
 
-from muster.containers.podman import podman
+from muster_sandbox.containers.podman import podman
 
 pytestmark = pytest.mark.proof("raises a Ceph cluster of three hosts and a SLURM cluster on it")
 
@@ -29,7 +29,7 @@ exit 1
 @pytest.fixture(scope="module")
 def ceph() -> Iterator[Lab]:
     """The cluster on its four machines."""
-    template = ROOT / "tests/cluster/inventories/ceph"
+    template = ROOT / "tests/live/inventories/ceph"
     for lab in raise_lab(template, "muster-ceph", "bookworm", "10.214.46.0/24"):
         run = lab.play()
         assert run.code == 0, run.output[-6000:]

@@ -6,7 +6,7 @@ import pytest
 from conftest import Lab
 from documentation import ROOT, Block, pages
 
-from muster.cluster import load
+from muster.definition import load
 
 HOSTS = load(ROOT / "inventories/demo").hosts.groups["all"]
 

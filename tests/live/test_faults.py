@@ -3,7 +3,7 @@
 from conftest import Lab
 from waiting import until
 
-from muster.containers.podman import podman
+from muster_sandbox.containers.podman import podman
 
 STATE = "/var/lib/slurm/slurmctld"
 

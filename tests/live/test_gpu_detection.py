@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from emulation import ADA, EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait_for
 
-from muster.cluster import PACKAGED_SLURM, validate
-from muster.containers.podman import podman
-from muster.render import by_name
-from muster.slurm import render
+from muster.cli.render import by_name
+from muster.definition import PACKAGED_SLURM, validate
+from muster.render.slurm import render
+from muster_sandbox.containers.podman import podman
 
 NODE = "lab-gpu-01"
 # Of the releases that are packaged, the one that can (see the check gpu-autodetect-release).

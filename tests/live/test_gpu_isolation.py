@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 from emulation import ADA, EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait_for
 
-from muster.cluster import PACKAGED_SLURM, validate
-from muster.containers import image
-from muster.containers.podman import podman
-from muster.render import by_name
-from muster.slurm import render
+from muster.cli.render import by_name
+from muster.definition import PACKAGED_SLURM, validate
+from muster.render.slurm import render
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import podman
 
 pytestmark = pytest.mark.proof(
     "a minute and a half; the lab's jobs show it for one release in `make test`"
@@ -76,7 +76,7 @@ apt-get install -y -qq --no-install-recommends python3-minimal >/dev/null
 
 
 def files_of(release: str) -> dict[str, str]:
-    system = image.RELEASES[release]
+    system = base_image.RELEASES[release]
     cluster = {
         "name": "lab",
         "os": system,
@@ -101,7 +101,7 @@ def files_of(release: str) -> dict[str, str]:
     return by_name(render(validate(cluster, groups)))
 
 
-@pytest.fixture(scope="module", params=list(image.RELEASES))
+@pytest.fixture(scope="module", params=list(base_image.RELEASES))
 def emulation(request) -> Iterator[Emulation]:
     release = request.param
     with emulated("muster-isolation", release, files_of(release), NODES) as lab:

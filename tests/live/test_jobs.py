@@ -4,7 +4,7 @@ import pytest
 from conftest import Lab
 from waiting import until
 
-from muster.demo import tour
+from muster_sandbox.demo import tour
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.containers import image, machines
-from muster.containers.podman import MachineError, exists, podman, ulimits
-from muster.demo.instance import Instance
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.containers.podman import MachineError, exists, podman, ulimits
+from muster_sandbox.demo.instance import Instance
 
 ROOT = Path(__file__).parents[2]
 GPUS = 2
@@ -226,7 +226,7 @@ def test_containers_are_removed_even_if_their_folder_is_gone(tmp_path: Path) -> 
         label = f"{machines.LABEL}={network}"
         podman(
             *("run", "--detach", "--name", f"{network}-x", "--label", label),
-            *("--network", network, *ulimits(), image.ensure("bookworm"), "sleep", "60"),
+            *("--network", network, *ulimits(), base_image.ensure("bookworm"), "sleep", "60"),
         )
         assert Instance(tmp_path / "gone").remove(network) == [f"{network}-x"]
         assert not exists("network", network)

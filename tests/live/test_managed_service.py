@@ -13,8 +13,8 @@ from typing import Any
 import ansible
 import pytest
 
-from muster.containers import image, machines
-from muster.containers.podman import podman, run, ulimits
+from muster_sandbox.containers import base_image, machines
+from muster_sandbox.containers.podman import podman, run, ulimits
 
 pytestmark = pytest.mark.proof(
     "58 plays on daemons of its own, four minutes; roles use the module in `make test`"
@@ -108,7 +108,7 @@ class Host:
         return result
 
 
-@pytest.fixture(scope="module", params=sorted(image.RELEASES))
+@pytest.fixture(scope="module", params=sorted(base_image.RELEASES))
 def container(request: pytest.FixtureRequest) -> Iterator[Host]:
     name = f"muster-probe-{request.param}-{os.getpid()}"
     podman(
@@ -120,7 +120,7 @@ def container(request: pytest.FixtureRequest) -> Iterator[Host]:
             "--volume",
             f"{MODULES}:/opt/modules:ro",
         ),
-        image.ensure(request.param),
+        base_image.ensure(request.param),
     )
     try:
         machines.wait_for_boot(name)

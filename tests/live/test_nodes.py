@@ -3,8 +3,8 @@
 from conftest import Lab
 from waiting import until
 
-from muster.containers import machines
-from muster.containers.podman import podman
+from muster_sandbox.containers import machines
+from muster_sandbox.containers.podman import podman
 
 
 def test_node_comes_and_goes_and_the_others_are_not_contacted(lab: Lab) -> None:

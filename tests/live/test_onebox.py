@@ -13,7 +13,7 @@ BOX = "onebox"
 @pytest.fixture(scope="module")
 def box() -> Iterator[Lab]:
     """The machine, configured."""
-    template = ROOT / "tests/cluster/inventories/onebox"
+    template = ROOT / "tests/live/inventories/onebox"
     for lab in raise_lab(template, "muster-onebox", "trixie", "10.214.45.0/24"):
         lab.on(
             BOX,

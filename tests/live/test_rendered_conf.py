@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from emulation import ADA, EMULATED_CGROUP, EMULATED_SLURM, Emulation, emulated, wait_for
 
-from muster.cluster import PACKAGED_SLURM, NodeSet, load
-from muster.cluster.nodes import Machines
-from muster.containers import image
-from muster.containers.podman import MachineError, podman
-from muster.render import by_name
-from muster.slurm import render
+from muster.cli.render import by_name
+from muster.definition import PACKAGED_SLURM, NodeSet, load
+from muster.definition.schema.node_sets import Machines
+from muster.render.slurm import render
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import MachineError, podman
 
 ROOT = Path(__file__).parents[2]
 NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
@@ -68,7 +68,7 @@ def typed(nodes: NodeSet) -> NodeSet:
 def files_of(inventory: str, release: str) -> dict[str, str]:
     """A cluster for one release, without its database, with what emulation needs."""
     definition = load(ROOT / "inventories" / inventory)
-    system = image.RELEASES[release]
+    system = base_image.RELEASES[release]
     cluster = definition.cluster.model_copy(
         update={
             "os": system,
@@ -82,7 +82,7 @@ def files_of(inventory: str, release: str) -> dict[str, str]:
     return by_name(render(replace(definition, cluster=cluster, hosts=hosts)))
 
 
-@pytest.fixture(scope="module", params=list(image.RELEASES))
+@pytest.fixture(scope="module", params=list(base_image.RELEASES))
 def emulation(request) -> Iterator[Emulation]:
     release = request.param
     with emulated("muster-rendered", release, files_of("lab", release), NODES) as lab:

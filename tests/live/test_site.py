@@ -7,7 +7,7 @@ import pytest
 from conftest import Lab
 from waiting import until
 
-from muster.containers.podman import podman
+from muster_sandbox.containers.podman import podman
 
 
 def edit(path: Path, old: str, new: str) -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.proof("raises a cluster of its own")
 @pytest.fixture(scope="module")
 def split() -> Iterator[Lab]:
     """The cluster on separate machines."""
-    template = ROOT / "tests/cluster/inventories/split"
+    template = ROOT / "tests/live/inventories/split"
     for lab in raise_lab(template, "muster-split", "trixie", "10.214.44.0/24"):
         run = lab.play()
         assert run.code == 0, run.output[-6000:]

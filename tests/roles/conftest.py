@@ -7,7 +7,6 @@ takes 200, most of it CPU. On machines that were kept the tests are repeated by
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
+from by_machine import ByMachine
 from testinfra.host import Host
-from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,14 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if scenario and not config.option.hosts:
         settings = yaml.safe_load(Path(scenario).read_text(encoding="utf-8"))
         config.option.hosts = ",".join(spec(platform["name"]) for platform in settings["platforms"])
-
-
-class ByMachine(LoadScopeScheduling):
-    """Each process of pytest-xdist has the tests of one machine."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        machine = re.search(r"safe-ssh://[\w-]+", nodeid)
-        return machine[0] if machine else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByMachine:

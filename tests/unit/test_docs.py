@@ -1,6 +1,6 @@
 """What README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ say is true.
 
-Commands that need a cluster are typed by tests/cluster/test_documented_commands.py.
+Commands that need a cluster are typed by tests/live/test_documented_commands.py.
 """
 
 import ast
@@ -24,13 +24,13 @@ import typer
 import yaml
 from documentation import ROOT, Block, Command, Page, pages
 
-from muster import cluster, secrets
-from muster.cli import app
-from muster.cluster import nodes
-from muster.cluster.schemaerrors import plain_type
-from muster.containers import image
-from muster.demo import tour
-from muster.slurm import parameters
+from muster import definition, secrets
+from muster.cli.main import app
+from muster.definition.schema import node_sets
+from muster.definition.schema_errors import plain_type
+from muster.render.slurm import parameters
+from muster_sandbox.containers import base_image
+from muster_sandbox.demo import tour
 
 LAB = ROOT / "inventories/lab"
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -127,8 +127,8 @@ def test_each_command_is_of_a_known_program(page: Page) -> None:
 
 @every_page
 def test_commands_are_typed_on_hosts_that_the_page_has(page: Page, tmp_path: Path) -> None:
-    hosts = cluster.load(inventory_of(page, tmp_path)).hosts.groups["all"]
-    people = {*cluster.load(LAB).cluster.users.people, "root"}
+    hosts = definition.load(inventory_of(page, tmp_path)).hosts.groups["all"]
+    people = {*definition.load(LAB).cluster.users.people, "root"}
     for command in page.commands:
         assert command.host in {None, *hosts}, command.line
         assert command.user in {None, *people}, command.line
@@ -147,7 +147,7 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
     targets = re.findall(r"^([a-z-]+):.*## ", makefile(), re.MULTILINE)
     values = {
         "CLUSTER": [path.name for path in (ROOT / "inventories").iterdir()],
-        "RELEASE": list(image.RELEASES),
+        "RELEASE": list(base_image.RELEASES),
         "ROLE": ROLES,
         "MARK": ["proof"],
         "PART": [layer.name for layer in prove.PROOF],
@@ -253,7 +253,7 @@ def parse_playbook_commands(commands: list[list[str]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.commands], ids=ids)
 def test_ansible_playbook_takes_the_commands(page: Page, tmp_path: Path) -> None:
-    groups = cluster.load(inventory_of(page, tmp_path)).hosts.groups
+    groups = definition.load(inventory_of(page, tmp_path)).hosts.groups
     commands = commands_of(page, "ansible-playbook")
     for options in parse_playbook_commands(commands) if commands else []:
         assert options["inventory"] in (["inventories/lab"], ["inventories/cloud"])
@@ -291,7 +291,7 @@ def test_molecule_has_the_scenario_and_the_platform(page: Page, words: list[str]
     assert words[1] in {"login", "verify", "converge", "destroy", "test"}
     options = dict(zip(words[2::2], words[3::2], strict=True))
     assert (ROOT / "molecule" / options.pop("-s") / "molecule.yml").is_file()
-    assert set(options.values()) <= set(image.RELEASES)
+    assert set(options.values()) <= set(base_image.RELEASES)
     assert set(options) <= {"-h"}
 
 
@@ -384,7 +384,7 @@ def test_quoted_messages_are_in_the_code(page: Page) -> None:
 
 @every_page
 def test_variables_of_roles_exist(page: Page) -> None:
-    known = role_variables() | set(cluster.Cluster.model_fields) | set(secrets.MAKERS)
+    known = role_variables() | set(definition.Cluster.model_fields) | set(secrets.MAKERS)
     known |= {path.stem for path in ROOT.glob("ansible/plugins/modules/*.py")}
     for span in page.spans:
         if re.fullmatch(r"[a-z]+_[a-z0-9_]+", span) and span.split("_")[0] in ROLES:
@@ -418,7 +418,7 @@ def inventory_of(page: Page, folder: Path) -> Path:
     for block in page.blocks("yaml"):
         merge_into(copy, block)
         put_package(copy, yaml.safe_load(block.text))
-        cluster.load(copy)
+        definition.load(copy)
     return copy
 
 
@@ -459,8 +459,8 @@ def test_a_page_s_changes_pass_the_checks(page: Page, tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_the_lab_as_it_is(tmp_path: Path) -> None:
-    shown = cluster.load(inventory_of(README, tmp_path)).cluster
-    assert shown == cluster.load(LAB).cluster
+    shown = definition.load(inventory_of(README, tmp_path)).cluster
+    assert shown == definition.load(LAB).cluster
 
 
 @every_page
@@ -468,8 +468,8 @@ def test_keys_of_the_definition_exist(page: Page) -> None:
     for span in page.spans:
         if re.fullmatch(r"[a-z_]+(\.[\w<>-]+)+", span) and not re.search(r"\.(conf|yml)$", span):
             keys = span.split(".")
-            if keys[0] in cluster.Cluster.model_fields:
-                assert has_key(cluster.Cluster, keys), span
+            if keys[0] in definition.Cluster.model_fields:
+                assert has_key(definition.Cluster, keys), span
 
 
 def has_key(model: Any, keys: list[str]) -> bool:
@@ -478,17 +478,17 @@ def has_key(model: Any, keys: list[str]) -> bool:
         return True
     if typing.get_origin(model) is dict:
         return has_key(plain_type(typing.get_args(model)[1]), keys[1:])
-    if model == plain_type(nodes.NodeSet):
-        return any(has_key(kind, keys) for kind in nodes.KINDS.values())
+    if model == plain_type(node_sets.NodeSet):
+        return any(has_key(kind, keys) for kind in node_sets.KINDS.values())
     field = getattr(model, "model_fields", {}).get(keys[0])
     return field is not None and has_key(plain_type(field.annotation), keys[1:])
 
 
 def test_a_key_that_is_not_there_is_found() -> None:
-    assert has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "count"])
-    assert has_key(cluster.Cluster, ["nodes", "debug", "machine_type"])
-    assert not has_key(cluster.Cluster, ["nodes", "gpu", "gpus", "number"])
-    assert not has_key(cluster.Cluster, ["storage", "homes"])
+    assert has_key(definition.Cluster, ["nodes", "gpu", "gpus", "count"])
+    assert has_key(definition.Cluster, ["nodes", "debug", "machine_type"])
+    assert not has_key(definition.Cluster, ["nodes", "gpu", "gpus", "number"])
+    assert not has_key(definition.Cluster, ["storage", "homes"])
 
 
 # -- what must not go stale -----------------------------------------------------------------------
@@ -508,18 +508,18 @@ def test_systems_and_their_state_are_those_of_the_code() -> None:
         system.lower().replace(" ", "-"): (slurm, state.split(":")[0])
         for system, slurm, state in rows(README.text, "What is proven, and what is not")
     }
-    proven = set(image.RELEASES.values())
+    proven = set(base_image.RELEASES.values())
     assert told == {
         system: (slurm, "proven" if system in proven else "rendered only")
-        for system, slurm in cluster.PACKAGED_SLURM.items()
+        for system, slurm in definition.PACKAGED_SLURM.items()
     }
-    proven_slurm = " and ".join(cluster.PACKAGED_SLURM[system] for system in sorted(proven))
+    proven_slurm = " and ".join(definition.PACKAGED_SLURM[system] for system in sorted(proven))
     assert f"daemons have started with those of {proven_slurm}" in README.text
 
 
 @every_page
 def test_the_range_of_releases_is_that_of_the_schema(page: Page) -> None:
-    field = cluster.Cluster.model_fields["slurm_version"]
+    field = definition.Cluster.model_fields["slurm_version"]
     releases = typing.get_args(field.annotation)
     for first, last in re.findall(r"\b(\d\d\.\d\d) to (\d\d\.\d\d)\b", page.prose):
         assert (first, last) == (releases[0], releases[-1])
@@ -559,7 +559,7 @@ def test_the_picture_has_the_plays_of_site_yml() -> None:
 
 
 def test_the_map_has_all_folders() -> None:
-    told = set(re.findall(r"^([a-z]+)/ {2,}\S", README.text, re.MULTILINE))
+    told = set(re.findall(r"^([a-z_]+)/ {2,}\S", README.text, re.MULTILINE))
     folders = {name for name in top_level() if (ROOT / name).is_dir() and not name.startswith(".")}
     assert told == folders
 
@@ -625,11 +625,11 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 
 def test_commands_on_hosts_are_typed_by_the_cluster_s_tests() -> None:
     """The blocks that these leave out are of hosts that only the page's own changes bring."""
-    path = ROOT / "tests/cluster/test_documented_commands.py"
+    path = ROOT / "tests/live/test_documented_commands.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert "pages" in names
-    demo = cluster.load(ROOT / "inventories/demo").hosts.groups["all"]
+    demo = definition.load(ROOT / "inventories/demo").hosts.groups["all"]
     left_out = {
         command.host for page in pages() for command in page.commands if command.host
     } - set(demo)

@@ -21,9 +21,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_release_has_its_image(checkout):
-    names = [installed.tag(release) for release in installed.image.RELEASES]
+    names = [installed.tag(release) for release in installed.base_image.RELEASES]
     assert len(set(names)) == len(names)
-    assert names == [installed.tag(release) for release in installed.image.RELEASES]
+    assert names == [installed.tag(release) for release in installed.base_image.RELEASES]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
@@ -17,7 +18,9 @@ def entries(lock: str) -> dict[str, str]:
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in requirements}
+    return {
+        re.split(r"[^\w.-]", each, maxsplit=1)[0].lower().replace(".", "-") for each in requirements
+    }
 
 
 def test_the_lock_of_vms_is_a_part_of_the_whole() -> None:
@@ -27,11 +30,23 @@ def test_the_lock_of_vms_is_a_part_of_the_whole() -> None:
     assert all("--hash=sha256:" in rest for rest in part.values())
 
 
+def project_of(path: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / path).read_text(encoding="utf-8"))["project"]
+
+
 def test_a_vm_gets_what_it_needs_and_nothing_of_a_laptop() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = project_of("pyproject.toml")
     part = entries("requirements-vm.txt").keys()
     assert names(project["dependencies"]) <= part
     # cryptography is in both: ansible-core needs it.
     extras = project["optional-dependencies"]
     assert names(extras["laptop"]) & part == {"cryptography"}
     assert names(extras["dev"]) & part == set()
+    assert names(project_of("muster_sandbox/pyproject.toml")["dependencies"]) & part == {
+        "cryptography"
+    }
+
+
+def test_what_the_stand_ins_need_is_in_the_lock() -> None:
+    needed = names(project_of("muster_sandbox/pyproject.toml")["dependencies"])
+    assert needed <= entries("requirements.txt").keys()

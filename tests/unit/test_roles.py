@@ -16,7 +16,7 @@ ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()
 RELEASES = ["Debian-12", "Debian-13", "Ubuntu-22.04", "Ubuntu-24.04"]
 
 OF_A_CLUSTER = {"verify"}
-"""Roles that need a whole cluster: their tests are in tests/cluster."""
+"""Roles that need a whole cluster: their tests are in tests/live."""
 
 SECRET = re.compile(r"_(key|key_b64|password|secret|token)$")
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from muster import secrets
-from muster.cluster import load
+from muster.definition import load
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["munge_key", "slurmdbd_password"]

@@ -11,11 +11,11 @@ from vmkit import site
 from vmkit.ceph import ADDRESS, USER, Ceph, raised
 from vmkit.site import Site
 
-from muster.containers import image
+from muster_sandbox.containers import base_image
 
 CLUSTER: dict[str, Any] = {
     "name": "vm",
-    "os": image.RELEASES[site.RELEASE],
+    "os": base_image.RELEASES[site.RELEASE],
     "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
     "partitions": {"main": {"nodes": ["cpu"], "default": True}},
     "storage": {

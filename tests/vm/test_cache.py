@@ -10,8 +10,8 @@ from vmkit.calls import calls
 from vmkit.site import Site
 from waiting import until
 
-from muster import storage
-from muster.cluster import validate
+from muster.definition import validate
+from muster.render import nfs
 
 pytestmark = pytest.mark.proof(
     "emulated machines with a Ceph cluster beside them take ten minutes and more"
@@ -76,7 +76,7 @@ def test_two_folders_of_one_file_system_are_cached_and_not_as_each_of_them_says(
     }
     cluster = CLUSTER | {"storage": {**folders, "cache": {"any_kernel": True}}}
     groups = {"controller": ["a"], "database": [], "login": ["a"], "cpu": ["b"], "compute": ["b"]}
-    mounts = storage.mounts(validate(cluster, groups), computes=True, caches=True)
+    mounts = nfs.mounts(validate(cluster, groups), computes=True, caches=True)
     assert [mount["path"] for mount in mounts] == ["/mnt/plain", "/mnt/cached"]
     pair.server.check("mkdir /apps/plain /apps/cached")
     try:

@@ -9,7 +9,7 @@ import pytest
 from vmkit import site
 from vmkit.site import Site
 
-from muster.containers import image
+from muster_sandbox.containers import base_image
 
 ROLES = "nfs_server,nfs_client"
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
@@ -22,7 +22,7 @@ def two() -> Iterator[Site]:
         machines.define(
             {
                 "name": "vm",
-                "os": image.RELEASES[site.RELEASE],
+                "os": base_image.RELEASES[site.RELEASE],
                 "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
                 "partitions": {"main": {"nodes": ["cpu"], "default": True}},
                 "storage": {"home": {"kind": "nfs", "path": "/home", "own_disk": False}},

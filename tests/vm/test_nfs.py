@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from vmkit.site import STORAGE, Site, addresses
 
-from muster import storage
-from muster.cluster import load
+from muster.definition import load
+from muster.render import nfs
 
 pytestmark = pytest.mark.proof(
     "emulated machines with a Ceph cluster beside them take ten minutes and more"
@@ -102,7 +102,7 @@ def test_the_server_lets_nodes_write_no_modules_however_they_mount_them(pair: Si
 
 @pytest.mark.parametrize("path", ["/home", "/apps"])
 def test_the_kernel_has_the_options_that_were_asked_for(pair: Site, path: str) -> None:
-    mounts = storage.mounts(load(pair.inventory), computes=True, caches=True)
+    mounts = nfs.mounts(load(pair.inventory), computes=True, caches=True)
     asked = next(mount["options"] for mount in mounts if mount["path"] == path)
     # The kernel tells actimeo by what it sets, and of that what is no default.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
@@ -154,7 +154,7 @@ def test_changed_exports_need_no_restart_and_open_files_stay_open(pair: Site, ho
     try:
         wider = [
             {**e, "clients": [*e["clients"], {**e["clients"][0], "host": "198.51.100.0/24"}]}
-            for e in storage.exports(load(pair.inventory), addresses(1))
+            for e in nfs.exports(load(pair.inventory), addresses(1))
         ]
         changes = json.dumps({"nfs_server_exports": wider, "nfs_server_threads": 20})
         assert pair.play("--limit=storage1", f"--extra-vars={changes}", roles="nfs_server")
@@ -185,7 +185,7 @@ WRONG_MOUNTS = [
 
 
 def test_the_role_says_why_a_folder_can_not_be_mounted(pair: Site) -> None:
-    mounts = storage.mounts(load(pair.inventory), computes=True, caches=True)
+    mounts = nfs.mounts(load(pair.inventory), computes=True, caches=True)
     for wrong, said in WRONG_MOUNTS:
         changes = json.dumps({"nfs_client_mounts": [*mounts, {**wrong, "path": "/mnt/wrong"}]})
         begin = time.monotonic()

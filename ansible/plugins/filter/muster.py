@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of wiring.yml: thin, for the work is in muster.wiring."""
+"""The filters of wiring.yml: thin, for the work is in muster.render.role_variables."""
 
 from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 
-from muster import cephfs, modules, slurm, storage, verify, wiring
-from muster.cluster import DefinitionError
-from muster.nvidia import role as nvidia
+from muster.definition import DefinitionError
+from muster.render import ceph, lmod, nfs, role_variables, slurm
+from muster.render import nvidia_driver as nvidia
+from muster.verify import verdict
 
 
 def title(cluster):
@@ -23,7 +24,7 @@ def of_definition(function):
 
     def apply(cluster, groups, *rest, **options):
         try:
-            return function(wiring.definition_of(cluster, groups), *rest, **options)
+            return function(role_variables.definition_of(cluster, groups), *rest, **options)
         except DefinitionError as error:
             raise AnsibleFilterError(f"the definition is wrong:\n{error}") from error
 
@@ -38,7 +39,7 @@ def slurm_files(definition):
 def module_tree(definition):
     """Return the module tree as a mapping."""
     cluster = definition.cluster
-    return asdict(modules.render(cluster.software, cluster.storage.apps.path))
+    return asdict(lmod.render(cluster.software, cluster.storage.apps.path))
 
 
 def credentials(hosts):
@@ -57,33 +58,33 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "muster_title": title,
-            "muster_hosts": wiring.host_addresses,
-            "muster_people": of_definition(wiring.people),
-            "muster_no_login": of_definition(wiring.no_login),
-            "muster_sudo": of_definition(wiring.sudo),
-            "muster_groups": of_definition(wiring.groups),
-            "muster_mail_addresses": of_definition(wiring.mail_addresses),
-            "muster_accounts": of_definition(wiring.accounts),
-            "muster_account_users": of_definition(wiring.account_users),
-            "muster_node_passwd": of_definition(wiring.node_passwd),
-            "muster_node_group": of_definition(wiring.node_group),
-            "muster_node_people_dir": of_definition(wiring.node_people_dir),
-            "muster_shared_paths": of_definition(storage.shared_paths),
-            "muster_state_folders": of_definition(wiring.state_folders),
-            "muster_home_maker": of_definition(storage.home_maker),
-            "muster_group_folders": of_definition(storage.group_folders),
-            "muster_mounts": of_definition(storage.mounts),
-            "muster_exports": of_definition(storage.exports),
-            "muster_nfs_connections": of_definition(storage.nfs_connections),
-            "muster_ceph_cluster": of_definition(cephfs.built),
-            "muster_cephadm": of_definition(cephfs.by_cephadm),
-            "muster_ceph_client": of_definition(cephfs.client),
+            "muster_hosts": role_variables.host_addresses,
+            "muster_people": of_definition(role_variables.people),
+            "muster_no_login": of_definition(role_variables.no_login),
+            "muster_sudo": of_definition(role_variables.sudo),
+            "muster_groups": of_definition(role_variables.groups),
+            "muster_mail_addresses": of_definition(role_variables.mail_addresses),
+            "muster_accounts": of_definition(role_variables.accounts),
+            "muster_account_users": of_definition(role_variables.account_users),
+            "muster_node_passwd": of_definition(role_variables.node_passwd),
+            "muster_node_group": of_definition(role_variables.node_group),
+            "muster_node_people_dir": of_definition(role_variables.node_people_dir),
+            "muster_shared_paths": of_definition(nfs.shared_paths),
+            "muster_state_folders": of_definition(role_variables.state_folders),
+            "muster_home_maker": of_definition(nfs.home_maker),
+            "muster_group_folders": of_definition(nfs.group_folders),
+            "muster_mounts": of_definition(nfs.mounts),
+            "muster_exports": of_definition(nfs.exports),
+            "muster_nfs_connections": of_definition(nfs.nfs_connections),
+            "muster_ceph_cluster": of_definition(ceph.built),
+            "muster_cephadm": of_definition(ceph.by_cephadm),
+            "muster_ceph_client": of_definition(ceph.client),
             "muster_nvidia_driver": of_definition(nvidia.variables),
             "muster_slurm_files": of_definition(slurm_files),
             "muster_module_tree": of_definition(module_tree),
             "muster_credentials": credentials,
-            "muster_problems": verify.problems,
-            "muster_notes": verify.notes,
+            "muster_problems": verdict.problems,
+            "muster_notes": verdict.notes,
             "muster_cluster": of_definition(
                 lambda definition: definition.cluster.model_dump(mode="json")
             ),

@@ -7,10 +7,10 @@ from pathlib import Path
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
 from ansible.template import trust_as_template
 
-from muster.access import ssh, stack
-from muster.cloud.machines import TIME_SERVERS
-from muster.cluster import DefinitionError, load
-from muster.cluster.definition import cloud_hosts
+from muster.definition import DefinitionError, load
+from muster.definition.definition import cloud_hosts
+from muster.gcp import ssh, stack
+from muster.gcp.inventory import TIME_SERVERS
 
 DOCUMENTATION = r"""
 name: pulumi_stack

@@ -11,7 +11,7 @@ DOCUMENTATION = r"""
 module: cluster_report
 short_description: Decode other hosts' credentials, read the nodes' states and run a test job
 description:
-  - Runs on the controller, as root. What is found is judged by C(muster.verify).
+  - Runs on the controller, as root. What is found is judged by C(muster.verify.verdict).
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
     and not on hosts that are to be avoided or whose credential can't be decoded, where it would
     hang in completing.

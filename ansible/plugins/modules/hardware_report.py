@@ -16,7 +16,7 @@ module: hardware_report
 short_description: Report a machine's processors, memory, GPUs, system, name and clock
 description:
   - Asks C(slurmd -C) where it is installed, since its answer is what the controller will hear, and
-    otherwise lscpu and /proc/meminfo. What is found is judged by C(muster.hosts_check).
+    otherwise lscpu and /proc/meminfo. What is found is judged by C(muster.verify.hardware).
   - The action plugin of the same name adds between which two moments of the control machine the
     clock was read.
 options:

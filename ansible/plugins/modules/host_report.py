@@ -12,7 +12,7 @@ DOCUMENTATION = r"""
 module: host_report
 short_description: Report a host's daemons, credential, clock and versions
 description:
-  - One run per host gathers all that C(muster.verify) judges. The action plugin of the same name
+  - One run per host gathers all that C(muster.verify.verdict) judges. The action plugin of the same name
     adds between which two moments of the control machine the host's clock was read.
 options:
   units:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from google.auth.credentials import Credentials
 
-from muster.cloud.api import CloudError
+from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
 

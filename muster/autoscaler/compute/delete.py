@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from muster.autoscaler import failures
-from muster.autoscaler.model import Deleted, Failure, Vm
-from muster.autoscaler.operations import Operations
-from muster.autoscaler.pacing import Group, TooLateError
-from muster.autoscaler.transport import Transport, limited, may_pass, pause_s
-from muster.cloud.api import NOT_FOUND, CloudError
+from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.http import Transport, limited, may_pass, pause_s
+from muster.autoscaler.compute.operations import Operations
+from muster.autoscaler.compute.rate_limiter import Group, TooLateError
+from muster.autoscaler.reconcile.model import Deleted, Failure, Vm
+from muster.gcp.api import NOT_FOUND, CloudError
 
 log = logging.getLogger("muster")
 
@@ -101,7 +101,7 @@ class Deletes:
                     # Whatever it is: each deletion has its event, and this thread serves all.
                     log.exception("not foreseen")
                     for each in lot:
-                        self._end(each.vm, failures.unforeseen(error))
+                        self._end(each.vm, errors.unforeseen(error))
 
     def _next(self) -> list[_Deletion]:
         """Those whose time has come, at most a request full; [] after a while without any."""
@@ -129,7 +129,7 @@ class Deletes:
             except Exception as error:
                 # What one answer holds must not be laid on the others of the request.
                 log.exception("not foreseen")
-                self._end(each.vm, failures.unforeseen(error))
+                self._end(each.vm, errors.unforeseen(error))
 
     def _answered(self, deletion: _Deletion, found: dict[str, Any] | CloudError) -> None:
         vm = deletion.vm
@@ -137,7 +137,7 @@ class Deletes:
             self._operations.follow(
                 found,
                 deletion.until,
-                lambda operation: self._end(vm, failures.of_operation(operation)),
+                lambda operation: self._end(vm, errors.of_operation(operation)),
             )
             return
         if limited(found):
@@ -152,4 +152,4 @@ class Deletes:
 
 
 def _why(error: CloudError) -> Failure | None:
-    return None if error.status == NOT_FOUND else failures.of_call(error)
+    return None if error.status == NOT_FOUND else errors.of_call(error)

@@ -18,28 +18,20 @@ import google.auth.transport.urllib3
 import urllib3
 from google.auth.credentials import Credentials
 
-from muster import accelerators
-from muster.autoscaler import failures
-from muster.autoscaler.deletes import Deletes
-from muster.autoscaler.inserts import Inserts
-from muster.autoscaler.model import (
-    Delete,
-    Event,
-    Insert,
-    Inserted,
-    Look,
-    Seen,
-    Vm,
-)
-from muster.autoscaler.operations import Operations
-from muster.autoscaler.pacing import Group
-from muster.autoscaler.tokens import Token
-from muster.autoscaler.transport import Called, Limits, Transport
-from muster.cloud.api import NOT_FOUND, PAGE, CloudError, endpoint, last
-from muster.cloud.api import credentials as default_credentials
-from muster.cloud.names import NODE, of_cluster
-from muster.cloud.quotas import counts
-from muster.cloud.reports import ATTRIBUTE
+from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.credentials import Token
+from muster.autoscaler.compute.delete import Deletes
+from muster.autoscaler.compute.http import Called, Limits, Transport
+from muster.autoscaler.compute.insert import Inserts
+from muster.autoscaler.compute.operations import Operations
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.reconcile.model import Delete, Event, Insert, Inserted, Look, Seen, Vm
+from muster.catalog import accelerators
+from muster.catalog.quotas import counts
+from muster.gcp.api import NOT_FOUND, PAGE, CloudError, endpoint, last
+from muster.gcp.api import credentials as default_credentials
+from muster.gcp.names import NODE, of_cluster
+from muster.gcp.reports import ATTRIBUTE
 
 log = logging.getLogger("muster")
 
@@ -208,18 +200,18 @@ class Google:
         except Exception as error:
             # Whatever it is: without an event the plan would wait for this insert for ever.
             log.exception("not foreseen")
-            self._say(Inserted(action.id, whole=failures.unforeseen(error)))
+            self._say(Inserted(action.id, whole=errors.unforeseen(error)))
 
     def _look(self, action: Look, until: float) -> None:
         path = f"{self._project}/zones/{action.zone}/instances/{action.name}"
         try:
             self._say(self._seen(action, path, until))
         except CloudError as error:
-            self._say(Seen(action.name, action.zone, exists=False, failure=failures.of_call(error)))
+            self._say(Seen(action.name, action.zone, exists=False, failure=errors.of_call(error)))
         except Exception as error:
             # As above: each look has its event.
             log.exception("not foreseen")
-            why = failures.unforeseen(error)
+            why = errors.unforeseen(error)
             self._say(Seen(action.name, action.zone, exists=False, failure=why))
 
     def _seen(self, action: Look, path: str, until: float) -> Seen:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from muster.autoscaler.model import Failure
-from muster.autoscaler.operations import Operation
-from muster.cloud.api import CloudError
+from muster.autoscaler.compute.operations import Operation
+from muster.autoscaler.reconcile.model import Failure
+from muster.gcp.api import CloudError
 
 EXISTS = {"alreadyExists", "RESOURCE_ALREADY_EXISTS"}
 """Google's words of a call and of an operation for a name that is taken."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from muster.autoscaler.pacing import Group
-from muster.autoscaler.transport import Transport
-from muster.cloud.api import NOT_FOUND, PAGE, CloudError
-from muster.cloud.names import CLUSTER_LABEL, of_cluster
+from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.gcp.api import NOT_FOUND, PAGE, CloudError
+from muster.gcp.names import CLUSTER_LABEL, of_cluster
 
 UP = {"PROVISIONING", "STAGING", "RUNNING", "REPAIRING"}
 """https://cloud.google.com/compute/docs/instances/instance-lifecycle; others are going or gone."""

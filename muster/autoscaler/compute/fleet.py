@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterable, Mapping
 
-from muster.autoscaler import metadata, sets
-from muster.autoscaler.google import Google
-from muster.autoscaler.model import Delete, Insert, Look, Market, NodeSet, Quotas, Vm
-from muster.cloud.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
+from muster.autoscaler.compute import metadata, node_templates
+from muster.autoscaler.compute.driver import Google
+from muster.autoscaler.reconcile.model import Delete, Insert, Look, Market, NodeSet, Quotas, Vm
+from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 
 
 class Fleet:
@@ -23,7 +23,9 @@ class Fleet:
             SetsError: the attribute can't be read.
 
         """
-        return sets.parse(metadata.read(f"instance/attributes/{sets.ATTRIBUTE}"))
+        return node_templates.parse(
+            metadata.read(f"instance/attributes/{node_templates.ATTRIBUTE}")
+        )
 
     def vms(self) -> list[Vm]:
         """Return the nodes' VMs.

@@ -18,10 +18,10 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from muster.autoscaler import batch
-from muster.autoscaler.pacing import Bucket, Group, TooLateError
-from muster.autoscaler.tokens import Token
-from muster.cloud.api import CloudError, refused
+from muster.autoscaler.compute import batch
+from muster.autoscaler.compute.credentials import Token
+from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
+from muster.gcp.api import CloudError, refused
 
 log = logging.getLogger("muster")
 

@@ -13,14 +13,14 @@ import time
 import uuid
 from typing import Any
 
-from muster.autoscaler import failures
-from muster.autoscaler.model import Failure, Insert, Inserted
-from muster.autoscaler.operations import Operation, Operations
-from muster.autoscaler.pacing import Group
-from muster.autoscaler.placement import Placements
-from muster.autoscaler.standing import Standing
-from muster.autoscaler.transport import Transport
-from muster.cloud.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError, last
+from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.existing import Standing
+from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.operations import Operation, Operations
+from muster.autoscaler.compute.placement_policy import Placements
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
+from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError, last
 
 log = logging.getLogger("muster")
 
@@ -62,7 +62,7 @@ class Inserts:
             with self.placements.held(action.job, action.choice.zone, until) as policy:
                 return _Making(self, action, until, policy).run()
         except CloudError as error:
-            return Inserted(action.id, whole=failures.of_call(error))
+            return Inserted(action.id, whole=errors.of_call(error))
 
 
 class _Making:
@@ -87,7 +87,7 @@ class _Making:
         while self.names and ended is None:
             self.round += 1
             if self.standing + len(self.names) < self.action.least:
-                return self._none(failures.commonest(self.failed))
+                return self._none(errors.commonest(self.failed))
             if self._slot():
                 try:
                     self.inserts.bulk.add(self.action.id)
@@ -135,14 +135,14 @@ class _Making:
                 query={"requestId": self._request_id(*self.names)},
             )
         except CloudError as error:
-            if error.reason not in failures.EXISTS:
+            if error.reason not in errors.EXISTS:
                 raise
             self._sort_out(set(TAKEN.findall(error.message)), error)
             return None
         return self._bulk_ended(self.inserts.operations.wait(operation, self.until))
 
     def _bulk_ended(self, operation: Operation | None) -> Inserted | None:
-        whole = failures.of_operation(operation)
+        whole = errors.of_operation(operation)
         if operation is None:
             return Inserted(self.action.id, self.failed, whole)
         lacking = _lacking(operation)
@@ -150,11 +150,11 @@ class _Making:
         failed = self._children(operation) if whole or lacking != 0 else {}
         if not whole and lacking:
             failed |= self._unnamed(failed, lacking - len(failed))
-        taken = {name for name in failed if failed[name].code in failures.EXISTS}
+        taken = {name for name in failed if failed[name].code in errors.EXISTS}
         others = {name: why for name, why in failed.items() if name not in taken}
         if whole and not taken:
             # Its own word is that there were too few; theirs is why.
-            return Inserted(self.action.id, self.failed | others, failures.commonest(others, whole))
+            return Inserted(self.action.id, self.failed | others, errors.commonest(others, whole))
         left = self.names
         self.names = list(taken)
         self._sort_out(taken)
@@ -181,7 +181,7 @@ class _Making:
             },
         )
         why = {
-            last(child["targetLink"]): failures.of_operation(child)
+            last(child["targetLink"]): errors.of_operation(child)
             for page in pages
             for child in page.get("items", ())
         }
@@ -213,11 +213,11 @@ class _Making:
             try:
                 operations[name] = self._one(name)
             except CloudError as error:
-                self.failed[name] = failures.of_call(error)
-                if error.reason not in failures.EXISTS and self._too_few(names):
+                self.failed[name] = errors.of_call(error)
+                if error.reason not in errors.EXISTS and self._too_few(names):
                     break
         for name, operation in operations.items():
-            why = failures.of_operation(self.inserts.operations.wait(operation, self.until))
+            why = errors.of_operation(self.inserts.operations.wait(operation, self.until))
             if why:
                 self.failed[name] = why
         taken = {each for each in names if each in self.failed and _is_taken(self.failed[each])}
@@ -231,7 +231,7 @@ class _Making:
             # Also one whose operation has not ended: it may come yet.
             if name not in self.failed or self.failed[name].code == "timeout":
                 self._take_back(name)
-        return self._none(failures.commonest(self.failed))
+        return self._none(errors.commonest(self.failed))
 
     def _too_few(self, names: list[str]) -> bool:
         bad = sum(name in self.failed for name in names)
@@ -294,7 +294,7 @@ class _Making:
 
 
 def _is_taken(why: Failure) -> bool:
-    return why.code in failures.EXISTS
+    return why.code in errors.EXISTS
 
 
 def _lacking(operation: Operation) -> int | None:

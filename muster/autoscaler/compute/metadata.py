@@ -4,7 +4,7 @@ import os
 
 import urllib3
 
-from muster.cloud.api import CloudError
+from muster.gcp.api import CloudError
 
 TIMEOUT_S = 5.0
 OK = 200

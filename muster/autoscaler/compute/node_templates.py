@@ -2,7 +2,7 @@
 
 import json
 
-from muster.autoscaler.model import Choice, NodeSet
+from muster.autoscaler.reconcile.model import Choice, NodeSet
 
 ATTRIBUTE = "muster-templates"
 """The metadata attribute: JSON, set -> {choices: [template, zone, machine_type, spot], compact}.
@@ -13,11 +13,6 @@ A choice has `gpus`, too, where some are attached.
 
 class SetsError(Exception):
     """The attribute can't be read; the message is one sentence."""
-
-
-def set_name(cluster: str, node: str) -> str:
-    """Return the name of the node set of a node called CLUSTER-SET-NUMBER; there may be no such."""
-    return node.removeprefix(f"{cluster}-").rpartition("-")[0]
 
 
 def parse(text: str) -> dict[str, NodeSet]:

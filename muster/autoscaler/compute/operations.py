@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.autoscaler.pacing import Group
-from muster.autoscaler.transport import Transport
-from muster.cloud.api import PAGE, CloudError, last
+from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.gcp.api import PAGE, CloudError, last
 
 log = logging.getLogger("muster")
 

@@ -14,18 +14,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from muster.autoscaler import failures
-from muster.autoscaler.operations import Operations
-from muster.autoscaler.pacing import Group
-from muster.autoscaler.transport import Transport
-from muster.cloud.api import NOT_FOUND, PAGE, CloudError, last
-from muster.cloud.names import job_placement, of_jobs
+from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.operations import Operations
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.gcp.api import NOT_FOUND, PAGE, CloudError, last
+from muster.gcp.names import job_placement, of_jobs
 
 log = logging.getLogger("muster")
 
 NO_RIGHTS = "forbidden"
 """The controller has rights to policies while a node set is compact: pulumi/components/rights.py.
-What it may not delete then costs nothing, and goes with the cluster (muster/cloud/sweep.py)."""
+What it may not delete then costs nothing, and goes with the cluster (muster/gcp/sweep.py)."""
 
 
 class Placements:
@@ -77,11 +77,11 @@ class Placements:
                 query={"requestId": uuid.uuid4()},
             )
         except CloudError as error:
-            if error.reason in failures.EXISTS:
+            if error.reason in errors.EXISTS:
                 return
             raise
-        why = failures.of_operation(self._operations.wait(operation, until))
-        if why and why.code not in failures.EXISTS:
+        why = errors.of_operation(self._operations.wait(operation, until))
+        if why and why.code not in errors.EXISTS:
             raise CloudError(f"placement policy {name}: {why.message}", why.status, why.code)
 
     def seen(self, used: Mapping[str, str]) -> None:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from muster.autoscaler.breakers import Gate
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Choice, Failure, Job, Market, NodeSet, Quotas
-from muster.autoscaler.rising import gone
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.circuit_breaker import Gate
+from muster.autoscaler.reconcile.model import Choice, Failure, Job, Market, NodeSet, Quotas
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.powering_up import gone
+from muster.autoscaler.reconcile.tracked import Memory
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
 

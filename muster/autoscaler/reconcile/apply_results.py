@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from muster.autoscaler import breakers
-from muster.autoscaler.memory import Memory, put, take
-from muster.autoscaler.model import Deleted, Failure, Insert, Inserted, Power, Seen
-from muster.autoscaler.remedies import Remedy, remedy, sentence
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile import circuit_breaker
+from muster.autoscaler.reconcile.model import Deleted, Failure, Insert, Inserted, Power, Seen
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
+from muster.autoscaler.reconcile.tracked import Memory, put, take
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Before an insert that failed for a passing reason is tried again."""
@@ -67,7 +67,7 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
     )
     before = memory.breakers.get(market)
     if short:
-        memory.breakers[market] = breakers.after_shortage(
+        memory.breakers[market] = circuit_breaker.after_shortage(
             before, ask.id, short.code, world.now, ask.least
         )
     elif before and before.trial == ask.id:
@@ -76,7 +76,7 @@ def _inserted(world: World, memory: Memory, event: Inserted) -> None:
             del memory.breakers[market]
         else:
             # It was not tried after all; the next ask may.
-            memory.breakers[market] = breakers.untried(before)
+            memory.breakers[market] = circuit_breaker.untried(before)
 
 
 def _refused(world: World, memory: Memory, ask: Insert, name: str, failure: Failure) -> None:

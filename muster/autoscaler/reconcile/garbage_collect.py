@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from muster.autoscaler.memory import Memory, put
-from muster.autoscaler.model import Delete, Power, Vm
-from muster.autoscaler.rising import LEAVING, RUNNING
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Delete, Power, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING
+from muster.autoscaler.reconcile.tracked import Memory, put
 
 LEFT_OVER = "it is from before SLURM asked for the node"
 

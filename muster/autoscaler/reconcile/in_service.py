@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from muster.autoscaler.looks import spare
-from muster.autoscaler.memory import Memory, Miss
-from muster.autoscaler.model import Look, Node, Power, Vm
-from muster.autoscaler.returns import Returns
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Look, Node, Power, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.probes import spare
+from muster.autoscaler.reconcile.release import Returns
+from muster.autoscaler.reconcile.tracked import Memory, Miss
 
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
 """A VM that does nothing. STOPPING comes before: it is looked at again."""

@@ -277,3 +277,8 @@ class Seen:
 
 
 Event = Inserted | Deleted | Seen
+
+
+def set_name(cluster: str, node: str) -> str:
+    """Return the name of the node set of a node called CLUSTER-SET-NUMBER; there may be no such."""
+    return node.removeprefix(f"{cluster}-").rpartition("-")[0]

@@ -4,8 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from muster.autoscaler.model import Event, Job, Node, NodeSet, Power, Quotas, Request, Unread, Vm
-from muster.autoscaler.sets import set_name
+from muster.autoscaler.reconcile.model import (
+    Event,
+    Job,
+    Node,
+    NodeSet,
+    Power,
+    Quotas,
+    Request,
+    Unread,
+    Vm,
+    set_name,
+)
 
 STALE_S = 45.0
 """Without news it is asked every 30 s."""

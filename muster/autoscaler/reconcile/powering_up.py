@@ -4,12 +4,12 @@ Each stage has a time of its own, so that a reason says where it ended: asked fo
 registered (with which SLURM takes it into service).
 """
 
-from muster.autoscaler.looks import spare
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Look, Vm
-from muster.autoscaler.remedies import sentence
-from muster.autoscaler.returns import Returns
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Look, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.probes import spare
+from muster.autoscaler.reconcile.release import Returns
+from muster.autoscaler.reconcile.retry_policy import sentence
+from muster.autoscaler.reconcile.tracked import Memory
 
 COMING = ("PROVISIONING", "STAGING", "PENDING", "REPAIRING")
 RUNNING = "RUNNING"

@@ -3,7 +3,7 @@
 A thousand boots that hang have mostly one cause, which some of them tell as well as all.
 """
 
-from muster.autoscaler.memory import Memory
+from muster.autoscaler.reconcile.tracked import Memory
 
 AT_ONCE = 10
 """Half of what Google may be asked in a second (`transport.Limits`): nobody waits long for them."""

@@ -8,12 +8,20 @@ they of several sets, nothing is asked for before all of them have a place.
 import hashlib
 from dataclasses import replace
 
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Choice, Insert
-from muster.autoscaler.placing import NO_QUOTA, Group, Placing, Room, left, no_room, place
-from muster.autoscaler.returns import Returns
-from muster.autoscaler.turns import turns
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.allocate import (
+    NO_QUOTA,
+    Group,
+    Placing,
+    Room,
+    left,
+    no_room,
+    place,
+)
+from muster.autoscaler.reconcile.model import Choice, Insert
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.queue import turns
+from muster.autoscaler.reconcile.release import Returns
+from muster.autoscaler.reconcile.tracked import Memory
 
 MOST = 5000
 """VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""

@@ -7,12 +7,12 @@ without a job come at the end of their request; those whose request was lost com
 from collections.abc import Iterator
 from itertools import chain, groupby
 
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import NodeSet
-from muster.autoscaler.placing import Group
-from muster.autoscaler.returns import Returns
-from muster.autoscaler.rising import present
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.allocate import Group
+from muster.autoscaler.reconcile.model import NodeSet
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.powering_up import present
+from muster.autoscaler.reconcile.release import Returns
+from muster.autoscaler.reconcile.tracked import Memory
 
 
 def turns(world: World, memory: Memory, back: Returns) -> Iterator[list[Group]]:

@@ -13,15 +13,15 @@ The table of states, by what SLURM takes a node for:
 A node comes back by SLURM's own means (`GiveBack`), and no VM of a node in service is deleted.
 """
 
-from muster.autoscaler.asking import ask
-from muster.autoscaler.clearing import clear
-from muster.autoscaler.keeping import keep
-from muster.autoscaler.learning import learn
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Action, Close
-from muster.autoscaler.returns import Returns
-from muster.autoscaler.rising import judge
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.apply_results import learn
+from muster.autoscaler.reconcile.garbage_collect import clear
+from muster.autoscaler.reconcile.in_service import keep
+from muster.autoscaler.reconcile.model import Action, Close
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.powering_up import judge
+from muster.autoscaler.reconcile.provision import ask
+from muster.autoscaler.reconcile.release import Returns
+from muster.autoscaler.reconcile.tracked import Memory
 
 
 def plan(world: World, memory: Memory) -> tuple[list[Action], Memory]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import GiveBack
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import GiveBack
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
 
 
 @dataclass

@@ -6,12 +6,12 @@ https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-a
 
 from enum import Enum
 
-from muster.autoscaler.model import Failure
+from muster.autoscaler.reconcile.model import Failure
 
 # Beginnings: Google has _WITH_DETAILS forms.
 _NO_ROOM = ("ZONE_RESOURCE_POOL_EXHAUSTED", "VM_MIN_COUNT_NOT_REACHED", "insufficientCapacity")
 _NO_QUOTA = ("QUOTA_EXCEEDED", "quotaExceeded")
-# A word of muster.autoscaler.inserts' own. A bulkInsert makes as many as there is room for.
+# A word of muster.autoscaler.compute.insert' own. A bulkInsert makes as many as there is room for.
 _NOT_MADE = "notMade"
 # https://cloud.google.com/compute/api-quota: refilled each minute.
 _BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
@@ -19,7 +19,7 @@ _BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
 # A template that has just been replaced: the metadata names the new one in a moment.
 _REPLACED = "notFound"
 
-# Words of muster.autoscaler.google's own: no answer, or none in time.
+# Words of muster.autoscaler.compute.driver's own: no answer, or none in time.
 _UNKNOWN = ("unreachable", "timeout", "notSent", "noToken")
 
 TOO_MANY, SERVER_ERROR = 429, 500

@@ -7,8 +7,8 @@ must not be lost stands in the spool, in slurmctld and in the cloud.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from muster.autoscaler.breakers import Breaker
-from muster.autoscaler.model import Choice, Failure, Insert, Market
+from muster.autoscaler.reconcile.circuit_breaker import Breaker
+from muster.autoscaler.reconcile.model import Choice, Failure, Insert, Market
 
 
 @dataclass(frozen=True, slots=True)

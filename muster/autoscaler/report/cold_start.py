@@ -3,7 +3,7 @@
 Times are when the daemon saw it: it looks at the cloud and at slurmctld every few seconds.
 """
 
-from muster.autoscaler.stages import Stage
+from muster.autoscaler.report.lifecycle import Stage
 
 PHASES = ("made", "running", "registered")
 """Each lasts from the one before; the first from SLURM's request."""

@@ -7,7 +7,7 @@ all that became of a job is found by one search for its number.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Action,
     Close,
     Delete,
@@ -21,9 +21,9 @@ from muster.autoscaler.model import (
     Request,
     Seen,
 )
-from muster.autoscaler.stages import Stage
-from muster.autoscaler.status import Row
-from muster.hostlists import fold
+from muster.autoscaler.report.lifecycle import Stage
+from muster.autoscaler.report.status_file import Row
+from muster.catalog.hostlists import fold
 
 Line = dict[str, Any]
 Owner = Callable[[str], tuple[str, tuple[int, ...]]]

@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from muster.autoscaler.model import Market
-from muster.autoscaler.sets import set_name
-from muster.autoscaler.slurm import Queued
-from muster.autoscaler.stages import RISING, Stage, View
-from muster.autoscaler.status import Row, Status
-from muster.hostlists import fold
+from muster.autoscaler.reconcile.model import Market, set_name
+from muster.autoscaler.report.lifecycle import RISING, Stage, View
+from muster.autoscaler.report.status_file import Row, Status
+from muster.autoscaler.slurm.slurmctld import Queued
+from muster.catalog.hostlists import fold
 
 FEW = 3
 """Nodes of a job that are named one by one."""

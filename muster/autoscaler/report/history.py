@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler.stages import IN_SERVICE, RISING, Stage
-from muster.hostlists import expand
+from muster.autoscaler.report.lifecycle import IN_SERVICE, RISING, Stage
+from muster.catalog.hostlists import expand
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from muster.autoscaler.keeping import SILENT
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Market, Node, Power, Vm
-from muster.autoscaler.remedies import sentence
-from muster.autoscaler.rising import COMING, LEAVING, RUNNING, present
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.in_service import SILENT
+from muster.autoscaler.reconcile.model import Market, Node, Power, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.powering_up import COMING, LEAVING, RUNNING, present
+from muster.autoscaler.reconcile.retry_policy import sentence
+from muster.autoscaler.reconcile.tracked import Memory
 
 
 class Stage(StrEnum):

@@ -13,9 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from muster.autoscaler.coldstarts import PHASES
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Action,
     Delete,
     Deleted,
@@ -28,8 +26,10 @@ from muster.autoscaler.model import (
     Request,
     Seen,
 )
-from muster.autoscaler.stages import Stage
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report.cold_start import PHASES
+from muster.autoscaler.report.lifecycle import Stage
 
 ADDRESS = ("127.0.0.1", 9480)
 """Where Prometheus finds them; from elsewhere nobody does."""
@@ -42,7 +42,7 @@ class MetricsError(Exception):
 
 
 class Budget(Protocol):
-    """What the cloud's edge has used of what it may: `muster.autoscaler.google.Budget`."""
+    """What the cloud's edge has used of what it may: `muster.autoscaler.compute.driver.Budget`."""
 
     @property
     def calls(self) -> Mapping[tuple[str, str], int]:

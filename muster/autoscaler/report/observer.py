@@ -8,16 +8,16 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from muster.autoscaler import happenings
-from muster.autoscaler.coldstarts import ColdStarts
-from muster.autoscaler.happenings import Line
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.metrics import Metrics
-from muster.autoscaler.model import Action, GiveBack, Insert, Inserted, Request
-from muster.autoscaler.sets import set_name
-from muster.autoscaler.stages import RISING, Stage, View, stage, stages, touched
-from muster.autoscaler.status import (
+from muster.autoscaler.reconcile.model import Action, GiveBack, Insert, Inserted, Request, set_name
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report import events
+from muster.autoscaler.report.cold_start import ColdStarts
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.events import Line
+from muster.autoscaler.report.lifecycle import RISING, Stage, View, stage, stages, touched
+from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.status_file import (
     LastError,
     Returned,
     Row,
@@ -25,9 +25,8 @@ from muster.autoscaler.status import (
     StatusFile,
     read,
 )
-from muster.autoscaler.words import one_line
-from muster.autoscaler.world import World
-from muster.hostlists import fold
+from muster.autoscaler.text import one_line
+from muster.catalog.hostlists import fold
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ class Observer:
         for name, request in found.items():
             if name not in self._requests:
                 self.metrics.requested(request)
-                self._lines.append(happenings.of_request(request))
+                self._lines.append(events.of_request(request))
         self._requests = found
         jobs: dict[str, list[int]] = {}
         self._wanted = {}
@@ -105,7 +104,7 @@ class Observer:
     def _take_actions(self, world: World, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
-            self._lines.append(happenings.of_action(action, self._owner))
+            self._lines.append(events.of_action(action, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
             elif isinstance(action, GiveBack):
@@ -133,8 +132,8 @@ class Observer:
     def _take_events(self, world: World) -> None:
         for event in world.events:
             asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
-            self._lines += happenings.of_event(event, asked, self._owner)
-            for verb, failure, names in happenings.failures(event, asked):
+            self._lines += events.of_event(event, asked, self._owner)
+            for verb, failure, names in events.failures(event, asked):
                 self.metrics.failed(event, failure, max(1, len(names)))
                 what = f"{verb} {fold(names) or 'nodes'}"
                 error = LastError(world.now, what, failure.code, failure.message)
@@ -182,7 +181,7 @@ class Observer:
         if before and before.view.stage is view.stage:
             row.since, row.jobs, row.request = before.since, before.jobs, before.request
         elif before or view.stage is not Stage.OFF:
-            self._lines.append(happenings.of_stage(name, row, None, 0, {}))
+            self._lines.append(events.of_stage(name, row, None, 0, {}))
 
     def _changes(self, world: World, memory: Memory, name: str, row: Row, view: View) -> None:
         before, since = row.view.stage, row.since
@@ -202,9 +201,7 @@ class Observer:
         self.metrics.started(phases)
         self._count(world, name, before, -1)
         self._count(world, name, view.stage, 1)
-        self._lines.append(
-            happenings.of_stage(name, row, before, max(0.0, row.since - since), phases)
-        )
+        self._lines.append(events.of_stage(name, row, before, max(0.0, row.since - since), phases))
 
     def _count(self, world: World, name: str, stage: Stage, by: int) -> None:
         self._counts[set_name(world.cluster, name), stage] += by

@@ -16,10 +16,10 @@ from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Market, Unread
-from muster.autoscaler.stages import Stage, View
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Market, Unread
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report.lifecycle import Stage, View
 
 STATUS = Path("/run/muster-autoscaler/status.json")
 LEAST_S, LONGEST_S = 1.0, 10.0

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from xml.sax.saxutils import escape
 
-from muster.autoscaler.history import History, JobSpan, Span
-from muster.autoscaler.stages import Stage
-from muster.autoscaler.table import in_order
-from muster.autoscaler.why import lasted
-from muster.autoscaler.words import one_line
+from muster.autoscaler.report.explain import lasted
+from muster.autoscaler.report.history import History, JobSpan, Span
+from muster.autoscaler.report.lifecycle import Stage
+from muster.autoscaler.text import in_order, one_line
 
 CHART = 1000
 """Width of the time axis, in pixels; names stand left of it."""

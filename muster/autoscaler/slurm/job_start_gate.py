@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from threading import Event
 
-from muster.autoscaler.model import Node, Power
-from muster.hostlists import expand
+from muster.autoscaler.reconcile.model import Node, Power
+from muster.catalog.hostlists import expand
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from muster.autoscaler.model import Node, Power
-from muster.autoscaler.words import one_line
-from muster.hostlists import expand, fold
+from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.text import one_line
+from muster.catalog.hostlists import expand, fold
 
 REASON_CHARACTERS = 200
 """Longest reason: the accounting database keeps 255 bytes of it."""
@@ -69,7 +69,7 @@ class Slurm:
     def nodes(self) -> list[Node]:
         """Return the nodes in the cloud, those that are off too.
 
-        Up to 22.05 these are shown only with PrivateData=cloud, which muster.slurm sets.
+        Up to 22.05 these are shown only with PrivateData=cloud, which muster.render.slurm sets.
 
         Raises:
             SlurmError: slurmctld does not say.

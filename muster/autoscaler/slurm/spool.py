@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler.client import WAKE
-from muster.autoscaler.model import Job, Request
-from muster.hostlists import expand
+from muster.autoscaler.reconcile.model import Job, Request
+from muster.autoscaler.slurm.power_save_program import WAKE
+from muster.catalog.hostlists import expand
 
 log = logging.getLogger("muster")
 

@@ -3,10 +3,10 @@
 Pure tables and functions, because the definition is checked without a host at hand.
 """
 
-from muster.nvidia.additions import Addition, cdi, dcgm
-from muster.nvidia.drivers import Driver, Source, branches, choose, fitting, modules_of
-from muster.nvidia.mig import Geometry, geometries
-from muster.nvidia.models import Gpu, Modules, gpus, named
+from muster.catalog.nvidia.additions import Addition, cdi, dcgm
+from muster.catalog.nvidia.drivers import Driver, Source, branches, choose, fitting, modules_of
+from muster.catalog.nvidia.mig import Geometry, geometries
+from muster.catalog.nvidia.models import Gpu, Modules, gpus, named
 
 __all__ = [
     "Addition",

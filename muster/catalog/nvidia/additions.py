@@ -8,7 +8,7 @@ Compatibility" for the first branch of each CUDA; "Installing the NVIDIA Contain
 
 from dataclasses import dataclass
 
-from muster.nvidia.drivers import NVIDIA_REPOSITORIES
+from muster.catalog.nvidia.drivers import NVIDIA_REPOSITORIES
 
 
 @dataclass(frozen=True)

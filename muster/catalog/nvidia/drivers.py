@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from muster.nvidia.models import Gpu, Modules
+from muster.catalog.nvidia.models import Gpu, Modules
 
 Source = Literal["distribution", "nvidia"]
 

@@ -8,7 +8,7 @@ type of SLURM's can't be called by them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.nvidia.models import Gpu
+from muster.catalog.nvidia.models import Gpu
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,19 @@
 """The checks of a definition: importing this package registers all of them."""
 
-from muster.cluster.checks import (
+from muster.definition.checks import (
     accounts,
     cache,
     ceph,
-    cephbuilt,
+    ceph_built,
     cloud,
-    cloudmachines,
+    cloud_machines,
     hosts,
     inventory,
     layout,
     mail,
     mig,
     names,
-    nodes,
+    node_sets,
     nvidia,
     overrides,
     package,
@@ -26,7 +26,7 @@ from muster.cluster.checks import (
     software,
     storage,
 )
-from muster.cluster.checks.registry import CHECKS, Check, Finding
+from muster.definition.checks.registry import CHECKS, Check, Finding
 
 __all__ = [
     "CHECKS",
@@ -35,16 +35,16 @@ __all__ = [
     "accounts",
     "cache",
     "ceph",
-    "cephbuilt",
+    "ceph_built",
     "cloud",
-    "cloudmachines",
+    "cloud_machines",
     "hosts",
     "inventory",
     "layout",
     "mail",
     "mig",
     "names",
-    "nodes",
+    "node_sets",
     "nvidia",
     "overrides",
     "package",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check, repeated, suggestion
-from muster.cluster.definition import Definition
+from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.definition import Definition
 
 
 @check("account-unknown-parent")

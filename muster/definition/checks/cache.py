@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.cloudmachines import vms
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.storage import KERNELS, POOR_CACHE, Cache
+from muster.definition.checks.cloud_machines import vms
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.schema.storage import KERNELS, POOR_CACHE, Cache
 
 
 def _cached(d: Definition) -> Iterator[str]:

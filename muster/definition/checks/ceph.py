@@ -5,13 +5,13 @@ import re
 import uuid
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.checks.registry import Finding, check, repeated, source_check
-from muster.cluster.checks.secrets import misspelt_secrets, secrets_shape, secrets_there
-from muster.cluster.definition import Definition
-from muster.cluster.secretnames import CEPH_KEY
-from muster.cluster.sources import SECRETS_FILE, Sources
-from muster.cluster.yamlfile import readable
+from muster.definition.checks.registry import Finding, check, repeated, source_check
+from muster.definition.checks.secrets import misspelt_secrets, secrets_shape, secrets_there
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns
+from muster.definition.secret_names import CEPH_KEY
+from muster.definition.sources import SECRETS_FILE, Sources
+from muster.definition.yaml_file import readable
 
 _OF_THE_BUILT = ("file_gib", "copies", "image")
 _OF_THE_EXISTING = ("filesystem", "user")

@@ -4,11 +4,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.ceph import Ceph
-from muster.cluster.checks.registry import Finding, check, repeated, suggestion
-from muster.cluster.definition import Definition
-from muster.cluster.problems import counted
+from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.definition import Definition
+from muster.definition.problems import counted
+from muster.definition.schema import patterns
+from muster.definition.schema.ceph import Ceph
 
 # Of a name its first part is a registry if it has a dot or a port, or is localhost:
 # https://pkg.go.dev/github.com/distribution/reference

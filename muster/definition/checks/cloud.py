@@ -4,12 +4,12 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.cloudmachines import vms
-from muster.cluster.checks.registry import Finding, check, repeated, source_check
-from muster.cluster.definition import Definition
-from muster.cluster.nodes import Machines
-from muster.cluster.sources import HOSTS_FILE, Sources
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.checks.cloud_machines import vms
+from muster.definition.checks.registry import Finding, check, repeated, source_check
+from muster.definition.definition import Definition
+from muster.definition.schema.node_sets import Machines
+from muster.definition.sources import HOSTS_FILE, Sources
+from muster.definition.yaml_file import KeyPath
 
 # https://cloud.google.com/compute/docs/regions-zones: region, hyphen, letter.
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")

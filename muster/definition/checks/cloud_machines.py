@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from muster import accelerators
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.nodes import VirtualMachines
-from muster.cluster.problems import counted
-from muster.cluster.spelling import nearest
-from muster.cluster.yamlfile import KeyPath
-from muster.machinetypes import MachineType, machine_types
+from muster.catalog import accelerators
+from muster.catalog.machine_types import MachineType, machine_types
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.problems import counted
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 
 def vms(d: Definition) -> Iterator[tuple[str, VirtualMachines]]:
@@ -62,8 +62,8 @@ def _known_like(name: str) -> str:
         if bool(each.gpus) == has_gpus
     }
     return (
-        f"take one of muster/machinetypes.py; {'with' if has_gpus else 'without'} GPUs those are "
-        f"of {', '.join(families)}"
+        f"take one of muster/catalog/machine_types.py; {'with' if has_gpus else 'without'} GPUs "
+        f"those are of {', '.join(families)}"
     )
 
 

@@ -4,10 +4,10 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.names import ROLE_GROUPS
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.spelling import nearest
+from muster.definition.checks.names import ROLE_GROUPS
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.spelling import nearest
 
 _ADDRESS_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, source_check
-from muster.cluster.sources import Sources
-from muster.cluster.spelling import nearest
+from muster.definition.checks.registry import Finding, source_check
+from muster.definition.sources import Sources
+from muster.definition.spelling import nearest
 
 
 def _variables(sources: Sources) -> Iterator[tuple[str, str]]:

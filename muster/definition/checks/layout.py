@@ -4,11 +4,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.checks.registry import Finding, check, suggestion
-from muster.cluster.checks.storage import below, of_the_system
-from muster.cluster.definition import Definition
-from muster.cluster.storage import Folder
+from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.checks.storage import below, of_the_system
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns
+from muster.definition.schema.storage import Folder
 
 _Place = tuple[str, ...]
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Collection, Iterator
 
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.gpus import Gpus
-from muster.nvidia import Geometry, geometries, named
+from muster.catalog.nvidia import Geometry, geometries, named
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.schema.gpus import Gpus
 
 # The only one that SLURM takes for a type, and none with engines besides (1g.10gb+me).
 _PROFILE = re.compile(r"[1-9]g\.[1-9][0-9]*gb")

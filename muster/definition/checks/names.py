@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns
 
 ROLE_GROUPS = ("controller", "database", "login", "compute", "storage")
 

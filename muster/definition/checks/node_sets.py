@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from ClusterShell.NodeSet import NodeSet as Hostlist  # type: ignore[import-untyped]
 from ClusterShell.NodeSet import NodeSetException
 
-from muster.cluster.checks.registry import Finding, check, repeated
-from muster.cluster.definition import Definition
-from muster.cluster.gpus import Gpus
-from muster.cluster.nodes import Machines
-from muster.cluster.problems import counted
+from muster.definition.checks.registry import Finding, check, repeated
+from muster.definition.definition import Definition
+from muster.definition.problems import counted
+from muster.definition.schema.gpus import Gpus
+from muster.definition.schema.node_sets import Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.gpus import Gpus, Nvidia
-from muster.cluster.nodes import NodeSet, VirtualMachines
-from muster.cluster.yamlfile import KeyPath
-from muster.machinetypes import MachineType
-from muster.nvidia import Gpu, Source, branches, dcgm, fitting, gpus, modules_of, named
+from muster.catalog.machine_types import MachineType
+from muster.catalog.nvidia import Gpu, Source, branches, dcgm, fitting, gpus, modules_of, named
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.schema.gpus import Gpus, Nvidia
+from muster.definition.schema.node_sets import NodeSet, VirtualMachines
+from muster.definition.yaml_file import KeyPath
 
 
 def _branch(d: Definition) -> tuple[Nvidia, int] | None:

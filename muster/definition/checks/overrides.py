@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from muster.cluster.checks.registry import Finding, source_check, suggestion
-from muster.cluster.sources import SECRETS_FILE, Sources, overridden
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.checks.registry import Finding, source_check, suggestion
+from muster.definition.sources import SECRETS_FILE, Sources, overridden
+from muster.definition.yaml_file import KeyPath
 
 # Groups that Ansible makes.
 _ALWAYS = ("all", "ungrouped")

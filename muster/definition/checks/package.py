@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check, source_check
-from muster.cluster.definition import Definition
-from muster.cluster.sources import Sources
+from muster.definition.checks.registry import Finding, check, source_check
+from muster.definition.definition import Definition
+from muster.definition.sources import Sources
 
 # Below the inventory's folder, of which a VM gets a copy: neither absolute nor through a parent.
 _FOLDERS = r"(?!/)(?:(?!\.{1,2}/)[^/]+/)*"

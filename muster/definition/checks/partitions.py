@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from muster.cluster import times
-from muster.cluster.checks.registry import Finding, check, repeated, suggestion
-from muster.cluster.definition import Definition
-from muster.cluster.nodes import VirtualMachines
+from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.definition import Definition
+from muster.definition.schema import times
+from muster.definition.schema.node_sets import VirtualMachines
 
 
 @check("no-partition")

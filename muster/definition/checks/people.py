@@ -5,10 +5,10 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.checks.registry import Finding, check, repeated, suggestion
-from muster.cluster.definition import Definition
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns
+from muster.definition.yaml_file import KeyPath
 
 _SLURM_ID = 64030  # fixed in Debian's and Ubuntu's packages
 _NOBODY_ID = 65534

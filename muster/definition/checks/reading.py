@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, source_check, suggestion
-from muster.cluster.hostsfile import GROUP_KEYS
-from muster.cluster.model import Cluster
-from muster.cluster.sources import Sources
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.checks.registry import Finding, source_check, suggestion
+from muster.definition.hosts_file import GROUP_KEYS
+from muster.definition.schema.cluster import Cluster
+from muster.definition.sources import Sources
+from muster.definition.yaml_file import KeyPath
 
 
 def _found(

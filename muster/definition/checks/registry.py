@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from muster.cluster.definition import Definition
-from muster.cluster.sources import Sources
-from muster.cluster.spelling import nearest
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.definition import Definition
+from muster.definition.sources import Sources
+from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 
 @dataclass(frozen=True)

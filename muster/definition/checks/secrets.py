@@ -6,11 +6,11 @@ import re
 import string
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, source_check
-from muster.cluster.problems import counted
-from muster.cluster.secretnames import CEPH_KEY, DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
-from muster.cluster.sources import SECRETS_FILE, Sources
-from muster.cluster.yamlfile import KeyPath, readable
+from muster.definition.checks.registry import Finding, source_check
+from muster.definition.problems import counted
+from muster.definition.secret_names import CEPH_KEY, DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
+from muster.definition.sources import SECRETS_FILE, Sources
+from muster.definition.yaml_file import KeyPath, readable
 
 _SHORTEST_KEY = 32  # bytes; mungekey(8) makes 128
 # Keys that are in public repositories, by how they begin: nebari-slurm's default.

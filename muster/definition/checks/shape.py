@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.cluster.checks.registry import Finding, source_check, suggestion
-from muster.cluster.examples import example, key_of
-from muster.cluster.schemaerrors import SchemaError
-from muster.cluster.sources import Sources
-from muster.cluster.spelling import nearest
+from muster.definition.checks.registry import Finding, source_check, suggestion
+from muster.definition.examples import example, key_of
+from muster.definition.schema_errors import SchemaError
+from muster.definition.sources import Sources
+from muster.definition.spelling import nearest
 
 _REFERENCE = "docs/reference/cluster.md has all keys"
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from muster.cluster.base import Scalar
-from muster.cluster.checks.registry import Finding, check, suggestion
-from muster.cluster.definition import Definition
-from muster.cluster.model import PACKAGED_SLURM
-from muster.cluster.slurmparameters import OWNED, REFUSED_VALUES, REMOVED, parameters
+from muster.catalog.slurm_parameters import OWNED, REFUSED_VALUES, REMOVED, parameters
+from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.definition import Definition
+from muster.definition.schema.base import Scalar
+from muster.definition.schema.cluster import PACKAGED_SLURM
 
 
 def _given(d: Definition) -> Iterator[tuple[str, str, str, Scalar]]:

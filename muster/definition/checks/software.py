@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from muster.cluster.checks.registry import Finding, check, suggestion
-from muster.cluster.definition import Definition
-from muster.cluster.software import SoftwareVersion
-from muster.cluster.yamlfile import KeyPath
+from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.definition import Definition
+from muster.definition.schema.software import SoftwareVersion
+from muster.definition.yaml_file import KeyPath
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")

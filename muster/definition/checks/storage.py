@@ -4,11 +4,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from muster.cluster import patterns
-from muster.cluster.ceph import Ceph
-from muster.cluster.checks.registry import Finding, check
-from muster.cluster.definition import Definition
-from muster.cluster.storage import Folder
+from muster.definition.checks.registry import Finding, check
+from muster.definition.definition import Definition
+from muster.definition.schema import patterns
+from muster.definition.schema.ceph import Ceph
+from muster.definition.schema.storage import Folder
 
 # Folders of the system with all that is in them (hier(7)), and those in which others may lie.
 _SYSTEM = (

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from muster.cluster import patterns
-from muster.cluster.patterns import whole
+from muster.definition.schema import patterns
+from muster.definition.schema.patterns import whole
 
 
 class Model(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from muster.cluster.base import Model
+from muster.definition.schema.base import Model
 
 
 class Ceph(Model):

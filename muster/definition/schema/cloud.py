@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from muster.cluster.base import Model
-from muster.cluster.nodes import Disk
+from muster.definition.schema.base import Model
+from muster.definition.schema.node_sets import Disk
 
 
 class StateDisk(Disk):

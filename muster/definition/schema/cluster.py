@@ -4,16 +4,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from muster.cluster import patterns
-from muster.cluster.base import Model, Scalar, named
-from muster.cluster.cloud import Cloud
-from muster.cluster.gpus import Nvidia
-from muster.cluster.mail import Mail
-from muster.cluster.nodes import NodeSet, Partition, Scheduling
-from muster.cluster.patterns import whole
-from muster.cluster.people import Account, Users
-from muster.cluster.software import Software
-from muster.cluster.storage import Storage
+from muster.definition.schema import patterns
+from muster.definition.schema.base import Model, Scalar, named
+from muster.definition.schema.cloud import Cloud
+from muster.definition.schema.gpus import Nvidia
+from muster.definition.schema.mail import Mail
+from muster.definition.schema.node_sets import NodeSet, Partition, Scheduling
+from muster.definition.schema.patterns import whole
+from muster.definition.schema.people import Account, Users
+from muster.definition.schema.software import Software
+from muster.definition.schema.storage import Storage
 
 # The SLURM that each distribution packages.
 PACKAGED_SLURM = {

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from muster.cluster.base import Model
-from muster.nvidia import Modules, Source, branches
+from muster.catalog.nvidia import Modules, Source, branches
+from muster.definition.schema.base import Model
 
 
 def _nvidia_devices(values: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from muster.cluster.base import Model
+from muster.definition.schema.base import Model
 
 
 def _sender(values: dict[str, Any]) -> str:

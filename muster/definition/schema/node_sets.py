@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from muster import accelerators
-from muster.cluster.base import Mebibytes, Model, SlurmTime
-from muster.cluster.gpus import Gpus
-from muster.machinetypes import MachineType
+from muster.catalog import accelerators
+from muster.catalog.machine_types import MachineType
+from muster.definition.schema.base import Mebibytes, Model, SlurmTime
+from muster.definition.schema.gpus import Gpus
 
 
 class _NodeSet(Model):

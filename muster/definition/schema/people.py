@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from muster.cluster import patterns
-from muster.cluster.base import Model, named
+from muster.definition.schema import patterns
+from muster.definition.schema.base import Model, named
 
 
 class Group(Model):

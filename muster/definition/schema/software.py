@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from muster.cluster.base import Model
+from muster.definition.schema.base import Model
 
 # Of the package python3 in the distributions' own archives.
 PYTHONS = {

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from muster.cluster import patterns
-from muster.cluster.base import Model, named
-from muster.cluster.ceph import Ceph
+from muster.definition.schema import patterns
+from muster.definition.schema.base import Model, named
+from muster.definition.schema.ceph import Ceph
 
 # Kernels that the distributions' own packages install.
 KERNELS = {

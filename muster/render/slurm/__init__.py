@@ -1,11 +1,11 @@
 """A cluster's definition -> SLURM's configuration files, and which changes of them need a restart.
 
 Pure functions that know SLURM 21.08 to 25.11; who writes the files and who restarts daemons is the
-business of the roles. Which parameter exists in which release says muster.cluster.slurmparameters.
+business of the roles. Which parameter exists in which release says muster.catalog.slurm_parameters.
 """
 
-from muster.hostlists import expand, fold
-from muster.slurm.files import SlurmFiles, render
-from muster.slurm.restart import RestartDigests
+from muster.catalog.hostlists import expand, fold
+from muster.render.slurm.files import SlurmFiles, render
+from muster.render.slurm.restart import RestartDigests
 
 __all__ = ["RestartDigests", "SlurmFiles", "expand", "fold", "render"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from muster.cluster.base import Scalar
+from muster.definition.schema.base import Scalar
 
 Line = dict[str, str]
 """The keys of one line in their order: one, or more where a line describes a node or partition."""

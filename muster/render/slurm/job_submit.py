@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from importlib.resources import files
 from json import dumps
 
-from muster.cluster.definition import Definition
-from muster.slurm.nodes import gpu_sets, gpu_types
+from muster.definition.definition import Definition
+from muster.render.slurm.node_lines import gpu_sets, gpu_types
 
 
 def job_submit_lua(definition: Definition) -> str:
@@ -20,7 +20,7 @@ def job_submit_lua(definition: Definition) -> str:
     types = gpu_types(definition)
     # The names of types have nothing that JSON and Lua write differently.
     table = ", ".join(f"[{dumps(name)}] = true" for name in types)
-    script = files("muster.slurm").joinpath("job_submit.lua").read_text()
+    script = files("muster.render.slurm").joinpath("job_submit.lua").read_text()
     return f"local TYPES = {{{table}}}\nlocal INSTEAD = {dumps(_instead(types))}\n\n{script}"
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from muster.cluster.definition import Definition
-from muster.cluster.gpus import Gpus
-from muster.cluster.nodes import NodeSet, Partition, VirtualMachines
-from muster.hostlists import expand, fold
-from muster.slurm.conffile import Line
+from muster.catalog.hostlists import expand, fold
+from muster.definition.definition import Definition
+from muster.definition.schema.gpus import Gpus
+from muster.definition.schema.node_sets import NodeSet, Partition, VirtualMachines
+from muster.render.slurm.conf_file import Line
 
 MIG_DIR = "/dev/muster-mig"
 HARDWARE = (

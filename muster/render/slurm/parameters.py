@@ -1,9 +1,9 @@
 """The parameters of slurm.conf that are not nodes and partitions."""
 
-from muster.cluster.base import Scalar
-from muster.cluster.definition import Definition
-from muster.slurm.nodes import gpu_sets, gpu_types, gres_names
-from muster.slurm.scheduling import profile, scheduler_options
+from muster.definition.definition import Definition
+from muster.definition.schema.base import Scalar
+from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names
+from muster.render.slurm.scheduling import profile, scheduler_options
 
 STATE_DIR = "/var/lib/slurm/slurmctld"
 LOG_DIR = "/var/log/slurm"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
 
-from muster.cluster.base import Scalar
-from muster.cluster.definition import Definition
-from muster.cluster.nodes import NodeSet
-from muster.hostlists import fold
-from muster.slurm.conffile import Line, word
-from muster.slurm.nodes import HARDWARE, hardware
+from muster.catalog.hostlists import fold
+from muster.definition.definition import Definition
+from muster.definition.schema.base import Scalar
+from muster.definition.schema.node_sets import NodeSet
+from muster.render.slurm.conf_file import Line, word
+from muster.render.slurm.node_lines import HARDWARE, hardware
 
 RECONFIGURE_STARTS_ANEW = "23.11"
 """First release in which `scontrol reconfigure` starts new processes."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Literal
 
-from muster.cluster.definition import Definition
-from muster.cluster.times import seconds
+from muster.definition.definition import Definition
+from muster.definition.schema.times import seconds
 
 _BACKFILL_DEFAULT_MINUTES = 1440
 _BACKFILL_LONGEST_MINUTES = 43200

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.fakecloud.call import Resource
+from muster_sandbox.fakecloud.http import Resource
 
 STOP_SECONDS = 90
 """How long a machine may take to stop unless it is preempted: Google gives it about as long."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from muster.containers.podman import MachineError, exists, podman
-from muster.fakecloud.call import Resource
+from muster_sandbox.containers.podman import MachineError, exists, podman
+from muster_sandbox.fakecloud.http import Resource
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from muster.containers.bridge import hold_address, mac_address
-from muster.containers.podman import exists, podman, run, ulimits
+from muster_sandbox.containers.bridge import hold_address, mac_address
+from muster_sandbox.containers.podman import exists, podman, run, ulimits
 
-LABEL = "muster.fakecloud"
+LABEL = "muster_sandbox.fakecloud"
 """Label of all that a fakecloud makes; its value says which one."""
 
 GUEST = Path(__file__).parent / "guest"

@@ -1,7 +1,7 @@
 """Instances that are their record alone: thousands at once, in no time."""
 
-from muster.fakecloud.backends import STOP_SECONDS, Done
-from muster.fakecloud.call import Resource
+from muster_sandbox.fakecloud.backends import STOP_SECONDS, Done
+from muster_sandbox.fakecloud.http import Resource
 
 
 class MemoryBackend:

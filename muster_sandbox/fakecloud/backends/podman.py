@@ -13,19 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from muster.containers import image
-from muster.containers.podman import MachineError, exists, podman, run
-from muster.fakecloud.backends import STOP_SECONDS, Done, machine
-from muster.fakecloud.backends.kept import Kept, Left
-from muster.fakecloud.backends.machine import LABEL, DataDisk, Machine
-from muster.fakecloud.call import Resource
-from muster.fakecloud.environment import endpoints
-from muster.fakecloud.usage import last
-
-if TYPE_CHECKING:
-    from muster.fakecloud.cloud import Cloud
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import MachineError, exists, podman, run
+from muster_sandbox.fakecloud.backends import STOP_SECONDS, Done, machine
+from muster_sandbox.fakecloud.backends.kept import Kept, Left
+from muster_sandbox.fakecloud.backends.machine import LABEL, DataDisk, Machine
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.environment import endpoints
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.usage import last
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +37,11 @@ RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
 class Records:
     """How a backend tells the records what a machine did; called on the cloud's thread."""
 
-    powered_off: Callable[["Cloud", Resource], None]
+    powered_off: Callable[[Cloud, Resource], None]
     """A machine has switched itself off."""
-    reported: Callable[["Cloud", Resource], Mapping[str, Resource]]
+    reported: Callable[[Cloud, Resource], Mapping[str, Resource]]
     """The guest attributes that a machine has set."""
-    report: Callable[["Cloud", Resource, Mapping[str, Resource]], None]
+    report: Callable[[Cloud, Resource, Mapping[str, Resource]], None]
     """Set them, for a machine that would."""
 
 
@@ -53,7 +50,7 @@ class PodmanBackend:
 
     def __init__(
         self,
-        cloud: "Cloud",
+        cloud: Cloud,
         url: str,
         name: str,
         folder: Path,
@@ -313,7 +310,7 @@ class PodmanBackend:
         if "/projects/debian-cloud/" in link:
             for prefix, release in RELEASES.items():
                 if name.startswith(prefix):
-                    return image.ensure(release)
+                    return base_image.ensure(release)
         elif "sourceImageId" in disk:
             return self._image_name(disk["sourceImageId"])
         raise MachineError(f"no container stands for the image {name or '(none)'}")

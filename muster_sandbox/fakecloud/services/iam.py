@@ -14,14 +14,15 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from muster.fakecloud import identity, policies, query
-from muster.fakecloud.call import Call, Resource, handler, prepare
-from muster.fakecloud.clock import utc_timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.names import ACCOUNTS, account_email, default_account
-from muster.fakecloud.services import iampolicy
-from muster.fakecloud.services.serviceusage import sized
+from muster_sandbox.fakecloud import identity, policies, query
+from muster_sandbox.fakecloud.call import Call, handler, prepare
+from muster_sandbox.fakecloud.clock import utc_timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.resource_names import ACCOUNTS, account_email, default_account
+from muster_sandbox.fakecloud.services import iam_policy
+from muster_sandbox.fakecloud.services.serviceusage import sized
 
 ACCOUNT_ID = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])")
 ETAG = "MDEwMjE5MjA="
@@ -160,19 +161,19 @@ def delete(call: Call) -> Resource:
 @handler("iam.projects.serviceAccounts.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
     """Who may use the account."""
-    return iampolicy.get(call, _existing(call, "resource")["name"])
+    return iam_policy.get(call, _existing(call, "resource")["name"])
 
 
 @handler("iam.projects.serviceAccounts.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
     """Replace who may use the account."""
-    return iampolicy.put(call, _existing(call, "resource")["name"])
+    return iam_policy.put(call, _existing(call, "resource")["name"])
 
 
 @handler("iam.projects.serviceAccounts.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
     """What the caller may do with the account."""
-    return iampolicy.test(call, _existing(call, "resource")["name"])
+    return iam_policy.test(call, _existing(call, "resource")["name"])
 
 
 def _key(call: Call) -> tuple[str, Resource]:

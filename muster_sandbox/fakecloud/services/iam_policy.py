@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from muster.fakecloud import names, permissions, policies
-from muster.fakecloud.call import Call, Resource
+from muster_sandbox.fakecloud import permissions, policies, resource_names
+from muster_sandbox.fakecloud.call import Call
+from muster_sandbox.fakecloud.http import Resource
 
 
 def get(call: Call, resource: str) -> Resource:
@@ -27,7 +28,7 @@ def test(call: Call, resource: str, asked: Iterable[str] | None = None) -> Resou
     """Those of the asked permissions that the caller has; an absent list where it has none."""
     if asked is None:
         asked = (call.body or {}).get("permissions") or []
-    name = names.canonical(call.cloud, resource)
+    name = resource_names.canonical(call.cloud, resource)
     granted = [
         permission
         for permission in asked

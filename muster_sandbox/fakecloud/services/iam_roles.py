@@ -9,11 +9,12 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from muster.fakecloud import query, roles
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.policies import CUSTOM_ROLES
-from muster.fakecloud.services.serviceusage import sized
+from muster_sandbox.fakecloud import query, roles
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.policies import CUSTOM_ROLES
+from muster_sandbox.fakecloud.services.serviceusage import sized
 
 ROLE_ID = re.compile(r"[a-zA-Z0-9_.]{3,64}")
 STAGES = ("ALPHA", "BETA", "GA", "DEPRECATED", "DISABLED", "EAP")

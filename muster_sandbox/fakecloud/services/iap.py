@@ -7,9 +7,10 @@ There is no tunnel here, and web resources (iap_web) aren't either.
 
 import re
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import not_implemented
-from muster.fakecloud.services import iampolicy
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import not_implemented
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services import iam_policy
 
 TUNNEL = re.compile(r"projects/([^/]+)/iap_tunnel(?:/zones/[^/]+(?:/instances/[^/]+)?)?")
 
@@ -26,16 +27,16 @@ def _resource(call: Call) -> str:
 @handler("iap.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
     """Who may use a tunnel resource."""
-    return iampolicy.get(call, _resource(call))
+    return iam_policy.get(call, _resource(call))
 
 
 @handler("iap.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
     """Replace who may use a tunnel resource."""
-    return iampolicy.put(call, _resource(call))
+    return iam_policy.put(call, _resource(call))
 
 
 @handler("iap.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
     """What the caller may do with a tunnel resource."""
-    return iampolicy.test(call, _resource(call))
+    return iam_policy.test(call, _resource(call))

@@ -4,10 +4,11 @@ https://cloud.google.com/resource-manager/reference/rest/v1/projects and
 https://cloud.google.com/billing/docs/reference/rest/v1/projects/getBillingInfo.
 """
 
-from muster.fakecloud import identity, policies
-from muster.fakecloud.call import Call, Resource, handler, prepare
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.services import iampolicy
+from muster_sandbox.fakecloud import identity, policies
+from muster_sandbox.fakecloud.call import Call, handler, prepare
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services import iam_policy
 
 CREATED = "2026-01-01T00:00:00.000Z"
 
@@ -41,19 +42,19 @@ def _resource(call: Call) -> str:
 @handler("cloudresourcemanager.projects.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
     """Who may what in the project."""
-    return iampolicy.get(call, _resource(call))
+    return iam_policy.get(call, _resource(call))
 
 
 @handler("cloudresourcemanager.projects.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
     """Replace who may what in the project."""
-    return iampolicy.put(call, _resource(call))
+    return iam_policy.put(call, _resource(call))
 
 
 @handler("cloudresourcemanager.projects.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
     """What the caller may in the project."""
-    return iampolicy.test(call, _resource(call))
+    return iam_policy.test(call, _resource(call))
 
 
 @handler("cloudbilling.projects.getBillingInfo")

@@ -11,14 +11,15 @@ import re
 import secrets
 from typing import Any
 
-from muster.fakecloud import policies, query
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.clock import utc_timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.crc32c import crc32c
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.services import iampolicy
-from muster.fakecloud.services.serviceusage import sized
+from muster_sandbox.fakecloud import policies, query
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.clock import utc_timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.crc32c import crc32c
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services import iam_policy
+from muster_sandbox.fakecloud.services.serviceusage import sized
 
 SECRETS = "secretmanager.secrets"
 """The store's kind of secrets; scope: project id, name: secret id."""
@@ -325,16 +326,16 @@ def destroy(call: Call) -> Resource:
 @handler("secretmanager.projects.secrets.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
     """Who may what with a secret."""
-    return iampolicy.get(call, _Named(call, "resource").name)
+    return iam_policy.get(call, _Named(call, "resource").name)
 
 
 @handler("secretmanager.projects.secrets.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
     """Replace who may what with a secret."""
-    return iampolicy.put(call, _Named(call, "resource").name)
+    return iam_policy.put(call, _Named(call, "resource").name)
 
 
 @handler("secretmanager.projects.secrets.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
     """What the caller may do with a secret."""
-    return iampolicy.test(call, _Named(call, "resource").name)
+    return iam_policy.test(call, _Named(call, "resource").name)

@@ -8,9 +8,10 @@ makes. Its errors are OAuth's, not those of Google's APIs: {"error": ..., "error
 import json
 from urllib.parse import parse_qs
 
-from muster.fakecloud import identity
-from muster.fakecloud.call import Reply, plain
-from muster.fakecloud.cloud import Cloud, Request
+from muster_sandbox.fakecloud import identity
+from muster_sandbox.fakecloud.call import plain
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.http import Reply, Request
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 

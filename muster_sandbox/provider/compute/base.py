@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from double.links import relative
-from double.resource import Made, Resource
+from muster_sandbox.provider.links import relative
+from muster_sandbox.provider.resource import Made, Resource
 
 FULL = {"view": "FULL"}
 

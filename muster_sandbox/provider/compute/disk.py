@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from double.compute.base import ComputeResource, project_of
-from double.compute.images import resolve, same_image
-from double.compute.network import SELF, STAMPED
-from double.fields import Change, Field
-from double.links import (
+from muster_sandbox.provider.compute.base import ComputeResource, project_of
+from muster_sandbox.provider.compute.images import resolve, same_image
+from muster_sandbox.provider.compute.network import SELF, STAMPED
+from muster_sandbox.provider.fields import Change, Field
+from muster_sandbox.provider.links import (
     global_link,
     last,
     number,
@@ -20,7 +20,7 @@ from double.links import (
     same_set,
     zonal_link,
 )
-from double.resource import PROJECT, REGION, ZONE, Made
+from muster_sandbox.provider.resource import PROJECT, REGION, ZONE, Made
 
 
 class Disk(ComputeResource):

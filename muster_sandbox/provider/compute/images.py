@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from double.links import last, relative
-from double.rest import CloudError, Rest
+from muster_sandbox.provider.links import last, relative
+from muster_sandbox.provider.rest import CloudError, Rest
 
 
 def resolve(rest: Rest, project: str, image: str) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from double.compute import instance_changes
-from double.compute.base import FULL, ComputeResource
-from double.compute.images import resolve, same_image
-from double.compute.machine import common_fields, flat, rest_of
-from double.fields import Field
-from double.links import (
+from muster_sandbox.provider.compute import instance_changes
+from muster_sandbox.provider.compute.base import FULL, ComputeResource
+from muster_sandbox.provider.compute.images import resolve, same_image
+from muster_sandbox.provider.compute.machine import common_fields, flat, rest_of
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.links import (
     last,
     number,
     region_of,
@@ -18,8 +18,8 @@ from double.links import (
     same_number,
     zonal_link,
 )
-from double.resource import ZONE, Made
-from double.rest import CloudError
+from muster_sandbox.provider.resource import ZONE, Made
+from muster_sandbox.provider.rest import CloudError
 
 INITIAL = {
     "image": Field(api="sourceImage", computed=True, replace=True, same=same_image),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from double.compute.base import FULL
-from double.compute.machine import STARTUP, full_scopes, items_of
-from double.links import same_link, zonal_link
-from double.resource import effective_labels
-from double.rest import CloudError
-
-if TYPE_CHECKING:
-    from double.compute.instance import Instance
+from muster_sandbox.provider.compute.base import FULL, ComputeResource
+from muster_sandbox.provider.compute.machine import STARTUP, full_scopes, items_of
+from muster_sandbox.provider.links import same_link, zonal_link
+from muster_sandbox.provider.resource import effective_labels
+from muster_sandbox.provider.rest import CloudError
 
 NEED_STOP = {
     "machineType": "machine_type",
@@ -24,7 +21,7 @@ NEED_STOP = {
 
 
 def apply(
-    instance: Instance,
+    instance: ComputeResource,
     identity: str,
     state: Mapping[str, Any],
     inputs: Mapping[str, Any],
@@ -71,13 +68,13 @@ def apply(
     change_stopped(instance, identity, now, inputs, changed)
 
 
-def post(instance: Instance, identity: str, method: str, **body: Any) -> None:
+def post(instance: ComputeResource, identity: str, method: str, **body: Any) -> None:
     """Call a method of the instance and wait for the operation."""
     instance.act("POST", f"{identity}/{method}", body)
 
 
 def change_policies(
-    instance: Instance, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
+    instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
     """Replace the instance's resource policies."""
     if now.get("resourcePolicies"):
@@ -88,7 +85,7 @@ def change_policies(
 
 
 def change_access(
-    instance: Instance, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
+    instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
     """Replace public addresses: all else of an interface replaces the instance."""
     wanted = instance.body(inputs)["networkInterfaces"]
@@ -109,7 +106,7 @@ def change_access(
 
 
 def change_disks(
-    instance: Instance, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
+    instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
     """Detach what the program no longer has, attach what is new."""
     project, zone = instance.project(inputs), instance.zone(inputs)
@@ -136,7 +133,7 @@ def change_disks(
 
 
 def change_stopped(
-    instance: Instance,
+    instance: ComputeResource,
     identity: str,
     now: Mapping[str, Any],
     inputs: Mapping[str, Any],

@@ -3,8 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from double.fields import Field
-from double.links import global_link, last, regional_link, relative, same_link, same_name, same_set
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.links import (
+    global_link,
+    last,
+    regional_link,
+    relative,
+    same_link,
+    same_name,
+    same_set,
+)
 
 STARTUP = "startup-script"
 

@@ -4,10 +4,10 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from double.compute.base import ComputeResource
-from double.fields import Change, Field
-from double.links import global_link, number, same_link, same_set
-from double.resource import PROJECT, REGION, Made
+from muster_sandbox.provider.compute.base import ComputeResource
+from muster_sandbox.provider.fields import Change, Field
+from muster_sandbox.provider.links import global_link, number, same_link, same_set
+from muster_sandbox.provider.resource import PROJECT, REGION, Made
 
 SELF = {"selfLink": "selfLink"}
 STAMPED = {**SELF, "creationTimestamp": "creationTimestamp"}

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from double.compute.base import ComputeResource
-from double.compute.network import STAMPED
-from double.fields import Field
-from double.links import global_link, last, same_link, same_set
-from double.resource import PROJECT, REGION, Made
-from double.rest import CloudError
+from muster_sandbox.provider.compute.base import ComputeResource
+from muster_sandbox.provider.compute.network import STAMPED
+from muster_sandbox.provider.fields import Field
+from muster_sandbox.provider.links import global_link, last, same_link, same_set
+from muster_sandbox.provider.resource import PROJECT, REGION, Made
+from muster_sandbox.provider.rest import CloudError
 
 
 class Router(ComputeResource):

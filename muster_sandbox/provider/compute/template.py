@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from double.compute.base import FULL, ComputeResource
-from double.compute.images import resolve
-from double.compute.machine import common_fields, flat, rest_of
-from double.fields import Change, Field
-from double.links import number, same_link, same_name, same_number
-from double.resource import Made
-from double.values import has_unknown
+from muster_sandbox.provider.compute.base import FULL, ComputeResource
+from muster_sandbox.provider.compute.images import resolve
+from muster_sandbox.provider.compute.machine import common_fields, flat, rest_of
+from muster_sandbox.provider.fields import Change, Field
+from muster_sandbox.provider.links import number, same_link, same_name, same_number
+from muster_sandbox.provider.resource import Made
+from muster_sandbox.provider.values import has_unknown
 
 DISK = {
     "autoDelete": Field(default=True, replace=True),

@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 
-from muster.clouddemo import tour
-from muster.clouddemo.site import Stack
-from muster.containers.podman import podman
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.site import Stack
+from muster_sandbox.containers.podman import podman
 
 UP_SECONDS = 1500
 

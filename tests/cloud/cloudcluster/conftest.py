@@ -8,9 +8,9 @@ import pytest
 from cloudkit import up
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 
-from muster.clouddemo import tour
-from muster.clouddemo.cli import engine_here
-from muster.clouddemo.site import Site, Stack
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.cli import engine_here
+from muster_sandbox.cloud_demo.site import Site, Stack
 
 SUBNET = "10.214.80.0/20"
 

@@ -14,10 +14,10 @@ import pytest
 from cloudkit import ask, controller, inside, operations, state
 from waiting import until
 
-from muster.clouddemo import tour
-from muster.clouddemo.site import Stack
-from muster.containers.podman import podman
-from muster.demo.showing import TourError
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.site import Stack
+from muster_sandbox.containers.podman import podman
+from muster_sandbox.demo.showing import TourError
 
 ZONE = "europe-west4-a"
 STARTED_S = 10

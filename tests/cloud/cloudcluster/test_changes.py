@@ -9,10 +9,10 @@ from subprocess import PIPE, Popen
 from cloudkit import console, controller, inside, state, up
 from waiting import until
 
-from muster.clouddemo import tour
-from muster.clouddemo.site import Stack
-from muster.containers.podman import MachineError
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.site import Stack
+from muster_sandbox.containers.podman import MachineError
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 
 def test_up_shows_how_far_it_is(first_up: str, stack: Stack) -> None:

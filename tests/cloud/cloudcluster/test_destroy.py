@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.clouddemo import tour
-from muster.clouddemo.site import PulumiError, Stack
+from muster_sandbox.cloud_demo import tour
+from muster_sandbox.cloud_demo.site import PulumiError, Stack
 
 
 def test_destroy_is_refused_and_then_leaves_nothing(

@@ -6,8 +6,8 @@ import pytest
 from controllerkit import Cloud, new_cloud
 from edgekit import Edge
 
-from muster.autoscaler import google
-from muster.autoscaler.transport import Limits
+from muster.autoscaler.compute import driver
+from muster.autoscaler.compute.http import Limits
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations are looked at often: those of a test take no time."""
-    monkeypatch.setattr(google, "INSERT_PAUSES_S", (0.02, 0.1))
-    monkeypatch.setattr(google, "DELETE_PAUSES_S", (0.02, 0.1))
+    monkeypatch.setattr(driver, "INSERT_PAUSES_S", (0.02, 0.1))
+    monkeypatch.setattr(driver, "DELETE_PAUSES_S", (0.02, 0.1))
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
 from google.oauth2.credentials import Credentials
 
-from muster.autoscaler.google import Google
-from muster.autoscaler.model import (
+from muster.autoscaler.compute.driver import Google
+from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.reconcile.model import (
     Choice,
     Delete,
     Deleted,
@@ -20,11 +21,9 @@ from muster.autoscaler.model import (
     Seen,
     Vm,
 )
-from muster.autoscaler.transport import Limits
-from muster.fakecloud.call import Deferred, Reply
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 SOON_S = 20
 """How long a test waits for an event at most."""
@@ -134,14 +133,14 @@ class Edge:
     def times(self, verb: str, *endings: str) -> list[float]:
         """When calls of addresses that end so come to the cloud, from now on, by a steady clock."""
         at: list[float] = []
-        handle = self.cloud.server.cloud.handle
+        before = self.cloud.server.cloud.middleware
 
-        def counted(request: Request) -> Reply | Deferred:
+        def counted(handle: Handle, request: Request) -> Reply | Deferred:
             if request.verb == verb and request.path.endswith(endings):
                 at.append(time.monotonic())
-            return handle(request)
+            return before(handle, request)
 
-        self.cloud.server.cloud.handle = counted  # type: ignore[method-assign]
+        self.cloud.server.cloud.middleware = counted
         return at
 
     def calls(self) -> dict[str, int]:

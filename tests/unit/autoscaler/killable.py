@@ -6,12 +6,12 @@ from pathlib import Path
 from quick import EDGE, LIMITS, PACE, hurry
 
 from muster.autoscaler import __main__ as program
-from muster.autoscaler import google
+from muster.autoscaler.compute import driver
 from muster.autoscaler.daemon import Daemon
-from muster.autoscaler.gate import Gate
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.slurm import Slurm
-from muster.autoscaler.status import StatusFile
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.status_file import StatusFile
+from muster.autoscaler.slurm.job_start_gate import Gate
+from muster.autoscaler.slurm.slurmctld import Slurm
 
 
 def main(folder: Path) -> int:
@@ -26,7 +26,7 @@ def main(folder: Path) -> int:
     for name, value in changed.items():
         assert hasattr(program, name)
         setattr(program, name, value)
-    google.Limits = lambda: EDGE  # type: ignore[misc, assignment]
+    driver.Limits = lambda: EDGE  # type: ignore[misc, assignment]
     assert Daemon.__init__.__kwdefaults__
     Daemon.__init__.__kwdefaults__["pace"] = PACE
     return program.main(folder / "autoscaler.json")

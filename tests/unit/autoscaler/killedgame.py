@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,10 +16,10 @@ from pathlib import Path
 from realgame import AFTER_S, STEP_S, RealGame
 from schedules import Schedule
 
-from muster.autoscaler.model import Job, Node, Power
-from muster.fakecloud.call import Deferred, Reply
-from muster.fakecloud.cloud import Request
-from muster.hostlists import expand
+from muster.autoscaler.reconcile.model import Job, Node, Power
+from muster.catalog.hostlists import expand
+from muster_sandbox.fakecloud.cloud import Cloud as FakeCloud
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 HERE = Path(__file__).parent
 SCONTROL = """#!/bin/sh
@@ -106,7 +106,7 @@ class KilledGame(RealGame):
     def play(self) -> list[str]:
         self.cloud.stray("lab-debug-7")
         self.cloud.short()
-        self.cloud.server.do(lambda cloud: setattr(cloud, "handle", self._marked(cloud.handle)))
+        self.cloud.server.do(self._mark)
         self.faults.ended = True
         self._tell()
         with metadata_server(
@@ -157,7 +157,6 @@ class KilledGame(RealGame):
         environment = {
             "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.given,
             "GCE_METADATA_HOST": self.metadata,
-            "PYTHONPATH": f"{HERE.parents[2]}",
             "PATH": os.environ["PATH"],
         }
         with (self.folder / "daemon.log").open("a") as log:
@@ -176,20 +175,20 @@ class KilledGame(RealGame):
         if not self.killed and self.mark == Mark(what, number, after):
             self.process.kill()
 
-    def _marked(
-        self, handle: Callable[[Request], Reply | Deferred]
-    ) -> Callable[[Request], Reply | Deferred]:
-        def handled(request: Request) -> Reply | Deferred:
+    def _mark(self, cloud: FakeCloud) -> None:
+        before = cloud.middleware
+
+        def marked(handle: Handle, request: Request) -> Reply | Deferred:
             what = "read" if request.verb == "GET" else "change"
             self.counts[what] += 1
             # A batch has calls within.
             number = self.counts[what]
             self._kill(what, number)
-            found = handle(request)
+            found = before(handle, request)
             self._kill(what, number, after=True)
             return found
 
-        return handled
+        cloud.middleware = marked
 
     # --- slurmctld, as scontrol finds it
 

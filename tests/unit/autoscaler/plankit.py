@@ -10,8 +10,7 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet as HostList
 
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
     Close,
@@ -33,8 +32,9 @@ from muster.autoscaler.model import (
     Seen,
     Vm,
 )
-from muster.autoscaler.plan import plan
-from muster.autoscaler.world import Limits, World
+from muster.autoscaler.reconcile.observed import Limits, World
+from muster.autoscaler.reconcile.reconcile import plan
+from muster.autoscaler.reconcile.tracked import Memory
 
 CLUSTER = "lab"
 REGION = "europe-west4-"

@@ -7,7 +7,9 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 import muster.autoscaler
-from muster.autoscaler import daemon, tokens, transport, world
+from muster.autoscaler import daemon
+from muster.autoscaler.compute import credentials, http
+from muster.autoscaler.reconcile import observed
 
 SPEED = 15
 T = TypeVar("T")
@@ -24,10 +26,10 @@ def divided(times: T) -> T:
 
 
 PACE = divided(daemon.Pace())
-LIMITS = divided(world.Limits())
+LIMITS = divided(observed.Limits())
 EDGE = replace(
-    divided(transport.Limits()),
-    per_minute=transport.Limits().per_minute * SPEED,
+    divided(http.Limits()),
+    per_minute=http.Limits().per_minute * SPEED,
     # Answers of a busy machine are no faster for it.
     try_s=2,
 )
@@ -46,4 +48,4 @@ def hurry(put: Callable[[object, str, object], None] = setattr) -> None:
             elif name.endswith("_S") and isinstance(value, tuple):
                 put(module, name, tuple(each / SPEED for each in value))
     # A token lasts for seconds: what renews it minutes ahead would never miss it.
-    put(tokens, "AHEAD_S", 0.3)
+    put(credentials, "AHEAD_S", 0.3)

@@ -21,19 +21,20 @@ from slurmctld import Machine, Slurmctld, Times
 from wildcloud import CALM, WildCloud
 from wildcloud import FAULTS as CLOUD_FAULTS
 
-from muster.autoscaler import client, sets
+from muster.autoscaler.compute import node_templates
+from muster.autoscaler.compute.driver import Google
+from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
-from muster.autoscaler.fleet import Fleet
-from muster.autoscaler.google import Google
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.metrics import Metrics
-from muster.autoscaler.model import Job, Node, NodeSet
-from muster.autoscaler.observer import Observer
-from muster.autoscaler.slurm import SlurmError
-from muster.autoscaler.spool import Spool
-from muster.autoscaler.status import StatusFile
-from muster.autoscaler.world import World
-from muster.cloud.api import CloudError
+from muster.autoscaler.reconcile.model import Job, Node, NodeSet
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.observer import Observer
+from muster.autoscaler.report.status_file import StatusFile
+from muster.autoscaler.slurm import power_save_program
+from muster.autoscaler.slurm.slurmctld import SlurmError
+from muster.autoscaler.slurm.spool import Spool
+from muster.gcp.api import CloudError
 
 FAULTS = (
     *CLOUD_FAULTS,
@@ -98,7 +99,7 @@ class Metadata(Fleet):
 
     def __init__(self, google: Google, text: str, faults: Faults) -> None:
         super().__init__(google)
-        self.found = sets.parse(text)
+        self.found = node_templates.parse(text)
         self.faults = faults
 
     def sets(self) -> dict[str, NodeSet]:
@@ -293,4 +294,4 @@ class RealGame:
         fresh = spool / f"{time.time_ns()}-{len(found)}.resume.new"
         fresh.write_text(f"{json.dumps(head)}\n{json.dumps({'jobs': found})}")
         fresh.rename(fresh.with_suffix(""))
-        client.wake(str(spool))
+        power_save_program.wake(str(spool))

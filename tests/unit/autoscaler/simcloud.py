@@ -6,7 +6,7 @@ from oracle import Oracle
 from plankit import choice
 from schedules import Faults
 
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Choice,
     Delete,
     Deleted,

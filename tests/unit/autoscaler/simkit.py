@@ -13,8 +13,7 @@ from simcloud import SETS, SimCloud
 from slurmctld import Machine, Slurmctld
 
 from muster.autoscaler.daemon import Observer
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Action,
     Close,
     Delete,
@@ -25,8 +24,9 @@ from muster.autoscaler.model import (
     Node,
     Request,
 )
-from muster.autoscaler.plan import plan
-from muster.autoscaler.world import Limits, World
+from muster.autoscaler.reconcile.observed import Limits, World
+from muster.autoscaler.reconcile.reconcile import plan
+from muster.autoscaler.reconcile.tracked import Memory
 
 FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
 LIMITS = Limits()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from oracle import Oracle, Place
 
-from muster.autoscaler.model import Job, Node, Power
+from muster.autoscaler.reconcile.model import Job, Node, Power
 
 Resume = Callable[[tuple[str, ...], tuple[Job, ...]], None]
 """ResumeProgram: the nodes, and the jobs that wait for them."""

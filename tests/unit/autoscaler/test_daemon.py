@@ -15,23 +15,24 @@ import pytest
 from controllerkit import OTHER_ZONE
 from edgekit import CHOICE, SOON_S, Edge, until
 
-from muster.autoscaler import client, google, metadata
+from muster.autoscaler.compute import driver, metadata
+from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
+from muster.autoscaler.compute.fleet import Fleet
+from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
-from muster.autoscaler.fleet import Fleet
-from muster.autoscaler.google import INSERT_PAUSES_S, Google
-from muster.autoscaler.history import history, read_log
-from muster.autoscaler.keeping import TAKEN
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.metrics import Metrics
-from muster.autoscaler.model import Node, Power
-from muster.autoscaler.observer import Observer
-from muster.autoscaler.slurm import SlurmError
-from muster.autoscaler.spool import Spool
-from muster.autoscaler.status import StatusFile, read
-from muster.autoscaler.transport import Limits
-from muster.autoscaler.world import World
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.faults import OperationError
+from muster.autoscaler.reconcile.in_service import TAKEN
+from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.history import history, read_log
+from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.observer import Observer
+from muster.autoscaler.report.status_file import StatusFile, read
+from muster.autoscaler.slurm import power_save_program
+from muster.autoscaler.slurm.slurmctld import SlurmError
+from muster.autoscaler.slurm.spool import Spool
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
 SLOW = Limits(per_minute=240, burst=6)
@@ -83,15 +84,15 @@ class PlayedSlurm:
         with self.lock:
             self.states |= dict.fromkeys(names, Power.RISING)
         resume_file = json.dumps({"jobs": found}).encode()
-        client.write(str(self.spool), "resume", ",".join(names), resume_file)
-        client.wake(str(self.spool))
+        power_save_program.write(str(self.spool), "resume", ",".join(names), resume_file)
+        power_save_program.wake(str(self.spool))
 
     def suspend(self, *names: str, told: bool = True) -> None:
         with self.lock:
             self.states |= dict.fromkeys(names, Power.FALLING)
         if told:
-            client.write(str(self.spool), "suspend", ",".join(names), b"")
-            client.wake(str(self.spool))
+            power_save_program.write(str(self.spool), "suspend", ",".join(names), b"")
+            power_save_program.wake(str(self.spool))
 
     def all_are(self, power: Power, *names: str) -> bool:
         return all(self.states[name] is power for name in names)
@@ -193,7 +194,9 @@ def test_twenty_resume_programs_at_once_share_one_limiter(
 ):
     """Each asks for a job's two nodes, for which there is a call; the cloud counts them."""
     program = tmp_path / "muster-resume"
-    program.write_text(Path(client.__file__).read_text().replace(client.SPOOL, str(spool)))
+    program.write_text(
+        Path(power_save_program.__file__).read_text().replace(power_save_program.SPOOL, str(spool))
+    )
     service.stop()
     service.limits = SLOW
     service.start()
@@ -239,7 +242,7 @@ def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ):
     service.stop()
-    monkeypatch.setattr(google, "INSERT_PAUSES_S", INSERT_PAUSES_S)
+    monkeypatch.setattr(driver, "INSERT_PAUSES_S", INSERT_PAUSES_S)
     # Booting takes longer than this test.
     monkeypatch.setattr(service.slurm, "running", set)
     service.start()
@@ -270,7 +273,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(
     set_back = SimpleNamespace(
         time=lambda: time.time() - 3600, time_ns=lambda: time.time_ns() - 3600 * 10**9
     )
-    monkeypatch.setattr(client, "time", set_back)
+    monkeypatch.setattr(power_save_program, "time", set_back)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
 

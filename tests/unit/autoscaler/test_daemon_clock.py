@@ -8,8 +8,7 @@ import pytest
 from edgekit import until
 
 from muster.autoscaler.daemon import Called, Daemon, Inbox, Message, NodesRead, Pace, VmsRead
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
     Delete,
@@ -24,9 +23,10 @@ from muster.autoscaler.model import (
     Seen,
     Vm,
 )
-from muster.autoscaler.slurm import SlurmError
-from muster.autoscaler.world import World
-from muster.cloud.api import CloudError
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.slurm.slurmctld import SlurmError
+from muster.gcp.api import CloudError
 
 NODE = "lab-debug-0"
 BEFORE = 1000.0

@@ -18,7 +18,7 @@ from realgame import FAULTS, Metadata, RealGame, Unforeseen
 from schedules import RATES, SEED, Schedule
 from wildcloud import watch_operations
 
-from muster.autoscaler.model import Delete, Insert, Look
+from muster.autoscaler.reconcile.model import Delete, Insert, Look
 
 pytestmark = pytest.mark.proof(
     "the real daemon waits in real time, five minutes in all, and nothing busy may run beside it"

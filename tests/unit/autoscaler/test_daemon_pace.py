@@ -11,9 +11,9 @@ from edgekit import until
 
 from muster.autoscaler import daemon
 from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import Action, Deleted, Node, Power, Quotas, Vm
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
 BOTH = 2

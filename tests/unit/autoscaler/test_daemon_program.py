@@ -5,10 +5,10 @@ import json
 import pytest
 from killedgame import metadata_server
 
-from muster.autoscaler import metadata
 from muster.autoscaler.__main__ import main
+from muster.autoscaler.compute import metadata
 from muster.autoscaler.settings import Settings, read
-from muster.cloud.api import CloudError
+from muster.gcp.api import CloudError
 
 NEEDED = {"cluster": "lab", "resume_timeout_s": 300}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from plankit import Rounds
 
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.metrics import Metrics
-from muster.autoscaler.model import Close
-from muster.autoscaler.observer import Observer
-from muster.autoscaler.status import Status, StatusFile, read
+from muster.autoscaler.reconcile.model import Close
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.observer import Observer
+from muster.autoscaler.report.status_file import Status, StatusFile, read
 
 
 class Watched:

@@ -3,7 +3,6 @@
 import json
 import queue
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,14 +10,13 @@ import pytest
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, ZONE, Cloud, P
 from schedules import Faults
 
-from muster.fakecloud import Settings, operations
-from muster.fakecloud.call import Deferred, Reply
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.errors import ApiError, rate_limit
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.server import Server
-from muster.fakecloud.services.compute import lifecycle, resources
-from muster.fakecloud.services.compute.build import INSTANCE
+from muster_sandbox.fakecloud import Settings, operations
+from muster_sandbox.fakecloud.errors import ApiError, rate_limit
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.server import Server
+from muster_sandbox.fakecloud.services.compute import lifecycle, resources
+from muster_sandbox.fakecloud.services.compute.build import INSTANCE
 
 FAULTS = (
     "refused: 5xx",
@@ -123,9 +121,7 @@ class Wild:
         slow = self.strike("slow operation", 3)
         return [("compute.instances.*", self.faults.random.choice(SLOW_S) if slow else 0.1)]
 
-    def handled(
-        self, handle: Callable[[Request], Reply | Deferred], request: Request
-    ) -> Reply | Deferred:
+    def handled(self, handle: Handle, request: Request) -> Reply | Deferred:
         """Answer a request, or do something else."""
         self.calm = CALM in request.path or CALM.encode() in request.content
         if self.strike("connection reset", 0.5):
@@ -244,7 +240,7 @@ class WildCloud:
     def _begin(self) -> None:
         cloud = self.server.cloud
         wild = Wild(self.faults)
-        handle, put, delete = cloud.handle, cloud.store.put, cloud.store.delete
+        put, delete = cloud.store.put, cloud.store.delete
 
         def watched_put(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
             if kind == INSTANCES:
@@ -260,7 +256,7 @@ class WildCloud:
         cloud.store.delete = watched_delete  # type: ignore[method-assign]
         cloud.faults = wild  # type: ignore[assignment]
         cloud.settings.latency_seconds = wild  # type: ignore[assignment]
-        cloud.handle = lambda request: wild.handled(handle, request)  # type: ignore[method-assign]
+        cloud.middleware = wild.handled
 
     def _seen(
         self, before: dict[str, Any] | None, scope: str, name: str, now: dict[str, Any]

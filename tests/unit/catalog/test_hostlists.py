@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.slurm import expand, fold
+from muster.catalog.hostlists import expand, fold
 
 LABEL = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9]", fullmatch=True)
 NUMBERED = st.builds(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster import accelerators
-from muster.machinetypes import machine_types
+from muster.catalog import accelerators
+from muster.catalog.machine_types import machine_types
 
 
 @pytest.mark.parametrize(

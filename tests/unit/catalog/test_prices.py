@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from muster.autoscaler.prices import prices
-from muster.machinetypes import machine_types
+from muster.catalog.machine_types import machine_types
+from muster.catalog.prices import prices
 
 # As Google lists them; docs/cloud.md has the first.
 LISTED = [

@@ -1,12 +1,6 @@
 """The tables of SLURM's parameters agree with each other."""
 
-from muster.cluster.slurmparameters import (
-    OWNED,
-    REFUSED_VALUES,
-    RELEASES,
-    REMOVED,
-    parameters,
-)
+from muster.catalog.slurm_parameters import OWNED, REFUSED_VALUES, RELEASES, REMOVED, parameters
 
 
 def test_every_parameter_has_releases_in_order() -> None:

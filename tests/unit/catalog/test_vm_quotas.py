@@ -2,8 +2,7 @@
 
 import pytest
 
-from muster import accelerators
-from muster.cloud import quotas
+from muster.catalog import accelerators, quotas
 
 
 def test_series_have_a_quota_of_their_own_but_for_those_that_share_one():

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from muster import cache
-from muster.asking import AskError, Found
-from muster.cli import app
+from muster.cli import cache
+from muster.cli.main import app
+from muster.verify.ansible_query import AskError, Found
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
 MIB = 2**20

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BASE = Path(__file__).parent / "base"
+BASE = ROOT / "tests/unit/definition/base"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFzWZ8Jb1Jm0cWb2Yk6pYxC4o0m1o8rJqf0nXq0Zb1aQ ada"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import app
-from muster.cluster import load
-from muster.slurm import render
+from muster.cli.main import app
+from muster.definition import load
+from muster.render.slurm import render
 
 LAB = Path(__file__).parents[3] / "inventories" / "lab"
 FILES = ["cgroup.conf", "gres.conf", "job_submit.lua", "slurm.conf", "slurmdbd.conf"]

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.cluster import Problem, sources
-from muster.cluster.checks import CHECKS
-from muster.cluster.loading import examine
+from muster.definition import Problem, sources
+from muster.definition.checks import CHECKS
+from muster.definition.loading import examine
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

@@ -7,8 +7,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import expand_hostname_range
 
-from muster.cluster import hostsfile, yamlfile
-from muster.cluster.definition import Hosts
+from muster.definition import hosts_file, yaml_file
+from muster.definition.definition import Hosts
 
 PATTERNS = [
     "n1",
@@ -48,21 +48,21 @@ all:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_ranges_are_expanded_as_ansible_does(pattern: str) -> None:
     expected = expand_hostname_range(pattern) if "[" in pattern else [pattern]
-    assert hostsfile.expand(pattern) == expected
+    assert hosts_file.expand(pattern) == expected
 
 
 @pytest.mark.parametrize(
     "pattern", ["n[1-3]", "n[3:1]", "n[01:002]", "n[a:3]", "n[1:3", "n[1:9:0]"]
 )
 def test_ranges_that_ansible_does_not_take_are_refused(pattern: str) -> None:
-    with pytest.raises(hostsfile.RangeError):
-        hostsfile.expand(pattern)
+    with pytest.raises(hosts_file.RangeError):
+        hosts_file.expand(pattern)
 
 
 def read(text: str, folder: Path) -> Hosts:
     (folder / "hosts.yml").write_text(text)
-    document = yamlfile.read(folder / "hosts.yml", "hosts.yml")
-    tree = hostsfile.parse(document)
+    document = yaml_file.read(folder / "hosts.yml", "hosts.yml")
+    tree = hosts_file.parse(document)
     assert tree.faults == []
     return tree.hosts()
 

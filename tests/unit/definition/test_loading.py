@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.cluster import Definition, DefinitionError, Problem, load, validate
+from muster.definition import Definition, DefinitionError, Problem, load, validate
 
 ROOT = Path(__file__).parents[3]
 BASE = Path(__file__).parent / "base"
@@ -225,7 +225,7 @@ def test_ten_thousand_wrong_hosts_are_found_within_two_seconds(tmp_path: Path) -
 
 def test_the_definition_needs_neither_ansible_nor_pulumi() -> None:
     code = (
-        "import sys; from pathlib import Path; import muster.cluster as c; "
+        "import sys; from pathlib import Path; import muster.definition as c; "
         "c.load(Path('inventories/lab')); "
         "print(sorted(n for n in sys.modules if n.split('.')[0] in "
         "('ansible', 'pulumi', 'typer', 'rich', 'ruamel')))"

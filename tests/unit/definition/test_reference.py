@@ -11,11 +11,11 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
-from muster.cluster import reference
-from muster.cluster.checks import CHECKS
-from muster.cluster.examples import example
-from muster.cluster.model import Cluster
-from muster.cluster.schemaerrors import plain_type
+from muster.definition import reference
+from muster.definition.checks import CHECKS
+from muster.definition.examples import example
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema_errors import plain_type
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"

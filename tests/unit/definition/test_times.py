@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.cluster import times
+from muster.definition.schema import times
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.cluster import remarks, validate
+from muster.definition import validate, warnings
 
 GROUPS = {
     "controller": ["access"],
@@ -27,7 +27,7 @@ PYTHON = {"apps/python": {"3.11": {"build": "python3.11 -m venv {root}"}}}
 
 
 def said(groups: dict[str, list[str]] = GROUPS, **words: Any) -> list[str]:
-    return list(remarks.warnings(validate(deepcopy(CLUSTER) | words, groups)))
+    return list(warnings.warnings(validate(deepcopy(CLUSTER) | words, groups)))
 
 
 def test_nothing_is_said_of_what_is_spelt_out() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.cluster import sources
-from muster.cluster.loading import examine
+from muster.definition import sources
+from muster.definition.loading import examine
 
 BASE = Path(__file__).parent / "base"
 CLUSTER = yaml.safe_load((BASE / sources.CLUSTER_FILE).read_text())

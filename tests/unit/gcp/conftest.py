@@ -1,17 +1,16 @@
 """A cloud whose machines only report, and Muster's own clients of it."""
 
 from collections.abc import Iterator
-from types import ModuleType
 
-import node_boot_kit
 import pytest
+from accesskit import no_pulumi, pulumi  # noqa: F401 (fixtures)
 from guests import Guests, Script
 
-from muster.cloud import api, reports, sweep
-from muster.cloud.api import Compute
-from muster.fakecloud import Settings
-from muster.fakecloud.environment import environment
-from muster.fakecloud.server import Server
+from muster.gcp import api, reports, sweep
+from muster.gcp.api import Compute
+from muster_sandbox.fakecloud import Settings
+from muster_sandbox.fakecloud.environment import environment
+from muster_sandbox.fakecloud.server import Server
 
 REGION = "regions/europe-west4"
 
@@ -52,9 +51,3 @@ def net(compute: Compute) -> str:
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"}
     compute.wait(compute.post(f"{REGION}/subnetworks", subnet), 10)
     return f"projects/{compute.project}/{REGION}/subnetworks/lab"
-
-
-@pytest.fixture
-def module() -> ModuleType:
-    """The boot program of nodes."""
-    return node_boot_kit.load_impatient()

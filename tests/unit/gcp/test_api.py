@@ -4,11 +4,11 @@ import google.auth
 import google.auth.exceptions
 import pytest
 
-from muster.cloud import api
-from muster.cloud.api import CloudError, Compute
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.server import Server
+from muster.gcp import api
+from muster.gcp.api import CloudError, Compute
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.server import Server
 
 DISKS = "zones/europe-west4-a/disks"
 

@@ -10,8 +10,8 @@ import pytest
 from broken_servers import silent_server, told_server
 from google.auth.compute_engine import _metadata
 
-from muster.cloud import api
-from muster.cloud.api import CloudError, Compute
+from muster.gcp import api
+from muster.gcp.api import CloudError, Compute
 
 GRANTED = '{"access_token": "t", "expires_in": 3600, "token_type": "Bearer"}'
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.cloud import archive, build_image, builder
-from muster.cloud.build_image import BuildError, Report
+from muster.gcp import archive, build_image, builder
+from muster.gcp.build_image import BuildError, Report
 
 BUNDLE = archive.pack({"ansible/image.yml": b"[]"})
 DIGEST = archive.digest(BUNDLE)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.cloud import builder, bundle, installhalves, machines
-from muster.cloud.archive import pack
-from muster.cluster import load
-from muster.cluster.nodes import Disk
+from muster.definition import load
+from muster.definition.schema.node_sets import Disk
+from muster.gcp import builder, bundle, install_halves, inventory
+from muster.gcp.archive import pack
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "group_vars/all/cluster.yml"
@@ -119,8 +119,8 @@ class TestSameBytes:
     ) -> None:
         (checkout / "roles/munge/tasks/über.yml").write_text("[]\n", encoding="utf-8")
         program = (
-            "import sys; from pathlib import Path; from muster.cloud import bundle\n"
-            "from muster.cluster import load\n"
+            "import sys; from pathlib import Path; from muster.gcp import bundle\n"
+            "from muster.definition import load\n"
             "root = Path(sys.argv[1]); inventory = root / 'inventories/cloud'\n"
             "print(bundle.digest(bundle.machine_bundle(root, inventory)))\n"
             "print(bundle.digest(bundle.image_bundle(root, load(inventory))))\n"
@@ -146,7 +146,7 @@ class TestMachineBundle:
             "ansible/group_vars/all/wiring.yml",
             "ansible/plugins/action/hardware_report.py",  # a link
             "inventory/group_vars/all/cluster.yml",
-            "muster/cluster/slurm_parameters.conf",
+            "muster/catalog/slurm_parameters.conf",
             "muster/secrets.py",
             "roles/munge/templates/etc/default/munge.j2",
             "roles/mail/files/muster_mail.py",
@@ -171,10 +171,6 @@ class TestMachineBundle:
         assert files[f"inventory/{package}"] == b"!<arch>"
         assert files.keys() - contents(machine(checkout)).keys() == {f"inventory/{package}"}
 
-    def test_it_has_nothing_of_what_only_a_laptop_does(self, checkout: Path) -> None:
-        parts = {name.split("/")[1] for name in contents(machine(checkout)) if "muster/" in name}
-        assert not parts & {"fakecloud", "demo", "clouddemo", "containers"}
-
     def test_all_data_of_the_package_are_in_it(self, checkout: Path) -> None:
         """What pyproject.toml calls package data is needed where the package runs."""
         there = {
@@ -182,10 +178,10 @@ class TestMachineBundle:
             for path in (checkout / "muster").rglob("*")
             if path.is_file()
         }
-        left = there - contents(machine(checkout)).keys()
-        laptop = ("muster/clouddemo/", "muster/containers/", "muster/demo/", "muster/fakecloud/")
-        rest = {name for name in left if not name.startswith(laptop)}
-        assert rest == {"muster/cloud/cli.py"}
+        assert there - contents(machine(checkout)).keys() == set()
+
+    def test_it_has_nothing_of_the_stand_ins(self, checkout: Path) -> None:
+        assert [name for name in contents(machine(checkout)) if "sandbox" in name] == []
 
     def test_its_modules_import_each_other_alone(self, checkout: Path, tmp_path: Path) -> None:
         """Of the package: whether a VM has what they import from others, tests/cloud shows."""
@@ -198,11 +194,13 @@ class TestMachineBundle:
             for name in files
             if name.startswith("muster/") and name.endswith(".py") and "__main__" not in name
         ]
-        # Without what finds the checkout that is installed.
+        # Without what finds the checkout that is installed, and the commands of its stand-ins.
         alone = (
-            "import sys; sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]"
+            "import importlib.metadata, sys\n"
+            "sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]\n"
+            "importlib.metadata.entry_points = lambda **_: []"
         )
-        for work in (f"import {', '.join(modules)}", "from muster.cli import app; app()"):
+        for work in (f"import {', '.join(modules)}", "from muster.cli.main import app; app()"):
             program = f"{alone}\n{work}"
             done = subprocess.run(
                 [sys.executable, "-c", program, "--help"],
@@ -245,7 +243,7 @@ PLACES = [
     "roles/munge/munge.key",
     "muster/token.key",
     "muster/.env",
-    "muster/cloud/credentials.txt.bak",
+    "muster/gcp/credentials.txt.bak",
     ".env",
     "secrets.yml",
 ]
@@ -395,7 +393,7 @@ class TestImageBundle:
 
     def test_it_has_the_clock_of_nodes_whom_no_play_configures(self, checkout: Path) -> None:
         play = yaml.safe_load((checkout / "ansible/image.yml").read_text())[0]
-        assert play["vars"]["base_ntp_servers"] == machines.TIME_SERVERS
+        assert play["vars"]["base_ntp_servers"] == inventory.TIME_SERVERS
         before = of_image(checkout)
         edit(checkout / "roles/base/templates/etc/chrony/chrony.conf.j2", "makestep 1 3", "rtcsync")
         assert of_image(checkout) != before
@@ -455,4 +453,4 @@ def test_each_role_with_an_install_half_is_in_the_image() -> None:
     halves = {path.parents[1].name for path in (ROOT / "roles").glob("*/tasks/install.yml")}
     # Refused in the cloud, and 250 MB of packages.
     of_ceph = {"ceph_client", "ceph_cluster", "cephadm"}
-    assert sorted(installhalves.roles(ROOT)) == sorted(halves - of_ceph)
+    assert sorted(install_halves.roles(ROOT)) == sorted(halves - of_ceph)

@@ -7,14 +7,9 @@ import dill
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
-from muster.cloud import dynamic, firstboot, image, sweep
-from muster.cloud.api import CloudError, Compute
-from muster.cloud.dynamic import (
-    ClaimProvider,
-    FirstBootProvider,
-    ImageProvider,
-    SweeperProvider,
-)
+from muster.gcp import dynamic, first_boot, image, sweep
+from muster.gcp.api import CloudError, Compute
+from muster.gcp.dynamic import ClaimProvider, FirstBootProvider, ImageProvider, SweeperProvider
 
 WHERE = {"project": "demo-project", "cluster": "lab"}
 VM = {"project": "demo-project", "zone": "europe-west4-a", "name": "lab-controller"}
@@ -72,7 +67,7 @@ def test_a_wait_is_for_the_vm_and_bundle_of_the_props(
     compute: Compute, monkeypatch: pytest.MonkeyPatch
 ):
     waited: list[tuple[str, ...]] = []
-    monkeypatch.setattr(firstboot, "wait", lambda _c, *words: waited.append(words[:3]))
+    monkeypatch.setattr(first_boot, "wait", lambda _c, *words: waited.append(words[:3]))
     props = VM | {"bundle": "1", "instance_id": "7"}
     made = FirstBootProvider().create(props)
     assert made.id == "projects/demo-project/zones/europe-west4-a/instances/lab-controller"

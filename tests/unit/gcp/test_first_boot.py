@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from guests import Script
 
-from muster.cloud import firstboot
-from muster.cloud.api import CloudError, Compute
-from muster.fakecloud.server import Server
+from muster.gcp import first_boot
+from muster.gcp.api import CloudError, Compute
+from muster_sandbox.fakecloud.server import Server
 
 ZONE = "europe-west4-a"
 ONE, TWO = "1" * 64, "2" * 64
@@ -47,7 +47,7 @@ def change_bundle(compute: Compute, bundle: str) -> None:
 
 def wait(compute: Compute, bundle: str, *, timeout_s: float = 10) -> list[str]:
     said: list[str] = []
-    firstboot.wait(compute, ZONE, "lab-controller", bundle, said.append, timeout_s=timeout_s)
+    first_boot.wait(compute, ZONE, "lab-controller", bundle, said.append, timeout_s=timeout_s)
     return said
 
 
@@ -96,7 +96,7 @@ def test_an_old_failure_may_be_overcome(
     change_bundle(compute, ONE)
     with pytest.raises(CloudError, match="again"):
         wait(compute, ONE)
-    monkeypatch.setattr(firstboot, "GRACE_S", 0)
+    monkeypatch.setattr(first_boot, "GRACE_S", 0)
     with pytest.raises(CloudError, match="again"):
         wait(compute, ONE)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from guests import Script
 
-from muster.cloud import image
-from muster.cloud.api import CloudError, Compute
-from muster.cloud.builder import startup_script
-from muster.cloud.image import Build
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.server import Server
+from muster.gcp import image
+from muster.gcp.api import CloudError, Compute
+from muster.gcp.builder import startup_script
+from muster.gcp.image import Build
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.server import Server
 
 DIGEST = "0123456789abcdef" * 4
 ZONE = "zones/europe-west4-a"

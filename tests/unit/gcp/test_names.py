@@ -5,9 +5,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cloud.names import Names, share_a_prefix
-from muster.cluster import Cluster, Definition, Hosts, patterns
-from muster.cluster.nodes import VirtualMachines
+from muster.definition import Cluster, Definition, Hosts
+from muster.definition.schema import patterns
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.gcp.names import Names, share_a_prefix
 
 CLUSTERS = st.from_regex(patterns.CLUSTER_NAME, fullmatch=True)
 SETS = st.from_regex(patterns.NODE_SET_NAME, fullmatch=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from muster.cloud import preflight
-from muster.cloud.api import Compute
-from muster.cloud.names import Names
-from muster.cluster import Cluster, load
-from muster.cluster.nodes import VirtualMachines
-from muster.fakecloud.server import Server
+from muster.definition import Cluster, load
+from muster.definition.schema.node_sets import VirtualMachines
+from muster.gcp import preflight
+from muster.gcp.api import Compute
+from muster.gcp.names import Names
+from muster_sandbox.fakecloud.server import Server
 
 ROOT = Path(__file__).parents[3]
 REGION = "europe-west4"

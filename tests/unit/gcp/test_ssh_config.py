@@ -10,10 +10,10 @@ import httpx
 import pytest
 from accesskit import NO_STACK, UP, Pulumi
 
-from muster.fakecloud import Settings
-from muster.fakecloud.environment import environment
-from muster.fakecloud.server import Server
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud import Settings
+from muster_sandbox.fakecloud.environment import environment
+from muster_sandbox.fakecloud.server import Server
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 ROOT = Path(__file__).resolve().parents[3]
 STACK = {**UP, "project": "demo-project"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.cloud import sweep
-from muster.cloud.api import CloudError, Compute
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.server import Server
+from muster.gcp import sweep
+from muster.gcp.api import CloudError, Compute
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.server import Server
 
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
 ZONES = ("europe-west4-a", "europe-west4-b")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.cloud.machines import inventory
-from muster.cluster import cloud_hosts, load
-from muster.cluster.definition import Hosts
+from muster.definition import cloud_hosts, load
+from muster.definition.definition import Hosts
+from muster.gcp.inventory import inventory
 
 ROOT = Path(__file__).parents[3]
 CLOUD = ROOT / "inventories/cloud"
@@ -79,7 +79,7 @@ def test_ansible_reads_it_with_the_definition_beside_it(tmp_path: Path) -> None:
     (folder / "group_vars/all").mkdir(parents=True)
     definition = (CLOUD / "group_vars/all/cluster.yml").read_text(encoding="utf-8")
     (folder / "group_vars/all/cluster.yml").write_text(definition, encoding="utf-8")
-    command = [sys.executable, "-m", "muster.cloud.machines", str(folder), "slurm10-login-0"]
+    command = [sys.executable, "-m", "muster.gcp.inventory", str(folder), "slurm10-login-0"]
     done = subprocess.run(
         [*command, json.dumps(ADDRESSES)], capture_output=True, text=True, timeout=60, check=True
     )
@@ -96,7 +96,7 @@ def test_wrong_definition_is_said_in_its_own_words(tmp_path: Path) -> None:
     (tmp_path / "group_vars/all").mkdir(parents=True)
     (tmp_path / "group_vars/all/cluster.yml").write_text("cluster: {name: x, nodez: {}}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "muster.cloud.machines", str(tmp_path), "x-controller", "{}"],
+        [sys.executable, "-m", "muster.gcp.inventory", str(tmp_path), "x-controller", "{}"],
         capture_output=True,
         text=True,
         timeout=60,

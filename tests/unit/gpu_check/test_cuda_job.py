@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.nvidia import cuda
+from muster.gpu_check import cuda_job
 
 
 class Library:
@@ -58,21 +58,21 @@ class Library:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(cuda, "WORDS", 1 << 18)
+    monkeypatch.setattr(cuda_job, "WORDS", 1 << 18)
 
 
 def test_each_gpu_gives_back_what_was_written():
     library = Library(gpus=2)
     said = "NVIDIA H200, 143771 MiB: 1 MiB written and read back"
-    assert list(cuda.job(lambda _: library)) == [f"GPU 0, {said}", f"GPU 1, {said}"]
+    assert list(cuda_job.job(lambda _: library)) == [f"GPU 0, {said}", f"GPU 1, {said}"]
     assert library.held == []
 
 
 @pytest.mark.parametrize("at", [0, (1 << 19) - 1, 1 << 19, (1 << 20) - 1])
 def test_one_wrong_bit_is_seen(at):
     library = Library(flips=at)
-    with pytest.raises(cuda.CudaError, match="GPU 0 gives back other words"):
-        list(cuda.job(lambda _: library))
+    with pytest.raises(cuda_job.CudaError, match="GPU 0 gives back other words"):
+        list(cuda_job.job(lambda _: library))
     assert library.held == []
 
 
@@ -81,24 +81,24 @@ def test_one_wrong_bit_is_seen(at):
 )
 def test_what_cuda_refuses_is_said_and_nothing_is_kept(name):
     library = Library(fails=name)
-    with pytest.raises(cuda.CudaError, match=f"{name} failed with 999: unknown error"):
-        list(cuda.job(lambda _: library))
+    with pytest.raises(cuda_job.CudaError, match=f"{name} failed with 999: unknown error"):
+        list(cuda_job.job(lambda _: library))
     assert library.held == []
 
 
 def test_no_gpu_and_no_driver_are_told_apart():
-    with pytest.raises(cuda.CudaError, match="CUDA finds no GPU"):
-        list(cuda.job(lambda _: Library(gpus=0)))
+    with pytest.raises(cuda_job.CudaError, match="CUDA finds no GPU"):
+        list(cuda_job.job(lambda _: Library(gpus=0)))
 
     def absent(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
-    with pytest.raises(cuda.CudaError, match=r"libcuda\.so\.1 can't be loaded"):
-        list(cuda.job(absent))
+    with pytest.raises(cuda_job.CudaError, match=r"libcuda\.so\.1 can't be loaded"):
+        list(cuda_job.job(absent))
 
 
 def test_the_program_ends_with_what_happened(monkeypatch, capsys):
     for gpus, status, said in ((1, 0, "read back\n"), (0, 1, "CUDA finds no GPU\n")):
-        monkeypatch.setattr(cuda.job, "__defaults__", (lambda _, n=gpus: Library(gpus=n),))
-        assert cuda.main() == status
+        monkeypatch.setattr(cuda_job.job, "__defaults__", (lambda _, n=gpus: Library(gpus=n),))
+        assert cuda_job.main() == status
         assert capsys.readouterr().out.endswith(said)

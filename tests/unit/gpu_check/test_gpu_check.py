@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.nvidia import check
-from muster.nvidia.check import Machine
+from muster.gpu_check import check
+from muster.gpu_check.check import Machine
 
 ROOT = Path(__file__).parents[3]
 SMI = r"""#!/bin/sh
@@ -81,7 +81,7 @@ def test_files_that_do_not_begin_with_0_are_named_in_gres_conf(machine, capsys):
 def test_a_card_that_is_not_in_the_table_is_unchecked(machine, capsys):
     assert check.main(machine(name="NVIDIA X900")) == 0
     said = lines(capsys)
-    assert said["model"] == "unchecked NVIDIA X900 is not in Muster's table (muster/nvidia)"
+    assert said["model"] == "unchecked NVIDIA X900 is not in Muster's table (muster/catalog/nvidia)"
     assert said["gres.conf"] == "healthy Name=gpu File=/dev/nvidia0"
 
 
@@ -128,7 +128,7 @@ def test_python_s_standard_library_is_enough(machine, tmp_path):
     there = machine()
     arguments = f"Path({str(there.root)!r}), {there.path!r}, {there.cuda!r}"
     code = (
-        "import sys; from pathlib import Path; from muster.nvidia import check; "
+        "import sys; from pathlib import Path; from muster.gpu_check import check; "
         f"sys.exit(check.main(check.Machine({arguments})))"
     )
     done = subprocess.run(
@@ -140,7 +140,8 @@ def test_python_s_standard_library_is_enough(machine, tmp_path):
         env={"PATH": os.defpath},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "gres.conf              unchecked  not rendered, pydantic is missing: make setup\n" in (
-        done.stdout
+    assert (
+        "gres.conf              unchecked  not rendered, ClusterShell is missing: make setup\n"
+        in (done.stdout)
     )
     assert "cuda                   healthy" in done.stdout

@@ -7,7 +7,7 @@ import yaml
 from ansible.plugins.test import core
 from jinja2 import Environment
 
-from muster.cluster.storage import KERNELS, POOR_CACHE
+from muster.definition.schema.storage import KERNELS, POOR_CACHE
 
 ROOT = Path(__file__).resolve().parents[3]
 VARIABLES = yaml.safe_load((ROOT / "roles/fscache/vars/main.yml").read_text())

@@ -10,7 +10,7 @@ SOURCES = "^,*,192.0.2.1,2,6,377,21,0.000012,0.000015,0.004\n^,?,192.0.2.2,0,8,0
 PROGRAMS = {
     "systemctl": "echo active",
     "munge": "echo MUNGE:AwQ",
-    # Names that jobs share are not all below lib: muster.verify judges them.
+    # Names that jobs share are not all below lib: muster.verify.verdict judges them.
     "dpkg-query": 'case "$*" in *nvidia?*openmpi?*) echo "ii  nvidia-smi 535";; esac; exit 1',
 }
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, set_all_config, set_mocks
 
-from muster.cloud import bundle, preflight
+from muster.gcp import bundle, preflight
 
 ROOT = Path(__file__).parents[3]
 PROJECT = "demo-project"

@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from muster.autoscaler.sets import parse as parse_sets
-from muster.cluster.nodes import VirtualMachines, Way
-from muster.fakecloud import conditions
+from muster.autoscaler.compute.node_templates import parse as parse_sets
+from muster.definition.schema.node_sets import VirtualMachines, Way
+from muster_sandbox.fakecloud import conditions
 
 MACHINE, IMAGE = (sha256(text).hexdigest() for text in (b"machine", b"image"))
 BUCKET = "demo-project-slurm10-muster"

@@ -6,9 +6,9 @@ import httpx
 import pytest
 from controllerkit import CLOUD_PLATFORM, COMPUTE, REGION, ZONE, Cloud, P, new_cloud
 
-from muster.cloud import rights
-from muster.fakecloud import identity
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster.gcp import rights
+from muster_sandbox.fakecloud import identity
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 NODES = f"{COMPUTE}/zones/{ZONE}/instances"
 POLICIES = f"{COMPUTE}/regions/{REGION}/resourcePolicies"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from muster import cephfs, storage
-from muster.cluster import Definition, remarks, validate
+from muster.definition import Definition, validate, warnings
+from muster.render import ceph, nfs
 
 GROUPS = {
     "controller": ["access"],
@@ -59,13 +59,13 @@ def existing() -> Definition:
 
 def mounted(definition: Definition, host: str) -> dict[str, set[str]]:
     """The options of what a host mounts, by path."""
-    mounts = cephfs.client(definition, host, ADDRESSES)["mounts"]
+    mounts = ceph.client(definition, host, ADDRESSES)["mounts"]
     return {mount["path"]: set(mount["options"].split(",")) for mount in mounts}
 
 
 def may(definition: Definition) -> dict[str, dict[str, str]]:
     """What each client may do, by folder."""
-    clients = cephfs.built(definition, "s1", ADDRESSES)["clients"]
+    clients = ceph.built(definition, "s1", ADDRESSES)["clients"]
     return {
         each["name"]: {folder["path"]: folder["access"] for folder in each["folders"]}
         for each in clients
@@ -73,7 +73,7 @@ def may(definition: Definition) -> dict[str, dict[str, str]]:
 
 
 def test_three_hosts_have_monitors_and_two_the_other_servers() -> None:
-    found = cephfs.built(defined(), "s4", ADDRESSES)
+    found = ceph.built(defined(), "s4", ADDRESSES)
     assert found["monitors"] == [{"name": f"s{n}", "address": f"192.0.2.4{n}"} for n in range(1, 4)]
     assert (found["managers"], found["metadata_servers"]) == (["s1", "s2"], ["s1", "s2"])
     assert found["hosts"] == ["s1", "s2", "s3", "s4"]
@@ -82,7 +82,7 @@ def test_three_hosts_have_monitors_and_two_the_other_servers() -> None:
 
 def test_two_monitors_would_have_no_majority_without_each_other() -> None:
     definition = defined({"storage": ["s1", "s2"]})
-    assert [m["name"] for m in cephfs.built(definition, "s2", ADDRESSES)["monitors"]] == ["s1"]
+    assert [m["name"] for m in ceph.built(definition, "s2", ADDRESSES)["monitors"]] == ["s1"]
 
 
 @pytest.mark.parametrize(
@@ -92,21 +92,21 @@ def test_two_monitors_would_have_no_majority_without_each_other() -> None:
 def test_copies_lie_on_several_hosts_where_there_are_as_many(
     hosts: list[str], copies: int, domain: str
 ) -> None:
-    found = cephfs.built(defined({"storage": hosts}, ceph={"copies": copies}), "s1", ADDRESSES)
+    found = ceph.built(defined({"storage": hosts}, ceph={"copies": copies}), "s1", ADDRESSES)
     assert (found["copies"], found["failure_domain"]) == (copies, domain)
 
 
 def test_with_an_image_cephadm_builds_it_and_nobody_else() -> None:
     by_packages, image = defined(), "quay.io/ceph/ceph:v19.2.3"
-    assert cephfs.built(by_packages, "s1", ADDRESSES)["devices"] == DISKS
-    unused = cephfs.by_cephadm(by_packages, ADDRESSES)
+    assert ceph.built(by_packages, "s1", ADDRESSES)["devices"] == DISKS
+    unused = ceph.by_cephadm(by_packages, ADDRESSES)
     assert unused["image"] == ""
     assert [host["devices"] for host in unused["hosts"]] == [[]] * 4
 
     devices = {"storage": DISKS, "s4": ["/dev/disk/by-id/nvme-C"]}
     by_image = defined(ceph={"image": image, "devices": devices})
-    assert cephfs.built(by_image, "s1", ADDRESSES)["devices"] == []
-    used = cephfs.by_cephadm(by_image, ADDRESSES)
+    assert ceph.built(by_image, "s1", ADDRESSES)["devices"] == []
+    used = ceph.by_cephadm(by_image, ADDRESSES)
     assert used["image"] == image
     assert used["hosts"][2:] == [
         {"name": "s3", "address": "192.0.2.43", "devices": DISKS},
@@ -121,28 +121,28 @@ def test_disks_are_those_of_the_host_or_else_of_its_group(host: str, disks: list
     devices = {"old": ["/dev/sda"], "new": ["/dev/sdb"], "s3": ["/dev/sdc"]}
     groups = {"old": ["s1", "s2"], "new": ["s3", "s4"]}
     definition = defined(groups, ceph={"devices": devices})
-    assert cephfs.built(definition, host, ADDRESSES)["devices"] == disks
+    assert ceph.built(definition, host, ADDRESSES)["devices"] == disks
 
 
 def test_clients_do_not_see_who_built_it() -> None:
     by_image = defined(ceph={"image": "quay.io/ceph/ceph:v19.2.3"})
     for host in ADDRESSES:
-        found = cephfs.client(by_image, host, ADDRESSES)
-        assert found == cephfs.client(defined(), host, ADDRESSES)
+        found = ceph.client(by_image, host, ADDRESSES)
+        assert found == ceph.client(defined(), host, ADDRESSES)
 
 
 def test_the_cluster_s_number_is_that_of_its_name() -> None:
     other = deepcopy(CLUSTER) | {"name": "other"}
     numbers = {
-        cephfs.built(validate(each, GROUPS), "s1", ADDRESSES)["fsid"]
+        ceph.built(validate(each, GROUPS), "s1", ADDRESSES)["fsid"]
         for each in (CLUSTER, CLUSTER, other)
     }
     assert len(numbers) == 2
-    assert cephfs.client(existing(), "access", ADDRESSES)["fsid"] == EXISTING["fsid"]
+    assert ceph.client(existing(), "access", ADDRESSES)["fsid"] == EXISTING["fsid"]
 
 
 def test_folders_are_made_with_their_quota_under_their_name_in_the_file_system() -> None:
-    assert cephfs.built(defined(), "s1", ADDRESSES)["folders"] == [
+    assert ceph.built(defined(), "s1", ADDRESSES)["folders"] == [
         {"path": "/home", "mode": "0755", "quota_gib": None},
         {"path": "/apps", "mode": "0755", "quota_gib": None},
         {"path": "/data", "mode": "0755", "quota_gib": 500},
@@ -154,12 +154,12 @@ def test_a_project_has_a_quota_of_its_own_and_the_controller_makes_it_its_group_
     cluster = deepcopy(CLUSTER) | {"users": {"groups": {"vision": {"gid": 20000}}}}
     cluster["storage"]["projects"] = {"photos": {"group": "vision", "quota_gib": 5}}
     definition = validate(cluster, GROUPS)
-    folders = cephfs.built(definition, "s1", ADDRESSES)["folders"]
+    folders = ceph.built(definition, "s1", ADDRESSES)["folders"]
     assert folders[-1] == {"path": "/data/photos", "mode": "0700", "quota_gib": 5}
-    assert storage.group_folders(definition, "access") == [
+    assert nfs.group_folders(definition, "access") == [
         {"path": "/srv/data/photos", "group": "vision", "readable": False}
     ]
-    assert storage.group_folders(definition, "s1") == []
+    assert nfs.group_folders(definition, "s1") == []
 
 
 def test_each_class_of_hosts_may_do_what_its_hosts_need_and_no_more() -> None:
@@ -190,7 +190,7 @@ def test_what_is_read_only_somebody_can_fill() -> None:
     ],
 )
 def test_a_host_is_the_client_of_its_class(host: str, user: str) -> None:
-    found = cephfs.client(defined(), host, ADDRESSES)
+    found = ceph.client(defined(), host, ADDRESSES)
     assert found["user"] == user
     assert found["key_host"] == "s1"
     assert found["monitors"] == ["192.0.2.41", "192.0.2.42", "192.0.2.43"]
@@ -209,7 +209,7 @@ def test_folders_are_mounted_as_the_class_of_the_host_needs_them() -> None:
 
 
 def test_a_folder_has_its_own_name_in_the_file_system() -> None:
-    mounts = cephfs.client(defined(), "gate", ADDRESSES)["mounts"]
+    mounts = ceph.client(defined(), "gate", ADDRESSES)["mounts"]
     assert {mount["path"]: mount["export"] for mount in mounts} == {
         "/home": "/home",
         "/apps": "/apps",
@@ -235,7 +235,7 @@ def test_a_host_that_has_the_disks_alone_mounts_nothing() -> None:
 
 
 def test_a_cluster_that_is_there_already_is_mounted_and_not_built() -> None:
-    found = cephfs.client(existing(), "cpu-01", ADDRESSES)
+    found = ceph.client(existing(), "cpu-01", ADDRESSES)
     assert {key: found[key] for key in ("monitors", "fsid", "filesystem", "user")} == EXISTING
     assert found["key_host"] == ""
     assert len(found["mounts"]) == 4
@@ -245,15 +245,15 @@ def test_without_ceph_nothing_is_built_and_nothing_mounted() -> None:
     cluster = deepcopy(CLUSTER)
     cluster["storage"] = {}
     definition = validate(cluster, GROUPS)
-    assert cephfs.built(definition, "s1", ADDRESSES)["devices"] == []
-    assert cephfs.client(definition, "cpu-01", ADDRESSES)["mounts"] == []
+    assert ceph.built(definition, "s1", ADDRESSES)["devices"] == []
+    assert ceph.client(definition, "cpu-01", ADDRESSES)["mounts"] == []
 
 
 def test_folders_of_ceph_are_none_of_nfs() -> None:
     definition = defined()
-    assert storage.mounts(definition) == []
-    assert storage.exports(definition, ADDRESSES) == []
-    assert storage.home_maker(definition) == "access"
+    assert nfs.mounts(definition) == []
+    assert nfs.exports(definition, ADDRESSES) == []
+    assert nfs.home_maker(definition) == "access"
 
 
 @pytest.mark.parametrize(
@@ -288,6 +288,6 @@ def test_folders_of_ceph_are_none_of_nfs() -> None:
     ],
 )
 def test_what_is_risky_is_allowed_and_warned_of(definition: Definition, warned: str | None) -> None:
-    said = list(remarks.warnings(definition))
+    said = list(warnings.warnings(definition))
     assert len(said) == (1 if warned else 0), said
     assert warned is None or warned in said[0]

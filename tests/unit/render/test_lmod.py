@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster import load
-from muster.cluster.software import Software
-from muster.modules import ModuleTree, render
+from muster.definition import load
+from muster.definition.schema.software import Software
+from muster.render.lmod import ModuleTree, render
 
 
 def tree(**modules: dict[str, object]) -> ModuleTree:

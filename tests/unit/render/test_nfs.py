@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster import cephfs, storage
-from muster.cluster import Definition, load, validate
+from muster.definition import Definition, load, validate
+from muster.render import ceph, nfs
 
 GROUPS = {
     "controller": ["access"],
@@ -47,7 +47,7 @@ def mounted(definition: Definition, **of_host: bool) -> dict[str, dict[str, Any]
     """The mounts of a host by path, their options as a set."""
     return {
         mount["path"]: mount | {"options": set(mount["options"].split(","))}
-        for mount in storage.mounts(definition, **of_host)
+        for mount in nfs.mounts(definition, **of_host)
     }
 
 
@@ -55,23 +55,23 @@ def served(definition: Definition) -> dict[str, dict[str, Any]]:
     """The exports of the storage host by path, their clients by host."""
     return {
         export["path"]: export | {"clients": {c["host"]: c for c in export["clients"]}}
-        for export in storage.exports(definition, ADDRESSES)
+        for export in nfs.exports(definition, ADDRESSES)
     }
 
 
 def test_slurmd_waits_for_all_shared_folders() -> None:
-    assert storage.shared_paths(defined()) == ["/home", "/sw", "/data"]
-    assert storage.shared_paths(defined(models={})) == ["/home", "/sw", "/data", "/models"]
+    assert nfs.shared_paths(defined()) == ["/home", "/sw", "/data"]
+    assert nfs.shared_paths(defined(models={})) == ["/home", "/sw", "/data", "/models"]
 
 
 def test_what_exists_already_is_neither_mounted_nor_served() -> None:
-    assert storage.mounts(defined()) == []
-    assert storage.exports(defined(), ADDRESSES) == []
-    assert storage.nfs_connections(defined()) == 0
+    assert nfs.mounts(defined()) == []
+    assert nfs.exports(defined(), ADDRESSES) == []
+    assert nfs.nfs_connections(defined()) == 0
 
 
 def test_served_folders_are_mounted_from_the_storage_host() -> None:
-    assert storage.mounts(defined(home=NFS)) == [
+    assert nfs.mounts(defined(home=NFS)) == [
         {
             "source": "disks:/home",
             "path": "/home",
@@ -98,9 +98,9 @@ def test_a_server_that_is_there_already_is_mounted_and_not_set_up(
 
 
 def test_who_has_root_on_the_homes_makes_them() -> None:
-    assert storage.home_maker(defined(home=NFS)) == "disks"
-    assert storage.home_maker(defined(home=NFS | {"server": "filer"})) == "access"
-    assert storage.home_maker(defined()) == "access"
+    assert nfs.home_maker(defined(home=NFS)) == "disks"
+    assert nfs.home_maker(defined(home=NFS | {"server": "filer"})) == "access"
+    assert nfs.home_maker(defined()) == "access"
 
 
 def test_all_hosts_read_the_modules_and_the_builder_writes_and_sees_at_once_what_it_wrote() -> None:
@@ -174,11 +174,11 @@ def test_what_is_read_only_is_served_read_only() -> None:
 
 
 def test_the_server_is_told_the_connections_of_all_hosts() -> None:
-    assert storage.nfs_connections(defined(home=NFS | {"connections": 8})) == 8 * 4
+    assert nfs.nfs_connections(defined(home=NFS | {"connections": 8})) == 8 * 4
 
 
 def test_slurmd_waits_for_the_disk_of_scratch() -> None:
-    assert storage.shared_paths(laid_out(scratch="/mnt/nvme"))[-1] == "/mnt/nvme"
+    assert nfs.shared_paths(laid_out(scratch="/mnt/nvme"))[-1] == "/mnt/nvme"
 
 
 def laid_out(**storage_keys: Any) -> Definition:
@@ -194,27 +194,27 @@ def test_who_serves_a_folder_makes_those_of_its_groups() -> None:
     data, models = {"path": "/data", **NFS}, {"path": "/models", "group": "vision"}
     definition = laid_out(data=data, projects=PROJECTS, models=models)
     photos = {"path": "/data/photos", "group": "vision", "readable": False}
-    assert storage.group_folders(definition, "disks") == [photos]
+    assert nfs.group_folders(definition, "disks") == [photos]
     # What Muster does not serve the controller can reach.
     of_all = {"path": "/models", "group": "vision", "readable": True}
-    assert storage.group_folders(definition, "access") == [of_all]
-    assert storage.group_folders(definition, "cpu-01") == []
+    assert nfs.group_folders(definition, "access") == [of_all]
+    assert nfs.group_folders(definition, "cpu-01") == []
 
 
 def test_models_without_a_group_are_root_s() -> None:
     definition = laid_out(models={"path": "/models"}, projects=PROJECTS)
-    found = [folder["path"] for folder in storage.group_folders(definition, "access")]
+    found = [folder["path"] for folder in nfs.group_folders(definition, "access")]
     assert found == ["/data/photos"]
 
 
 def test_a_storage_host_mounts_what_other_servers_have() -> None:
     filer = {"kind": "nfs", "server": "filer", "export": "/vol1/home"}
     definition = defined(home=filer, data=NFS)
-    assert [mount["path"] for mount in storage.mounts(definition)] == ["/home", "/data"]
-    assert [mount["path"] for mount in storage.mounts(definition, serves=True)] == ["/home"]
+    assert [mount["path"] for mount in nfs.mounts(definition)] == ["/home", "/data"]
+    assert [mount["path"] for mount in nfs.mounts(definition, serves=True)] == ["/home"]
 
 
-LAB = Path(__file__).parents[2] / "inventories/lab"
+LAB = Path(__file__).parents[3] / "inventories/lab"
 FILER = "kind: nfs, server: filer.example.org, export: /vol1/{key}"
 CEPH = """\
     ceph:
@@ -243,8 +243,8 @@ def test_the_lab_s_three_lines_say_where_its_folders_come_from(
         text = text.replace(f"{key}: {{kind: existing,", f"{key}: {{{here},")
     file.write_text(text.replace("  storage:\n", f"  storage:\n{more}"))
     definition = load(tmp_path)
-    by_ceph = cephfs.client(definition, "lab-cpu-01", {})["mounts"] if "ceph" in kind else []
-    found = storage.mounts(definition, computes=True, caches=True) + by_ceph
+    by_ceph = ceph.client(definition, "lab-cpu-01", {})["mounts"] if "ceph" in kind else []
+    found = nfs.mounts(definition, computes=True, caches=True) + by_ceph
     assert {mount["path"] for mount in found} == {"/home", "/apps", "/data"}
     cached = {mount["path"] for mount in found if "fsc" in mount["options"].split(",")}
     assert cached == ({"/apps", "/data"} if "cached" in kind else set())

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from muster.cluster import validate
-from muster.cluster.definition import cloud_hosts
-from muster.cluster.model import Cluster
-from muster.nvidia.role import of_image, variables
-from muster.wiring import definition_of
+from muster.definition import validate
+from muster.definition.definition import cloud_hosts
+from muster.definition.schema.cluster import Cluster
+from muster.render.nvidia_driver import of_image, variables
+from muster.render.role_variables import definition_of
 
 GROUPS = {
     "controller": ["access"],

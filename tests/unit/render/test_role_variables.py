@@ -16,10 +16,11 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from muster import cephfs, secrets, storage, wiring
-from muster.cluster import DefinitionError, cloud_hosts, load
+from muster import secrets
+from muster.definition import DefinitionError, cloud_hosts, load
+from muster.render import ceph, nfs, role_variables
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WIRING = ROOT / "ansible/group_vars/all/wiring.yml"
 VARIABLES: dict[str, Any] = yaml.safe_load(WIRING.read_text())
 PUBLIC = {name: text for name, text in VARIABLES.items() if not name.startswith("__")}
@@ -65,11 +66,11 @@ CLUSTER: dict[str, Any] = {
 
 @pytest.fixture
 def definition() -> Any:
-    return wiring.definition_of(CLUSTER, GROUPS)
+    return role_variables.definition_of(CLUSTER, GROUPS)
 
 
 def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
-    found = wiring.state_folders(load(ROOT / "inventories/cloud"))
+    found = role_variables.state_folders(load(ROOT / "inventories/cloud"))
     assert [folder["path"] for folder in found] == [
         "/home",
         "/apps",
@@ -83,7 +84,7 @@ def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
 
 
 def test_the_nfs_server_waits_for_what_it_knows_of_its_clients() -> None:
-    folders = wiring.state_folders(load(ROOT / "inventories/cloud"))
+    folders = role_variables.state_folders(load(ROOT / "inventories/cloud"))
     known = next(folder for folder in folders if folder["path"] == "/var/lib/nfs")
     assert {"nfs-server", "nfsdcld"} <= {*known["units"]}
 
@@ -93,37 +94,37 @@ def test_a_controller_that_serves_no_folder_keeps_nothing_of_nfs() -> None:
     for folder in ("home", "apps", "data"):
         cluster["storage"][folder] = {"path": f"/{folder}", "kind": "existing"}
     hosts = cloud_hosts(load(ROOT / "inventories/cloud").cluster)
-    found = wiring.state_folders(wiring.definition_of(cluster, hosts.groups))
+    found = role_variables.state_folders(role_variables.definition_of(cluster, hosts.groups))
     assert [folder["path"] for folder in found] == ["/var/lib/mysql", "/var/lib/slurm/slurmctld"]
 
 
 def test_machines_of_one_s_own_have_no_state_disk(definition: Any) -> None:
-    assert wiring.state_folders(definition) == []
+    assert role_variables.state_folders(definition) == []
 
 
 def test_the_same_definition_is_validated_once() -> None:
-    first = wiring.definition_of(CLUSTER, GROUPS)
-    assert wiring.definition_of(deepcopy(CLUSTER), deepcopy(GROUPS)) is first
-    other = wiring.definition_of({**CLUSTER, "name": "other"}, GROUPS)
+    first = role_variables.definition_of(CLUSTER, GROUPS)
+    assert role_variables.definition_of(deepcopy(CLUSTER), deepcopy(GROUPS)) is first
+    other = role_variables.definition_of({**CLUSTER, "name": "other"}, GROUPS)
     assert (first.cluster.name, other.cluster.name) == ("lab", "other")
 
 
 def test_a_wrong_definition_is_refused() -> None:
     with pytest.raises(DefinitionError, match="sockts"):
         wrong = {**CLUSTER, "nodes": {**CLUSTER["nodes"], "cpu": {"sockts": 1}}}
-        wiring.definition_of(wrong, GROUPS)
+        role_variables.definition_of(wrong, GROUPS)
 
 
 def test_only_hosts_whose_address_is_a_number_get_a_line_in_etc_hosts() -> None:
     addresses = {"a": "192.0.2.1", "b": "2001:db8::1", "c": "c.example.org", "d": ""}
-    assert wiring.host_addresses(addresses) == [
+    assert role_variables.host_addresses(addresses) == [
         {"name": "a", "address": "192.0.2.1"},
         {"name": "b", "address": "2001:db8::1"},
     ]
 
 
 def test_people_keep_their_state(definition: Any) -> None:
-    people = {person["name"]: person for person in wiring.people(definition)}
+    people = {person["name"]: person for person in role_variables.people(definition)}
     assert people["ada"] == {
         "name": "ada",
         "uid": 20001,
@@ -134,7 +135,7 @@ def test_people_keep_their_state(definition: Any) -> None:
     }
     assert people["bob"]["shell"] == "/bin/zsh"
     assert people["eve"]["state"] == "absent"
-    assert wiring.groups(definition) == [{"name": "ml-users", "gid": 20000}]
+    assert role_variables.groups(definition) == [{"name": "ml-users", "gid": 20000}]
 
 
 def test_people_log_in_to_login_hosts_only_unless_they_are_administrators(
@@ -142,32 +143,32 @@ def test_people_log_in_to_login_hosts_only_unless_they_are_administrators(
 ) -> None:
     people = definition.cluster.users.people
     present = [name for name, person in people.items() if person.state == "present"]
-    assert wiring.no_login(definition) == present
+    assert role_variables.no_login(definition) == present
     admin = people["bob"].model_copy(update={"admin": True})
     users = definition.cluster.users.model_copy(update={"people": {**people, "bob": admin}})
     changed = definition.cluster.model_copy(update={"users": users})
-    assert "bob" not in wiring.no_login(replace(definition, cluster=changed))
+    assert "bob" not in role_variables.no_login(replace(definition, cluster=changed))
 
 
 def test_mail_goes_to_own_addresses_where_there_are_some(definition: Any) -> None:
-    assert wiring.mail_addresses(definition) == {"ada": "ada@example.org"}
+    assert role_variables.mail_addresses(definition) == {"ada": "ada@example.org"}
 
 
 def test_nodes_in_the_cloud_know_those_who_are_present(definition: Any) -> None:
-    assert wiring.node_passwd(definition) == [
+    assert role_variables.node_passwd(definition) == [
         "ada:x:20001:20001::/home/ada:/bin/bash",
         "bob:x:20002:20002::/home/bob:/bin/zsh",
     ]
-    assert wiring.node_group(definition) == [
+    assert role_variables.node_group(definition) == [
         "ada:x:20001:",
         "bob:x:20002:",
         "ml-users:x:20000:ada",
     ]
-    assert wiring.node_people_dir(definition) == "/sw/.muster/extrausers"
+    assert role_variables.node_people_dir(definition) == "/sw/.muster/extrausers"
 
 
 def test_accounts_hang_below_root(definition: Any) -> None:
-    assert wiring.accounts(definition) == [
+    assert role_variables.accounts(definition) == [
         {
             "name": "first",
             "parent": "root",
@@ -188,7 +189,7 @@ def test_accounts_hang_below_root(definition: Any) -> None:
 
 
 def test_the_default_account_is_the_one_given_or_the_first_one(definition: Any) -> None:
-    assert wiring.account_users(definition) == [
+    assert role_variables.account_users(definition) == [
         {"name": "ada", "default_account": "first"},
         {"name": "bob", "default_account": "second"},
     ]
@@ -197,9 +198,9 @@ def test_the_default_account_is_the_one_given_or_the_first_one(definition: Any) 
 def test_who_is_gone_has_no_account() -> None:
     cluster = deepcopy(CLUSTER)
     cluster["users"]["people"]["ada"]["state"] = "absent"
-    definition = wiring.definition_of(cluster, GROUPS)
-    assert wiring.accounts(definition)[0]["users"] == ["bob"]
-    assert [user["name"] for user in wiring.account_users(definition)] == ["bob"]
+    definition = role_variables.definition_of(cluster, GROUPS)
+    assert role_variables.accounts(definition)[0]["users"] == ["bob"]
+    assert [user["name"] for user in role_variables.account_users(definition)] == ["bob"]
 
 
 def in_the_cloud() -> Any:
@@ -216,7 +217,7 @@ def in_the_cloud() -> Any:
         cluster["storage"][key]["kind"] = "nfs"
     cluster["users"]["people"]["bob"]["admin"] = True
     control = ["lab-controller"]
-    return wiring.definition_of(
+    return role_variables.definition_of(
         cluster,
         {
             **{"controller": control, "database": control, "storage": control, "compute": []},
@@ -226,22 +227,22 @@ def in_the_cloud() -> Any:
 
 
 def test_administrators_are_root_by_sudo_in_the_cloud_alone(definition: Any) -> None:
-    assert wiring.sudo(in_the_cloud()) == ["bob"]
+    assert role_variables.sudo(in_the_cloud()) == ["bob"]
     bob = definition.cluster.users.people["bob"].model_copy(update={"admin": True})
     users = definition.cluster.users.model_copy(update={"people": {"bob": bob}})
     metal = definition.cluster.model_copy(update={"users": users})
-    assert wiring.sudo(replace(definition, cluster=metal)) == []
+    assert role_variables.sudo(replace(definition, cluster=metal)) == []
 
 
 def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
     definition = in_the_cloud()
-    clients = [export["clients"] for export in storage.exports(definition, {})]
+    clients = [export["clients"] for export in nfs.exports(definition, {})]
     assert clients == [
         [{"host": "10.20.0.0/24", "writes": writes, "as_root": False}]
         for writes in (True, False, True)
     ]
-    assert storage.nfs_connections(definition) == 4 * 12
-    assert {mount["source"] for mount in storage.mounts(definition)} == {
+    assert nfs.nfs_connections(definition) == 4 * 12
+    assert {mount["source"] for mount in nfs.mounts(definition)} == {
         "lab-controller:/home",
         "lab-controller:/sw",
         "lab-controller:/data",
@@ -329,8 +330,8 @@ def evaluation(hosts: str, roles: list[str]) -> dict[str, Any]:
 def test_the_roles_take_what_is_served_and_mounted() -> None:
     definition = in_the_cloud()
     for role, name, value in (
-        ("nfs_server", "nfs_server_exports", storage.exports(definition, {})),
-        ("nfs_client", "nfs_client_mounts", storage.mounts(definition)),
+        ("nfs_server", "nfs_server_exports", nfs.exports(definition, {})),
+        ("nfs_client", "nfs_client_mounts", nfs.mounts(definition)),
     ):
         result = ArgumentSpecValidator(plain(options_of(role))).validate({name: value})
         assert result.error_messages == []
@@ -341,12 +342,12 @@ def test_the_roles_take_what_is_built_and_mounted_of_ceph() -> None:
     image = "quay.io/ceph/ceph:v19.2.3"
     devices = {"devices": {"disks": ["/dev/disk/by-id/nvme-A"]}, "copies": 1, "image": image}
     cluster = {**CLUSTER, "storage": {**CLUSTER["storage"], **folders, "ceph": devices}}
-    definition = wiring.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
+    definition = role_variables.definition_of(cluster, {**GROUPS, "storage": ["disks"]})
     addresses = {"disks": "192.0.2.9"}
     for role, variables in (
-        ("ceph_cluster", cephfs.built(definition, "disks", addresses)),
-        ("cephadm", cephfs.by_cephadm(definition, addresses)),
-        ("ceph_client", {"key": "", **cephfs.client(definition, "cpu-01", addresses)}),
+        ("ceph_cluster", ceph.built(definition, "disks", addresses)),
+        ("cephadm", ceph.by_cephadm(definition, addresses)),
+        ("ceph_client", {"key": "", **ceph.client(definition, "cpu-01", addresses)}),
     ):
         given = {f"{role}_{name}": value for name, value in variables.items()}
         result = ArgumentSpecValidator(plain(options_of(role))).validate(given)

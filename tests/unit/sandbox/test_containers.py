@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.containers import image, machines, podman
+from muster_sandbox.containers import base_image, machines, podman
 
 FLEET = machines.Fleet(
     network="muster-x",
@@ -29,37 +29,37 @@ KEYS = {
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "recipe"
-    shutil.copytree(image.RECIPE, folder)
-    monkeypatch.setattr(image, "RECIPE", folder)
+    shutil.copytree(base_image.RECIPE, folder)
+    monkeypatch.setattr(base_image, "RECIPE", folder)
     return folder
 
 
 def test_the_tag_is_the_same_for_the_same_recipe(recipe: Path) -> None:
-    name = image.tag("bookworm")
+    name = base_image.tag("bookworm")
     assert name.startswith("localhost/muster-bookworm:")
     for path in recipe.rglob("*"):
         os.utime(path)
-    assert image.tag("bookworm") == name
+    assert base_image.tag("bookworm") == name
 
 
 def test_the_tag_changes_with_all_that_the_image_is_made_of(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tags = [image.tag("bookworm"), image.tag("trixie")]
+    tags = [base_image.tag("bookworm"), base_image.tag("trixie")]
     path = next(file for file in sorted(recipe.rglob("*")) if file.is_file())
     path.write_text(path.read_text() + "# changed\n")
-    tags.append(image.tag("bookworm"))
+    tags.append(base_image.tag("bookworm"))
     path.rename(path.with_name("renamed"))
-    tags.append(image.tag("bookworm"))
+    tags.append(base_image.tag("bookworm"))
     (recipe / "etc/new").write_text("")
-    tags.append(image.tag("bookworm"))
-    monkeypatch.setattr(image, "PACKAGES", [*image.PACKAGES, "hello"])
-    tags.append(image.tag("bookworm"))
+    tags.append(base_image.tag("bookworm"))
+    monkeypatch.setattr(base_image, "PACKAGES", [*base_image.PACKAGES, "hello"])
+    tags.append(base_image.tag("bookworm"))
     assert len(set(tags)) == len(tags)
 
 
 def test_each_release_is_one_that_the_definition_knows() -> None:
-    assert image.RELEASES == {"bookworm": "debian-12", "trixie": "debian-13"}
+    assert base_image.RELEASES == {"bookworm": "debian-12", "trixie": "debian-13"}
 
 
 def ssh_option(config: Path, host: str, option: str) -> str:
@@ -111,7 +111,7 @@ def test_containers_of_two_clusters_have_different_names() -> None:
 
 def test_limits_are_not_above_the_hard_ones_of_this_machine() -> None:
     # A limit can be lowered for a child process only.
-    program = "from muster.containers.podman import ulimits; print(*ulimits())"
+    program = "from muster_sandbox.containers.podman import ulimits; print(*ulimits())"
     done = subprocess.run(
         ["prlimit", "--nofile=1000:1500", "--", sys.executable, "-c", program],
         capture_output=True,
@@ -173,7 +173,7 @@ print(thing.VALUE)
 
 
 def test_a_test_host_compiles_what_ansible_sends_once(tmp_path: Path) -> None:
-    library = image.RECIPE / "usr/lib/python3/dist-packages"
+    library = base_image.RECIPE / "usr/lib/python3/dist-packages"
     assert (library / "compiled-once.pth").read_text() == "import compiled_once\n"
     place, archive = tmp_path / "kept", tmp_path / "thing.zip"
     words = [sys.executable, "-c", IMPORTING, str(library), str(place), str(archive)]

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from muster.cluster import load
-from muster.demo.cli import NETWORK
-from muster.demo.instance import Instance
+from muster.definition import load
+from muster_sandbox.demo.cli import NETWORK
+from muster_sandbox.demo.instance import Instance
 
-TEMPLATE = Path(__file__).parents[2] / "inventories" / "demo"
+TEMPLATE = Path(__file__).parents[3] / "inventories" / "demo"
 
 
 def test_copy_is_a_valid_definition_on_its_own_network(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.containers import image, podman, slurmctld_package
+from muster_sandbox.containers import base_image, podman, slurmctld_package
 
 VERSION = "22.05.8-4+deb12u3"
 HEADER = "#ifndef PERIODIC_TIMEOUT\n#define\tPERIODIC_TIMEOUT\t30\n#endif\n"
@@ -124,7 +124,7 @@ class TestBuild:
     @pytest.fixture(autouse=True)
     def outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(image, "ensure", lambda release: f"image-of-{release}")
+        monkeypatch.setattr(base_image, "ensure", lambda release: f"image-of-{release}")
         monkeypatch.setattr(podman, "as_root", lambda command: command)
 
     def test_the_package_is_kept_and_the_container_is_not(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from muster import asking, hosts_check
-from muster.cluster import Definition, load
+from muster.definition import Definition, load
+from muster.verify import ansible_query, hardware
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAB = ROOT / "inventories/lab"
 DEVICES = [f"/dev/nvidia{number}" for number in range(4)]
 
@@ -50,16 +50,16 @@ def report(host: str, *, absent: tuple[str, ...] = (), **changed: Any) -> dict[s
 
 def compared(
     definition: Definition, changed: dict[str, dict[str, Any]] | None = None
-) -> hosts_check.Comparison:
+) -> hardware.Comparison:
     reports = {
         host: report(host, **(changed or {}).get(host, {}))
         for host in definition.hosts.groups["all"]
     }
-    return hosts_check.compare(definition, reports, place)
+    return hardware.compare(definition, reports, place)
 
 
 def test_machines_as_defined_give_nothing_to_say(lab: Definition) -> None:
-    assert compared(lab) == hosts_check.Comparison([], [], [])
+    assert compared(lab) == hardware.Comparison([], [], [])
 
 
 def test_a_controller_may_have_any_processors_and_memory(lab: Definition) -> None:
@@ -202,19 +202,19 @@ def test_hosts_of_one_set_that_differ_take_two(lab: Definition) -> None:
 
 def test_hosts_without_report_are_left_to_the_caller(lab: Definition) -> None:
     found = {"lab-cpu-01": report("lab-cpu-01")}
-    assert hosts_check.compare(lab, found, place) == hosts_check.Comparison([], [], [])
+    assert hardware.compare(lab, found, place) == hardware.Comparison([], [], [])
 
 
 def test_output_of_ansible_before_and_behind_the_json_does_not_matter() -> None:
     result = {"report": {"name": "x"}}
     document = {"plays": [{"tasks": [{"hosts": {"lab-cpu-01": result}}]}]}
     text = f"[WARNING]: something\n{json.dumps(document)}\nmore"
-    assert asking.results_of(text) == {"lab-cpu-01": result}
+    assert ansible_query.results_of(text) == {"lab-cpu-01": result}
 
 
 @pytest.mark.parametrize("text", ["", "ERROR! the inventory", "{ broken"])
 def test_output_without_json_is_noticed(text: str) -> None:
-    assert asking.results_of(text) is None
+    assert ansible_query.results_of(text) is None
 
 
 @pytest.fixture

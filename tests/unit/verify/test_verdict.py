@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster import verify
+from muster.verify import verdict
 
 HOSTS = ["lab-access", "lab-cpu-01", "lab-cpu-02"]
 PACKAGES = {"slurmd": "22.05.8-4", "munge": "0.5.15-2", "libssl3": "3.0.15-1"}
@@ -54,14 +54,14 @@ def said(
     controller: Mapping[str, Any] | None = None,
     absent: Sequence[str] = (),
 ) -> list[str]:
-    return verify.problems(reports or hosts(), controller or cluster(), PEERS, absent)
+    return verdict.problems(reports or hosts(), controller or cluster(), PEERS, absent)
 
 
 def noted(
     reports: Mapping[str, Mapping[str, Any]] | None = None,
     controller: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    return verify.notes(reports or hosts(), controller or cluster(), PEERS)
+    return verdict.notes(reports or hosts(), controller or cluster(), PEERS)
 
 
 def test_a_cluster_that_works_gives_nothing_to_say() -> None:
@@ -148,8 +148,8 @@ def test_packages_that_only_concern_their_host_are_a_line_per_node_set() -> None
     reports = hosts(lab_cpu_01=upgraded)
     reports["lab-cpu-03"] = host()
     peers = {"cpu": ["lab-cpu-01", "lab-cpu-02", "lab-cpu-03"], "gpu": ["lab-access", "lost"]}
-    assert verify.problems(reports, cluster(), peers) == []
-    assert verify.notes(reports, cluster(), peers) == [
+    assert verdict.problems(reports, cluster(), peers) == []
+    assert verdict.notes(reports, cluster(), peers) == [
         "cpu: its hosts differ in libc6-dev, libcurl4, libssl3; upgrade them when it suits you"
     ]
 
@@ -311,22 +311,22 @@ def test_a_busy_cluster_is_a_note() -> None:
 
 def test_without_the_controller_only_the_hosts_are_judged() -> None:
     reports = hosts(lab_cpu_01={"inactive": {"munge": "failed"}})
-    assert verify.problems(reports, None, PEERS) == [
+    assert verdict.problems(reports, None, PEERS) == [
         "lab-cpu-01: munge is failed; journalctl -u munge there says why"
     ]
-    assert verify.notes(reports, None, PEERS) == []
+    assert verdict.notes(reports, None, PEERS) == []
 
 
 def test_a_host_out_of_the_controller_s_reach_asks_slurmctld() -> None:
     asked = {"undecoded": {}, "unanswered": ""}
-    assert verify.problems({"lab-login-0": host()}, asked, PEERS) == []
-    assert verify.notes({"lab-login-0": host()}, asked, PEERS) == []
+    assert verdict.problems({"lab-login-0": host()}, asked, PEERS) == []
+    assert verdict.notes({"lab-login-0": host()}, asked, PEERS) == []
 
 
 def test_a_host_without_slurmctld_s_answer_says_so() -> None:
     down = "Slurmctld(primary) at lab-controller is DOWN"
     asked = {"undecoded": {"lab-login-0": "Expired credential"}, "unanswered": down}
-    assert verify.problems({"lab-login-0": host()}, asked, PEERS) == [
+    assert verdict.problems({"lab-login-0": host()}, asked, PEERS) == [
         "lab-login-0: it can't decode its own munge credential: Expired credential; its munge key "
         "or its clock differs",
         f"lab-login-0: slurmctld gives no answer ({down}); is it up, and has this host its munge "

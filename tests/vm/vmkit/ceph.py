@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster import cephfs
-from muster.cluster import load
-from muster.containers import machines
-from muster.containers.podman import check_machine, podman
-from muster.demo.instance import Instance
+from muster.definition import load
+from muster.render import ceph
+from muster_sandbox.containers import machines
+from muster_sandbox.containers.podman import check_machine, podman
+from muster_sandbox.demo.instance import Instance
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 NAME = "muster-vm-ceph"
@@ -51,7 +51,7 @@ def raised(release: str) -> Iterator[Ceph]:
     """Raise it, and remove it at the end; what an earlier run has left goes first.
 
     Raises:
-        muster.containers.podman.MachineError: there can be no containers here.
+        muster_sandbox.containers.podman.MachineError: there can be no containers here.
 
     """
     check_machine()
@@ -73,7 +73,7 @@ def raised(release: str) -> Iterator[Ceph]:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        fsid = cephfs.built(load(instance.folder), HOST, {HOST: ADDRESS})["fsid"]
+        fsid = ceph.built(load(instance.folder), HOST, {HOST: ADDRESS})["fsid"]
         yield Ceph(fsid, Ceph(fsid, "").run("ceph", "auth", "get-key", f"client.{USER}"))
     finally:
         machines.down(NAME)

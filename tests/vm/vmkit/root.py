@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from muster.containers import image
-from muster.containers.podman import run
+from muster_sandbox.containers import base_image
+from muster_sandbox.containers.podman import run
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
@@ -104,8 +104,8 @@ def digest(release: str) -> str:
     """Return what changes with anything that goes into the disk."""
     found = hashlib.sha256()
     found.update(" ".join([release, *PACKAGES, *installed_by_roles()]).encode())
-    found.update(Path(__file__).read_bytes() + image.proxy_settings().encode())
-    for recipe in (RECIPE, image.RECIPE / "usr"):
+    found.update(Path(__file__).read_bytes() + base_image.proxy_settings().encode())
+    for recipe in (RECIPE, base_image.RECIPE / "usr"):
         for path in sorted(recipe.rglob("*")):
             if path.is_file():
                 found.update(str(path.relative_to(recipe)).encode() + path.read_bytes())
@@ -116,12 +116,12 @@ def ensure(release: str) -> Root:
     """Build the disk of `release` unless it is there: a minute or two, 1 GB.
 
     Raises:
-        muster.containers.podman.MachineError: mmdebstrap failed.
+        muster_sandbox.containers.podman.MachineError: mmdebstrap failed.
 
     """
-    folder = image.CACHE / f"vm-{release}-{digest(release)}"
-    image.CACHE.mkdir(parents=True, exist_ok=True)
-    with (image.CACHE / f"vm-{release}.lock").open("w") as lock:
+    folder = base_image.CACHE / f"vm-{release}-{digest(release)}"
+    base_image.CACHE.mkdir(parents=True, exist_ok=True)
+    with (base_image.CACHE / f"vm-{release}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             build(release, folder)
@@ -135,7 +135,7 @@ def ensure(release: str) -> Root:
 
 def build(release: str, folder: Path) -> None:
     """Build into a folder beside, and rename it when it is whole."""
-    with tempfile.TemporaryDirectory(dir=image.CACHE, prefix="vm-build-") as name:
+    with tempfile.TemporaryDirectory(dir=base_image.CACHE, prefix="vm-build-") as name:
         work = Path(name) / "vm"
         work.mkdir()
         subprocess.run(
@@ -143,7 +143,7 @@ def build(release: str, folder: Path) -> None:
             timeout=30,
             check=True,
         )
-        (work / "proxy.conf").write_text(image.proxy_settings(), encoding="utf-8")
+        (work / "proxy.conf").write_text(base_image.proxy_settings(), encoding="utf-8")
         _write_names(work / "etc")
         packages = ",".join([*PACKAGES, *installed_by_roles()])
         run(
@@ -152,8 +152,8 @@ def build(release: str, folder: Path) -> None:
                 "--variant=minbase",
                 f"--include={packages}",
                 '--aptopt=APT::Install-Recommends "false"',
-                f"--customize-hook=copy-in {RECIPE}/etc {image.RECIPE}/usr {work}/etc /",
-                f'--customize-hook=mkdir -m 700 "$1"{image.CODE}',
+                f"--customize-hook=copy-in {RECIPE}/etc {base_image.RECIPE}/usr {work}/etc /",
+                f'--customize-hook=mkdir -m 700 "$1"{base_image.CODE}',
                 f"--customize-hook=upload {work}/proxy.conf /etc/apt/apt.conf.d/91proxy",
                 '--customize-hook=mkdir -m 700 -p "$1"/root/.ssh',
                 f"--customize-hook=upload {work}/key.pub /root/.ssh/authorized_keys",

@@ -1,6 +1,6 @@
 """Compute Engine. Importing this package registers its handlers."""
 
-from muster.fakecloud.services.compute import (
+from muster_sandbox.fakecloud.services.compute import (
     addresses,
     bulk,
     catalog,

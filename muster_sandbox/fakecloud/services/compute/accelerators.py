@@ -4,12 +4,13 @@ Of those of a machine type the instance shows nothing here:
 https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
 """
 
-from muster.accelerators import KINDS, api_name, most_cpus, taken_by
-from muster.fakecloud.call import Call, Resource
-from muster.fakecloud.errors import invalid
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.services.compute import resources
-from muster.machinetypes import machine_types
+from muster.catalog.accelerators import KINDS, api_name, most_cpus, taken_by
+from muster.catalog.machine_types import machine_types
+from muster_sandbox.fakecloud.call import Call
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.services.compute import resources
 
 _KINDS = {api_name(kind): kind for kind in KINDS}
 

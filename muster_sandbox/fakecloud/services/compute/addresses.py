@@ -2,14 +2,15 @@
 
 from ipaddress import IPv4Address, IPv4Network
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import in_use, invalid, quota
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.services.compute import labels, resources
-from muster.fakecloud.services.compute.networks import SUBNETWORK
-from muster.fakecloud.services.compute.quotas import exceeded
-from muster.fakecloud.services.compute.resources import Kind
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import in_use, invalid, quota
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.services.compute import labels, resources
+from muster_sandbox.fakecloud.services.compute.networks import SUBNETWORK
+from muster_sandbox.fakecloud.services.compute.quotas import exceeded
+from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 ADDRESS = Kind("addresses", "address", "region")
 # TEST-NET-3: addresses for examples, which nobody has. https://www.rfc-editor.org/rfc/rfc5737

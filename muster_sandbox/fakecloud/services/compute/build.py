@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
-from muster.fakecloud.call import Call, Resource
-from muster.fakecloud.clock import timestamp
-from muster.fakecloud.errors import in_use, invalid
-from muster.fakecloud.names import ACCOUNTS
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.places import region_of
-from muster.fakecloud.services.compute import (
+from muster.catalog.machine_types import MachineType, machine_types
+from muster_sandbox.fakecloud.call import Call
+from muster_sandbox.fakecloud.clock import timestamp
+from muster_sandbox.fakecloud.errors import in_use, invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.places import region_of
+from muster_sandbox.fakecloud.resource_names import ACCOUNTS
+from muster_sandbox.fakecloud.services.compute import (
     accelerators,
     addresses,
     disks,
@@ -22,13 +24,12 @@ from muster.fakecloud.services.compute import (
     resources,
     scratch,
 )
-from muster.fakecloud.services.compute.images import DISK
-from muster.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
-from muster.fakecloud.services.compute.policies import POLICY
-from muster.fakecloud.services.compute.resources import Kind, Reference
-from muster.fakecloud.services.compute.templates import TEMPLATE
-from muster.fakecloud.usage import shape_of
-from muster.machinetypes import MachineType, machine_types
+from muster_sandbox.fakecloud.services.compute.images import DISK
+from muster_sandbox.fakecloud.services.compute.networks import NETWORK, SUBNETWORK
+from muster_sandbox.fakecloud.services.compute.policies import POLICY
+from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference
+from muster_sandbox.fakecloud.services.compute.templates import TEMPLATE
+from muster_sandbox.fakecloud.usage import shape_of
 
 INSTANCE = Kind("instances", "instance", "zone")
 

@@ -11,16 +11,17 @@ import uuid
 from collections.abc import Iterable
 from functools import partial
 
-from muster.fakecloud import operations
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import ApiError, already_exists, invalid, rate_limit
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.operations import Finish, work
-from muster.fakecloud.places import REGIONS
-from muster.fakecloud.services.compute import build, lifecycle, quotas, resources
-from muster.fakecloud.services.compute.build import INSTANCE
-from muster.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud import operations
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, already_exists, invalid, rate_limit
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import Finish, work
+from muster_sandbox.fakecloud.places import REGIONS
+from muster_sandbox.fakecloud.services.compute import build, lifecycle, quotas, resources
+from muster_sandbox.fakecloud.services.compute.build import INSTANCE
+from muster_sandbox.fakecloud.services.compute.resources import Reference
 
 MOST = 5000
 AT_ONCE = 10

@@ -6,15 +6,16 @@ https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes (and the ot
 import zlib
 from collections.abc import Mapping
 
-from muster.fakecloud import query
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import not_found
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.places import REGIONS
-from muster.fakecloud.services.compute import quotas, resources
-from muster.fakecloud.services.compute.disks import DISK_TYPES
-from muster.fakecloud.usage import GLOBAL
-from muster.machinetypes import MachineType, machine_types
+from muster.catalog.machine_types import MachineType, machine_types
+from muster_sandbox.fakecloud import query
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import not_found
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.places import REGIONS
+from muster_sandbox.fakecloud.services.compute import quotas, resources
+from muster_sandbox.fakecloud.services.compute.disks import DISK_TYPES
+from muster_sandbox.fakecloud.usage import GLOBAL
 
 CREATED = "1969-12-31T16:00:00.000-08:00"
 """When all of these were made, as the real ones say."""

@@ -3,15 +3,16 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/disks
 """
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.clock import timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import in_use, invalid
-from muster.fakecloud.operations import LINK, Finish, begin, work
-from muster.fakecloud.services.compute import images, labels, resources
-from muster.fakecloud.services.compute.images import DISK
-from muster.fakecloud.services.compute.policies import POLICY
-from muster.fakecloud.services.compute.resources import Kind, Reference
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.clock import timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import in_use, invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK, Finish, begin, work
+from muster_sandbox.fakecloud.services.compute import images, labels, resources
+from muster_sandbox.fakecloud.services.compute.images import DISK
+from muster_sandbox.fakecloud.services.compute.policies import POLICY
+from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference
 
 SNAPSHOT = Kind("snapshots", "snapshot", "global")
 DISK_TYPES = ("pd-standard", "pd-balanced", "pd-ssd", "pd-extreme", "hyperdisk-balanced")

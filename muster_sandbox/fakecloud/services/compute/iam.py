@@ -3,15 +3,16 @@
 https://cloud.google.com/compute/docs/access/granting-access-to-resources.
 """
 
-from muster.fakecloud import policies
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.services import iampolicy
-from muster.fakecloud.services.compute.disks import SNAPSHOT
-from muster.fakecloud.services.compute.images import DISK, IMAGE
-from muster.fakecloud.services.compute.networks import SUBNETWORK
-from muster.fakecloud.services.compute.policies import POLICY
-from muster.fakecloud.services.compute.resources import Kind, existing
-from muster.fakecloud.services.compute.templates import TEMPLATE
+from muster_sandbox.fakecloud import policies
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services import iam_policy
+from muster_sandbox.fakecloud.services.compute.disks import SNAPSHOT
+from muster_sandbox.fakecloud.services.compute.images import DISK, IMAGE
+from muster_sandbox.fakecloud.services.compute.networks import SUBNETWORK
+from muster_sandbox.fakecloud.services.compute.policies import POLICY
+from muster_sandbox.fakecloud.services.compute.resources import Kind, existing
+from muster_sandbox.fakecloud.services.compute.templates import TEMPLATE
 
 KINDS = (
     Kind("instances", "instance", "zone"),
@@ -29,7 +30,7 @@ def serve(kind: Kind) -> None:
 
     @handler(f"compute.{kind.collection}.getIamPolicy")
     def get(call: Call) -> Resource:
-        return iampolicy.get(call, existing(call, kind)[0].path)
+        return iam_policy.get(call, existing(call, kind)[0].path)
 
     @handler(f"compute.{kind.collection}.setIamPolicy")
     def put(call: Call) -> Resource:
@@ -40,7 +41,7 @@ def serve(kind: Kind) -> None:
 
     @handler(f"compute.{kind.collection}.testIamPermissions")
     def test(call: Call) -> Resource:
-        return iampolicy.test(call, existing(call, kind)[0].path)
+        return iam_policy.test(call, existing(call, kind)[0].path)
 
 
 for each in KINDS:

@@ -3,15 +3,16 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/instances
 """
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import ApiError, invalid, not_found
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.services.compute import build, disks, labels, resources
-from muster.fakecloud.services.compute.build import INSTANCE
-from muster.fakecloud.services.compute.images import DISK
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
-from muster.fakecloud.services.compute.resources import Reference
-from muster.fakecloud.usage import shape_of
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import ApiError, invalid, not_found
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.services.compute import build, disks, labels, resources
+from muster_sandbox.fakecloud.services.compute.build import INSTANCE
+from muster_sandbox.fakecloud.services.compute.images import DISK
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud.usage import shape_of
 
 CONSOLE_BYTES = 1024 * 1024
 """How much console output is kept: .../docs/troubleshooting/viewing-serial-port-output."""

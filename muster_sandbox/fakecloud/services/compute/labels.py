@@ -8,10 +8,11 @@ import hashlib
 import json
 from typing import Any
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import invalid, precondition
-from muster.fakecloud.services.compute import resources
-from muster.fakecloud.services.compute.resources import Kind
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import invalid, precondition
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services.compute import resources
+from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 VALUE_BYTES = 256 * 1024
 TOTAL_BYTES = 512 * 1024

@@ -6,17 +6,18 @@ https://cloud.google.com/compute/docs/instances/instance-lifecycle
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
-from muster.fakecloud import operations
-from muster.fakecloud.backends import STOP_SECONDS
-from muster.fakecloud.call import Call, Resource, handler, prepare
-from muster.fakecloud.clock import timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.operations import Finish, begin, work
-from muster.fakecloud.services.compute import build, disks, quotas, resources
-from muster.fakecloud.services.compute.build import INSTANCE, Built
-from muster.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud import operations
+from muster_sandbox.fakecloud.backends import STOP_SECONDS
+from muster_sandbox.fakecloud.call import Call, handler, prepare
+from muster_sandbox.fakecloud.clock import timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import Finish, begin, work
+from muster_sandbox.fakecloud.services.compute import build, disks, quotas, resources
+from muster_sandbox.fakecloud.services.compute.build import INSTANCE, Built
+from muster_sandbox.fakecloud.services.compute.resources import Reference
 
 GUEST_ATTRIBUTES = "compute.guestAttributes"
 

@@ -7,12 +7,13 @@ routers)
 from ipaddress import IPv4Network
 from typing import Any
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import invalid
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.services.compute import labels, resources
-from muster.fakecloud.services.compute.resources import USERS, Kind, Reference
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.services.compute import labels, resources
+from muster_sandbox.fakecloud.services.compute.resources import USERS, Kind, Reference
 
 NETWORK = Kind("networks", "network", "global")
 SUBNETWORK = Kind("subnetworks", "subnetwork", "region")

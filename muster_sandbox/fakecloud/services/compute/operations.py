@@ -3,9 +3,10 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
 """
 
-from muster.fakecloud.call import Answer, Call, Deferred, Resource, handler
-from muster.fakecloud.services.compute import resources
-from muster.fakecloud.services.compute.resources import Kind
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.http import Answer, Deferred, Resource
+from muster_sandbox.fakecloud.services.compute import resources
+from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 OPERATION = Kind("operations", "operation", "zone")
 WAIT_SECONDS = 120

@@ -3,12 +3,13 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/resourcePolicies
 """
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import invalid
-from muster.fakecloud.operations import LINK
-from muster.fakecloud.services.compute import networks, resources
-from muster.fakecloud.services.compute.resources import USERS, Kind, Reference
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.operations import LINK
+from muster_sandbox.fakecloud.services.compute import networks, resources
+from muster_sandbox.fakecloud.services.compute.resources import USERS, Kind, Reference
 
 POLICY = Kind("resourcePolicies", "resourcePolicy", "region")
 WHAT = {

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from muster.fakecloud.call import Resource
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.places import region_of
-from muster.fakecloud.usage import (
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.places import region_of
+from muster_sandbox.fakecloud.usage import (
     DEFAULT_LIMIT,
     GLOBAL,
     GLOBAL_METRICS,

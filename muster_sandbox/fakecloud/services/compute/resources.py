@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muster.fakecloud import operations, query
-from muster.fakecloud import policies as iam_policies
-from muster.fakecloud.call import Answer, Call, Resource, handler, json_reply
-from muster.fakecloud.clock import timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import already_exists, invalid, not_found
-from muster.fakecloud.faults import OperationError
-from muster.fakecloud.operations import LINK, Finish, begin, work
-from muster.fakecloud.places import REGIONS, region_of
+from muster_sandbox.fakecloud import operations, query
+from muster_sandbox.fakecloud import policies as iam_policies
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.clock import timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import already_exists, invalid, not_found
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Answer, Resource, json_reply
+from muster_sandbox.fakecloud.operations import LINK, Finish, begin, work
+from muster_sandbox.fakecloud.places import REGIONS, region_of
 
 
 @dataclass(frozen=True, slots=True)

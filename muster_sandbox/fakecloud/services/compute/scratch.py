@@ -3,12 +3,12 @@
 https://cloud.google.com/compute/docs/disks/add-local-ssd
 """
 
-from muster import localssds
-from muster.fakecloud.call import Resource
-from muster.fakecloud.errors import invalid
-from muster.machinetypes import machine_types
+from muster.catalog import local_ssds
+from muster.catalog.machine_types import machine_types
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.http import Resource
 
-SIZE_GB = str(localssds.GIB)
+SIZE_GB = str(local_ssds.GIB)
 
 
 def named(disk: Resource, before: list[Resource]) -> Resource:

@@ -3,12 +3,13 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/instanceTemplates
 """
 
-from muster.fakecloud.call import Call, Resource, handler
-from muster.fakecloud.errors import invalid
-from muster.fakecloud.services.compute import accelerators, resources
-from muster.fakecloud.services.compute.labels import metadata
-from muster.fakecloud.services.compute.resources import Kind
-from muster.machinetypes import machine_types
+from muster.catalog.machine_types import machine_types
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.services.compute import accelerators, resources
+from muster_sandbox.fakecloud.services.compute.labels import metadata
+from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 TEMPLATE = Kind("instanceTemplates", "instanceTemplate", "global")
 

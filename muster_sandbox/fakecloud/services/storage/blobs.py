@@ -4,8 +4,8 @@ import secrets
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from muster.fakecloud.call import prepare
-from muster.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.call import prepare
+from muster_sandbox.fakecloud.cloud import Cloud
 
 OBJECTS = "storage.objects"
 """The store's kind of live objects; scope: bucket, name: object. `blob` names the bytes."""

@@ -5,13 +5,14 @@ import re
 import time
 from typing import Any
 
-from muster.fakecloud import policies, query
-from muster.fakecloud.call import Call, Reply, Resource, handler
-from muster.fakecloud.clock import utc_timestamp
-from muster.fakecloud.errors import ApiError, invalid, precondition
-from muster.fakecloud.names import BUCKETS, find_bucket
-from muster.fakecloud.services import iampolicy
-from muster.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS
+from muster_sandbox.fakecloud import policies, query
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.clock import utc_timestamp
+from muster_sandbox.fakecloud.errors import ApiError, invalid, precondition
+from muster_sandbox.fakecloud.http import Reply, Resource
+from muster_sandbox.fakecloud.resource_names import BUCKETS, find_bucket
+from muster_sandbox.fakecloud.services import iam_policy
+from muster_sandbox.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS
 
 LINK = "https://www.googleapis.com/storage/v1/"
 # https://cloud.google.com/storage/docs/buckets#naming, but for the limits of each dotted part.
@@ -227,7 +228,7 @@ def _policy(name: str, policy: Resource) -> Resource:
 def get_iam_policy(call: Call) -> Resource:
     """Who may what in the bucket."""
     name = existing(call)["name"]
-    return _policy(name, iampolicy.get(call, _policy_name(name)))
+    return _policy(name, iam_policy.get(call, _policy_name(name)))
 
 
 @handler("storage.buckets.setIamPolicy")
@@ -252,7 +253,7 @@ def test_iam_permissions(call: Call) -> Resource:
     """What the caller may in the bucket."""
     name = existing(call)["name"]
     asked = call.repeated.get("permissions", [])
-    answer = iampolicy.test(call, _policy_name(name), asked)
+    answer = iam_policy.test(call, _policy_name(name), asked)
     return {"kind": "storage#testIamPermissionsResponse", **answer}
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from muster.fakecloud import names, permissions, query
-from muster.fakecloud.call import Call, Reply, Resource, handler
-from muster.fakecloud.clock import utc_timestamp
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.crc32c import crc32c
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.services.storage import blobs, buckets
-from muster.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS
+from muster_sandbox.fakecloud import permissions, query, resource_names
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.clock import utc_timestamp
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.crc32c import crc32c
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.http import Reply, Resource
+from muster_sandbox.fakecloud.services.storage import blobs, buckets
+from muster_sandbox.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS
 
 # What a caller may set; the rest of an object is the server's.
 SETTABLE = (
@@ -59,7 +60,7 @@ def find(call: Call) -> tuple[str, Resource]:
     Who may not list learns nothing: https://cloud.google.com/storage/docs/access-control/iam-json
     """
     bucket, name = call.parameters["bucket"], call.parameters["object"]
-    names.find_bucket(call.cloud, bucket)
+    resource_names.find_bucket(call.cloud, bucket)
     store = call.cloud.store
     live = store.get(OBJECTS, bucket, name)
     generation = call.query.get("generation")
@@ -124,7 +125,7 @@ def store(call: Call, bucket: str, name: str, given: Resource, content: bytes) -
         "generation": str(generation),
         "metageneration": "1",
         "contentType": "application/octet-stream",
-        "storageClass": names.find_bucket(cloud, bucket)["storageClass"],
+        "storageClass": resource_names.find_bucket(cloud, bucket)["storageClass"],
         "size": str(len(content)),
         **checksums,
         "etag": buckets.etag(f"{generation}/1"),
@@ -151,7 +152,7 @@ def _checksums(content: bytes) -> dict[str, str]:
 def _retire(cloud: Cloud, kind: str, stored: Resource, *, replaced: bool = False) -> None:
     """Take an object away: a live one of a bucket with versions becomes noncurrent."""
     bucket, name, generation = stored["bucket"], stored["name"], stored["generation"]
-    versioning = (names.find_bucket(cloud, bucket).get("versioning") or {}).get("enabled")
+    versioning = (resource_names.find_bucket(cloud, bucket).get("versioning") or {}).get("enabled")
     if kind == OBJECTS and versioning:
         gone = {**stored, "timeDeleted": utc_timestamp(cloud.clock.now())}
         cloud.store.put(NONCURRENT, bucket, f"{name}#{generation}", gone)

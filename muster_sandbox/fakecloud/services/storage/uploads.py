@@ -11,11 +11,12 @@ import secrets
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from muster.fakecloud import checking, descriptions
-from muster.fakecloud.call import Call, Reply, Resource, handler
-from muster.fakecloud.cloud import Cloud
-from muster.fakecloud.errors import ApiError, invalid
-from muster.fakecloud.services.storage import buckets, objects
+from muster_sandbox.fakecloud import checking, descriptions
+from muster_sandbox.fakecloud.call import Call, handler
+from muster_sandbox.fakecloud.cloud import Cloud
+from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.http import Reply, Resource
+from muster_sandbox.fakecloud.services.storage import buckets, objects
 
 BOUNDARY = re.compile(r"""boundary=(?:"([^"]+)"|'([^']+)'|([^;\s]+))""", re.IGNORECASE)
 CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")

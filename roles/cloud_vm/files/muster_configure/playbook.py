@@ -39,7 +39,7 @@ class Playbook:
 
         """
         command = [
-            *(str(self._venv / "bin/python"), "-m", "muster.cloud.machines"),
+            *(str(self._venv / "bin/python"), "-m", "muster.gcp.inventory"),
             *("inventory", name, json.dumps(addresses)),
         ]
         try:

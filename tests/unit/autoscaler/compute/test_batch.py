@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.autoscaler import batch
+from muster.autoscaler.compute import batch
 
 # As in https://cloud.google.com/compute/docs/api/how-tos/batch#example: in another order.
 ANSWER = """--batch_foobarbaz\r

@@ -11,9 +11,9 @@ from edgekit import until
 from google.auth.exceptions import TransportError
 from google.oauth2.credentials import Credentials
 
-from muster.autoscaler import tokens
-from muster.autoscaler.tokens import Token
-from muster.cloud.api import CloudError
+from muster.autoscaler.compute import credentials
+from muster.autoscaler.compute.credentials import Token
+from muster.gcp.api import CloudError
 
 
 class Fake(google.auth.credentials.Credentials):
@@ -36,9 +36,9 @@ class Fake(google.auth.credentials.Credentials):
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Token]]:
-    monkeypatch.setattr(tokens, "AGAIN_S", 0.05)
+    monkeypatch.setattr(credentials, "AGAIN_S", 0.05)
     stop = threading.Event()
-    yield lambda credentials: Token(credentials, object, stop)
+    yield lambda given: Token(given, object, stop)
     stop.set()
 
 
@@ -51,36 +51,36 @@ def test_the_first_token_is_waited_for(make: Callable[..., Token]):
 
 
 def test_it_is_renewed_ahead(make: Callable[..., Token], monkeypatch: pytest.MonkeyPatch):
-    credentials = Fake(tokens.AHEAD_S + 0.2)
-    token = make(credentials)
+    given = Fake(credentials.AHEAD_S + 0.2)
+    token = make(given)
     assert token.header(5) == "Bearer token-1"
     until(lambda: token.header(0) == "Bearer token-2")
 
 
 def test_the_old_one_is_good_while_there_is_no_new_one(make: Callable[..., Token]):
-    credentials = Fake(tokens.AHEAD_S + 0.1)
-    token = make(credentials)
+    given = Fake(credentials.AHEAD_S + 0.1)
+    token = make(given)
     token.header(5)
-    credentials.down = True
+    given.down = True
     time.sleep(0.3)
     assert token.header(0) == "Bearer token-1"
 
 
 def test_without_one_it_is_said_why_and_it_comes_back(make: Callable[..., Token]):
-    credentials = Fake(3600)
-    credentials.down = True
-    token = make(credentials)
+    given = Fake(3600)
+    given.down = True
+    token = make(given)
     with pytest.raises(CloudError, match="no access token: metadata server: timed out") as raised:
         token.header(5)
     assert raised.value.reason == "noToken"
-    credentials.down = False
-    until(lambda: credentials.refreshed == 1)
+    given.down = False
+    until(lambda: given.refreshed == 1)
     assert token.header(5) == "Bearer token-1"
 
 
 def test_one_that_google_refuses_is_replaced(make: Callable[..., Token]):
-    credentials = Fake(3600)
-    token = make(credentials)
+    given = Fake(3600)
+    token = make(given)
     token.header(5)
     token.refused()
     until(lambda: token.header(0) == "Bearer token-2")

@@ -5,7 +5,7 @@ import time
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
 from edgekit import CHOICE, MACHINE_TYPE, Edge, names, until
 
-from muster.autoscaler.model import Delete, Insert, Inserted, Seen, Vm
+from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Seen, Vm
 
 
 def test_vms_are_made_listed_and_deleted(edge: Edge):

@@ -7,12 +7,12 @@ import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
 from edgekit import BUSY, CHOICE, Edge, names
 
-from muster.autoscaler import inserts, transport
-from muster.autoscaler.model import Delete, Insert, Inserted, Vm
-from muster.autoscaler.remedies import Remedy, remedy
-from muster.autoscaler.transport import Limits
-from muster.fakecloud.errors import ApiError, quota, rate_limit
-from muster.fakecloud.faults import OperationError
+from muster.autoscaler.compute import http, insert
+from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Vm
+from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
+from muster_sandbox.fakecloud.errors import ApiError, quota, rate_limit
+from muster_sandbox.fakecloud.faults import OperationError
 
 METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList")
 
@@ -20,7 +20,7 @@ METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(http, "FIRST_PAUSE_S", 0.02)
 
 
 def all_at_once(edge: Edge) -> None:
@@ -153,7 +153,7 @@ def test_a_list_that_lacks_more_than_were_not_made_is_not_believed(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ):
     """The VM that it lacks runs; a second one elsewhere would be one too many."""
-    monkeypatch.setattr(inserts, "AGAIN_S", 0.01)
+    monkeypatch.setattr(insert, "AGAIN_S", 0.01)
     edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
     edge.rewrite(not_begun)
     lists = edge.google._inserts.standing

@@ -3,8 +3,8 @@
 from controllerkit import ZONE, Cloud
 from edgekit import CHOICE, Edge, names, until
 
-from muster.autoscaler.model import Insert, Inserted
-from muster.autoscaler.transport import Limits
+from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.reconcile.model import Insert, Inserted
 
 
 def with_all_slots_taken(edge: Edge) -> None:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from edgekit import Edge, names, until
 
-from muster.autoscaler import google
-from muster.autoscaler.model import Deleted, Inserted
-from muster.autoscaler.transport import Limits, Transport
+from muster.autoscaler.compute import driver
+from muster.autoscaler.compute.http import Limits, Transport
+from muster.autoscaler.reconcile.model import Deleted, Inserted
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_deletion_that_waits_is_not_asked_for_again(edge: Edge):
 
     def submit(_cloud: object) -> None:
         for vm in vms * 3:
-            edge.google.submit(google.Delete(vm, "idle"))
+            edge.google.submit(driver.Delete(vm, "idle"))
 
     # On the cloud's own thread: meanwhile it answers nothing, so none of them ends.
     edge.cloud.server.do(submit)

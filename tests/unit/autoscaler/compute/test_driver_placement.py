@@ -6,9 +6,9 @@ import pytest
 from controllerkit import ZONE, Cloud
 from edgekit import CHOICE, Edge, names, until
 
-from muster.autoscaler.model import Insert, Inserted
-from muster.autoscaler.transport import Transport
-from muster.fakecloud.errors import permission_denied, quota
+from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.reconcile.model import Insert, Inserted
+from muster_sandbox.fakecloud.errors import permission_denied, quota
 
 
 def policies(cloud: Cloud) -> set[str]:

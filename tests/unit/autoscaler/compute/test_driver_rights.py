@@ -4,10 +4,10 @@ import pytest
 from controllerkit import REGION, Cloud
 from edgekit import Edge, names, until
 
-from muster.autoscaler.model import Vm
-from muster.autoscaler.transport import Limits
-from muster.cloud import rights
-from muster.cloud.api import CloudError
+from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.reconcile.model import Vm
+from muster.gcp import rights
+from muster.gcp.api import CloudError
 
 NEEDED = {*rights.OWN, *rights.ANYWHERE, *rights.PLACES, *rights.USES}
 

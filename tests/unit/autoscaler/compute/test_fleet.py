@@ -5,9 +5,9 @@ import time
 from controllerkit import ZONE, Cloud
 from edgekit import MACHINE_TYPE, Edge, names
 
-from muster.autoscaler.fleet import Fleet
-from muster.autoscaler.google import attached_gpus
-from muster.autoscaler.model import Choice, Market, NodeSet
+from muster.autoscaler.compute.driver import attached_gpus
+from muster.autoscaler.compute.fleet import Fleet
+from muster.autoscaler.reconcile.model import Choice, Market, NodeSet
 
 OTHER_ZONE = "europe-west4-b"
 HERE = Market(ZONE, MACHINE_TYPE, spot=False)

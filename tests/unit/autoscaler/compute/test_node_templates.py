@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from muster.autoscaler.model import Choice, NodeSet
-from muster.autoscaler.sets import SetsError, parse
+from muster.autoscaler.compute.node_templates import SetsError, parse
+from muster.autoscaler.reconcile.model import Choice, NodeSet
 
 CHOICE = {"template": "projects/p/T", "zone": "z-a", "machine_type": "n1", "spot": True}
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from muster.autoscaler.pacing import LEAST_PACE, Bucket, TooLateError
+from muster.autoscaler.compute.rate_limiter import LEAST_PACE, Bucket, TooLateError
 
 
 @pytest.fixture

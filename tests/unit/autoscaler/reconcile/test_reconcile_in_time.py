@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from schedules import SEED, Schedule, schedules
 from simkit import FAULTS, Game
 
-from muster.autoscaler.model import Action, Delete, GiveBack, Insert
+from muster.autoscaler.reconcile.model import Action, Delete, GiveBack, Insert
 
 LOTS, EACH = 4, 250
 SIMPLER_S = 120

@@ -2,8 +2,8 @@
 
 from plankit import Rounds
 
-from muster.autoscaler.looks import AT_ONCE
-from muster.autoscaler.model import GiveBack, Look, Seen
+from muster.autoscaler.reconcile.model import GiveBack, Look, Seen
+from muster.autoscaler.reconcile.probes import AT_ONCE
 
 MANY = 1000
 ALL = f"debug-[0-{MANY - 1}]"

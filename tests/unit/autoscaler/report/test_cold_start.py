@@ -1,5 +1,5 @@
-from muster.autoscaler.coldstarts import ColdStarts
-from muster.autoscaler.stages import Stage
+from muster.autoscaler.report.cold_start import ColdStarts
+from muster.autoscaler.report.lifecycle import Stage
 
 
 def follow(*moves):

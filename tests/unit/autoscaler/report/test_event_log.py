@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from muster.autoscaler.logs import EventLog
+from muster.autoscaler.report.event_log import EventLog
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler.model import Market, Unread
-from muster.autoscaler.slurm import Queued
-from muster.autoscaler.stages import Stage, View
-from muster.autoscaler.status import LastError, Returned, Row, Shut, Status
-from muster.autoscaler.why import MEANING, lasted, why_job, why_node
+from muster.autoscaler.reconcile.model import Market, Unread
+from muster.autoscaler.report.explain import MEANING, lasted, why_job, why_node
+from muster.autoscaler.report.lifecycle import Stage, View
+from muster.autoscaler.report.status_file import LastError, Returned, Row, Shut, Status
+from muster.autoscaler.slurm.slurmctld import Queued
 
 NOW = 1000.0
 MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)

@@ -4,7 +4,7 @@ import json
 import pytest
 from viewkit import Watched, cold_start
 
-from muster.autoscaler.history import HistoryError, history, moment, read_log
+from muster.autoscaler.report.history import HistoryError, history, moment, read_log
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 from plankit import CLUSTER, REGION, Rounds
 
-from muster.autoscaler.stages import Stage, View, stages
+from muster.autoscaler.report.lifecycle import Stage, View, stages
 
 
 def seen(*rounds: dict) -> View:

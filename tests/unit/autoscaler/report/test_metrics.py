@@ -5,8 +5,8 @@ import pytest
 from edgekit import BUSY
 from viewkit import Watched, cold_start
 
-from muster.autoscaler.google import Google
-from muster.autoscaler.metrics import Metrics, MetricsError, serve
+from muster.autoscaler.compute.driver import Google
+from muster.autoscaler.report.metrics import Metrics, MetricsError, serve
 
 
 @pytest.fixture

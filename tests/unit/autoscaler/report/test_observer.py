@@ -9,15 +9,15 @@ from schedules import Schedule
 from simkit import FAULTS, Game
 from viewkit import Watched, cold_start
 
-from muster.autoscaler.logs import EventLog
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.metrics import Metrics
-from muster.autoscaler.model import Choice, Node, NodeSet, Power, Vm
-from muster.autoscaler.observer import Observer
-from muster.autoscaler.plan import plan
-from muster.autoscaler.stages import stages
-from muster.autoscaler.status import StatusFile, read
-from muster.autoscaler.world import World
+from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.reconcile import plan
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report.event_log import EventLog
+from muster.autoscaler.report.lifecycle import stages
+from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.observer import Observer
+from muster.autoscaler.report.status_file import StatusFile, read
 
 
 @pytest.fixture
@@ -192,7 +192,9 @@ def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_given_back(wat
     three_jobs(watched)
     watched.round(101, events=["refused debug-[0-1]: forbidden a\nb\x1b[2J"])
     watched.round(102, nodes={"spot-0": "up"}, vms={"spot-0": "TERMINATED in a since 1"})
-    said = [each.message for each in caplog.records if each.name == "muster.autoscaler.observer"]
+    said = [
+        each.message for each in caplog.records if each.name == "muster.autoscaler.report.observer"
+    ]
     assert said == [
         "given back: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
         "given back: lab-spot-0: its VM in europe-west4-a is TERMINATED",

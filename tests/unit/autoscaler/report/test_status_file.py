@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from viewkit import Watched, cold_start
 
-from muster.autoscaler.breakers import Breaker
-from muster.autoscaler.memory import Memory
-from muster.autoscaler.model import (
+from muster.autoscaler.reconcile.circuit_breaker import Breaker
+from muster.autoscaler.reconcile.model import (
     Choice,
     Job,
     Market,
@@ -18,8 +17,10 @@ from muster.autoscaler.model import (
     Request,
     Unread,
 )
-from muster.autoscaler.stages import Stage, View
-from muster.autoscaler.status import (
+from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.report.lifecycle import Stage, View
+from muster.autoscaler.report.status_file import (
     LastError,
     Returned,
     Row,
@@ -28,7 +29,6 @@ from muster.autoscaler.status import (
     StatusFile,
     read,
 )
-from muster.autoscaler.world import World
 
 MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
 OTHER = Market("europe-west4-b", "n1-standard-2", spot=False, gpus="t4:1")

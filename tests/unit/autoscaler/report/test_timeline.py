@@ -4,9 +4,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from muster.autoscaler.history import History, JobSpan, Span
-from muster.autoscaler.stages import Stage
-from muster.autoscaler.timeline import CHART, COLOURS, LANES, draw
+from muster.autoscaler.report.history import History, JobSpan, Span
+from muster.autoscaler.report.lifecycle import Stage
+from muster.autoscaler.report.timeline import CHART, COLOURS, LANES, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 T = 1777890000.0  # 2026-05-04 10:20 UTC

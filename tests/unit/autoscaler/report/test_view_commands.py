@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 from viewkit import Watched, cold_start
 
-from muster.cli import app
+from muster.cli.main import app
 
 
 @pytest.fixture

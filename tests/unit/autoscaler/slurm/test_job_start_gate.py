@@ -11,12 +11,12 @@ from threading import Event, Thread
 import jinja2
 import pytest
 
-from muster.autoscaler import gate as gates
-from muster.autoscaler.gate import ADDRESS, Gate, coming
-from muster.autoscaler.model import Node, Power
+from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.slurm import job_start_gate as gates
+from muster.autoscaler.slurm.job_start_gate import ADDRESS, Gate, coming
 
 TEMPLATE = (
-    Path(__file__).parents[3] / "roles/autoscaler/templates/usr/local/sbin/muster-wait-for-nodes.j2"
+    Path(__file__).parents[4] / "roles/autoscaler/templates/usr/local/sbin/muster-wait-for-nodes.j2"
 )
 PATIENCE_S = 20
 

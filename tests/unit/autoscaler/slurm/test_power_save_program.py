@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler import client
+from muster.autoscaler.slurm import power_save_program
 
-SOURCE = Path(client.__file__)
+SOURCE = Path(power_save_program.__file__)
 PROGRAMS = ["resume", "suspend", "resume-failed"]
 
 
@@ -26,10 +26,10 @@ class Client:
         self.spool = folder / "spool"
         self.spool.mkdir()
         source = SOURCE.read_text()
-        assert client.SPOOL in source
+        assert power_save_program.SPOOL in source
         for program in PROGRAMS:
             file = folder / f"muster-{program}"
-            file.write_text(source.replace(client.SPOOL, str(self.spool)))
+            file.write_text(source.replace(power_save_program.SPOOL, str(self.spool)))
 
     def run(self, program: str, *words: str, options: tuple[str, ...] = (), **more):
         """Exit status and stderr."""
@@ -57,8 +57,8 @@ def programs(tmp_path: Path) -> Client:
 @pytest.fixture
 def listener(programs: Client) -> Iterator[int]:
     """The daemon's end of what wakes it."""
-    os.mkfifo(programs.spool / client.WAKE)
-    fifo = os.open(programs.spool / client.WAKE, os.O_RDWR | os.O_NONBLOCK)
+    os.mkfifo(programs.spool / power_save_program.WAKE)
+    fifo = os.open(programs.spool / power_save_program.WAKE, os.O_RDWR | os.O_NONBLOCK)
     yield fifo
     os.close(fifo)
 
@@ -109,7 +109,7 @@ def test_the_daemon_is_woken_when_the_file_is_there(programs, listener):
 
 
 def test_no_daemon_is_no_error(programs):
-    os.mkfifo(programs.spool / client.WAKE)
+    os.mkfifo(programs.spool / power_save_program.WAKE)
     assert programs.run("suspend", "lab-debug-0") == (0, "")
     assert len(programs.files()) == 1
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler.model import Node, Power
-from muster.autoscaler.slurm import Queued, Slurm, SlurmError
-from muster.hostlists import fold
+from muster.autoscaler.reconcile.model import Node, Power
+from muster.autoscaler.slurm.slurmctld import Queued, Slurm, SlurmError
+from muster.catalog.hostlists import fold
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ["22.05", "24.11"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler import client
-from muster.autoscaler.model import Job, Request
-from muster.autoscaler.spool import DAMAGED_KEPT, Spool, SpoolError
+from muster.autoscaler.reconcile.model import Job, Request
+from muster.autoscaler.slurm import power_save_program
+from muster.autoscaler.slurm.spool import DAMAGED_KEPT, Spool, SpoolError
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ["22.05", "24.11"]
@@ -20,7 +20,7 @@ NODES = tuple(f"lab-debug-{n}" for n in (0, 1, 2, 3, 5))
 def put(folder: Path, program: str, nodes: str, more: bytes = b"") -> str:
     """Write a file as the client does; return its name."""
     before = set(folder.iterdir())
-    client.write(str(folder), program, nodes, more)
+    power_save_program.write(str(folder), program, nodes, more)
     [made] = set(folder.iterdir()) - before
     return made.name
 
@@ -86,7 +86,7 @@ def test_what_the_other_programs_say_is_forgotten(spool):
     name = put(spool.folder, "resume", "lab-debug-3")
     spool.forget_calls()
     spool.forget_calls()
-    assert {path.name for path in spool.folder.iterdir()} == {name, client.WAKE}
+    assert {path.name for path in spool.folder.iterdir()} == {name, power_save_program.WAKE}
 
 
 @pytest.mark.parametrize("resume_file", [b"{", b"[]", b'{"jobs": [{"job_id": 1}]}', b"\xff", b"{}"])
@@ -139,8 +139,8 @@ def test_what_a_killed_program_left_is_removed(tmp_path):
 def test_a_program_wakes_the_daemon(spool):
     assert not spool.wait(0)
     put(spool.folder, "resume", "lab-debug-0")
-    client.wake(str(spool.folder))
-    client.wake(str(spool.folder))
+    power_save_program.wake(str(spool.folder))
+    power_save_program.wake(str(spool.folder))
     before = time.monotonic()
     assert spool.wait(60)
     assert time.monotonic() - before < 30
@@ -157,12 +157,12 @@ def test_nobody_wakes_it_for_nothing(spool):
 def test_a_successor_is_woken_too(spool, tmp_path):
     successor = Spool(tmp_path)
     os.close(spool._fifo)
-    client.wake(str(tmp_path))
+    power_save_program.wake(str(tmp_path))
     assert successor.wait(10)
 
 
 def test_a_plain_file_in_its_place_does_not_keep_it_awake(tmp_path):
-    (tmp_path / client.WAKE).touch()
+    (tmp_path / power_save_program.WAKE).touch()
     assert not Spool(tmp_path).wait(0)
 
 

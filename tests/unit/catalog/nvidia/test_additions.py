@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.nvidia import branches, cdi, dcgm
+from muster.catalog.nvidia import branches, cdi, dcgm
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from muster.nvidia import Driver, branches, choose, fitting, gpus, modules_of
+from muster.catalog.nvidia import Driver, branches, choose, fitting, gpus, modules_of
 
 SYSTEMS = ["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"]
 HEADERS = ["linux-headers-{kernel}", "linux-headers-{flavour}"]

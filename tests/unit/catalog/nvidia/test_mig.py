@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from muster.nvidia import geometries, gpus, named
+from muster.catalog.nvidia import geometries, gpus, named
 
 CUTTABLE = [gpu for gpu in gpus().values() if geometries(gpu)]
 

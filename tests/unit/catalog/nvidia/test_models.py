@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.nvidia import gpus, named
+from muster.catalog.nvidia import gpus, named
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from muster.nvidia import Gpu, branches, fitting, gpus
+from muster.catalog.nvidia import Gpu, branches, fitting, gpus
 
-PAGE = Path(__file__).parents[3] / "docs/gpu-nodes.md"
+PAGE = Path(__file__).parents[4] / "docs/gpu-nodes.md"
 SYSTEMS = ["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"]
 
 

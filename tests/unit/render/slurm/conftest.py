@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.cluster import Definition, validate
+from muster.definition import Definition, validate
 
 LAB: dict[str, Any] = {
     "cluster": {

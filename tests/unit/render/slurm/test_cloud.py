@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from muster.cluster import Definition, validate
-from muster.cluster.definition import cloud_hosts
-from muster.cluster.model import Cluster
-from muster.cluster.slurmparameters import RELEASES, parameters
-from muster.slurm import render
-from muster.slurm.conffile import parse
+from muster.catalog.slurm_parameters import RELEASES, parameters
+from muster.definition import Definition, validate
+from muster.definition.definition import cloud_hosts
+from muster.definition.schema.cluster import Cluster
+from muster.render.slurm import render
+from muster.render.slurm.conf_file import parse
 
 CLOUD: dict[str, Any] = {
     "name": "slurm10",

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.cluster import Definition, load
-from muster.cluster.slurmparameters import RELEASES
-from muster.render import by_name
-from muster.slurm import expand, parameters, render
-from muster.slurm.conffile import parse
+from muster.catalog.hostlists import expand
+from muster.catalog.slurm_parameters import RELEASES
+from muster.cli.render import by_name
+from muster.definition import Definition, load
+from muster.render.slurm import parameters, render
+from muster.render.slurm.conf_file import parse
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CASES = Path(__file__).parent / "cases"
 
 
@@ -30,7 +31,7 @@ def conf(definition: Definition) -> dict[str, str]:
 
 
 def test_the_lab_is_rendered_as_recorded():
-    # After a change that is meant: muster render lab --output tests/unit/slurm/cases/lab
+    # After a change that is meant: muster render lab --output tests/unit/render/slurm/cases/lab
     recorded = {path.name: path.read_text() for path in (CASES / "lab").iterdir()}
     assert by_name(render(load(ROOT / "inventories" / "lab"))) == recorded
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.cluster.slurmparameters import RELEASES
-from muster.slurm import render
-from muster.slurm.conffile import parse
+from muster.catalog.slurm_parameters import RELEASES
+from muster.render.slurm import render
+from muster.render.slurm.conf_file import parse
 
 NODES = "lab-gpu-[01-02]"
 WITH_SHARDS = [release for release in RELEASES if release >= "22.05"]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from lupa.lua51 import LuaError, LuaRuntime  # Debian links SLURM with Lua 5.1
 
-from muster.cluster.slurmparameters import RELEASES
-from muster.slurm import render
+from muster.catalog.slurm_parameters import RELEASES
+from muster.render.slurm import render
 
 REQUESTS = json.loads((Path(__file__).parent / "cases" / "gpu-requests.json").read_text())[
     "requests"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster.slurmparameters import RELEASES
-from muster.slurm import SlurmFiles, render
+from muster.catalog.slurm_parameters import RELEASES
+from muster.render.slurm import SlurmFiles, render
 
 CASES = sorted((Path(__file__).parent / "cases" / "change").glob("*.json"))
 

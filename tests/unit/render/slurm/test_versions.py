@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster.slurmparameters import REFUSED_VALUES, RELEASES, REMOVED, parameters
-from muster.slurm import render
-from muster.slurm.conffile import parse
+from muster.catalog.slurm_parameters import REFUSED_VALUES, RELEASES, REMOVED, parameters
+from muster.render.slurm import render
+from muster.render.slurm.conf_file import parse
 
 TRAPS = json.loads((Path(__file__).parent / "cases" / "version-traps.json").read_text())["traps"]
 DESCRIBED = ("NodeName", "PartitionName")

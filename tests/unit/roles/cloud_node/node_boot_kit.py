@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
-FOLDER = Path(__file__).parents[3] / "roles/cloud_node/files/usr/local/lib/muster"
+FOLDER = Path(__file__).parents[4] / "roles/cloud_node/files/usr/local/lib/muster"
 PROGRAM = FOLDER / "node.py"
 KEY = b"a key of the trial, thirty-two bytes and more"
 

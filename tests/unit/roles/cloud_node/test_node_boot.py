@@ -11,8 +11,8 @@ import pytest
 from node_boot_kit import KEY, PROGRAM, Machine, begin
 from waiting import until
 
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.server import Server
 
 
 @pytest.fixture

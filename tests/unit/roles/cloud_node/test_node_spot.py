@@ -15,8 +15,8 @@ from broken_servers import Answer, told_server
 from node_boot_kit import NODE, Machine, begin
 from waiting import until
 
-from muster.autoscaler import keeping
-from muster.fakecloud.server import Server
+from muster.autoscaler.reconcile import in_service
+from muster_sandbox.fakecloud.server import Server
 
 PROGRAM = node_boot_kit.FOLDER / "spot.py"
 FIRST = [
@@ -209,7 +209,7 @@ def test_commands_that_fail_hang_or_lack_are_trouble(
 
 
 def test_the_autoscaler_knows_the_reason(spot: ModuleType):
-    assert spot.REASON == keeping.TAKEN
+    assert spot.REASON == in_service.TAKEN
 
 
 # --- the notice --------------------------------------------------------------------------------

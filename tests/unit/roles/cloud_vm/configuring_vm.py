@@ -23,9 +23,9 @@ from typing import Any
 import httpx
 import pytest
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT / "roles/cloud_vm/files"))
 
 from muster_configure import cloud as guest  # noqa: E402

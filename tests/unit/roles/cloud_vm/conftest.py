@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from configuring_vm import Vm
 
-from muster.fakecloud import Settings
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Settings
+from muster_sandbox.fakecloud.server import Server
 
 
 @pytest.fixture

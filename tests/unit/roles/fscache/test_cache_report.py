@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-PROGRAM = HERE.parents[2] / "roles/fscache/files/muster_cache.py"
+PROGRAM = HERE.parents[3] / "roles/fscache/files/muster_cache.py"
 SPEC = importlib.util.spec_from_file_location("muster_cache", PROGRAM)
 assert SPEC and SPEC.loader
 cache: Any = importlib.util.module_from_spec(SPEC)

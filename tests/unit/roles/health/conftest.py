@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 sys.path.insert(0, str(ROOT / "roles/health/files/usr/local/lib/muster"))

@@ -4,8 +4,8 @@ import pytest
 from health.findings import BROKEN, HEALTHY, UNCHECKED, Finding
 from health.record import PREFIX, REASON_CHARACTERS, parse, plan, reason
 
-from muster import verify
-from muster.autoscaler import keeping
+from muster.autoscaler.reconcile import in_service
+from muster.verify import verdict
 
 # As `scontrol --oneliner show node` of 22.05 and 24.11 has it, shortened.
 LINE = (
@@ -106,9 +106,9 @@ def test_a_reason_ends_where_its_author_is_named():
             id="silent before, and broken",
         ),
         pytest.param(
-            node("IDLE+CLOUD+DRAIN+POWER_DOWN", keeping.TAKEN), [LOST], [], id="a spot VM leaves"
+            node("IDLE+CLOUD+DRAIN+POWER_DOWN", in_service.TAKEN), [LOST], [], id="a spot VM leaves"
         ),
-        pytest.param(node("IDLE+DRAIN", keeping.TAKEN), [WELL], [], id="Muster's, not ours"),
+        pytest.param(node("IDLE+DRAIN", in_service.TAKEN), [WELL], [], id="Muster's, not ours"),
         pytest.param(node("IDLE+CLOUD+POWERING_DOWN", OURS), [LOST], [], id="it is powered down"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_reason_is_one_short_line():
 
 
 def test_the_rest_of_muster_knows_these_reasons():
-    assert PREFIX == verify.HEALTH
-    assert PREFIX.startswith(keeping.OURS)
-    assert not keeping.TAKEN.startswith(PREFIX)
+    assert PREFIX == verdict.HEALTH
+    assert PREFIX.startswith(in_service.OURS)
+    assert not in_service.TAKEN.startswith(PREFIX)
     assert not BACK[1].startswith(f"reason={PREFIX}")

@@ -7,8 +7,8 @@ from mig import main
 from mig.cards import Driver
 from node import Gpu, Node
 
-from muster.cluster import Gpus
-from muster.slurm.nodes import MIG_DIR, _gres
+from muster.definition import Gpus
+from muster.render.slurm.node_lines import MIG_DIR, _gres
 
 FIRST, SECOND = "00000000:3B:00.0", "00000000:AF:00.0"
 

@@ -10,9 +10,9 @@ import jinja2
 import pytest
 from ansible.plugins.filter.urlsplit import FilterModule
 
-from muster.nvidia import dcgm
+from muster.catalog.nvidia import dcgm
 
-ROLE = Path(__file__).parents[3] / "roles/nvidia_driver"
+ROLE = Path(__file__).parents[4] / "roles/nvidia_driver"
 PREFERENCES = "etc/apt/preferences.d/muster-nvidia.j2"
 SOURCE = dcgm("debian-12", 535)
 DEBIAN = {"libcuda1": "535.261.03-1", "nvidia-persistenced": "535.171.04-1", "curl": "7.88.1-10"}

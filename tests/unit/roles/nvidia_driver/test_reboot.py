@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 REASON = "driver 550.163.01 in place of 535.261.03"
 PLAY = f"""
 - hosts: node

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "roles/scratch/files/usr/local/lib/muster/scratch.py"
+PROGRAM = Path(__file__).parents[4] / "roles/scratch/files/usr/local/lib/muster/scratch.py"
 SPEC = importlib.util.spec_from_file_location("scratch", PROGRAM)
 assert SPEC is not None and SPEC.loader is not None
 scratch = importlib.util.module_from_spec(SPEC)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "roles/scratch/files/usr/local/lib/muster/task-prolog"
+PROGRAM = Path(__file__).parents[4] / "roles/scratch/files/usr/local/lib/muster/task-prolog"
 
 Run = Callable[..., dict[str, str]]
 

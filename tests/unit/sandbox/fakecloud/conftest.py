@@ -7,8 +7,8 @@ import pytest
 from fakecloud_api import Api
 from fakecloud_calls import REGION, Caller
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Cloud, Settings, open_cloud
+from muster_sandbox.fakecloud.server import Server
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def http(cloud: Server) -> Iterator[httpx.Client]:
 @pytest.fixture
 def fake() -> Iterator[Cloud]:
     """A cloud without HTTP, whose clock stands still until `fake.clock.advance(seconds)`."""
-    cloud = Cloud(Settings())
+    cloud = open_cloud(Settings())
     yield cloud
     cloud.close()
     assert cloud.failures == []

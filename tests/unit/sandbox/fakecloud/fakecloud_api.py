@@ -4,9 +4,8 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from muster.fakecloud import Cloud, identity
-from muster.fakecloud.call import Deferred
-from muster.fakecloud.cloud import Request
+from muster_sandbox.fakecloud import Cloud, handle, identity
+from muster_sandbox.fakecloud.http import Deferred, Request
 
 PROJECT = "projects/demo-project"
 NUMBER = "projects/123456789012"
@@ -26,10 +25,11 @@ class Api:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {self.token}", "host": "fake.test:80"}
         headers |= query.pop("headers", {})
-        reply = self.cloud.handle(
+        reply = handle(
+            self.cloud,
             Request(
                 verb, path, urlencode(query, doseq=True), headers, b"" if body is None else content
-            )
+            ),
         )
         if isinstance(reply, Deferred):
             assert isinstance(reply.value, dict), "it is still to come"

@@ -4,9 +4,8 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from muster.fakecloud import Cloud, checking, routes
-from muster.fakecloud.call import Deferred
-from muster.fakecloud.cloud import Request
+from muster_sandbox.fakecloud import Cloud, checking, handle, routes
+from muster_sandbox.fakecloud.http import Deferred, Request
 
 ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
@@ -68,14 +67,15 @@ class Caller:
         project: str = "demo-project",
         **query: Any,
     ) -> tuple[int, Any]:
-        reply = self.cloud.handle(
+        reply = handle(
+            self.cloud,
             Request(
                 verb,
                 f"/compute/{version}/projects/{project}/{path}".rstrip("/"),
                 urlencode(query),
                 {"authorization": "Bearer owner"},
                 b"" if body is None else json.dumps(body).encode(),
-            )
+            ),
         )
         if isinstance(reply, Deferred):
             assert isinstance(reply.value, dict), "it is still to come"

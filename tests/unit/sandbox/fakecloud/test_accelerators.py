@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud
+from muster_sandbox.fakecloud import Cloud
 
 T4 = "nvidia-tesla-t4"
 LINK = f"projects/demo-project/{ZONE}/acceleratorTypes"

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from fakecloud_api import CLOUD_PLATFORM, PROJECT, Api
 from google.auth import crypt, jwt
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.cloud import Request
+from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.http import Request
 
 ACCOUNTS = f"/iam/v1/{PROJECT}/serviceAccounts"
 ROLES = f"/iam/v1/{PROJECT}/roles"
@@ -44,7 +44,7 @@ def signed(key: dict[str, Any], cloud: Cloud, **claims: Any) -> str:
 
 
 def exchange(cloud: Cloud, **form: str) -> tuple[int, dict[str, Any]]:
-    reply = cloud.handle(Request("POST", "/token", content=urlencode(form).encode()))
+    reply = handle(cloud, Request("POST", "/token", content=urlencode(form).encode()))
     return reply.status, json.loads(reply.content)
 
 
@@ -254,13 +254,13 @@ def test_the_project_of_others_is_not_open(api: Api, verb: str, path: str, body:
 
 
 def test_accounts_rights_keys_and_tokens_survive_a_restart(tmp_path: Path):
-    first = Cloud(Settings(), tmp_path, ManualClock())
+    first = open_cloud(Settings(), tmp_path, ManualClock())
     api = Api(first)
     node = api.account("node-account")
     api.grant(CRM, "roles/viewer", node.member)
     key = key_of(api, node)
     first.close()
-    second = Cloud(Settings(), tmp_path, ManualClock())
+    second = open_cloud(Settings(), tmp_path, ManualClock())
     Api(second, node.token).ok("GET", f"{ACCOUNTS}/{node.email}")
     _, answer = exchange(second, grant_type=GRANT, assertion=signed(key, second))
     Api(second, answer["access_token"]).ok("GET", f"{ACCOUNTS}/{node.email}")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.backends import STOP_SECONDS, Done
-from muster.fakecloud.backends.memory import MemoryBackend
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.services.compute import lifecycle
-from muster.fakecloud.services.compute.resources import Reference
+from muster_sandbox.fakecloud import Settings, open_cloud
+from muster_sandbox.fakecloud.backends import STOP_SECONDS, Done
+from muster_sandbox.fakecloud.backends.memory import MemoryBackend
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.services.compute import lifecycle
+from muster_sandbox.fakecloud.services.compute.resources import Reference
 
 ONE = f"{ZONE}/instances/one"
 
@@ -53,7 +53,7 @@ def slow() -> Slow:
 
 @pytest.fixture
 def ask(slow: Slow) -> Iterator[Caller]:
-    cloud = Cloud(Settings(), backend=lambda _cloud: slow)
+    cloud = open_cloud(Settings(), backend=lambda _cloud: slow)
     yield Caller(cloud)
     cloud.close()
     assert cloud.failures == []
@@ -207,7 +207,7 @@ def test_a_bulk_creation_waits_for_each_machine(lab: Caller, slow: Slow):
 
 def test_a_boot_is_asked_for_again_after_a_restart(tmp_path: Path):
     first = Slow()
-    cloud = Cloud(Settings(), tmp_path, backend=lambda _cloud: first)
+    cloud = open_cloud(Settings(), tmp_path, backend=lambda _cloud: first)
     ask = Caller(cloud)
     ask.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"}
@@ -215,7 +215,7 @@ def test_a_boot_is_asked_for_again_after_a_restart(tmp_path: Path):
     operation = ask.post(f"{ZONE}/instances", instance("one"))
     cloud.close()
     second = Slow()
-    again = Cloud(Settings(), tmp_path, backend=lambda _cloud: second)
+    again = open_cloud(Settings(), tmp_path, backend=lambda _cloud: second)
     ask = Caller(again)
     assert isinstance(again.clock, ManualClock)
     again.clock.advance(0)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud import Cloud, Settings, open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.faults import OperationError
 
 BULK = f"{ZONE}/instances/bulkInsert"
 
@@ -198,7 +198,7 @@ def test_a_region_takes_the_zone_with_most_room(fake: Cloud, lab: Caller):
 
 def test_it_goes_on_after_a_restart(tmp_path: Path):
     settings = Settings(latency_seconds={"compute.instances.bulkInsert": 60})
-    cloud = Cloud(settings, tmp_path, ManualClock(1000))
+    cloud = open_cloud(settings, tmp_path, ManualClock(1000))
     ask = Caller(cloud)
     ask.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"}
@@ -206,7 +206,7 @@ def test_it_goes_on_after_a_restart(tmp_path: Path):
     operation = ask.post(BULK, pattern(3))
     cloud.close()
     clock = ManualClock(1030)
-    again = Cloud(settings, tmp_path, clock)
+    again = open_cloud(settings, tmp_path, clock)
     ask = Caller(again)
     assert ask.get(f"{ZONE}/instances/n-001")["status"] == "PROVISIONING"
     clock.advance(31)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.fakecloud import checking, descriptions, routes
-from muster.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud import checking, descriptions, routes
+from muster_sandbox.fakecloud.errors import ApiError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from muster.fakecloud.environment import environment
+from muster_sandbox.fakecloud.environment import environment
 
 NETWORKS = "/compute/v1/projects/my-project/global/networks"
 

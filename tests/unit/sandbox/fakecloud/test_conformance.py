@@ -13,7 +13,7 @@ from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 from googleapiclient.http import BatchHttpRequest
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
 HERE = {"project": "demo-project", "zone": "europe-west4-a"}
 REGION = {"project": "demo-project", "region": "europe-west4"}

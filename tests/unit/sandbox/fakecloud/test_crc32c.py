@@ -4,7 +4,7 @@ import google_crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.fakecloud.crc32c import SHORT_BYTES, crc32c
+from muster_sandbox.fakecloud.crc32c import SHORT_BYTES, crc32c
 
 
 def test_the_check_value_of_the_standard():

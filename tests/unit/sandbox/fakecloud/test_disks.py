@@ -3,8 +3,8 @@
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud
-from muster.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud import Cloud
+from muster_sandbox.fakecloud.clock import ManualClock
 
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud, descriptions
-from muster.fakecloud.call import HANDLERS, Deferred
-from muster.fakecloud.cloud import Request
+from muster_sandbox.fakecloud import Cloud, descriptions, handle
+from muster_sandbox.fakecloud.call import HANDLERS
+from muster_sandbox.fakecloud.http import Deferred, Request
 
 V1 = descriptions.load("compute.v1")
 OURS = sorted(name for name in HANDLERS if name.startswith("compute."))
@@ -22,14 +22,15 @@ def send(cloud: Cloud, method: str, body: Any = None, **query: str) -> int:
     """Call a method on resources named x; the status."""
     template = V1.methods[method].path
     path = re.sub(r"\{\+?(\w+)\}", lambda found: PLACES.get(found[1], "x"), template)
-    reply = cloud.handle(
+    reply = handle(
+        cloud,
         Request(
             V1.methods[method].verb,
             f"/{path}",
             urlencode(query),
             {"authorization": "Bearer owner"},
             b"" if body is None else json.dumps(body).encode(),
-        )
+        ),
     )
     assert not isinstance(reply, Deferred)
     return reply.status

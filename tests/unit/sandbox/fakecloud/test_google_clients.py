@@ -25,7 +25,7 @@ from google.oauth2.credentials import Credentials
 from googleapiclient.discovery import Resource, build
 from googleapiclient.errors import HttpError
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
 OWNER = Credentials("owner")
 PROJECT = "projects/demo-project"

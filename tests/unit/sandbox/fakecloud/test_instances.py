@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.backends.memory import MemoryBackend
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
+from muster_sandbox.fakecloud import Cloud, Settings, open_cloud
+from muster_sandbox.fakecloud.backends.memory import MemoryBackend
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 ONE = f"{ZONE}/instances/one"
 
@@ -334,7 +334,7 @@ def test_a_maximum_run_time_is_not_of_the_next_instance(fake: Cloud, lab: Caller
 
 def test_a_maximum_run_time_goes_on_after_a_restart(tmp_path: Path):
     clock = ManualClock(1000)
-    cloud = Cloud(Settings(), tmp_path, clock)
+    cloud = open_cloud(Settings(), tmp_path, clock)
     ask = Caller(cloud)
     ask.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/20"}
@@ -343,7 +343,7 @@ def test_a_maximum_run_time_goes_on_after_a_restart(tmp_path: Path):
     usage = (cloud.usage.metrics, cloud.usage.addresses, cloud.usage.running)
     cloud.close()
     later = ManualClock(1000 + 3000)
-    again = Cloud(Settings(), tmp_path, later)
+    again = open_cloud(Settings(), tmp_path, later)
     assert (again.usage.metrics, again.usage.addresses, again.usage.running) == usage
     ask = Caller(again)
     later.advance(599)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.fakecloud.backends import kept, machine
-from muster.fakecloud.backends.kept import Kept, Left
+from muster_sandbox.fakecloud.backends import kept, machine
+from muster_sandbox.fakecloud.backends.kept import Kept, Left
 
 BASE = "localhost/debian:1"
 

@@ -17,7 +17,7 @@ from fakecloud_calls import REGION, ZONE, instance
 from google.auth import jwt
 from google.auth.compute_engine import _metadata
 
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud.server import Server
 
 BASE = "/compute/v1/projects/demo-project"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

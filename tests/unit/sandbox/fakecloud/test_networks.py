@@ -3,7 +3,7 @@
 import pytest
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud
+from muster_sandbox.fakecloud import Cloud
 
 
 def test_a_network_with_something_in_it_cant_be_deleted(lab: Caller):

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from fakecloud_calls import ZONE, Caller, instance
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.call import Deferred
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.http import Deferred, Request
 
 REQUEST = "7b0a9a2c-6f3e-4a86-9e0e-0d1f5a9d2b11"
 
@@ -40,7 +39,7 @@ def test_an_insert_takes_its_time(fake: Cloud, lab: Caller):
 
 def wait(fake: Cloud, name: str) -> Deferred:
     path = f"/compute/v1/projects/demo-project/{ZONE}/operations/{name}/wait"
-    found = fake.handle(Request("POST", path, headers={"authorization": "Bearer owner"}))
+    found = handle(fake, Request("POST", path, headers={"authorization": "Bearer owner"}))
     assert isinstance(found, Deferred)
     return found
 
@@ -120,13 +119,13 @@ def test_operations_are_listed_by_filter_and_place(fake: Cloud, lab: Caller):
 @pytest.mark.parametrize("elapsed", [10, 100])
 def test_an_operation_goes_on_after_a_restart(tmp_path: Path, elapsed: float):
     settings = Settings(latency_seconds={"compute.networks.delete": 60})
-    cloud = Cloud(settings, tmp_path, ManualClock(1000))
+    cloud = open_cloud(settings, tmp_path, ManualClock(1000))
     ask = Caller(cloud)
     ask.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
     operation = ask.delete("global/networks/lab")
     cloud.close()
     clock = ManualClock(1000 + elapsed)
-    again = Cloud(settings, tmp_path, clock)
+    again = open_cloud(settings, tmp_path, clock)
     ask = Caller(again)
     assert ask.get("global/networks/lab")["name"] == "lab"
     clock.advance(max(0, 60 - elapsed) + 1)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-import muster.fakecloud  # noqa: F401 (its import registers the handlers)
-from muster.fakecloud import descriptions, permissions, roles
-from muster.fakecloud.call import HANDLERS
+import muster_sandbox.fakecloud  # noqa: F401 (its import registers the handlers)
+from muster_sandbox.fakecloud import descriptions, permissions, roles
+from muster_sandbox.fakecloud.call import HANDLERS
 
 DOCUMENTS = {
     "compute": "compute.v1",

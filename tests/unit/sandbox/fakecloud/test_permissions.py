@@ -6,7 +6,7 @@ import pytest
 from fakecloud_api import CLOUD_PLATFORM, NUMBER, PROJECT, Api
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud
+from muster_sandbox.fakecloud import Cloud
 
 CRM = f"/cloudresourcemanager/v1/{PROJECT}"
 COMPUTE = f"/compute/v1/{PROJECT}"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.fakecloud import query
-from muster.fakecloud.errors import ApiError
-from muster.fakecloud.filters import compile_filter
+from muster_sandbox.fakecloud import query
+from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.filters import compile_filter
 
 NODE = {
     "name": "lab-debug-7",

@@ -3,7 +3,7 @@
 import pytest
 from fakecloud_calls import LOCAL_SSD, REGION, ZONE, Caller, instance
 
-from muster.fakecloud import Cloud
+from muster_sandbox.fakecloud import Cloud
 
 
 def quota(ask: Caller, metric: str) -> tuple[float, float]:

@@ -7,12 +7,12 @@ import httpx
 import pytest
 from fakecloud_calls import ZONE, Caller, instance
 
-from muster.autoscaler import batch
-from muster.fakecloud import Cloud
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.cloud import Request
-from muster.fakecloud.rates import Group, group_of
-from muster.fakecloud.server import Server
+from muster.autoscaler.compute import batch
+from muster_sandbox.fakecloud import Cloud, handle
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.http import Request
+from muster_sandbox.fakecloud.rates import Group, group_of
+from muster_sandbox.fakecloud.server import Server
 
 BASE = "/compute/v1/projects/demo-project"
 
@@ -61,7 +61,9 @@ def test_each_call_of_a_batch_counts_and_is_heard(fake: Cloud, lab: Caller):
     fake.settings.calls_per_second = 2
     calls = [("GET", f"{BASE}/{ZONE}/instances")] * 3
     headers = {"authorization": "Bearer owner", "content-type": batch.CONTENT_TYPE}
-    fake.handle(Request("POST", "/batch/compute/v1", headers=headers, content=batch.request(calls)))
+    handle(
+        fake, Request("POST", "/batch/compute/v1", headers=headers, content=batch.request(calls))
+    )
     assert heard == [("compute.instances.list", status) for status in (200, 200, 403)]
 
 

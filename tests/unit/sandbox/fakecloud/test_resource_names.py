@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.fakecloud import Cloud, names
+from muster_sandbox.fakecloud import Cloud, resource_names
 
 P = "projects/demo-project"
 N = "projects/123456789012"
@@ -124,10 +124,13 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_a_name(fake: Cloud, case: Case):
     name, canonical, levels, kind, shown = case
-    assert names.canonical(fake, name) == canonical
-    assert names.canonical(fake, canonical) == canonical
-    assert names.levels(fake, canonical) == [*([canonical] if levels is None else levels), P]
-    seen = names.attributes(fake, canonical)
+    assert resource_names.canonical(fake, name) == canonical
+    assert resource_names.canonical(fake, canonical) == canonical
+    assert resource_names.levels(fake, canonical) == [
+        *([canonical] if levels is None else levels),
+        P,
+    ]
+    seen = resource_names.attributes(fake, canonical)
     if kind is not None:
         assert seen["resource.type"] == kind
         assert seen["resource.service"] == kind.partition("/")[0]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fakecloud_api import NUMBER, PROJECT, Api
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud import Settings, open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
 
 SECRETS = f"/secretmanager/v1/{PROJECT}/secrets"
 SECRET = f"{SECRETS}/munge"
@@ -165,7 +165,7 @@ def test_a_payload_is_in_no_log_and_no_other_answer(munge: Api, caplog: pytest.L
 
 def test_secrets_survive_a_restart(tmp_path: Path):
     for _ in range(2):
-        cloud = Cloud(Settings(), tmp_path, ManualClock())
+        cloud = open_cloud(Settings(), tmp_path, ManualClock())
         api = Api(cloud)
         if api("GET", SECRET)[0] == 404:
             api.ok("POST", SECRETS, {"replication": {"automatic": {}}}, secretId="munge")

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from fakecloud_calls import ZONE
 
-from muster.fakecloud import Settings
-from muster.fakecloud.call import HANDLERS, Call
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.cloud import Cloud, Request
-from muster.fakecloud.server import Server
+from muster_sandbox.fakecloud import Settings, handle, open_cloud
+from muster_sandbox.fakecloud.call import HANDLERS, Call
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.http import Request
+from muster_sandbox.fakecloud.server import Server
 
 BASE = "/compute/v1/projects/demo-project"
 NETWORK = {"name": "lab", "autoCreateSubnetworks": False}
@@ -76,9 +76,9 @@ def test_a_bug_is_a_501_and_is_remembered(monkeypatch: pytest.MonkeyPatch):
         raise KeyError("oops")
 
     monkeypatch.setitem(HANDLERS, "compute.networks.list", broken)
-    cloud = Cloud()
+    cloud = open_cloud()
     path = f"{BASE}/global/networks"
-    reply = cloud.handle(Request("GET", path, headers={"authorization": "Bearer owner"}))
+    reply = handle(cloud, Request("GET", path, headers={"authorization": "Bearer owner"}))
     assert getattr(reply, "status", None) == 501
     (failure,) = cloud.failures
     assert "KeyError" in failure
@@ -165,7 +165,7 @@ def test_time_passes_in_order():
 
 
 def test_a_task_that_fails_is_remembered():
-    cloud = Cloud()
+    cloud = open_cloud()
     cloud.later(1, lambda: print(ZONE[99]))  # noqa: T201 (it never gets so far)
     assert isinstance(cloud.clock, ManualClock)
     cloud.clock.advance(1)

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from fakecloud_api import Api
 
-from muster.fakecloud import Cloud, Settings
-from muster.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud import Settings, open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
 
 UPLOAD = "/upload/storage/v1/b/lab/o"
 OBJECTS = "/storage/v1/b/lab/o"
@@ -271,7 +271,7 @@ def test_what_is_not_there_is_not_ignored(bucket: Api):
 
 def test_objects_survive_a_restart_and_leftovers_do_not(tmp_path: Path):
     def opened(use: Callable[[Api], None]) -> None:
-        cloud = Cloud(Settings(), tmp_path, ManualClock())
+        cloud = open_cloud(Settings(), tmp_path, ManualClock())
         use(Api(cloud))
         cloud.close()
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.fakecloud.store import Store
+from muster_sandbox.fakecloud.store import Store
 
 WRITER = """
 import os, sys
 from pathlib import Path
-from muster.fakecloud.store import Store
+from muster_sandbox.fakecloud.store import Store
 store = Store(Path(sys.argv[1]))
 for number in range(100):
     store.put("kind", "scope", f"n{number}", {"number": number})

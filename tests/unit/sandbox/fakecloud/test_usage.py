@@ -6,9 +6,9 @@ from fakecloud_calls import REGION, ZONE, Caller, instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.fakecloud import Cloud
-from muster.fakecloud.clock import ManualClock
-from muster.fakecloud.usage import Usage
+from muster_sandbox.fakecloud import open_cloud
+from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.usage import Usage
 
 NAMES = st.sampled_from(["a", "b", "c"])
 CALLS = st.lists(
@@ -67,7 +67,7 @@ def counted(usage: Usage) -> tuple[Any, ...]:
 @settings(max_examples=60, deadline=None)
 @given(CALLS)
 def test_counters_follow_the_resources(calls):
-    cloud = Cloud()
+    cloud = open_cloud()
     ask = Caller(cloud)
     ask.post("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
     subnet = {"name": "lab", "network": "global/networks/lab", "ipCidrRange": "10.0.0.0/28"}

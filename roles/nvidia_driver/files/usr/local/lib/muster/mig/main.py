@@ -18,7 +18,7 @@ links their device files below /dev/muster-mig. GPUs are not cut anew while jobs
 
 CONFIG = "etc/muster/mig.json"
 LINKS = "dev/muster-mig"
-"""The same folder as in muster/slurm/nodes.py."""
+"""The same folder as in muster/render/slurm/node_lines.py."""
 
 
 def arrange(driver, layout):

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CLUSTER = "slurm10"
 PROJECT = "/compute/v1/projects/demo-project"
 ZONE = f"{PROJECT}/zones/europe-west4-a"

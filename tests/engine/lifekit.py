@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from double.fields import Change, changes, inputs_after_read
-from double.resource import MAPPINGS, Resource
-from double.rest import Rest
+
+from muster_sandbox.provider.fields import Change, changes, inputs_after_read
+from muster_sandbox.provider.resource import MAPPINGS, Resource
+from muster_sandbox.provider.rest import Rest
 
 OWNER = "demo-project"
 """The project whose path is left out of the calls."""

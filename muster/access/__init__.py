@@ -1,1 +1,0 @@
-"""How people and administrators reach the VMs of a cluster in the cloud."""

@@ -1,0 +1,1 @@
+"""Compute Engine, as the autoscaler reaches it: lists, makes and deletes VMs."""

@@ -1,0 +1,1 @@
+"""What the autoscaler tells people: status, events, metrics, and the words for them."""

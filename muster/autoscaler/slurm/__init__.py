@@ -1,0 +1,1 @@
+"""SLURM, as the autoscaler reaches it, and the programs that SLURM runs."""

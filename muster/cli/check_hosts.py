@@ -1,0 +1,44 @@
+"""`muster check CLUSTER --hosts`: whether the definition says what the machines have."""
+
+from pathlib import Path
+
+import typer
+
+from muster.definition import Definition, sources
+from muster.verify import hardware
+from muster.verify.ansible_query import AskError, ask
+
+AGREES, DIFFERS, UNREACHED = 0, 2, 4
+
+
+def run(inventory: Path, definition: Definition) -> int:
+    """Ask the machines of `inventory`, print what does not agree, and return the exit code.
+
+    0: all agrees. 2: something differs. 4: a host could not be asked.
+    """
+    document = sources.read(inventory).cluster
+
+    def place(*path: str) -> str:
+        return f"{document.file}:{document.line(('cluster', *path))}"
+
+    variables = {"hosts_check_paths": hardware.paths(definition)}
+    try:
+        found = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
+    except AskError as error:
+        typer.echo(f"error: {error}", err=True)
+        return UNREACHED
+    comparison = hardware.compare(definition, found.answers, place)
+    for note in comparison.notes:
+        typer.echo(f"note: {note}")
+    for sentence in [*found.unreached, *comparison.problems]:
+        typer.echo(sentence, err=True)
+    if comparison.suggestions:
+        typer.echo("\nAs the machines are, cluster.yml would say:")
+        for text in comparison.suggestions:
+            typer.echo(text)
+    if found.unreached:
+        return UNREACHED
+    if comparison.problems:
+        return DIFFERS
+    typer.echo(f"{inventory}: {len(found.answers)} hosts are as the definition says")
+    return AGREES

@@ -1,0 +1,1 @@
+"""The schema of the definition: pydantic models, one file for each part of it."""

@@ -1,0 +1,1 @@
+"""The machines as they are, against the definition."""

@@ -1,0 +1,10 @@
+"""`muster cloud demo` and `muster cloud fake`."""
+
+import typer
+
+from muster_sandbox.cloud_demo.cli import demo
+from muster_sandbox.fakecloud.cli import fake
+
+app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
+app.command()(demo)
+app.command()(fake)

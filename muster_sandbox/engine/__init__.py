@@ -1,0 +1,1 @@
+"""Pulumi's engine on this machine: built where no index has it, with a home of its own."""
