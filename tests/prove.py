@@ -264,9 +264,13 @@ class Runs:
 LEFT = "machines may be left, `podman ps --all` shows them, `podman rm --force NAME` removes one"
 
 
+SAYING = threading.Lock()
+"""`print` writes a line and its end apart: those of two layers would run into each other."""
+
+
 def say(line: str) -> None:
     """Print a line, if anybody still reads: a closed terminal must not stop the clean-up."""
-    with suppress(OSError, ValueError):
+    with SAYING, suppress(OSError, ValueError):
         print(line, flush=True)
 
 

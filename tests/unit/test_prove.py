@@ -78,6 +78,26 @@ def test_after_a_failure_the_others_run_and_it_is_named_with_its_log(checkout):
     assert done.stdout.splitlines()[-1] == "unit         | FAILED a::b"
 
 
+def test_lines_of_layers_side_by_side_stay_whole():
+    program = (
+        "import threading, prove\n"
+        "def talk(letter):\n"
+        "    for _ in range(400): prove.say(letter * 40)\n"
+        "threads = [threading.Thread(target=talk, args=(letter,)) for letter in 'abcdefgh']\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(prove.__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert {(len(line), len(set(line))) for line in done.stdout.splitlines()} == {(40, 1)}
+
+
 def test_what_failed_is_said_at_the_end_pytests_summary_first(tmp_path):
     log = tmp_path / "log"
     log.write_text(
