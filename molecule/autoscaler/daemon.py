@@ -5,8 +5,8 @@ import logging
 import time
 from pathlib import Path
 
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.status_file import StatusFile
 from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError
@@ -23,15 +23,15 @@ notify(READY)
 while not Path("/etc/muster/stuck").exists():
     spool.wait(1)
     notify(ALIVE)
-    now = World("lab", time.time())
-    status.update(now, Memory(), {}, changed=False, returned={}, errors={})
+    now = ObservedState("lab", time.time())
+    status.update(now, TrackedState(), {}, changed=False, returned={}, errors={})
     for request in spool.requests():
         jobs = {job.id: job.nodes for job in request.jobs}
         logging.info("%s wanted by %s", request.nodes, jobs)
         try:
             states = {node.name: node.power.value for node in slurm.nodes()}
             logging.info("states %s", states)
-            slurm.give_back(request.nodes, "no cloud here")
+            slurm.release_nodes(request.nodes, "no cloud here")
         except SlurmError as error:
             logging.info("slurm: %s", error)
         spool.close(request.id)

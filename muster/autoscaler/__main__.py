@@ -13,7 +13,7 @@ from muster.autoscaler.compute import metadata
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
-from muster.autoscaler.reconcile.observed import Limits, World
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics, MetricsError, serve
 from muster.autoscaler.report.observer import Observer
@@ -42,7 +42,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
     google = Google(project, settings.cluster, inbox.put, called=metrics.called)
     metrics.budget = google.budget
     return Daemon(
-        World(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
+        ObservedState(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
         inbox,
         slurm=slurm,
         cloud=Fleet(google),
@@ -72,7 +72,7 @@ def main(path: Path = SETTINGS) -> int:
         log.error("%s", error)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: made.stop())
-    log.info("the autoscaler of %s begins", made.world.cluster)
+    log.info("the autoscaler of %s begins", made.observed.cluster)
     ended = threading.Event()
     try:
         gate = Gate(lambda: coming(slurm.nodes()))

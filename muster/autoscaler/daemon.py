@@ -22,20 +22,20 @@ from muster.autoscaler.reconcile.model import (
     Delete,
     Deleted,
     Event,
-    GiveBack,
     Insert,
-    Look,
     Node,
     NodeSet,
+    Probe,
     Quotas,
+    ReleaseNodes,
     Request,
     Unread,
     Vm,
 )
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.reconcile import plan
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.systemd import ALIVE, READY, notify
 from muster.gcp.api import CloudError
@@ -49,7 +49,7 @@ class Slurm(Protocol):
     def nodes(self) -> list[Node]:
         """Return the nodes in the cloud; SlurmError: it does not say."""
 
-    def give_back(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
         """Take nodes out of their jobs and power them down; SlurmError: it did not."""
 
 
@@ -81,7 +81,7 @@ class Cloud(Protocol):
     def quotas(self, found: Iterable[NodeSet]) -> Quotas:
         """Return what the quotas leave."""
 
-    def submit(self, action: Insert | Delete | Look) -> None:
+    def submit(self, action: Insert | Delete | Probe) -> None:
         """Begin to do something; exactly one event comes of it, into the inbox."""
 
 
@@ -90,7 +90,7 @@ class Pace:
     """Seconds between readings."""
 
     slurm_busy_s: float = 2
-    """While nodes are on their way into service, or are given back."""
+    """While nodes are on their way into service, or are released."""
     cloud_busy_s: float = 5
     idle_s: float = 30
     """Else, also while VMs are deleted: what nobody announces, such as a VM that Google takes, is
@@ -141,7 +141,7 @@ class Called:
 Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
 T = TypeVar("T")
-Observer = Callable[[World, Memory, Sequence[Action]], None]
+Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 SET_BACK_S = 5.0
 """A clock that goes back by less is being corrected little by little."""
 TICK_S = 1.0
@@ -157,7 +157,7 @@ class Daemon:
 
     def __init__(
         self,
-        world: World,
+        observed: ObservedState,
         inbox: Inbox,
         *,
         slurm: Slurm,
@@ -167,16 +167,16 @@ class Daemon:
         observe: Observer = lambda *_: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.world = world
+        self.observed = observed
         self._clock = clock
-        self.memory = Memory()
+        self.tracked = TrackedState()
         self.slurm = slurm
         self.cloud = cloud
         self.spool = spool
         self.pace = pace
         self.observe = observe
         self._inbox = inbox
-        self._returns: queue.SimpleQueue[GiveBack] = queue.SimpleQueue()
+        self._returns: queue.SimpleQueue[ReleaseNodes] = queue.SimpleQueue()
         self._slurm_due = threading.Event()
         self._cloud_due = threading.Event()
         self._stopping = threading.Event()
@@ -230,11 +230,11 @@ class Daemon:
 
     def _hurries(self, message: Message) -> bool:
         """Whether a plan is due: deletions end by the thousand, and mostly nobody waits for it."""
-        return not isinstance(message, Deleted) or message.name in self.memory.rising
+        return not isinstance(message, Deleted) or message.name in self.tracked.powering_up
 
     def _round(self, messages: list[Message]) -> None:
         now = self._clock()
-        if now < self.world.now - SET_BACK_S:
+        if now < self.observed.now - SET_BACK_S:
             self._set_back(now)
         events: list[Event] = []
         news: dict[str, Any] = {}
@@ -250,7 +250,7 @@ class Daemon:
                 case SetsRead(sets):
                     news |= {"sets": sets}
                 case NotRead(what, at, why):
-                    before = news.get("unread", self.world.unread)
+                    before = news.get("unread", self.observed.unread)
                     others = {each: of for each, of in before.items() if each != what}
                     since = before[what].since if what in before else at
                     this = {what: Unread(since, why)} if why else {}
@@ -262,31 +262,31 @@ class Daemon:
                     self._read_soon()
                 case event:
                     events.append(event)
-        self.world = replace(self.world, now=now, events=events, **news)
-        actions, self.memory = plan(self.world, self.memory)
+        self.observed = replace(self.observed, now=now, events=events, **news)
+        actions, self.tracked = reconcile(self.observed, self.tracked)
         for action in actions:
             self._do(action)
-        memory = self.memory
+        tracked = self.tracked
         idle = not self._busy
-        self._busy = any((memory.rising, memory.asks, memory.given, memory.taken))
+        self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
         if idle and self._busy:
             # Who has just read, and found nothing under way, sleeps long.
             self._read_soon()
         # With the requests that are closed now: they say whose nodes the plan was about.
-        self.observe(self.world, memory, actions)
+        self.observe(self.observed, tracked, actions)
         closed = {action.request for action in actions if isinstance(action, Close)}
         if closed:
-            left = [each for each in self.world.requests if each.id not in closed]
-            self.world = replace(self.world, requests=left)
+            left = [each for each in self.observed.requests if each.id not in closed]
+            self.observed = replace(self.observed, requests=left)
 
     def _set_back(self, now: float) -> None:
         """Forget what has times that are still to come: it would hold everything up until then.
 
         What is read next has the new time; until then nothing is known, as to a successor.
         """
-        log.warning("the clock was set back by %.0f s: all is read anew", self.world.now - now)
-        self.memory = self.memory.set_back(now)
-        self.world = replace(self.world, nodes={}, nodes_at=0, vms=(), vms_at=0, unread={})
+        log.warning("the clock was set back by %.0f s: all is read anew", self.observed.now - now)
+        self.tracked = self.tracked.set_back(now)
+        self.observed = replace(self.observed, nodes={}, nodes_at=0, vms=(), vms_at=0, unread={})
         self._read_soon()
 
     def _read_soon(self) -> None:
@@ -295,7 +295,7 @@ class Daemon:
 
     def _do(self, action: Action) -> None:
         match action:
-            case GiveBack():
+            case ReleaseNodes():
                 self._returns.put(action)
                 self._slurm_due.set()
             case Close(request):
@@ -318,7 +318,7 @@ class Daemon:
     def _read_slurm(self) -> None:
         while not self._stopping.is_set():
             self._slurm_due.clear()
-            self._give_back()
+            self._release_nodes()
             at = self._clock()
             nodes = self._tried("slurmctld", self.slurm.nodes)
             pause_s = self.pace.retry_s
@@ -327,15 +327,15 @@ class Daemon:
                 pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
             self._slurm_due.wait(pause_s)
 
-    def _give_back(self) -> None:
-        """Give nodes back; what slurmctld doesn't take is decided anew by the plan."""
+    def _release_nodes(self) -> None:
+        """Release nodes; what slurmctld doesn't take is decided anew by the plan."""
         # What comes meanwhile waits: the nodes must be read between.
         for _ in range(self._returns.qsize()):
             action = self._returns.get()
             try:
-                self.slurm.give_back(action.names, action.reason)
+                self.slurm.release_nodes(action.names, action.reason)
             except SlurmError as error:
-                log.error("nodes are not given back, which is tried again: %s", error)
+                log.error("nodes are not released, which is tried again: %s", error)
 
     def _read_cloud(self) -> None:
         while not self._stopping.is_set():
@@ -367,6 +367,6 @@ class Daemon:
             log.warning("%s can't be read: %s", what, why)
             self._inbox.put(NotRead(what, self._clock(), why))
             return None
-        if what in self.world.unread:
+        if what in self.observed.unread:
             self._inbox.put(NotRead(what, self._clock(), ""))
         return found

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.autoscaler.report.explain import lasted
-from muster.autoscaler.report.lifecycle import IN_SERVICE, RISING, Stage, View
+from muster.autoscaler.report.lifecycle import IN_SERVICE, POWERING_UP, Stage, View
 from muster.autoscaler.report.status_file import Row, Status
 from muster.autoscaler.text import in_order, one_line
 from muster.catalog.prices import prices
@@ -14,8 +14,10 @@ from muster.catalog.prices import prices
 _COLUMNS = ("node", "state", "stage", "since", "zone", "type", "$/h", "reason")
 _STYLES: Mapping[Stage, str] = (
     dict.fromkeys(IN_SERVICE, "green")
-    | dict.fromkeys(RISING, "yellow")
-    | dict.fromkeys((Stage.STUCK, Stage.DOWN, Stage.SILENT, Stage.MISSING, Stage.GIVEN_BACK), "red")
+    | dict.fromkeys(POWERING_UP, "yellow")
+    | dict.fromkeys(
+        (Stage.STUCK, Stage.DOWN, Stage.NOT_RESPONDING, Stage.MISSING, Stage.RELEASED), "red"
+    )
 )
 
 
@@ -46,7 +48,7 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
         view.stage.value,
         lasted(now - row.since),
         view.zone or "-",
-        f"{view.market.kind}{spot}" or "-",
+        f"{view.pool.kind}{spot}" or "-",
         f"{price:.3f}" if price is not None else "-",
         one_line(view.reason),
     )

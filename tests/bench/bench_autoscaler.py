@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import bench_slurmctld
-from daemonkit import FALLING, RISING, UP, Controller, PlayedSlurm, controller, until
+from daemonkit import FALLING, POWERING_UP, UP, Controller, PlayedSlurm, controller, until
 from fakekit import Call, Fake, fake
 
 from muster_sandbox.containers.podman import as_root, podman
@@ -65,7 +65,7 @@ class Scene:
 
     def resume(self, nodes: list[str], jobs: dict[int, list[str]]) -> float:
         """Let SLURM ask for nodes; when ResumeProgram was started."""
-        self.slurm.set(nodes, RISING)
+        self.slurm.set(nodes, POWERING_UP)
         return self.controller.call("muster-resume", nodes, jobs)
 
     def running(self, count: int) -> None:
@@ -98,8 +98,8 @@ def scene(vms: int = 0, **settings: object) -> Iterator[Scene]:
 
 def errors(calls: list[Call]) -> str:
     """What was refused, as a part of a sentence."""
-    found = Counter(f"{call.method} {call.status}" for call in calls if call.status >= 400)
-    return "0 errors" if not found else f"ERRORS {dict(found)}"
+    statuses = Counter(f"{call.method} {call.status}" for call in calls if call.status >= 400)
+    return "0 errors" if not statuses else f"ERRORS {dict(statuses)}"
 
 
 def counted(calls: list[Call]) -> str:
@@ -220,7 +220,7 @@ def real_reconcile(release: str) -> Iterator[Row]:
             yield from reconciled(cloud, made, f"a real slurmctld ({release})")
 
 
-def reconciled(cloud: Fake, made: Controller, of: str) -> Iterator[Row]:
+def reconciled(cloud: Fake, made: Controller, what: str) -> Iterator[Row]:
     cpu, beyond = [], []
     for _ in range(REPEATED):
         time.sleep(READ_AGAIN_S)
@@ -233,7 +233,7 @@ def reconciled(cloud: Fake, made: Controller, of: str) -> Iterator[Row]:
         beyond.append(sum(call.method != PAGES for call in calls))
     pages = len(calls) - beyond[-1]
     usage = made.usage()
-    work = f"one reconcile of {VMS:,} VMs and {NODES:,} nodes of {of}"
+    work = f"one reconcile of {VMS:,} VMs and {NODES:,} nodes of {what}"
     how = f"**{statistics.median(cpu):.2f} s**, most of {REPEATED}: {max(cpu):.2f} s"
     yield Row(f"{work}: CPU with child processes", "<= 0.4 s", how)
     how = f"**{max(beyond)}** (and {pages} pages; last: {counted(calls)}; {errors(calls)})"
@@ -244,9 +244,9 @@ def reconciled(cloud: Fake, made: Controller, of: str) -> Iterator[Row]:
 
 def read_since(cloud: Fake, made: Controller, since: float) -> bool:
     """Whether the daemon has read everything since a time, and has said so."""
-    found = made.status()
+    status = made.status()
     quotas = any(call.method == "regions.get" for call in cloud.calls(since))
-    return quotas and min(found["slurm_read"], found["cloud_read"]) > since
+    return quotas and min(status["slurm_read"], status["cloud_read"]) > since
 
 
 def smaller(by: int) -> None:

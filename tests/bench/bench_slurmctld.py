@@ -243,11 +243,11 @@ def compare(release: str, package: Path) -> None:
     """Measure cold nodes with the archive's slurmctld and with that of a package."""
     for profile, waits in (("elastic", False), ("throughput", False), ("elastic", True)):
         for name, file in (("the archive's slurmctld", None), (package.name, package)):
-            found = measure(
+            result = measure(
                 *(release, profile, COLD_NODES, "cold", str(COLD_JOBS)), waits=waits, package=file
             )
             way = "" if waits else ", nothing waits at the gate"
-            print(f"{release} {profile}{way}, cold, {name}: {found} {load()}", flush=True)
+            print(f"{release} {profile}{way}, cold, {name}: {result} {load()}", flush=True)
 
 
 def main() -> None:
@@ -255,12 +255,12 @@ def main() -> None:
     for release in sys.argv[1:] or list(base_image.RELEASES):
         for profile in PROFILES:
             for blocked in (0, BLOCKED):
-                found = measure(release, profile, NODES, "burst", str(TASKS), str(blocked))
-                print(f"{release} {profile} burst, {blocked} jobs in the way: {found} {load()}")
-            found = measure(release, profile, COLD_NODES, "cold", str(COLD_JOBS))
-            print(f"{release} {profile} cold, {COLD_JOBS} jobs: {found} {load()}")
-        for way, found in measure(release, "elastic", NODES, "reading").items():
-            print(f"{release} reading, {way}: {found}")
+                result = measure(release, profile, NODES, "burst", str(TASKS), str(blocked))
+                print(f"{release} {profile} burst, {blocked} jobs in the way: {result} {load()}")
+            result = measure(release, profile, COLD_NODES, "cold", str(COLD_JOBS))
+            print(f"{release} {profile} cold, {COLD_JOBS} jobs: {result} {load()}")
+        for way, result in measure(release, "elastic", NODES, "reading").items():
+            print(f"{release} reading, {way}: {result}")
 
 
 def load() -> str:

@@ -47,7 +47,7 @@ NODE = (
     "CfgTRES=cpu=2,mem=7000M,billing=2 AllocTRES= CurrentWatts=0 AveWatts=0 \n"
 )
 OFF = "IDLE+CLOUD+POWERED_DOWN"
-RISING = "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP"
+POWERING_UP = "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP"
 UP = "ALLOCATED+CLOUD"
 FALLING = "IDLE+CLOUD+POWERING_DOWN"
 
@@ -106,9 +106,9 @@ class Controller:
 
     def call(self, program: str, nodes: list[str], jobs: Mapping[int, list[str]]) -> float:
         """Run one of SLURM's programs; when it was started."""
-        found = [{"job_id": job, "nodes_resume": fold(of)} for job, of in jobs.items()]
+        listed = [{"job_id": job, "nodes_resume": fold(names)} for job, names in jobs.items()]
         resume_file = self.folder / "resume-file"
-        resume_file.write_text(json.dumps({"jobs": found, "all_nodes_resume": fold(nodes)}))
+        resume_file.write_text(json.dumps({"jobs": listed, "all_nodes_resume": fold(nodes)}))
         command = [*self._enter, self.folder / program, fold(nodes)]
         began = time.time()
         subprocess.run(
@@ -128,12 +128,12 @@ class Controller:
         """Return the status file, without its nodes; {} = there is none yet."""
         path = self.root / "run/muster-autoscaler/status.json"
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            status: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
             if self._process.poll() is not None:
                 sys.exit(f"the daemon has ended:\n{self.said()}")
             return {}
-        return found
+        return status
 
     def said(self) -> str:
         """Return the end of the daemon's log."""
@@ -143,15 +143,15 @@ class Controller:
         """Wait until it has read all it needs."""
 
         def read() -> bool:
-            found = self.status()
-            return bool(found and found["slurm_read"] and found["cloud_read"] and found["room"])
+            status = self.status()
+            return bool(status and status["slurm_read"] and status["cloud_read"] and status["room"])
 
         until(read, "the daemon has read slurmctld and the cloud", SOON_S)
 
     def spooled(self) -> list[str]:
         """Return the requests that are not settled."""
-        found = (self.root / power_save_program.SPOOL.removeprefix("/")).iterdir()
-        return [each.name for each in found if each.name != power_save_program.WAKE]
+        files = (self.root / power_save_program.SPOOL.removeprefix("/")).iterdir()
+        return [path.name for path in files if path.name != power_save_program.WAKE]
 
     def usage(self) -> Usage:
         """Return what the daemon and its children have used."""
@@ -185,7 +185,9 @@ class PlayedSlurm:
         """Let nodes be in a state."""
         assert self.file
         self.states |= dict.fromkeys(names, state)
-        text = "".join(NODE.format(name=name, state=of) for name, of in self.states.items())
+        text = "".join(
+            NODE.format(name=name, state=current) for name, current in self.states.items()
+        )
         new = self.file.with_suffix(".new")
         new.write_text(text)
         new.replace(self.file)

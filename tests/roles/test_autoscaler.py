@@ -38,7 +38,7 @@ def shown(host, name: str) -> str:
     return host.check_output(f"systemctl show {UNIT} --property={name} --value")
 
 
-def test_a_job_asks_for_its_nodes_and_they_are_given_back_with_a_reason(host, journal):
+def test_a_job_asks_for_its_nodes_and_they_are_released_with_a_reason(host, journal):
     """From sbatch to the reason at the node, through all there is but the cloud."""
     job = host.check_output(
         "cd /tmp && sbatch --parsable --nodes=2 --nodelist=lab-debug-[0-1] --wrap true"

@@ -25,7 +25,15 @@ from muster.autoscaler.compute.http import Called, Limits, Transport
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
-from muster.autoscaler.reconcile.model import Delete, Event, Insert, Inserted, Look, Seen, Vm
+from muster.autoscaler.reconcile.model import (
+    Delete,
+    Event,
+    Insert,
+    Inserted,
+    Probe,
+    ProbeResult,
+    Vm,
+)
 from muster.catalog import accelerators
 from muster.catalog.quotas import counts
 from muster.gcp.api import NOT_FOUND, PAGE, CloudError, endpoint, last
@@ -184,7 +192,7 @@ class Google:
             bulk=len(self._inserts.bulk),
         )
 
-    def submit(self, action: Insert | Delete | Look) -> None:
+    def submit(self, action: Insert | Delete | Probe) -> None:
         """Have something done; its event comes through `tell`."""
         until = time.monotonic() + self.limits.deadline_s
         if isinstance(action, Insert):
@@ -202,19 +210,21 @@ class Google:
             log.exception("not foreseen")
             self._say(Inserted(action.id, whole=errors.unforeseen(error)))
 
-    def _look(self, action: Look, until: float) -> None:
+    def _look(self, action: Probe, until: float) -> None:
         path = f"{self._project}/zones/{action.zone}/instances/{action.name}"
         try:
             self._say(self._seen(action, path, until))
         except CloudError as error:
-            self._say(Seen(action.name, action.zone, exists=False, failure=errors.of_call(error)))
+            self._say(
+                ProbeResult(action.name, action.zone, exists=False, failure=errors.of_call(error))
+            )
         except Exception as error:
             # As above: each look has its event.
             log.exception("not foreseen")
             why = errors.unforeseen(error)
-            self._say(Seen(action.name, action.zone, exists=False, failure=why))
+            self._say(ProbeResult(action.name, action.zone, exists=False, failure=why))
 
-    def _seen(self, action: Look, path: str, until: float) -> Seen:
+    def _seen(self, action: Probe, path: str, until: float) -> ProbeResult:
         """Ask for the report, which says that the VM exists; without one, for the VM."""
         try:
             found = self._transport.call(
@@ -226,7 +236,9 @@ class Google:
                 query={"queryPath": ATTRIBUTE},
             )
             items = found.get("queryValue", {}).get("items") or [{}]
-            return Seen(action.name, action.zone, exists=True, report=items[0].get("value", ""))
+            return ProbeResult(
+                action.name, action.zone, exists=True, report=items[0].get("value", "")
+            )
         except CloudError as error:
             if error.status != NOT_FOUND:
                 raise
@@ -242,8 +254,8 @@ class Google:
         except CloudError as error:
             if error.status != NOT_FOUND:
                 raise
-            return Seen(action.name, action.zone, exists=False)
-        return Seen(action.name, action.zone, exists=True)
+            return ProbeResult(action.name, action.zone, exists=False)
+        return ProbeResult(action.name, action.zone, exists=True)
 
     def _say(self, event: Event) -> None:
         if not self._stop.is_set():

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 
 from muster.autoscaler.compute import metadata, node_templates
 from muster.autoscaler.compute.driver import Google
-from muster.autoscaler.reconcile.model import Delete, Insert, Look, Market, NodeSet, Quotas, Vm
+from muster.autoscaler.reconcile.model import (
+    CapacityPool,
+    Delete,
+    Insert,
+    NodeSet,
+    Probe,
+    Quotas,
+    Vm,
+)
 from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 
 
@@ -37,30 +45,30 @@ class Fleet:
         return self.google.vms()
 
     def quotas(self, found: Iterable[NodeSet]) -> Quotas:
-        """Return what the quotas leave for the markets of node sets.
+        """Return what the quotas leave for the pools of node sets.
 
         Raises:
             CloudError: they can't be read.
 
         """
         at = time.time()
-        markets = {choice.market for node_set in found for choice in node_set.choices}
-        regions = {_region(market) for market in markets}
+        pools = {choice.pool for node_set in found for choice in node_set.choices}
+        regions = {_region(pool) for pool in pools}
         left = {region: self.google.quotas(region) for region in regions}
-        uses = {market: _uses(market, left[_region(market)]) for market in markets}
+        uses = {pool: _uses(pool, left[_region(pool)]) for pool in pools}
         return Quotas(
             {_named(metric, of): each for of in regions for metric, each in left[of].items()},
             uses,
             at,
         )
 
-    def submit(self, action: Insert | Delete | Look) -> None:
+    def submit(self, action: Insert | Delete | Probe) -> None:
         """Begin to do something."""
         self.google.submit(action)
 
 
-def _region(market: Market) -> str:
-    return market.zone.rpartition("-")[0]
+def _region(pool: CapacityPool) -> str:
+    return pool.zone.rpartition("-")[0]
 
 
 def _named(metric: str, region: str) -> str:
@@ -68,8 +76,8 @@ def _named(metric: str, region: str) -> str:
     return metric if metric in (ALL_REGIONS, GPUS_ALL_REGIONS) else f"{metric} in {region}"
 
 
-def _uses(market: Market, left: Mapping[str, float]) -> dict[str, float]:
-    """What a VM of a market takes of each quota."""
-    used = amounts(market.machine_type, left, spot=market.spot, gpus=market.gpus)
+def _uses(pool: CapacityPool, left: Mapping[str, float]) -> dict[str, float]:
+    """What a VM of a pool takes of each quota."""
+    used = amounts(pool.machine_type, left, spot=pool.spot, gpus=pool.gpus)
     # A metric that Google doesn't list (new machine series) is not for us to judge.
-    return {_named(metric, _region(market)): of for metric, of in used.items() if metric in left}
+    return {_named(metric, _region(pool)): of for metric, of in used.items() if metric in left}

@@ -27,7 +27,7 @@ log = logging.getLogger("muster")
 
 CONNECTIONS = 96
 CONNECT_S = 5.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 8.0
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.25, 8.0
 
 UNAUTHORIZED, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 429, 500, 501
 # https://cloud.google.com/compute/api-quota
@@ -71,7 +71,7 @@ def pause_s(tried: int) -> float:
 
     By chance, but at least half of it: those that failed together don't come back together.
     """
-    longest: float = min(FIRST_PAUSE_S * 2**tried, LONGEST_PAUSE_S)
+    longest: float = min(FIRST_BACKOFF_S * 2**tried, LONGEST_BACKOFF_S)
     return longest * random.uniform(0.5, 1)  # noqa: S311
 
 

@@ -36,7 +36,7 @@ LISTS = 3
 CHILD_FIELDS = "items(targetLink,error/errors(code,message),httpErrorStatusCode),nextPageToken"
 NOT_MADE = Failure("notMade", "Google has made a part of the VMs, and doesn't say why not this one")
 # "The resource 'projects/P/zones/Z/instances/N' already exists"
-TAKEN = re.compile(r"instances/([a-z0-9-]+)'")
+PREEMPTED = re.compile(r"instances/([a-z0-9-]+)'")
 
 
 class Inserts:
@@ -137,7 +137,7 @@ class _Making:
         except CloudError as error:
             if error.reason not in errors.EXISTS:
                 raise
-            self._sort_out(set(TAKEN.findall(error.message)), error)
+            self._sort_out(set(PREEMPTED.findall(error.message)), error)
             return None
         return self._bulk_ended(self.inserts.operations.wait(operation, self.until))
 
@@ -270,7 +270,7 @@ class _Making:
     # --- names that are taken ---------------------------------------------------------------------
 
     def _sort_out(self, taken: set[str], error: CloudError | None = None) -> None:
-        """Look who has the names; what nobody has stays in `names`.
+        """Probe who has the names; what nobody has stays in `names`.
 
         Raises:
             CloudError: Google says to the end that names are taken, and nobody is found.

@@ -1,17 +1,17 @@
-"""What is learnt from the ends of actions, and what is forgotten; pure but for the memory."""
+"""What is learnt from the ends of actions, and what is forgotten; pure but for the tracked."""
 
 from dataclasses import replace
 
 from muster.autoscaler.reconcile import circuit_breaker
-from muster.autoscaler.reconcile.model import Deleted, Failure, Insert, Inserted, Power, Seen
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.model import Deleted, Failure, Insert, Inserted, Power, ProbeResult
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
-from muster.autoscaler.reconcile.tracked import Memory, put, take
+from muster.autoscaler.reconcile.tracked import TrackedState, put, take
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 """Before an insert that failed for a passing reason is tried again."""
-GIVEN_S = 10.0
-"""A node that slurmctld shows unmoved so long after it was given back is given back again."""
+RELEASED_AGAIN_S = 10.0
+"""A node that slurmctld shows unmoved so long after it was released is released again."""
 EARLIER_S = 5.0
 """SLURM asked so long before we heard of it: an earlier self may have made the VM, at a place that
 we would not choose, and one list that lacks it does not say that there is none."""
@@ -19,141 +19,143 @@ DELETED_AGAIN_S = 10.0
 """After a deletion that failed."""
 
 
-def learn(world: World, memory: Memory) -> None:
-    """Put into the memory what happened since the last plan, and drop what is over."""
-    for event in world.events:
+def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
+    """Put into the tracked what happened since the last plan, and drop what is over."""
+    for event in observed.events:
         match event:
             case Inserted():
-                _inserted(world, memory, event)
+                _inserted(observed, tracked, event)
             case Deleted(name, zone, failure):
                 if failure is None:
-                    take(memory.deleting, name, zone)
-                    _gone(world, memory, name, zone)
+                    take(tracked.deleting, name, zone)
+                    _gone(observed, tracked, name, zone)
                 else:
-                    put(memory.deleting, name, zone, world.now + DELETED_AGAIN_S)
-                    if name in memory.rising:
-                        memory.undeleted[name] = failure
-            case Seen():
-                _seen(memory, event)
-    _forget(world, memory)
+                    put(tracked.deleting, name, zone, observed.now + DELETED_AGAIN_S)
+                    if name in tracked.powering_up:
+                        tracked.undeleted[name] = failure
+            case ProbeResult():
+                _seen(tracked, event)
+    _forget(observed, tracked)
 
 
-def _gone(world: World, memory: Memory, name: str, zone: str) -> None:
+def _gone(observed: ObservedState, tracked: TrackedState, name: str, zone: str) -> None:
     """There is no VM there now, whatever older lists have."""
-    put(memory.gone, name, zone, world.now)
-    market = memory.made.get(name, (0.0, None))[1]
-    if market and market.zone == zone:
-        del memory.made[name]
+    put(tracked.gone, name, zone, observed.now)
+    pool = tracked.made.get(name, (0.0, None))[1]
+    if pool and pool.zone == zone:
+        del tracked.made[name]
 
 
-def _inserted(world: World, memory: Memory, event: Inserted) -> None:
-    ask = memory.asks.pop(event.id, None)
+def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -> None:
+    ask = tracked.asks.pop(event.id, None)
     if ask is None:
         return
-    market = ask.choice.market
+    pool = ask.choice.pool
     failures = dict.fromkeys(ask.names, event.whole) if event.whole else event.failed
     for name in ask.names:
-        if memory.asking.get(name) == ask.id:
-            del memory.asking[name]
+        if tracked.asking.get(name) == ask.id:
+            del tracked.asking[name]
         failure = failures.get(name)
         if failure is None:
-            memory.made[name] = (world.now, market)
-            memory.lacking.pop(name, None)
-            take(memory.gone, name, ask.choice.zone)
+            tracked.made[name] = (observed.now, pool)
+            tracked.lacking.pop(name, None)
+            take(tracked.gone, name, ask.choice.zone)
         else:
-            _refused(world, memory, ask, name, failure)
+            _refused(observed, tracked, ask, name, failure)
     short = next(
         (each for each in failures.values() if each and remedy(each) is Remedy.ELSEWHERE), None
     )
-    before = memory.breakers.get(market)
+    before = tracked.breakers.get(pool)
     if short:
-        memory.breakers[market] = circuit_breaker.after_shortage(
-            before, ask.id, short.code, world.now, ask.least
+        tracked.breakers[pool] = circuit_breaker.after_shortage(
+            before, ask.id, short.code, observed.now, ask.least
         )
     elif before and before.trial == ask.id:
         made = len(failures) < len(ask.names)
         if made:
-            del memory.breakers[market]
+            del tracked.breakers[pool]
         else:
             # It was not tried after all; the next ask may.
-            memory.breakers[market] = circuit_breaker.untried(before)
+            tracked.breakers[pool] = circuit_breaker.untried(before)
 
 
-def _refused(world: World, memory: Memory, ask: Insert, name: str, failure: Failure) -> None:
+def _refused(
+    observed: ObservedState, tracked: TrackedState, ask: Insert, name: str, failure: Failure
+) -> None:
     match remedy(failure):
         case Remedy.ELSEWHERE:
-            memory.refused[name] = (*memory.refused.get(name, ()), (ask.choice, failure))
+            tracked.refused[name] = (*tracked.refused.get(name, ()), (ask.choice, failure))
             # Google lists a VM while it looks for room, and takes it back.
-            _gone(world, memory, name, ask.choice.zone)
+            _gone(observed, tracked, name, ask.choice.zone)
         case Remedy.LATER:
-            tries = memory.attempts.get(name, 1)
-            pause_s = min(FIRST_PAUSE_S * 2 ** (tries - 1), LONGEST_PAUSE_S)
-            memory.pause[name] = (world.now + pause_s, failure)
+            tries = tracked.attempts.get(name, 1)
+            pause_s = min(FIRST_BACKOFF_S * 2 ** (tries - 1), LONGEST_BACKOFF_S)
+            tracked.backoff[name] = (observed.now + pause_s, failure)
         case Remedy.NOTHING:
-            memory.hopeless[name] = f"{sentence(failure)} ({ask.choice.market})"
+            tracked.permanent_error[name] = f"{sentence(failure)} ({ask.choice.pool})"
 
 
-def _seen(memory: Memory, event: Seen) -> None:
-    if event.name in memory.inspecting:
-        memory.said[event.name] = event.report
+def _seen(tracked: TrackedState, event: ProbeResult) -> None:
+    if event.name in tracked.inspecting:
+        tracked.said[event.name] = event.report
         return
-    miss = memory.missing.get(event.name)
+    miss = tracked.missing.get(event.name)
     if miss is None:
         return
     if event.exists:
-        del memory.missing[event.name]
+        del tracked.missing[event.name]
     elif event.failure:
         # No answer is none: all begins anew.
-        del memory.missing[event.name]
+        del tracked.missing[event.name]
     else:
-        memory.missing[event.name] = replace(miss, without=miss.without | {event.zone})
+        tracked.missing[event.name] = replace(miss, without=miss.without | {event.zone})
 
 
-def _forget(world: World, memory: Memory) -> None:
+def _forget(observed: ObservedState, tracked: TrackedState) -> None:
     """Drop what is over: what is known of a node's rise ends with it."""
-    for name, given in list(memory.given.items()):
-        node = world.nodes.get(name)
-        moved = node is None or (not node.down and node.power is not Power.RISING)
+    for name, released_at in list(tracked.released.items()):
+        node = observed.nodes.get(name)
+        moved = node is None or (not node.down and node.power is not Power.POWERING_UP)
         if (
-            world.asked.get(name, 0) > given
-            or (world.nodes_at > given and moved)
+            observed.asked.get(name, 0) > released_at
+            or (observed.nodes_at > released_at and moved)
             # Not by the clock: slurmctld may be slow to take what it is told.
-            or world.nodes_at > given + GIVEN_S
+            or observed.nodes_at > released_at + RELEASED_AGAIN_S
         ):
-            del memory.given[name]
-    rising = set(world.rising())
-    for name in rising:
-        if name not in memory.rising:
+            del tracked.released[name]
+    powering_up = set(observed.powering_up())
+    for name in powering_up:
+        if name not in tracked.powering_up:
             # What an insert has said since the node was wanted last is of then.
-            _drop(memory, name)
-            memory.rising[name] = world.asked.get(name, world.now)
-            if memory.rising[name] < world.now - EARLIER_S:
-                memory.made[name] = (world.now, None)
-        if world.asked.get(name, 0) > memory.rising[name]:
+            _drop(tracked, name)
+            tracked.powering_up[name] = observed.asked.get(name, observed.now)
+            if tracked.powering_up[name] < observed.now - EARLIER_S:
+                tracked.made[name] = (observed.now, None)
+        if observed.asked.get(name, 0) > tracked.powering_up[name]:
             # SLURM gave it up and asks anew.
-            _drop(memory, name)
-            memory.rising[name] = world.asked[name]
-    for name in [name for name in memory.rising if name not in rising]:
-        _drop(memory, name)
-    for of, past in ((memory.deleting, world.now), (memory.gone, world.vms_at)):
+            _drop(tracked, name)
+            tracked.powering_up[name] = observed.asked[name]
+    for name in [name for name in tracked.powering_up if name not in powering_up]:
+        _drop(tracked, name)
+    for of, past in ((tracked.deleting, observed.now), (tracked.gone, observed.vms_at)):
         for name, zones in list(of.items()):
             for zone, when in zones.items():
                 if when < past:
                     take(of, name, zone)
 
 
-def _drop(memory: Memory, name: str) -> None:
+def _drop(tracked: TrackedState, name: str) -> None:
     for of in (
-        memory.rising,
-        memory.attempts,
-        memory.made,
-        memory.lacking,
-        memory.undeleted,
-        memory.refused,
-        memory.pause,
-        memory.hopeless,
-        memory.running,
-        memory.said,
-        memory.inspecting,
+        tracked.powering_up,
+        tracked.attempts,
+        tracked.made,
+        tracked.lacking,
+        tracked.undeleted,
+        tracked.refused,
+        tracked.backoff,
+        tracked.permanent_error,
+        tracked.running,
+        tracked.said,
+        tracked.inspecting,
     ):
         of.pop(name, None)

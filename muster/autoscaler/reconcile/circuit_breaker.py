@@ -1,9 +1,9 @@
-"""Circuit breakers: a market that had no room is left alone for a while; pure.
+"""Circuit breakers: a pool that had no room is left alone for a while; pure.
 
-After a shortage a market is shut for FIRST_HOLD_S; then one ask may try it. Has it room, the
+After a shortage a pool is shut for FIRST_HOLD_S; then one ask may try it. Has it room, the
 breaker is forgotten; has it none, the hold doubles, up to LONGEST_HOLD_S. Nobody needs to clear it.
 
-A market that had no room for 50 VMs at once may have some for one: who needs fewer than were
+A pool that had no room for 50 VMs at once may have some for one: who needs fewer than were
 refused may ask all the same, until that is refused too.
 """
 
@@ -15,17 +15,20 @@ LONGEST_HOLD_S = 960.0
 """Room comes back within a quarter of an hour, or not today."""
 
 
-class Gate(Enum):
-    """Whether a market may be asked."""
+class BreakerState(Enum):
+    """Whether a pool may be asked for VMs."""
 
+    CLOSED = "closed"
+    """Calls pass."""
+    HALF_OPEN = "half open"
+    """One insert tries it; others wait for its end."""
     OPEN = "open"
-    ON_TRIAL = "an ask is trying it"
-    SHUT = "shut"
+    """No call passes until the hold is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """A market that had no room when it was asked last. A market without one is open."""
+    """A pool that had no room when it was asked last. A pool without one is open."""
 
     hold_s: float
     until: float
@@ -37,22 +40,22 @@ class Breaker:
     size: int = 1
     """The fewest VMs at once for which there was no room."""
 
-    def gate(self, now: float, need: int) -> Gate:
+    def state(self, now: float, need: int) -> BreakerState:
         """Whether it may be asked now for so many VMs at once."""
         if need < self.size:
-            return Gate.OPEN
+            return BreakerState.CLOSED
         if self.trial:
-            return Gate.ON_TRIAL
-        return Gate.OPEN if now >= self.until else Gate.SHUT
+            return BreakerState.HALF_OPEN
+        return BreakerState.CLOSED if now >= self.until else BreakerState.OPEN
 
 
 def untried(before: Breaker) -> Breaker:
-    """The breaker of a market whose trial said nothing about its room."""
+    """The breaker of a pool whose trial said nothing about its room."""
     return replace(before, trial="")
 
 
 def after_shortage(before: Breaker | None, ask: str, code: str, now: float, size: int) -> Breaker:
-    """The breaker of a market after an ask for at least `size` VMs at once found no room.
+    """The breaker of a pool after an ask for at least `size` VMs at once found no room.
 
     Asks that were under way together count as one: only the trial makes the hold longer.
     """

@@ -3,48 +3,48 @@
 from collections.abc import Iterator
 
 from muster.autoscaler.reconcile.model import Delete, Power, Vm
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING
-from muster.autoscaler.reconcile.tracked import Memory, put
+from muster.autoscaler.reconcile.tracked import TrackedState, put
 
 LEFT_OVER = "it is from before SLURM asked for the node"
 
 
-def clear(world: World, memory: Memory) -> list[Delete]:
+def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Delete]:
     """Return the deletions that are due."""
     found = []
-    for vm, why in _unwanted(world, memory):
-        gone_at = memory.gone.get(vm.name, {}).get(vm.zone, 0)
-        if gone_at < world.vms_at and vm.status not in LEAVING:
-            put(memory.deleting, vm.name, vm.zone, world.now + world.limits.deletion_s)
-            memory.made.pop(vm.name, None)
+    for vm, why in _unwanted(observed, tracked):
+        gone_at = tracked.gone.get(vm.name, {}).get(vm.zone, 0)
+        if gone_at < observed.vms_at and vm.status not in LEAVING:
+            put(tracked.deleting, vm.name, vm.zone, observed.now + observed.limits.deletion_s)
+            tracked.made.pop(vm.name, None)
             found.append(Delete(vm, why))
     return found
 
 
-def _unwanted(world: World, memory: Memory) -> Iterator[tuple[Vm, str]]:
+def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[Vm, str]]:
     """Yield what may go and is not being deleted.
 
     Two VMs of a node in service stay, as nobody knows which one it is.
     """
-    if not world.nodes:
+    if not observed.nodes:
         # slurmctld has not said yet what there is.
         return
-    for vm in world.vms:
-        if vm.zone in memory.deleting.get(vm.name, ()):
+    for vm in observed.vms:
+        if vm.zone in tracked.deleting.get(vm.name, ()):
             continue
-        node = world.nodes.get(vm.name)
-        if world.rises(vm.name):
-            if world.left_over(vm):
+        node = observed.nodes.get(vm.name)
+        if observed.is_powering_up(vm.name):
+            if observed.left_over(vm):
                 yield vm, LEFT_OVER
-        elif vm.name in memory.given:
+        elif vm.name in tracked.released:
             # Not before slurmctld has taken it: until then the node may come into service.
             if not (node and node.power is Power.UP and not node.down and vm.status == RUNNING):
-                yield vm, "its node was given back"
-        elif vm.name in memory.asking:
+                yield vm, "its node was released"
+        elif vm.name in tracked.asking:
             continue
         elif node is None:
-            if vm.created < min(world.now, world.nodes_at) - world.limits.orphan_s:
+            if vm.created < min(observed.now, observed.nodes_at) - observed.limits.orphan_s:
                 yield vm, "SLURM knows no such node"
-        elif node.power in (Power.FALLING, Power.OFF):
+        elif node.power in (Power.POWERING_DOWN, Power.OFF):
             yield vm, "its node is powered down"

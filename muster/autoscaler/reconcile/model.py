@@ -13,9 +13,9 @@ class Power(StrEnum):
 
     UP = "up"
     """It is in service, or would be if it were sound."""
-    RISING = "powering up"
+    POWERING_UP = "powering up"
     """SLURM has called ResumeProgram and waits until the node registers."""
-    FALLING = "powering down"
+    POWERING_DOWN = "powering down"
     """SLURM has called SuspendProgram; after SuspendTimeout the node is off."""
     OFF = "powered down"
 
@@ -30,7 +30,7 @@ class Node:
     """Its state is DOWN or FAIL: it takes no jobs until somebody acts."""
     drained: bool = False
     """DRAIN: kept for somebody to look at."""
-    silent: bool = False
+    not_responding: bool = False
     """Its slurmd does not answer."""
     busy: bool = False
     """Jobs are on it, or have it allocated."""
@@ -57,9 +57,9 @@ class Vm:
     """GPUs that are attached to it, such as `t4:2`; those of its machine type are not said."""
 
     @property
-    def market(self) -> "Market":
+    def pool(self) -> "CapacityPool":
         """Where it takes its room from."""
-        return Market(self.zone, self.machine_type, self.spot, self.gpus)
+        return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ class Choice:
     """GPUs that it attaches, such as `t4:2`; those of the machine type are not said."""
 
     @property
-    def market(self) -> "Market":
+    def pool(self) -> "CapacityPool":
         """Where it takes its room from."""
-        return Market(self.zone, self.machine_type, self.spot, self.gpus)
+        return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Market:
+class CapacityPool:
     """What runs short as a whole: a machine type in a zone, spot apart from on demand.
 
     With GPUs attached it is another one: of them there may be fewer.
@@ -134,27 +134,27 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What the project's quotas leave besides the VMs that are there; all markets share them."""
+    """What the project's quotas leave besides the VMs that are there; all pools share them."""
 
     left: Mapping[str, float] = field(default_factory=dict)
     """Such as `CPUS in europe-west4` -> how much."""
-    uses: Mapping[Market, Mapping[str, float]] = field(default_factory=dict)
-    """What a VM of a market takes of each; of a market without, nothing is known."""
+    uses: Mapping[CapacityPool, Mapping[str, float]] = field(default_factory=dict)
+    """What a VM of a pool takes of each; of a pool without, nothing is known."""
     at: float = 0
     """When they were read."""
 
-    def room(self, market: Market) -> int | None:
-        """How many VMs of a market they allow, if it had all that is left; None: unknown."""
-        found = [int(max(0, self.left[of]) // each) for of, each in self._uses(market)]
+    def room(self, pool: CapacityPool) -> int | None:
+        """How many VMs of a pool they allow, if it had all that is left; None: unknown."""
+        found = [int(max(0, self.left[of]) // each) for of, each in self._uses(pool)]
         return min(found, default=None)
 
-    def less(self, market: Market, count: int) -> "Quotas":
-        """Return what they leave when so many VMs of a market have been made."""
-        taken = {of: self.left[of] - count * each for of, each in self._uses(market)}
+    def less(self, pool: CapacityPool, count: int) -> "Quotas":
+        """Return what they leave when so many VMs of a pool have been made."""
+        taken = {of: self.left[of] - count * each for of, each in self._uses(pool)}
         return replace(self, left={**self.left, **taken}) if taken else self
 
-    def _uses(self, market: Market) -> Iterable[tuple[str, float]]:
-        return self.uses.get(market, {}).items()
+    def _uses(self, pool: CapacityPool) -> Iterable[tuple[str, float]]:
+        return self.uses.get(pool, {}).items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
+class ReleaseNodes:
     """Take nodes that don't come out of their jobs, with a reason that users read.
 
     SLURM queues the jobs again; powered down, the nodes may be tried again after SuspendTimeout.
@@ -210,8 +210,8 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Ask for one VM by its name, which is consistent where lists are not; answered by `Seen`."""
+class Probe:
+    """Ask for one VM by its name, which is consistent where lists are not; answered by `ProbeResult`."""
 
     name: str
     zone: str
@@ -224,7 +224,7 @@ class Close:
     request: str
 
 
-Action = Insert | Delete | GiveBack | Look | Close
+Action = Insert | Delete | ReleaseNodes | Probe | Close
 
 
 # --- what came of it ------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A Look's answer."""
+class ProbeResult:
+    """A Probe's answer."""
 
     name: str
     zone: str
@@ -276,7 +276,7 @@ class Seen:
     """Why it is not known whether it exists."""
 
 
-Event = Inserted | Deleted | Seen
+Event = Inserted | Deleted | ProbeResult
 
 
 def set_name(cluster: str, node: str) -> str:

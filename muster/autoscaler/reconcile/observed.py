@@ -33,7 +33,7 @@ class Limits:
     """Age of a VM that no node has, before it is deleted."""
     missing_s: float = 20
     """How long a VM must be missing from lists before it is asked for by name."""
-    silent_s: float = 600
+    not_responding_s: float = 600
     """How long slurmd may fail to answer while its VM runs."""
     deletion_s: float = 180
     """After that a deletion whose end nobody told is asked for again."""
@@ -57,7 +57,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class World:
+class ObservedState:
     """SLURM, the cloud and the spool as they were read last; each may be some seconds old."""
 
     cluster: str
@@ -126,7 +126,7 @@ class World:
         """Whether slurmctld has been silent for so long that its states say nothing any more."""
         return self.now > self.nodes_at + STALE_S
 
-    def rises(self, name: str) -> bool:
+    def is_powering_up(self, name: str) -> bool:
         """Whether SLURM waits for a node.
 
         SLURM changes a node's state before it calls ResumeProgram: a request that is older than the
@@ -135,7 +135,7 @@ class World:
         if self._newer(name):
             return True
         node = self.nodes.get(name)
-        return node is not None and node.power is Power.RISING and not node.down
+        return node is not None and node.power is Power.POWERING_UP and not node.down
 
     def _newer(self, name: str) -> bool:
         """Whether a request is newer than the states.
@@ -145,19 +145,21 @@ class World:
         asked = self.asked.get(name, 0)
         return self.nodes_at < asked and (not self.nodes_at or asked <= self.now + SKEW_S)
 
-    def rising(self) -> Iterator[str]:
+    def powering_up(self) -> Iterator[str]:
         """Yield the nodes that SLURM waits for."""
-        return iter(self._rising)
+        return iter(self._powering_up)
 
     @cached_property
-    def _rising(self) -> tuple[str, ...]:
+    def _powering_up(self) -> tuple[str, ...]:
         """Asked for by all parts of a plan; of thousands of nodes mostly none."""
-        rising = Power.RISING
+        powering_up = Power.POWERING_UP
         found = [
-            name for name, node in self.nodes.items() if node.power is rising and self.rises(name)
+            name
+            for name, node in self.nodes.items()
+            if node.power is powering_up and self.is_powering_up(name)
         ]
         for name in self.asked:
             of = self.nodes.get(name)
-            if self._newer(name) and (of is None or of.power is not rising):
+            if self._newer(name) and (of is None or of.power is not powering_up):
                 found.append(name)
         return tuple(found)

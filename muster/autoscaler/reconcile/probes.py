@@ -3,14 +3,14 @@
 A thousand boots that hang have mostly one cause, which some of them tell as well as all.
 """
 
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 AT_ONCE = 10
 """Half of what Google may be asked in a second (`transport.Limits`): nobody waits long for them."""
 
 
-def spare(memory: Memory) -> int:
+def spare(tracked: TrackedState) -> int:
     """How many more looks may be under way."""
-    boots = sum(name not in memory.said for name in memory.inspecting)
-    missing = sum(len(miss.asked - miss.without) for miss in memory.missing.values())
+    boots = sum(name not in tracked.said for name in tracked.inspecting)
+    missing = sum(len(miss.asked - miss.without) for miss in tracked.missing.values())
     return max(0, AT_ONCE - boots - missing)

@@ -10,61 +10,63 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.allocate import (
     NO_QUOTA,
+    Allocation,
     Group,
-    Placing,
     Room,
+    allocate,
     left,
     no_room,
-    place,
 )
 from muster.autoscaler.reconcile.model import Choice, Insert
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.queue import turns
-from muster.autoscaler.reconcile.release import Returns
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.queue import queued
+from muster.autoscaler.reconcile.release import Releases
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 MOST = 5000
 """VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""
 
 
-def ask(world: World, memory: Memory, back: Returns) -> list[Insert]:
-    """Return the inserts that are due; nodes that no choice has room for are given back."""
+def provision(observed: ObservedState, tracked: TrackedState, releases: Releases) -> list[Insert]:
+    """Return the inserts that are due; nodes that no choice has room for are released."""
     room: Room | None = None
     asked: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
-    for groups in turns(world, memory, back):
+    for groups in queued(observed, tracked, releases):
         # Counted only when somebody is to be asked for, which is seldom.
-        room = room or Room(left(world, memory))
-        placings, less = place(world, memory, groups, room)
+        room = room or Room(left(observed, tracked))
+        allocations, less = allocate(observed, tracked, groups, room)
         job = groups[0].job
-        if job and any(placing.without for placing in placings):
-            for placing in placings:
-                _without(world, memory, back, placing)
-        elif not (job and any(placing.waits for placing in placings)):
+        if job and any(allocation.without for allocation in allocations):
+            for allocation in allocations:
+                _without(observed, tracked, releases, allocation)
+        elif not (job and any(allocation.waits for allocation in allocations)):
             room = less
-            for placing in placings:
-                _without(world, memory, back, placing)
-                for choice, names in placing.asked:
+            for allocation in allocations:
+                _without(observed, tracked, releases, allocation)
+                for choice, names in allocation.asked:
                     # One-node jobs are one call, whoever stands between them.
-                    key = placing.group.node_set.name, choice, job.id if job else 0
-                    asked.setdefault(key, (placing.group, []))[1].extend(names)
+                    key = allocation.group.node_set.name, choice, job.id if job else 0
+                    asked.setdefault(key, (allocation.group, []))[1].extend(names)
     return [
-        _insert(memory, group, choice, tuple(names[first : first + MOST]))
+        _insert(tracked, group, choice, tuple(names[first : first + MOST]))
         for (_, choice, _), (group, names) in asked.items()
         for first in range(0, len(names), MOST)
     ]
 
 
-def _without(world: World, memory: Memory, back: Returns, placing: Placing) -> None:
-    """Give back what has no place."""
-    for name, choice in placing.no_quota:
-        memory.refused[name] = (*memory.refused.get(name, ()), (choice, NO_QUOTA))
-    for name in placing.without:
-        back.give(name, no_room(world, memory, placing.group, name))
+def _without(
+    observed: ObservedState, tracked: TrackedState, releases: Releases, allocation: Allocation
+) -> None:
+    """Release what has no place."""
+    for name, choice in allocation.no_quota:
+        tracked.refused[name] = (*tracked.refused.get(name, ()), (choice, NO_QUOTA))
+    for name in allocation.without:
+        releases.add(name, no_room(observed, tracked, allocation.group, name))
 
 
-def _insert(memory: Memory, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:
-    tries = max(memory.attempts.get(name, 0) for name in names) + 1
-    since = max(memory.rising[name] for name in names)
+def _insert(tracked: TrackedState, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:
+    tries = max(tracked.attempts.get(name, 0) for name in names) + 1
+    since = max(tracked.powering_up[name] for name in names)
     # The same for a successor: Google does a call with an id that it knows only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(names))}"
     found = Insert(
@@ -75,12 +77,12 @@ def _insert(memory: Memory, group: Group, choice: Choice, names: tuple[str, ...]
         job=group.job.id if group.job else 0,
         placement=group.job is not None and group.node_set.compact,
     )
-    memory.asks[found.id] = found
+    tracked.asks[found.id] = found
     for name in names:
-        memory.asking[name] = found.id
-        memory.attempts[name] = tries
-        memory.pause.pop(name, None)
-    breaker = memory.breakers.get(choice.market)
+        tracked.asking[name] = found.id
+        tracked.attempts[name] = tries
+        tracked.backoff.pop(name, None)
+    breaker = tracked.breakers.get(choice.pool)
     if breaker and group.need >= breaker.size:
-        memory.breakers[choice.market] = replace(breaker, trial=found.id)
+        tracked.breakers[choice.pool] = replace(breaker, trial=found.id)
     return found

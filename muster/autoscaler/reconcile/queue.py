@@ -9,64 +9,66 @@ from itertools import chain, groupby
 
 from muster.autoscaler.reconcile.allocate import Group
 from muster.autoscaler.reconcile.model import NodeSet
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import present
-from muster.autoscaler.reconcile.release import Returns
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.release import Releases
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 
-def turns(world: World, memory: Memory, back: Returns) -> Iterator[list[Group]]:
+def queued(
+    observed: ObservedState, tracked: TrackedState, releases: Releases
+) -> Iterator[list[Group]]:
     """Yield what is placed together: a job's nodes, by set; or neighbours in line of one set."""
-    if not world.sets or not world.vms_at:
+    if not observed.sets or not observed.vms_at:
         # The metadata has not been read yet; or an earlier self may have made the VMs elsewhere.
         return
-    sets = _due(world, memory, back)
+    sets = _due(observed, tracked, releases)
     together: dict[int | str, list[str]] = {}
-    for name in _in_line(world, sets):
-        job = world.jobs.get(name)
+    for name in _in_line(observed, sets):
+        job = observed.jobs.get(name)
         together.setdefault(job.id if job else name, []).append(name)
 
     def alike(names: list[str]) -> object:
         """Neighbours that try the same choices may try them together, and it comes to the same."""
-        job = world.jobs.get(names[0])
-        tried = (choice for choice, _ in memory.refused.get(names[0], ()))
+        job = observed.jobs.get(names[0])
+        tried = (choice for choice, _ in tracked.refused.get(names[0], ()))
         return job.id if job else (sets[names[0]].name, frozenset(tried))
 
     for _, neighbours in groupby(together.values(), alike):
         parts: dict[str, list[str]] = {}
         for name in chain.from_iterable(neighbours):
-            # Another part of the job may have been given back.
-            if name not in memory.given:
+            # Another part of the job may have been released.
+            if name not in tracked.released:
                 parts.setdefault(sets[name].name, []).append(name)
         if parts:
             yield [
-                Group(sets[names[0]], tuple(names), world.jobs.get(names[0]))
+                Group(sets[names[0]], tuple(names), observed.jobs.get(names[0]))
                 for _, names in sorted(parts.items())
             ]
 
 
-def _due(world: World, memory: Memory, back: Returns) -> dict[str, NodeSet]:
+def _due(observed: ObservedState, tracked: TrackedState, releases: Releases) -> dict[str, NodeSet]:
     """Return the nodes that are to be asked for now; those of which there is no way go back."""
     found = {}
-    for name in world.rising():
-        if not _wanting(world, memory, name):
+    for name in observed.powering_up():
+        if not _wanting(observed, tracked, name):
             continue
-        if name not in world.nodes and world.asked.get(name, 0) <= world.nodes_at:
+        if name not in observed.nodes and observed.asked.get(name, 0) <= observed.nodes_at:
             continue
-        node_set = world.set_of(name)
+        node_set = observed.set_of(name)
         if node_set is None or not node_set.choices:
-            back.give(name, "the controller's metadata has no template for it; run `pulumi up`")
+            releases.add(name, "the controller's metadata has no template for it; run `pulumi up`")
         else:
             found[name] = node_set
     return found
 
 
-def _in_line(world: World, due: dict[str, NodeSet]) -> list[str]:
+def _in_line(observed: ObservedState, due: dict[str, NodeSet]) -> list[str]:
     """Return nodes in their order; of several jobs that need a node the first one counts."""
     if not due:
         return []
     line: dict[str, None] = {}
-    for request in sorted(world.requests, key=lambda request: request.asked):
+    for request in sorted(observed.requests, key=lambda request: request.asked):
         for name in request.nodes:
             # SLURM asks for it anew.
             line.pop(name, None)
@@ -75,21 +77,21 @@ def _in_line(world: World, due: dict[str, NodeSet]) -> list[str]:
     return sorted(due, key=lambda name: turn.get(name, len(turn)))
 
 
-def _wanting(world: World, memory: Memory, name: str) -> bool:
+def _wanting(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     """Whether a node has no VM, none is on its way, and it may be asked for now."""
-    if name in memory.given or name in memory.asking or name in memory.deleting:
+    if name in tracked.released or name in tracked.asking or name in tracked.deleting:
         return False
-    if present(world, memory, name) is not None:
+    if present(observed, tracked, name) is not None:
         return False
-    if name in memory.made and world.vms_at <= _lacking(world, memory, name):
+    if name in tracked.made and observed.vms_at <= _lacking(observed, tracked, name):
         return False
-    return name not in memory.pause or memory.pause[name][0] <= world.now
+    return name not in tracked.backoff or tracked.backoff[name][0] <= observed.now
 
 
-def _lacking(world: World, memory: Memory, name: str) -> float:
+def _lacking(observed: ObservedState, tracked: TrackedState, name: str) -> float:
     """Return until when lists may lack a VM that was made.
 
     From the first list that lacks it: between that and the last one that had it there may have been
     none, and then one list would decide.
     """
-    return memory.lacking.get(name, world.vms_at) + world.limits.missing_s
+    return tracked.lacking.get(name, observed.vms_at) + observed.limits.missing_s

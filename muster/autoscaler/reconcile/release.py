@@ -1,41 +1,41 @@
-"""Nodes that are given back: each once, with those that its job can't use without it; pure."""
+"""Nodes that are released: each once, with those that its job can't use without it; pure."""
 
 from dataclasses import dataclass, field
 
-from muster.autoscaler.reconcile.model import GiveBack
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.model import ReleaseNodes
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 
 @dataclass
-class Returns:
-    """The nodes that are given back in this round, by reason."""
+class Releases:
+    """The nodes that are released in this round, by reason."""
 
-    world: World
-    memory: Memory
+    observed: ObservedState
+    tracked: TrackedState
     reasons: dict[str, list[str]] = field(default_factory=dict)
 
-    def give(self, name: str, reason: str) -> None:
-        """Give a node back, and the other nodes that its job waits for.
+    def add(self, name: str, reason: str) -> None:
+        """Release a node, and the other nodes that its job waits for.
 
         Not while slurmctld is silent: the node may have come into service since.
         """
-        if name in self.memory.given or self.world.stale:
+        if name in self.tracked.released or self.observed.stale:
             return
-        rises = self.world.rises(name)
+        powering_up = self.observed.is_powering_up(name)
         self._one(name, reason)
-        job = self.world.jobs.get(name)
-        if job is None or not rises:
+        job = self.observed.jobs.get(name)
+        if job is None or not powering_up:
             return
         for other in job.nodes:
-            if other not in self.memory.given and self.world.rises(other):
+            if other not in self.tracked.released and self.observed.is_powering_up(other):
                 # The same words for all jobs: each reason costs slurmctld a call.
                 self._one(other, f"its job needs all of its nodes: {reason}")
 
     def _one(self, name: str, reason: str) -> None:
-        self.memory.given[name] = self.world.now
+        self.tracked.released[name] = self.observed.now
         self.reasons.setdefault(reason, []).append(name)
 
-    def actions(self) -> list[GiveBack]:
+    def actions(self) -> list[ReleaseNodes]:
         """Return them as few actions."""
-        return [GiveBack(tuple(names), reason) for reason, names in self.reasons.items()]
+        return [ReleaseNodes(tuple(names), reason) for reason, names in self.reasons.items()]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
-from muster.autoscaler.reconcile.model import Choice, Failure, Insert, Market
+from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Miss:
 
 
 def put(of: dict[str, Mapping[str, float]], name: str, zone: str, when: float) -> None:
-    """Remember a time for a zone; what a copy of the memory shares is not changed."""
+    """Remember a time for a zone; what a copy of the tracked shares is not changed."""
     of[name] = {**of.get(name, {}), zone: when}
 
 
@@ -38,7 +38,7 @@ def take(of: dict[str, Mapping[str, float]], name: str, zone: str) -> None:
 
 
 @dataclass(slots=True)
-class Memory:
+class TrackedState:
     """By node's name unless said otherwise; times as in `model`."""
 
     asks: dict[str, Insert] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class Memory:
     """The insert under way for a node."""
     attempts: dict[str, int] = field(default_factory=dict)
     """How many inserts there were for a node since it was asked for."""
-    made: dict[str, tuple[float, Market | None]] = field(default_factory=dict)
-    """When an insert ended well, or the list that had its VM last was asked for; and the market,
+    made: dict[str, tuple[float, CapacityPool | None]] = field(default_factory=dict)
+    """When an insert ended well, or the list that had its VM last was asked for; and the pool,
     where it is known."""
     lacking: dict[str, float] = field(default_factory=dict)
     """When the first list was asked for that lacks a VM in `made`, all since included."""
@@ -61,13 +61,13 @@ class Memory:
     """Why its VM of before could not be deleted; while it rises."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)
     """Choices that had no room."""
-    pause: dict[str, tuple[float, Failure]] = field(default_factory=dict)
+    backoff: dict[str, tuple[float, Failure]] = field(default_factory=dict)
     """Not to be asked for before a time, and why."""
-    hopeless: dict[str, str] = field(default_factory=dict)
+    permanent_error: dict[str, str] = field(default_factory=dict)
     """Why no further try helps."""
-    given: dict[str, float] = field(default_factory=dict)
-    """When it was given back."""
-    rising: dict[str, float] = field(default_factory=dict)
+    released: dict[str, float] = field(default_factory=dict)
+    """When it was released."""
+    powering_up: dict[str, float] = field(default_factory=dict)
     """When it was first seen powering up."""
     running: dict[str, float] = field(default_factory=dict)
     """When its VM was first seen running."""
@@ -76,26 +76,26 @@ class Memory:
     inspecting: dict[str, float] = field(default_factory=dict)
     """When its VM was asked what it says of its boot."""
     missing: dict[str, Miss] = field(default_factory=dict)
-    taken: dict[str, float] = field(default_factory=dict)
+    preempted: dict[str, float] = field(default_factory=dict)
     """When it was first seen leaving because Google takes its VM."""
-    silent: dict[str, float] = field(default_factory=dict)
+    not_responding: dict[str, float] = field(default_factory=dict)
     """Since when it is down for not answering."""
-    breakers: dict[Market, Breaker] = field(default_factory=dict)
-    """By market."""
+    breakers: dict[CapacityPool, Breaker] = field(default_factory=dict)
+    """By pool."""
 
-    def set_back(self, now: float) -> "Memory":
+    def set_back(self, now: float) -> "TrackedState":
         """Return what holds whatever the clock says: mostly that VMs are made, or being made."""
-        return Memory(
+        return TrackedState(
             asks=dict(self.asks),
             asking=dict(self.asking),
             attempts=dict(self.attempts),
-            made={name: (now, market) for name, (_, market) in self.made.items()},
+            made={name: (now, pool) for name, (_, pool) in self.made.items()},
             refused=dict(self.refused),
-            hopeless=dict(self.hopeless),
+            permanent_error=dict(self.permanent_error),
             # Begun when SLURM asked, which the spool still has by the old clock.
-            rising=dict(self.rising),
+            powering_up=dict(self.powering_up),
         )
 
-    def copy(self) -> "Memory":
+    def copy(self) -> "TrackedState":
         """Return one that may be changed without changing this."""
-        return Memory(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
+        return TrackedState(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})

@@ -14,12 +14,12 @@ from muster.autoscaler.reconcile.model import (
     Deleted,
     Event,
     Failure,
-    GiveBack,
     Insert,
     Inserted,
-    Look,
+    Probe,
+    ProbeResult,
+    ReleaseNodes,
     Request,
-    Seen,
 )
 from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.report.status_file import Row
@@ -85,10 +85,10 @@ def of_action(action: Action, owner: Owner) -> Line:
         case Delete(vm=vm, why=why):
             found = {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
             return found | _ids(*owner(vm.name))
-        case GiveBack(names=names, reason=reason):
-            found = {"event": "give back", "nodes": fold(names), "reason": reason}
+        case ReleaseNodes(names=names, reason=reason):
+            found = {"event": "releases", "nodes": fold(names), "reason": reason}
             return found | _ids_of_all(names, owner)
-        case Look(name=name, zone=zone):
+        case Probe(name=name, zone=zone):
             return {"event": "look", "node": name, "zone": zone, **_ids(*owner(name))}
         case Close(request=request):
             return {"event": "settled", "request": request}
@@ -109,7 +109,7 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             if failure:
                 found |= {"event": "not deleted", **_facts(failure)}
             yield found | _ids(*owner(name))
-        case Seen(name, zone, exists, report, failure):
+        case ProbeResult(name, zone, exists, report, failure):
             found = {"event": "seen", "node": name, "zone": zone}
             if failure:
                 found |= {"event": "not seen", **_facts(failure)}
@@ -126,7 +126,7 @@ def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure,
                 yield "making", failure, names
         case Deleted(name=name, failure=Failure() as failure):
             yield "deleting", failure, (name,)
-        case Seen(name=name, failure=Failure() as failure):
+        case ProbeResult(name=name, failure=Failure() as failure):
             yield "looking at", failure, (name,)
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from muster.autoscaler.reconcile.model import Market, set_name
-from muster.autoscaler.report.lifecycle import RISING, Stage, View
+from muster.autoscaler.reconcile.model import CapacityPool, set_name
+from muster.autoscaler.report.lifecycle import POWERING_UP, Stage, View
 from muster.autoscaler.report.status_file import Row, Status
 from muster.autoscaler.slurm.slurmctld import Queued
 from muster.catalog.hostlists import fold
@@ -43,7 +43,7 @@ def why_node(status: Status, name: str, now: float) -> str | None:
     if row is None:
         return None
     parts = [f"{name} {_node(row, now)}"]
-    if row.jobs and row.view.stage in RISING:
+    if row.jobs and row.view.stage in POWERING_UP:
         parts.append(f"it is for job {', '.join(map(str, row.jobs))}")
     if row.view.stage is Stage.WAITING:
         sets = {set_name(status.cluster, name)}
@@ -69,7 +69,7 @@ def why_job(
     order = ("PENDING", "CONFIGURING")
     each = min(found, key=lambda each: order.index(each.state) if each.state in order else 9)
     rows = {node: status.nodes[node] for node in each.nodes if node in status.nodes}
-    late = {node: row for node, row in rows.items() if row.view.stage in RISING}
+    late = {node: row for node, row in rows.items() if row.view.stage in POWERING_UP}
     if each.state == "PENDING":
         parts = _pending(status, each, _sets(status, each, partitions), now)
     elif late:
@@ -108,7 +108,7 @@ def _pending(status: Status, job: Queued, sets: Collection[str], now: float) -> 
     if job.reason in ("BeginTime", "None") and job.start > now:
         parts.append(f"it may start{' again' if back else ''} in {lasted(job.start - now)}")
     if back:
-        parts.append(f"its nodes were given back {lasted(now - back.at)} ago: {back.reason}")
+        parts.append(f"its nodes were released {lasted(now - back.at)} ago: {back.reason}")
     if back or job.reason == "Resources":
         parts += _trouble(status, sets, now, besides="; ".join(parts))
     return parts
@@ -126,15 +126,15 @@ def _node(row: Row, now: float) -> str:
         Stage.ASKED: f"was asked of the cloud {since} ago ({where})",
         Stage.MADE: f"has a VM since {since} that does not run yet ({where})",
         Stage.BOOTING: f"has been booting for {since} ({where})",
-        Stage.STUCK: f"boots too long and is given back soon ({where}){because}",
+        Stage.STUCK: f"boots too long and is released soon ({where}){because}",
         Stage.IDLE: f"has been idle for {since} ({where})",
         Stage.BUSY: f"has had jobs for {since} ({where})",
         Stage.LEAVING: f"has taken no more jobs for {since}, and goes when it has none{because}",
         Stage.DRAINED: f"has been drained for {since}{because}",
         Stage.DOWN: f"has been down for {since}{because}",
-        Stage.SILENT: f"has not answered for {since} and its VM runs ({where})",
+        Stage.NOT_RESPONDING: f"has not answered for {since} and its VM runs ({where})",
         Stage.MISSING: "is in service, but its VM is in no list; it is asked for by name",
-        Stage.GIVEN_BACK: f"was given back {since} ago{because}",
+        Stage.RELEASED: f"was released {since} ago{because}",
         Stage.GOING: f"was powered down {since} ago, its VM is deleted{because}",
         Stage.STRAY: f"is a VM that no node of SLURM has; it is deleted ({where})",
     }
@@ -145,7 +145,7 @@ def _trouble(status: Status, sets: Collection[str], now: float, besides: str) ->
     """What stands in the way of all nodes of these sets, but for what is said already."""
     whose = _whose(status, sets)
     for shut in status.breakers:
-        if shut.market not in whose:
+        if shut.pool not in whose:
             continue
         if shut.on_trial:
             said = f"it is being tried whether there is room for {shut} again"
@@ -154,10 +154,10 @@ def _trouble(status: Status, sets: Collection[str], now: float, besides: str) ->
                 f"in {lasted(shut.until - now)}" if shut.until > now else "with the next request"
             )
             said = f"there was no room for {shut} ({shut.code}), tried again {again}"
-        yield whose[shut.market] + said
-    for market, vms in status.room.items():
-        if vms == 0 and market in whose:
-            yield f"{whose[market]}the quota has no room for {market}"
+        yield whose[shut.pool] + said
+    for pool, vms in status.room.items():
+        if vms == 0 and pool in whose:
+            yield f"{whose[pool]}the quota has no room for {pool}"
     for what, unread in status.unread.items():
         yield f"{what} can't be read since {lasted(now - unread.since)}: {unread.why}"
     for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read)):
@@ -171,24 +171,24 @@ def _trouble(status: Status, sets: Collection[str], now: float, besides: str) ->
             yield f"{error.what} failed {lasted(now - error.at)} ago: {error.code}: {error.message}"
 
 
-def _whose(status: Status, sets: Collection[str]) -> dict[Market, str]:
-    """Each market of these sets -> whose it is, such as `set gpu: `; empty where there is one."""
-    found: dict[Market, list[str]] = {}
+def _whose(status: Status, sets: Collection[str]) -> dict[CapacityPool, str]:
+    """Each pool of these sets -> whose it is, such as `set gpu: `; empty where there is one."""
+    found: dict[CapacityPool, list[str]] = {}
     for name in sorted(sets):
-        for market in status.sets.get(name, ()):
-            found.setdefault(market, []).append(name)
+        for pool in status.sets.get(name, ()):
+            found.setdefault(pool, []).append(name)
     if len(sets) == 1:
         return dict.fromkeys(found, "")
     return {
-        market: f"set{'s' if len(names) > 1 else ''} {', '.join(names)}: "
-        for market, names in found.items()
+        pool: f"set{'s' if len(names) > 1 else ''} {', '.join(names)}: "
+        for pool, names in found.items()
     }
 
 
 def place(view: View) -> str:
     """Where a node is, or is to be: `n1-standard-2 (spot) in europe-west4-a`."""
     if view.machine_type and view.zone:
-        return str(view.market)
+        return str(view.pool)
     return view.zone
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler.report.lifecycle import IN_SERVICE, RISING, Stage
+from muster.autoscaler.report.lifecycle import IN_SERVICE, POWERING_UP, Stage
 from muster.catalog.hostlists import expand
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -196,7 +196,7 @@ def _turn(found: Iterable[Span], asked: float, end: float) -> tuple[float | None
     """Return when a node was in service for a job, and when it had no job any more."""
     up = None
     for span in found:
-        if span.end <= asked or span.stage in RISING:
+        if span.end <= asked or span.stage in POWERING_UP:
             continue
         if span.stage not in IN_SERVICE or (up is not None and span.stage is Stage.IDLE):
             return up, max(asked, span.begin)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from muster.autoscaler.reconcile.in_service import SILENT
-from muster.autoscaler.reconcile.model import Market, Node, Power, Vm
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.in_service import NOT_RESPONDING
+from muster.autoscaler.reconcile.model import CapacityPool, Node, Power, Vm
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import COMING, LEAVING, RUNNING, present
 from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 
 class Stage(StrEnum):
@@ -39,11 +39,11 @@ class Stage(StrEnum):
     """Kept for somebody to look at."""
     DOWN = "down"
     """It takes no jobs until somebody acts."""
-    SILENT = "silent"
+    NOT_RESPONDING = "not responding"
     """Its VM runs, and slurmd does not answer."""
     MISSING = "missing"
     """In service, and its VM is in no list: it is being asked for by name."""
-    GIVEN_BACK = "given back"
+    RELEASED = "released"
     """Taken out of its jobs; SLURM has not powered it down yet."""
     GOING = "going"
     """Powered down: its VM is deleted, or about to be."""
@@ -51,7 +51,7 @@ class Stage(StrEnum):
     """A VM whose node SLURM does not know."""
 
 
-RISING = frozenset({Stage.WAITING, Stage.ASKED, Stage.MADE, Stage.BOOTING, Stage.STUCK})
+POWERING_UP = frozenset({Stage.WAITING, Stage.ASKED, Stage.MADE, Stage.BOOTING, Stage.STUCK})
 IN_SERVICE = frozenset({Stage.IDLE, Stage.BUSY, Stage.LEAVING})
 
 
@@ -73,37 +73,41 @@ class View:
     """GPUs that are attached to it."""
 
     @property
-    def market(self) -> Market:
+    def pool(self) -> CapacityPool:
         """Where it takes its room from."""
-        return Market(self.zone, self.machine_type, self.spot, self.gpus)
+        return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
-def stages(world: World, memory: Memory, given: Mapping[str, str]) -> dict[str, View]:
+def stages(
+    observed: ObservedState, tracked: TrackedState, released_for: Mapping[str, str]
+) -> dict[str, View]:
     """Return all nodes, and VMs without one, as they are after a plan.
 
-    `given`: reasons of nodes that were given back, until slurmctld shows them.
+    `released_for`: reasons of nodes that were released, until slurmctld shows them.
     """
-    if not world.nodes:
+    if not observed.nodes:
         # slurmctld has not said yet what there is.
         return {}
-    names = {**world.nodes, **world.vm}
-    views = ((name, stage(world, memory, given, name)) for name in names)
+    names = {**observed.nodes, **observed.vm}
+    views = ((name, stage(observed, tracked, released_for, name)) for name in names)
     return {name: view for name, view in views if view}
 
 
-def touched(before: tuple[World, Memory], now: tuple[World, Memory]) -> set[str]:
+def touched(
+    before: tuple[ObservedState, TrackedState], now: tuple[ObservedState, TrackedState]
+) -> set[str]:
     """Return the names whose stage may have changed from one plan to the next.
 
     What was read anew is compared; then, and with other requests, whatever the plans have under way
     is looked at again, else what is new or other in it.
     """
-    (old, old_memory), (new, new_memory) = before, now
+    (old, old_tracked), (new, new_tracked) = before, now
     names = _differing(old.nodes, new.nodes)
     if old.vms is not new.vms:
         names |= _differing(old.vm, new.vm)
     read = old.nodes_at != new.nodes_at or old.vms_at != new.vms_at
     for field in _BY_NAME:
-        was, found = getattr(old_memory, field), getattr(new_memory, field)
+        was, found = getattr(old_tracked, field), getattr(new_tracked, field)
         if read or old.requests is not new.requests:
             names.update(was, found)
         else:
@@ -112,10 +116,10 @@ def touched(before: tuple[World, Memory], now: tuple[World, Memory]) -> set[str]
 
 
 _BY_NAME = (
-    *("asking", "made", "gone", "deleting", "given", "rising"),
-    *("pause", "said", "refused", "inspecting", "missing"),
+    *("asking", "made", "gone", "deleting", "released", "powering_up"),
+    *("backoff", "said", "refused", "inspecting", "missing"),
 )
-"""Parts of the memory from which stages follow."""
+"""Parts of the tracked from which stages follow."""
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
@@ -125,22 +129,24 @@ def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]
     return found | (old.keys() - new.keys())
 
 
-def stage(world: World, memory: Memory, given: Mapping[str, str], name: str) -> View | None:
+def stage(
+    observed: ObservedState, tracked: TrackedState, released_for: Mapping[str, str], name: str
+) -> View | None:
     """Return one of `stages`; None where there is neither a node nor a VM of that name."""
-    node = world.nodes.get(name)
-    vm = world.vm.get(name)
+    node = observed.nodes.get(name)
+    vm = observed.vm.get(name)
     if node is None:
-        return _shown(Stage.STRAY, "", vm.market) if vm else None
+        return _shown(Stage.STRAY, "", vm.pool) if vm else None
     if (
         node.power is Power.OFF
         and vm is None
-        and name not in memory.rising
-        and name not in memory.given
-        and name not in memory.deleting
+        and name not in tracked.powering_up
+        and name not in tracked.released
+        and name not in tracked.deleting
     ):
         # Of thousands nearly all.
         return _off(node.reason, node.down, node.drained)
-    return _view(world, memory, node, given.get(name, ""))
+    return _view(observed, tracked, node, released_for.get(name, ""))
 
 
 @lru_cache(maxsize=1024)
@@ -148,49 +154,49 @@ def _off(reason: str, down: bool, drained: bool) -> View:
     return View(Stage.OFF, _state(Power.OFF, (down, drained, False, False, False)), reason=reason)
 
 
-def _view(world: World, memory: Memory, node: Node, given: str) -> View:
+def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_for: str) -> View:
     name = node.name
-    vm = present(world, memory, name)
+    vm = present(observed, tracked, name)
     reason, retry = node.reason, 0.0
-    if name in memory.given:
-        stage = Stage.GIVEN_BACK
-        reason = given or reason
-    elif world.rises(name):
-        stage = _rising(world, memory, name, vm)
-        reason, retry = _trouble(memory, name)
+    if name in tracked.released:
+        stage = Stage.RELEASED
+        reason = released_for or reason
+    elif observed.is_powering_up(name):
+        stage = _powering_up(observed, tracked, name, vm)
+        reason, retry = _trouble(tracked, name)
     elif node.power is Power.UP:
-        stage = _in_service(memory, node)
-    elif node.power is Power.FALLING or vm is not None or name in memory.deleting:
+        stage = _in_service(tracked, node)
+    elif node.power is Power.POWERING_DOWN or vm is not None or name in tracked.deleting:
         stage = Stage.GOING
     else:
         stage = Stage.OFF
-    flags = (node.down, node.drained, node.silent, node.busy, node.leaving)
-    shown = _shown(stage, _state(node.power, flags), _place(memory, name, vm))
+    flags = (node.down, node.drained, node.not_responding, node.busy, node.leaving)
+    shown = _shown(stage, _state(node.power, flags), _place(tracked, name, vm))
     return replace(shown, reason=reason, retry=retry)
 
 
-def _shown(stage: Stage, state: str, at: Market | None) -> View:
+def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
     if at is None:
         return View(stage, state)
     return View(stage, state, at.zone, at.machine_type, at.spot, gpus=at.gpus)
 
 
-def _rising(world: World, memory: Memory, name: str, vm: Vm | None) -> Stage:
-    if vm is None or vm.zone in memory.deleting.get(name, ()) or vm.status in LEAVING:
+def _powering_up(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> Stage:
+    if vm is None or vm.zone in tracked.deleting.get(name, ()) or vm.status in LEAVING:
         # A VM from before goes first.
-        if name in memory.asking:
+        if name in tracked.asking:
             return Stage.ASKED
-        newer = name in memory.made and memory.made[name][0] >= world.vms_at
+        newer = name in tracked.made and tracked.made[name][0] >= observed.vms_at
         return Stage.MADE if newer else Stage.WAITING
     if vm.status == RUNNING:
-        return Stage.STUCK if name in memory.inspecting else Stage.BOOTING
+        return Stage.STUCK if name in tracked.inspecting else Stage.BOOTING
     return Stage.MADE if vm.status in COMING else Stage.WAITING
 
 
-def _in_service(memory: Memory, node: Node) -> Stage:
+def _in_service(tracked: TrackedState, node: Node) -> Stage:
     if node.down:
-        return Stage.SILENT if SILENT in node.reason else Stage.DOWN
-    if node.name in memory.missing:
+        return Stage.NOT_RESPONDING if NOT_RESPONDING in node.reason else Stage.DOWN
+    if node.name in tracked.missing:
         return Stage.MISSING
     if node.leaving:
         return Stage.LEAVING
@@ -199,34 +205,37 @@ def _in_service(memory: Memory, node: Node) -> Stage:
     return Stage.BUSY if node.busy else Stage.IDLE
 
 
-def _trouble(memory: Memory, name: str) -> tuple[str, float]:
+def _trouble(tracked: TrackedState, name: str) -> tuple[str, float]:
     """What stands in the way of a node that rises, and when it is tried again."""
-    if name in memory.pause:
-        retry, failure = memory.pause[name]
+    if name in tracked.backoff:
+        retry, failure = tracked.backoff[name]
         return sentence(failure), retry
-    if memory.said.get(name):
-        return f"its VM says: {memory.said[name]}", 0
-    if name in memory.refused:
-        choice, failure = memory.refused[name][-1]
-        return f"{sentence(failure)} ({choice.market})", 0
+    if tracked.said.get(name):
+        return f"its VM says: {tracked.said[name]}", 0
+    if name in tracked.refused:
+        choice, failure = tracked.refused[name][-1]
+        return f"{sentence(failure)} ({choice.pool})", 0
     return "", 0
 
 
-def _place(memory: Memory, name: str, vm: Vm | None) -> Market | None:
+def _place(tracked: TrackedState, name: str, vm: Vm | None) -> CapacityPool | None:
     if vm is not None:
-        return vm.market
-    ask = memory.asks.get(memory.asking.get(name, ""))
-    return ask.choice.market if ask else memory.made[name][1] if name in memory.made else None
+        return vm.pool
+    ask = tracked.asks.get(tracked.asking.get(name, ""))
+    return ask.choice.pool if ask else tracked.made[name][1] if name in tracked.made else None
 
 
 @lru_cache(maxsize=256)
 def _state(power: Power, flags: tuple[bool, bool, bool, bool, bool]) -> str:
     """Return a state as sinfo writes it: https://slurm.schedmd.com/sinfo.html#lbAG."""
-    down, drained, silent, busy, leaving = flags
+    down, drained, not_responding, busy, leaving = flags
     words = {"down": down, "drained": drained and not busy, "draining": drained, "busy": busy}
     word = next((word for word, so in words.items() if so), "idle")
-    if silent and power is Power.UP:
+    if not_responding and power is Power.UP:
         return f"{word}*"
     if leaving:
         return f"{word}!"
-    return word + {Power.UP: "", Power.RISING: "#", Power.FALLING: "%", Power.OFF: "~"}[power]
+    return (
+        word
+        + {Power.UP: "", Power.POWERING_UP: "#", Power.POWERING_DOWN: "%", Power.OFF: "~"}[power]
+    )

@@ -15,19 +15,19 @@ from prometheus_client.registry import Collector
 
 from muster.autoscaler.reconcile.model import (
     Action,
+    CapacityPool,
     Delete,
     Deleted,
     Event,
     Failure,
-    GiveBack,
     Insert,
     Inserted,
-    Market,
+    ProbeResult,
+    ReleaseNodes,
     Request,
-    Seen,
 )
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.cold_start import PHASES
 from muster.autoscaler.report.lifecycle import Stage
 
@@ -69,8 +69,8 @@ class Budget(Protocol):
 class _Seen:
     """What the last plan left."""
 
-    world: World
-    memory: Memory
+    observed: ObservedState
+    tracked: TrackedState
     nodes: Mapping[tuple[str, Stage], int] = field(default_factory=dict)
     """(node set, stage) -> how many."""
 
@@ -125,14 +125,14 @@ class Metrics(Collector):
         match action:
             case Insert(names=names):
                 self._actions.labels("insert").inc(len(names))
-            case GiveBack(names=names):
-                self._actions.labels("give back").inc(len(names))
+            case ReleaseNodes(names=names):
+                self._actions.labels("releases").inc(len(names))
             case Delete():
                 self._actions.labels("delete").inc()
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
         """Count what an event says of failures."""
-        names: dict[type[Event], str] = {Inserted: "insert", Deleted: "delete", Seen: "look"}
+        names: dict[type[Event], str] = {Inserted: "insert", Deleted: "delete", ProbeResult: "look"}
         self._failures.labels(names[type(event)], failure.code).inc(count)
 
     def started(self, phases: Mapping[str, float]) -> None:
@@ -140,9 +140,11 @@ class Metrics(Collector):
         for phase, seconds in phases.items():
             self._cold.labels(phase).observe(seconds)
 
-    def saw(self, world: World, memory: Memory, nodes: Mapping[tuple[str, Stage], int]) -> None:
+    def saw(
+        self, observed: ObservedState, tracked: TrackedState, nodes: Mapping[tuple[str, Stage], int]
+    ) -> None:
         """Take what a plan has left; none of it is changed later."""
-        self._seen = _Seen(world, memory, nodes)
+        self._seen = _Seen(observed, tracked, nodes)
 
     def describe(self) -> list[Metric]:
         """Nothing is asked for when the collector is registered."""
@@ -157,45 +159,45 @@ class Metrics(Collector):
 
 
 def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
-    world, memory = seen.world, seen.memory
+    observed, tracked = seen.observed, seen.tracked
     nodes = GaugeMetricFamily("muster_nodes", "Nodes by stage", labels=["set", "stage"])
     for (of, stage), count in seen.nodes.items():
         nodes.add_metric([of, stage.value], count)
     yield nodes
     yield GaugeMetricFamily(
-        "muster_open_requests", "Requests with a node that has no verdict", len(world.requests)
+        "muster_open_requests", "Requests with a node that has no verdict", len(observed.requests)
     )
     age = GaugeMetricFamily(
         "muster_reading_age_seconds", "Since something was read last", labels=["what"]
     )
-    for what, at in (("slurmctld", world.nodes_at), ("cloud", world.vms_at)):
+    for what, at in (("slurmctld", observed.nodes_at), ("cloud", observed.vms_at)):
         if at:
             age.add_metric([what], max(0.0, now - at))
     yield age
-    yield GaugeMetricFamily("muster_plan_age_seconds", "Since the last plan", now - world.now)
+    yield GaugeMetricFamily("muster_plan_age_seconds", "Since the last plan", now - observed.now)
     breaker = GaugeMetricFamily(
         "muster_breaker",
         "1: there was no room, it is left alone; 0.5: it may be tried, or is",
         labels=["zone", "machine_type", "spot", "gpus"],
     )
-    for market, each in memory.breakers.items():
+    for pool, each in tracked.breakers.items():
         shut = not each.trial and now < each.until
-        breaker.add_metric(_labels(market), 1 if shut else 0.5)
+        breaker.add_metric(_labels(pool), 1 if shut else 0.5)
     yield breaker
     room = GaugeMetricFamily(
         "muster_quota_room",
         "VMs that the quotas allow besides those there are",
         labels=["zone", "machine_type", "spot", "gpus"],
     )
-    for market in world.quotas.uses:
-        most = world.quotas.room(market)
+    for pool in observed.quotas.uses:
+        most = observed.quotas.room(pool)
         if most is not None:
-            room.add_metric(_labels(market), most)
+            room.add_metric(_labels(pool), most)
     yield room
 
 
-def _labels(market: Market) -> list[str]:
-    return [market.zone, market.machine_type, "yes" if market.spot else "no", market.gpus]
+def _labels(pool: CapacityPool) -> list[str]:
+    return [pool.zone, pool.machine_type, "yes" if pool.spot else "no", pool.gpus]
 
 
 def _budget(budget: Budget) -> Iterator[Metric]:

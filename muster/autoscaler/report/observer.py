@@ -8,14 +8,21 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from muster.autoscaler.reconcile.model import Action, GiveBack, Insert, Inserted, Request, set_name
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.model import (
+    Action,
+    Insert,
+    Inserted,
+    ReleaseNodes,
+    Request,
+    set_name,
+)
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report import events
 from muster.autoscaler.report.cold_start import ColdStarts
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.events import Line
-from muster.autoscaler.report.lifecycle import RISING, Stage, View, stage, stages, touched
+from muster.autoscaler.report.lifecycle import POWERING_UP, Stage, View, stage, stages, touched
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.status_file import (
     LastError,
@@ -31,7 +38,7 @@ from muster.catalog.hostlists import fold
 log = logging.getLogger(__name__)
 
 RETURNED = 1000
-"""Jobs whose nodes were given back that are remembered."""
+"""Jobs whose nodes were released that are remembered."""
 
 
 class Observer:
@@ -44,8 +51,8 @@ class Observer:
         self._rows: dict[str, Row] = {}
         self._counts: Counter[tuple[str, Stage]] = Counter()
         self._cold = ColdStarts()
-        self._given: dict[str, str] = {}
-        """Node -> why it was given back, until SLURM has taken it."""
+        self._released: dict[str, str] = {}
+        """Node -> why it was released, until SLURM has taken it."""
         self._asks: dict[str, tuple[str, ...]] = {}
         """Inserts under way, and their nodes."""
         self._returned: dict[int, Returned] = {}
@@ -53,23 +60,25 @@ class Observer:
         self._requests: dict[str, Request] = {}
         self._wanted: dict[str, tuple[str, tuple[int, ...]]] = {}
         """Node -> its request, and the jobs that wait for it."""
-        self._seen: tuple[World, Memory] | None = None
+        self._seen: tuple[ObservedState, TrackedState] | None = None
         self._before = self._predecessor()
         # A fresh one knows nothing of what was before.
         self._lines: list[Line] = [{"event": "start", "fresh": not self._before or None}]
 
-    def __call__(self, world: World, memory: Memory, actions: Sequence[Action]) -> None:
+    def __call__(
+        self, observed: ObservedState, tracked: TrackedState, actions: Sequence[Action]
+    ) -> None:
         """Take a plan's outcome."""
-        self._take_requests(world)
-        self._take_actions(world, actions)
-        self._take_events(world)
-        changed = bool(world.nodes) and self._take_stages(world, memory)
-        self.events.write(world.now, self._lines)
+        self._take_requests(observed)
+        self._take_actions(observed, actions)
+        self._take_events(observed)
+        changed = bool(observed.nodes) and self._take_stages(observed, tracked)
+        self.events.write(observed.now, self._lines)
         self._lines = []
-        self.metrics.saw(world, memory, dict(self._counts))
+        self.metrics.saw(observed, tracked, dict(self._counts))
         self.status.update(
-            world,
-            memory,
+            observed,
+            tracked,
             self._rows,
             changed=changed,
             returned=self._returned,
@@ -83,8 +92,8 @@ class Observer:
         except StatusError:
             return {}
 
-    def _take_requests(self, world: World) -> None:
-        found = {request.id: request for request in world.requests}
+    def _take_requests(self, observed: ObservedState) -> None:
+        found = {request.id: request for request in observed.requests}
         if found.keys() == self._requests.keys():
             return
         for name, request in found.items():
@@ -94,34 +103,34 @@ class Observer:
         self._requests = found
         jobs: dict[str, list[int]] = {}
         self._wanted = {}
-        for request in world.requests:
+        for request in observed.requests:
             for job in request.jobs:
                 for node in job.nodes:
                     jobs.setdefault(node, []).append(job.id)
             for node in request.nodes:
                 self._wanted[node] = (request.id, tuple(jobs.get(node, ())))
 
-    def _take_actions(self, world: World, actions: Sequence[Action]) -> None:
+    def _take_actions(self, observed: ObservedState, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
             self._lines.append(events.of_action(action, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
-            elif isinstance(action, GiveBack):
-                self._take_return(world, action)
+            elif isinstance(action, ReleaseNodes):
+                self._take_return(observed, action)
         while len(self._returned) > RETURNED:
             del self._returned[next(iter(self._returned))]
 
-    def _take_return(self, world: World, action: GiveBack) -> None:
+    def _take_return(self, observed: ObservedState, action: ReleaseNodes) -> None:
         jobs: dict[int, None] = {}
         for name in action.names:
-            self._given[name] = action.reason
+            self._released[name] = action.reason
             jobs |= dict.fromkeys(self._owner(name)[1])
         for job in jobs:
             self._returned.pop(job, None)
-            self._returned[job] = Returned(world.now, action.reason)
+            self._returned[job] = Returned(observed.now, action.reason)
         of = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
-        log.warning("given back: %s%s: %s", fold(action.names), of, one_line(action.reason))
+        log.warning("released: %s%s: %s", fold(action.names), of, one_line(action.reason))
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         if name in self._wanted:
@@ -129,79 +138,81 @@ class Observer:
         row = self._rows.get(name) or self._before.get(name)
         return (row.request, row.jobs) if row else ("", ())
 
-    def _take_events(self, world: World) -> None:
-        for event in world.events:
+    def _take_events(self, observed: ObservedState) -> None:
+        for event in observed.events:
             asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
             self._lines += events.of_event(event, asked, self._owner)
             for verb, failure, names in events.failures(event, asked):
                 self.metrics.failed(event, failure, max(1, len(names)))
                 what = f"{verb} {fold(names) or 'nodes'}"
-                error = LastError(world.now, what, failure.code, failure.message)
-                sets = {set_name(world.cluster, name) for name in names} or world.sets
+                error = LastError(observed.now, what, failure.code, failure.message)
+                sets = {set_name(observed.cluster, name) for name in names} or observed.sets
                 self._errors |= dict.fromkeys(sets, error)
 
-    def _take_stages(self, world: World, memory: Memory) -> bool:
+    def _take_stages(self, observed: ObservedState, tracked: TrackedState) -> bool:
         """Take what has changed; whether anything has."""
-        for name in [name for name in self._given if name not in memory.given]:
-            del self._given[name]
+        for name in [name for name in self._released if name not in tracked.released]:
+            del self._released[name]
         if self._seen is None:
-            found: dict[str, View | None] = dict(stages(world, memory, self._given))
+            found: dict[str, View | None] = dict(stages(observed, tracked, self._released))
         else:
-            names = touched(self._seen, (world, memory))
-            found = {name: stage(world, memory, self._given, name) for name in names}
-        self._seen = (world, memory)
+            names = touched(self._seen, (observed, tracked))
+            found = {name: stage(observed, tracked, self._released, name) for name in names}
+        self._seen = (observed, tracked)
         changed = False
         for name, view in found.items():
             row = self._rows.get(name)
             if view is None:
-                self._vanishes(world, name, row)
+                self._vanishes(observed, name, row)
             elif row is None:
-                self._appears(world, name, view)
+                self._appears(observed, name, view)
             elif row.view is not view and row.view != view:
-                self._changes(world, memory, name, row, view)
+                self._changes(observed, tracked, name, row, view)
             else:
                 continue
             changed = True
         return changed
 
-    def _vanishes(self, world: World, name: str, row: Row | None) -> None:
+    def _vanishes(self, observed: ObservedState, name: str, row: Row | None) -> None:
         """Take a name of which there is neither a node nor a VM any more."""
         if row:
             del self._rows[name]
-            self._count(world, name, row.view.stage, -1)
+            self._count(observed, name, row.view.stage, -1)
             self._lines.append({"event": "removed", "node": name})
 
-    def _appears(self, world: World, name: str, view: View) -> None:
+    def _appears(self, observed: ObservedState, name: str, view: View) -> None:
         """Take a node that is seen for the first time; a predecessor may know since when."""
         before = self._before.get(name)
         request, jobs = self._wanted.get(name, ("", ()))
-        row = Row(view, world.now, jobs, request)
+        row = Row(view, observed.now, jobs, request)
         self._rows[name] = row
-        self._count(world, name, view.stage, 1)
+        self._count(observed, name, view.stage, 1)
         if before and before.view.stage is view.stage:
             row.since, row.jobs, row.request = before.since, before.jobs, before.request
         elif before or view.stage is not Stage.OFF:
             self._lines.append(events.of_stage(name, row, None, 0, {}))
 
-    def _changes(self, world: World, memory: Memory, name: str, row: Row, view: View) -> None:
+    def _changes(
+        self, observed: ObservedState, tracked: TrackedState, name: str, row: Row, view: View
+    ) -> None:
         before, since = row.view.stage, row.since
         row.view = view
         if view.stage is before:
             return
-        row.since = world.now
-        asked = memory.rising.get(name, world.now)
-        if view.stage in RISING:
-            if before not in RISING:
+        row.since = observed.now
+        asked = tracked.powering_up.get(name, observed.now)
+        if view.stage in POWERING_UP:
+            if before not in POWERING_UP:
                 # SLURM asked a moment before this plan.
-                row.since = min(asked, world.now)
+                row.since = min(asked, observed.now)
             row.request, row.jobs = self._wanted.get(name, (row.request, row.jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
             row.jobs, row.request = (), ""
-        phases = self._cold.moved(name, view.stage, world.now, asked) or {}
+        phases = self._cold.moved(name, view.stage, observed.now, asked) or {}
         self.metrics.started(phases)
-        self._count(world, name, before, -1)
-        self._count(world, name, view.stage, 1)
+        self._count(observed, name, before, -1)
+        self._count(observed, name, view.stage, 1)
         self._lines.append(events.of_stage(name, row, before, max(0.0, row.since - since), phases))
 
-    def _count(self, world: World, name: str, stage: Stage, by: int) -> None:
-        self._counts[set_name(world.cluster, name), stage] += by
+    def _count(self, observed: ObservedState, name: str, stage: Stage, by: int) -> None:
+        self._counts[set_name(observed.cluster, name), stage] += by

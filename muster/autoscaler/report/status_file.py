@@ -16,9 +16,9 @@ from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.autoscaler.reconcile.model import Market, Unread
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.model import CapacityPool, Unread
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 
 STATUS = Path("/run/muster-autoscaler/status.json")
@@ -51,9 +51,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """A market that had no room."""
+    """A pool that had no room."""
 
-    market: Market
+    pool: CapacityPool
     code: str
     until: float
     """When it may be tried again."""
@@ -63,7 +63,7 @@ class Shut:
 
     def __str__(self) -> str:
         """Such as `50 VMs at once of n1-standard-2 in europe-west4-a`."""
-        return f"{self.size} VMs at once of {self.market}" if self.size > 1 else str(self.market)
+        return f"{self.size} VMs at once of {self.pool}" if self.size > 1 else str(self.pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class LastError:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A job whose nodes were given back."""
+    """A job whose nodes were released."""
 
     at: float
     reason: str
@@ -100,10 +100,10 @@ class Status:
     """Jobs of open requests -> those of their nodes that are to be made."""
     returned: dict[int, Returned]
     breakers: tuple[Shut, ...]
-    room: dict[Market, int | None]
+    room: dict[CapacityPool, int | None]
     """How many VMs the quotas allow besides those there are; None: unknown."""
-    sets: dict[str, tuple[Market, ...]]
-    """Node set -> the markets that its nodes may be made in, the best one first."""
+    sets: dict[str, tuple[CapacityPool, ...]]
+    """Node set -> the pools that its nodes may be made in, the best one first."""
     errors: dict[str, LastError]
     """Node set -> what the cloud refused last of its nodes."""
     unread: dict[str, Unread]
@@ -129,8 +129,8 @@ class StatusFile:
 
     def update(
         self,
-        world: World,
-        memory: Memory,
+        observed: ObservedState,
+        tracked: TrackedState,
         rows: Mapping[str, Row],
         *,
         changed: bool,
@@ -140,19 +140,19 @@ class StatusFile:
         """Write it if something is new, or it is old; `changed`: the rows are."""
         if changed:
             self._nodes = ""
-        age_s = world.now - self._written
+        age_s = observed.now - self._written
         # A clock that was set back is no reason to keep silent.
         if 0 <= age_s < min(max(LEAST_S, self._spent_s / SHARE), LONGEST_S):
             return
-        head = _head(world, memory, returned, errors)
+        head = _head(observed, tracked, returned, errors)
         if self._nodes and head == self._head and 0 <= age_s < LONGEST_S:
             return
         if not self._nodes:
             began_s = time.thread_time()
             self._nodes = _nodes(rows)
             self._spent_s = time.thread_time() - began_s
-        self._head, self._written = head, world.now
-        text = json.dumps({"written": world.now, **head})
+        self._head, self._written = head, observed.now
+        text = json.dumps({"written": observed.now, **head})
         self._write(f"{text[:-1]}, {self._nodes[1:]}\n")
 
     def _write(self, text: str) -> None:
@@ -180,37 +180,37 @@ class StatusFile:
 
 
 def _head(
-    world: World,
-    memory: Memory,
+    observed: ObservedState,
+    tracked: TrackedState,
     returned: Mapping[int, Returned],
     errors: Mapping[str, LastError],
 ) -> dict[str, Any]:
     return {
-        "cluster": world.cluster,
-        "slurm_read": world.nodes_at,
-        "cloud_read": world.vms_at,
-        "jobs": {job.id: job.nodes for request in world.requests for job in request.jobs},
+        "cluster": observed.cluster,
+        "slurm_read": observed.nodes_at,
+        "cloud_read": observed.vms_at,
+        "jobs": {job.id: job.nodes for request in observed.requests for job in request.jobs},
         "returned": {job: asdict(each) for job, each in returned.items()},
         "breakers": [
             {
-                **asdict(market),
+                **asdict(pool),
                 "code": breaker.code,
                 "until": breaker.until,
                 "on_trial": bool(breaker.trial),
                 "size": breaker.size,
             }
-            for market, breaker in sorted(memory.breakers.items())
+            for pool, breaker in sorted(tracked.breakers.items())
         ],
         "room": [
-            {**asdict(market), "vms": world.quotas.room(market)}
-            for market in sorted(world.quotas.uses)
+            {**asdict(pool), "vms": observed.quotas.room(pool)}
+            for pool in sorted(observed.quotas.uses)
         ],
         "sets": {
-            name: list(dict.fromkeys(astuple(choice.market) for choice in of.choices))
-            for name, of in world.sets.items()
+            name: list(dict.fromkeys(astuple(choice.pool) for choice in of.choices))
+            for name, of in observed.sets.items()
         },
         "errors": {name: asdict(each) for name, each in errors.items()},
-        "unread": {what: asdict(each) for what, each in world.unread.items()},
+        "unread": {what: asdict(each) for what, each in observed.unread.items()},
     }
 
 
@@ -278,14 +278,16 @@ def _status(found: Mapping[str, Any]) -> Status:
             for each in found["breakers"]
         ),
         room={_market(each): each["vms"] for each in found["room"]},
-        sets={name: tuple(Market(*each) for each in of) for name, of in found["sets"].items()},
+        sets={
+            name: tuple(CapacityPool(*each) for each in of) for name, of in found["sets"].items()
+        },
         errors={name: LastError(**each) for name, each in found["errors"].items()},
         unread={what: Unread(**each) for what, each in found["unread"].items()},
     )
 
 
-def _market(found: Mapping[str, Any]) -> Market:
-    return Market(found["zone"], found["machine_type"], found["spot"], found["gpus"])
+def _market(found: Mapping[str, Any]) -> CapacityPool:
+    return CapacityPool(found["zone"], found["machine_type"], found["spot"], found["gpus"])
 
 
 def _read_row(found: Mapping[str, Any]) -> Row:

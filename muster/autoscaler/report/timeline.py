@@ -36,9 +36,9 @@ COLOURS = {
     Stage.LEAVING: "#7d9a3c",
     Stage.DRAINED: "#9d86c9",
     Stage.DOWN: "#e0555a",
-    Stage.SILENT: "#f29a9d",
+    Stage.NOT_RESPONDING: "#f29a9d",
     Stage.MISSING: "#e58a45",
-    Stage.GIVEN_BACK: "#8f1d22",
+    Stage.RELEASED: "#8f1d22",
     Stage.GOING: "#d3d8de",
     Stage.STRAY: "#1d1d1d",
 }
@@ -130,7 +130,7 @@ class _Picture:
         if self.history.jobs:
             found += [("job waits for its nodes", JOB_WAITS), ("job has its nodes", JOB)]
         if any(job.lost for job in self.history.jobs):
-            found.append(("nodes given back, job is queued again", JOB_LOST))
+            found.append(("nodes released, job is queued again", JOB_LOST))
         lines: list[str] = []
         x: float = MARGIN
         for text, colour in found:
@@ -175,7 +175,7 @@ class _Picture:
         wanted = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
         wait = lasted(job.ready - job.begin)
         hint = f"job {job.id}, {wanted}: asked {self._clock(job.begin)}, "
-        hint += f"given back after {wait}" if job.lost else f"waited {wait}"
+        hint += f"released after {wait}" if job.lost else f"waited {wait}"
         rows = (y, LANE - 2)
         colour = JOB_LOST if job.lost else JOB_WAITS
         yield self._span((job.begin, job.ready), rows, colour, hint)

@@ -52,7 +52,10 @@ def coming(nodes: Iterable[Node]) -> set[str]:
         node.name
         for node in nodes
         if not node.down
-        and (node.power is Power.RISING or (node.busy and node.power in {Power.OFF, Power.FALLING}))
+        and (
+            node.power is Power.POWERING_UP
+            or (node.busy and node.power in {Power.OFF, Power.POWERING_DOWN})
+        )
     }
 
 

@@ -1,4 +1,4 @@
-"""slurmctld, as scontrol and squeue reach it: node states, nodes given back, the queue.
+"""slurmctld, as scontrol and squeue reach it: node states, nodes released, the queue.
 
 One `scontrol show node` costs a fifth of the CPU of any sinfo, which compares and folds what we
 would unfold (10,000 nodes: 0.05 s to 0.25 s), and it has nodes that are in no partition.
@@ -83,12 +83,16 @@ class Slurm:
             if begin < 0 or b"+CLOUD" not in line[begin:end]:
                 continue
             name = line[len(b"NodeName=") : line.index(b" ")].decode()
-            power, down, drained, silent, busy, leaving, invalid = _state(line[begin + 7 : end])
+            power, down, drained, not_responding, busy, leaving, invalid = _state(
+                line[begin + 7 : end]
+            )
             reason = _reason(line, end)
-            found.append(Node(name, power, down, drained, silent, busy, leaving, invalid, reason))
+            found.append(
+                Node(name, power, down, drained, not_responding, busy, leaving, invalid, reason)
+            )
         return found
 
-    def give_back(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
         """Take nodes that won't come out of their jobs and power them down, with a reason.
 
         Their jobs are queued again. SLURM runs SuspendProgram for the nodes, and after
@@ -179,15 +183,15 @@ def _names(hostlist: str) -> tuple[str, ...]:
 def _state(text: bytes) -> tuple[Power, bool, bool, bool, bool, bool, bool]:
     """Return what a state such as `MIXED+CLOUD+NOT_RESPONDING+POWERING_UP` says.
 
-    That is power, down, drained, silent, busy, leaving, invalid. The words: node_state_flags of
+    That is power, down, drained, not_responding, busy, leaving, invalid. The words: node_state_flags of
     SLURM's src/common/slurm_protocol_defs.c. POWER_UP and POWER_DOWN are asked for and not begun.
     """
     base, *flags = text.decode().split("+")
     power = Power.UP
     if "POWERING_DOWN" in flags:
-        power = Power.FALLING
+        power = Power.POWERING_DOWN
     elif "POWERING_UP" in flags:
-        power = Power.RISING
+        power = Power.POWERING_UP
     elif "POWERED_DOWN" in flags:
         power = Power.OFF
     return (

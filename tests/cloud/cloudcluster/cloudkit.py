@@ -31,11 +31,11 @@ def up(stack: Stack, *options: str) -> str:
 
 def consoles(stack: Stack) -> str:
     """The ends of all machines' consoles, for whoever reads of a failure."""
-    found = [""]
+    texts = [""]
     for name in stack.instances():
         text = console(stack, name)
-        found.append(f"--- console of {name}:\n{text[-4000:]}")
-    return "\n".join(found)
+        texts.append(f"--- console of {name}:\n{text[-4000:]}")
+    return "\n".join(texts)
 
 
 def console(stack: Stack, instance: str) -> str:

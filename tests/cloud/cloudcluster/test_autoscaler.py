@@ -36,7 +36,7 @@ def names(stack: Stack, node_set: str, *numbers: int) -> list[str]:
 
 def made(stack: Stack) -> list[str]:
     """The names of all VMs that were ever made, as often as they were."""
-    links = [each["targetLink"] for each in operations(stack, "insert")]
+    links = [operation["targetLink"] for operation in operations(stack, "insert")]
     return [link.rpartition("/")[2] for link in links if "/instances/" in link]
 
 
@@ -65,8 +65,8 @@ def node_of(stack: Stack, job: str) -> str:
 def reason(stack: Stack, node: str) -> str:
     """Why SLURM says that a node is out of service."""
     shown = tour.run(stack, f"scontrol show node {node}")
-    found = re.search(r"Reason=(.*)", shown)
-    return found[1] if found else ""
+    match = re.search(r"Reason=(.*)", shown)
+    return match[1] if match else ""
 
 
 def room(stack: Stack, **most: int) -> None:
@@ -84,17 +84,17 @@ def room(stack: Stack, **most: int) -> None:
 
 def registered(stack: Stack, node: str) -> float:
     """When the daemon saw a node in service first: it looks every two seconds."""
-    found: list[float] = []
+    times: list[float] = []
 
     def told() -> bool:
         text = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
         for line in map(json.loads, text.splitlines()):
             if line.get("node") == node and "registered" in line.get("cold_start_s", {}):
-                found.append(datetime.fromisoformat(line["time"]).timestamp())
-        return bool(found)
+                times.append(datetime.fromisoformat(line["time"]).timestamp())
+        return bool(times)
 
     until(told, f"the daemon sees {node} in service", 60)
-    return found[0]
+    return times[0]
 
 
 @pytest.fixture
@@ -144,10 +144,12 @@ def test_two_nodes_of_a_job_come_from_where_there_is_room_for_both(
     room(stack, n2_standard_2=1)
     shown = tour.run(stack, "srun --partition=spot --nodes=2 hostname")
     assert sorted(shown.split()) == names(stack, "spot", 0, 1)
-    found = {name: vm["machineType"].rpartition("/")[2] for name, vm in stack.instances().items()}
-    assert {found[name] for name in names(stack, "spot", 0, 1)} == {"n2d-standard-2"}
+    machine_types = {
+        name: vm["machineType"].rpartition("/")[2] for name, vm in stack.instances().items()
+    }
+    assert {machine_types[name] for name in names(stack, "spot", 0, 1)} == {"n2d-standard-2"}
     # The one for which there was room is not left over.
-    assert sum(name.startswith(f"{stack.name}-spot-") for name in found) == 2
+    assert sum(name.startswith(f"{stack.name}-spot-") for name in machine_types) == 2
 
 
 class Lost(NamedTuple):
@@ -193,7 +195,7 @@ def test_the_controller_knows_of_a_preemption_at_once(preempted: Lost) -> None:
     assert preempted.known_s < 5
 
 
-def test_a_node_that_dies_is_given_back(killed: Lost, stack: Stack) -> None:
+def test_a_node_that_dies_is_released(killed: Lost, stack: Stack) -> None:
     assert "TERMINATED" in reason(stack, killed.node)
 
 
@@ -227,8 +229,8 @@ def since(stack: Stack) -> str:
         shown = tour.run(stack, "timeout 10 scontrol show config")
     except TourError:
         return ""
-    found = re.search(r"^BOOT_TIME += (.+)$", shown, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^BOOT_TIME += (.+)$", shown, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def test_jobs_of_lost_nodes_start_again_on_other_machines(
@@ -246,7 +248,7 @@ def test_jobs_of_lost_nodes_start_again_on_other_machines(
 def test_a_job_that_finds_no_room_is_explained(first_up: str, stack: Stack, scarcity: None) -> None:
     room(stack, n2_standard_2=0, n2d_standard_2=0)
     job = submit(stack, "hostname", "--partition=spot", f"--nodelist={stack.name}-spot-3")
-    until(lambda: "EXHAUSTED" in reason(stack, f"{stack.name}-spot-3"), "it is given back", 120)
+    until(lambda: "EXHAUSTED" in reason(stack, f"{stack.name}-spot-3"), "it is released", 120)
 
     def said() -> str:
         return inside(stack, controller(stack), "muster", "why", job)
@@ -261,7 +263,7 @@ def test_a_job_that_finds_no_room_is_explained(first_up: str, stack: Stack, scar
 def test_what_happened_is_drawn(first_up: str, stack: Stack) -> None:
     log = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
     events = {json.loads(line)["event"] for line in log.splitlines()}
-    assert {"request", "insert", "stage", "give back", "delete"} <= events
+    assert {"request", "insert", "stage", "releases", "delete"} <= events
     inside(stack, controller(stack), "muster", "timeline", "/root/out.svg")
     drawn = inside(stack, controller(stack), "cat", "/root/out.svg")
     assert all(name in drawn for name in names(stack, "debug", 0, 8, 9))

@@ -114,8 +114,8 @@ def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
     assert len(secret) > 40
     assert len(password) > 10
     places = places_of_secrets(stack)
-    found = [where for where, text in places.items() if secret in text or password in text]
-    assert found == []
+    leaks = [where for where, text in places.items() if secret in text or password in text]
+    assert leaks == []
     # The search finds what is planted.
     inside(stack, controller(stack), "systemd-cat", "echo", password)
     planted = places_of_secrets(stack)[f"journal of {controller(stack)}"]

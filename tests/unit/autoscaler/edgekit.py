@@ -17,8 +17,8 @@ from muster.autoscaler.reconcile.model import (
     Event,
     Insert,
     Inserted,
-    Look,
-    Seen,
+    Probe,
+    ProbeResult,
     Vm,
 )
 from muster_sandbox.fakecloud.errors import ApiError
@@ -76,10 +76,10 @@ class Edge:
         assert event.name == vm.name
         return event
 
-    def look(self, name: str) -> Seen:
-        self.google.submit(Look(name, ZONE))
+    def look(self, name: str) -> ProbeResult:
+        self.google.submit(Probe(name, ZONE))
         (event,) = self.told(1)
-        assert isinstance(event, Seen)
+        assert isinstance(event, ProbeResult)
         assert event.name == name
         return event
 

@@ -23,7 +23,7 @@ from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 HERE = Path(__file__).parent
 SCONTROL = """#!/bin/sh
-# What the daemon asks of slurmctld: the nodes, or that nodes are given back.
+# What the daemon asks of slurmctld: the nodes, or that nodes are released.
 cd "$(dirname "$0")" || exit 1
 echo "$*" >> called
 [ -e "die-$(wc -l < called)" ] && kill -KILL $PPID
@@ -34,8 +34,8 @@ esac
 """
 STATES = {
     Power.UP: "",
-    Power.RISING: "+POWERING_UP",
-    Power.FALLING: "+POWERING_DOWN",
+    Power.POWERING_UP: "+POWERING_UP",
+    Power.POWERING_DOWN: "+POWERING_DOWN",
     Power.OFF: "+POWERED_DOWN",
 }
 
@@ -155,7 +155,7 @@ class KilledGame(RealGame):
 
     def _start(self) -> None:
         environment = {
-            "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.given,
+            "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.released,
             "GCE_METADATA_HOST": self.metadata,
             "PATH": os.environ["PATH"],
         }
@@ -210,7 +210,7 @@ class KilledGame(RealGame):
                 continue
             words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)
             with self.lock:
-                self.slurm.give_back(tuple(expand(words["nodename"])), time.monotonic())
+                self.slurm.release_nodes(tuple(expand(words["nodename"])), time.monotonic())
             file.unlink()
 
 

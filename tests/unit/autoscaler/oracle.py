@@ -15,7 +15,7 @@ class Oracle:
     """Times are seconds of one steady clock; `wrong` is what it found, in sentences."""
 
     resume_s: float
-    """Within it each node that slurmctld asks for is in service or given back."""
+    """Within it each node that slurmctld asks for is in service or released."""
     healthy_s: float
     """Within it a node that nothing happened to is in service."""
     healthy: str = "-calm-"
@@ -58,12 +58,12 @@ class Oracle:
             if took > self.healthy_s:
                 self.wrong.append(f"{name} is healthy and came after {took:.1f} s")
 
-    def given_back(self, name: str, now: float) -> None:
+    def released(self, name: str, now: float) -> None:
         """A node was powered down by force."""
         self._settled(name, now)
 
     def waits(self, now: float) -> None:
-        """Look at the nodes that have no verdict yet."""
+        """Probe at the nodes that have no verdict yet."""
         for name in list(self._asked):
             if self._took(name, now) > self.resume_s:
                 self._settled(name, now)

@@ -1,6 +1,6 @@
 """Rounds of the plan as short text: what was read, what is to be done.
 
-Nodes: `rising`, `up down: REASON`, `up drained`. VMs: `RUNNING in a since 5 spot`. Names are
+Nodes: `powering_up`, `up down: REASON`, `up drained`. VMs: `RUNNING in a since 5 spot`. Names are
 written without the cluster's, zones by their last letter.
 """
 
@@ -12,33 +12,38 @@ from ClusterShell.NodeSet import NodeSet as HostList
 
 from muster.autoscaler.reconcile.model import (
     Action,
+    CapacityPool,
     Choice,
     Close,
     Delete,
     Deleted,
     Event,
     Failure,
-    GiveBack,
     Insert,
     Inserted,
     Job,
-    Look,
-    Market,
     Node,
     NodeSet,
     Power,
+    Probe,
+    ProbeResult,
     Quotas,
+    ReleaseNodes,
     Request,
-    Seen,
     Vm,
 )
-from muster.autoscaler.reconcile.observed import Limits, World
-from muster.autoscaler.reconcile.reconcile import plan
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.reconcile import reconcile
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 CLUSTER = "lab"
 REGION = "europe-west4-"
-POWER = {"up": Power.UP, "rising": Power.RISING, "falling": Power.FALLING, "off": Power.OFF}
+POWER = {
+    "up": Power.UP,
+    "powering_up": Power.POWERING_UP,
+    "powering_down": Power.POWERING_DOWN,
+    "off": Power.OFF,
+}
 PASSING = {"rateLimitExceeded": 403, "backendError": 503, "forbidden": 403, "notFound": 404}
 
 
@@ -86,10 +91,10 @@ def request(name: str, given: dict[str, Any]) -> Request:
 
 def quotas(room: dict[str, int], at: float) -> Quotas:
     """`n1 in a, n1 in b: 3` are three VMs in both together."""
-    uses: dict[Market, dict[str, float]] = {}
+    uses: dict[CapacityPool, dict[str, float]] = {}
     for texts in room:
         for text in texts.split(", "):
-            uses.setdefault(market(text), {})[texts] = 1
+            uses.setdefault(pool(text), {})[texts] = 1
     return Quotas(room, uses, at)
 
 
@@ -97,8 +102,8 @@ class Rounds:
     """The plan's rounds one after the other; what a round doesn't say is as it was before."""
 
     def __init__(self) -> None:
-        self.world = World(CLUSTER, 0, sets=SETS)
-        self.memory = Memory()
+        self.observed = ObservedState(CLUSTER, 0, sets=SETS)
+        self.tracked = TrackedState()
         self.inserts: list[Insert] = []
         self.actions: list[Action] = []
         """Of the last round."""
@@ -108,8 +113,8 @@ class Rounds:
     def round(self, given: dict[str, Any]) -> list[str]:
         """Make a plan; return it as text."""
         now = float(given["at"])
-        world = replace(
-            self.world, now=now, events=[*self.heard, *self._events(given.get("events", []))]
+        observed = replace(
+            self.observed, now=now, events=[*self.heard, *self._events(given.get("events", []))]
         )
         self.heard = []
         if "nodes" in given:
@@ -118,9 +123,11 @@ class Rounds:
                 for names, text in given["nodes"].items()
                 for name in expand(names)
             }
-            world = replace(world, nodes={**world.nodes, **read})
+            observed = replace(observed, nodes={**observed.nodes, **read})
         for name in (name for names in given.get("removed", []) for name in expand(names)):
-            world = replace(world, nodes={k: v for k, v in world.nodes.items() if k != name})
+            observed = replace(
+                observed, nodes={k: v for k, v in observed.nodes.items() if k != name}
+            )
         if "vms" in given:
             listed = [
                 vm(name, text)
@@ -128,31 +135,33 @@ class Rounds:
                 for name in expand(names)
                 for text in ([texts] if isinstance(texts, str) else texts)
             ]
-            world = replace(world, vms=listed)
+            observed = replace(observed, vms=listed)
         if "requests" in given:
             found = [request(name, each) for name, each in given["requests"].items()]
-            world = replace(world, requests=found)
+            observed = replace(observed, requests=found)
         if "room" in given:
-            world = replace(world, quotas=quotas(given["room"], float(given.get("room_at", now))))
+            observed = replace(
+                observed, quotas=quotas(given["room"], float(given.get("room_at", now)))
+            )
         if "sets" in given:
             found_sets = {
                 name: NodeSet(name, tuple(choice(text) for text in texts))
                 for name, texts in given["sets"].items()
             }
-            world = replace(world, sets=found_sets)
+            observed = replace(observed, sets=found_sets)
         if "resume_timeout" in given:
-            world = replace(world, limits=Limits(resume_s=given["resume_timeout"]))
-        world = replace(
-            world,
+            observed = replace(observed, limits=Limits(resume_s=given["resume_timeout"]))
+        observed = replace(
+            observed,
             nodes_at=float(given.get("nodes_at", now)),
             vms_at=float(given.get("vms_at", now)),
         )
         if given.get("restarted"):
-            self.memory = Memory()
-        actions, self.memory = plan(world, self.memory)
+            self.tracked = TrackedState()
+        actions, self.tracked = reconcile(observed, self.tracked)
         self.actions = actions
         self.inserts += [action for action in actions if isinstance(action, Insert)]
-        self.world = world
+        self.observed = observed
         return [self._text(action) for action in actions]
 
     def _events(self, texts: list[str]) -> list[Event]:
@@ -171,27 +180,29 @@ class Rounds:
             zone = REGION + (rest[1] if rest else "a")
             return Deleted(found[0], zone, Failure(why, "", PASSING.get(why, 0)) if why else None)
         if what == "unknown":
-            return Seen(found[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403))
+            return ProbeResult(
+                found[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
+            )
         assert what in {"there", "absent"}, text
-        return Seen(found[0], REGION + rest[1], what == "there", why)
+        return ProbeResult(found[0], REGION + rest[1], what == "there", why)
 
     @staticmethod
     def _text(action: Action) -> str:
         match action:
             case Insert(choice=of, names=names, least=least, job=job, placement=placement):
-                kind = f"{of.market.kind}{' spot' if of.spot else ''} in {of.zone[-1]}"
+                kind = f"{of.pool.kind}{' spot' if of.spot else ''} in {of.zone[-1]}"
                 whole = f" all for job {job}" if job else ""
                 assert least == (len(names) if job else 1)
                 return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"
             case Delete(vm=of_vm, why=why):
                 return f"delete {fold([of_vm.name])} in {of_vm.zone[-1]}: {why}"
-            case GiveBack(names=names, reason=reason):
-                return f"give back {fold(names)}: {reason.replace(REGION, '')}"
-            case Look(name=name, zone=zone):
-                return f"look {fold([name])} in {zone[-1]}"
+            case ReleaseNodes(names=names, reason=reason):
+                return f"release {fold(names)}: {reason.replace(REGION, '')}"
+            case Probe(name=name, zone=zone):
+                return f"probe {fold([name])} in {zone[-1]}"
             case Close(request=of_request):
                 return f"close {of_request}"
 
 
-def market(text: str) -> Market:
-    return choice(text).market
+def pool(text: str) -> CapacityPool:
+    return choice(text).pool

@@ -26,7 +26,7 @@ from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
 from muster.autoscaler.reconcile.model import Job, Node, NodeSet
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.observer import Observer
@@ -80,7 +80,7 @@ class Tokens(Credentials):  # type: ignore[misc]
 
     def __init__(self, token: str, faults: Faults) -> None:
         super().__init__()
-        self.given = token
+        self.released = token
         self.faults = faults
         self.down_until = 0.0
 
@@ -89,7 +89,7 @@ class Tokens(Credentials):  # type: ignore[misc]
             self.down_until = time.monotonic() + self.faults.random.choice([0.5, 1.5, 3])
         if time.monotonic() < self.down_until:
             raise google.auth.exceptions.TransportError("Connection refused")
-        self.token = self.given
+        self.token = self.released
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         self.expiry = now + datetime.timedelta(seconds=TOKEN_S)
 
@@ -226,7 +226,7 @@ class RealGame:
             self.google = Google("demo-project", "lab", inbox.put, EDGE, self.tokens)
         self.events = EventLog(self.folder / "events.jsonl")
         self.daemon = Daemon(
-            World("lab", 0, limits=LIMITS),
+            ObservedState("lab", 0, limits=LIMITS),
             inbox,
             slurm=self,
             cloud=self.fleet(),
@@ -267,16 +267,16 @@ class RealGame:
         with self.lock:
             return list(self.slurm.nodes.values())
 
-    def give_back(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
         assert reason
         if time.monotonic() < self.hangs_until and self.random.random() < 0.5:
             # slurmctld takes it, and scontrol never hears of it.
             with self.lock:
-                self.slurm.give_back(tuple(names), time.monotonic())
+                self.slurm.release_nodes(tuple(names), time.monotonic())
             names = ()
         self._reach()
         with self.lock:
-            self.slurm.give_back(tuple(names), time.monotonic())
+            self.slurm.release_nodes(tuple(names), time.monotonic())
 
     def _reach(self) -> None:
         hangs_s = self.hangs_until - time.monotonic()

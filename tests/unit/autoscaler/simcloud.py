@@ -7,6 +7,7 @@ from plankit import choice
 from schedules import Faults
 
 from muster.autoscaler.reconcile.model import (
+    CapacityPool,
     Choice,
     Delete,
     Deleted,
@@ -14,10 +15,9 @@ from muster.autoscaler.reconcile.model import (
     Failure,
     Insert,
     Inserted,
-    Look,
-    Market,
     NodeSet,
-    Seen,
+    Probe,
+    ProbeResult,
     Vm,
 )
 
@@ -67,7 +67,7 @@ class SimCloud:
     vms: dict[tuple[str, str], Vm] = field(default_factory=dict)
     hung: set[str] = field(default_factory=set)
     lists: list[tuple[float, list[Vm]]] = field(default_factory=list)
-    room: dict[Market, int] = field(default_factory=dict)
+    room: dict[CapacityPool, int] = field(default_factory=dict)
     later: list[tuple[float, Event]] = field(default_factory=list)
     now: float = 0
     no_token_until: float = 0
@@ -79,8 +79,8 @@ class SimCloud:
         self.now = now
         faults = self.faults
         if faults.strike("no room", 0.2):
-            market = faults.random.choice(SETS["debug"].choices).market
-            self.room[market] = faults.random.choice([0, 1, 3])
+            pool = faults.random.choice(SETS["debug"].choices).pool
+            self.room[pool] = faults.random.choice([0, 1, 3])
         if faults.random.random() < 0.005:
             self.room.clear()
         if faults.strike("no token", 0.1):
@@ -165,7 +165,7 @@ class SimCloud:
                 continue
             if vm is not None:
                 failed[name] = Failure("alreadyExists", "its VM of before is not gone yet", 409)
-            elif self.room.get(of.market, 100) - len(fresh) <= 0 or self.faults.strike(
+            elif self.room.get(of.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
                 failed[name] = SHORT
@@ -214,11 +214,11 @@ class SimCloud:
         else:
             self.later.append((end, Deleted(*key)))
 
-    def look(self, action: Look) -> None:
+    def look(self, action: Probe) -> None:
         """Say whether a VM is there, and what it says of its boot."""
         there = (action.name, action.zone) in self.vms
         said = "failed, mount /home" if action.name in self.hung else ""
-        seen = Seen(action.name, action.zone, there, said)
+        seen = ProbeResult(action.name, action.zone, there, said)
         if self.faults.strike("refused"):
-            seen = Seen(action.name, action.zone, exists=False, failure=REFUSALS[0])
+            seen = ProbeResult(action.name, action.zone, exists=False, failure=REFUSALS[0])
         self.later.append((self.now + 2, seen))

@@ -17,16 +17,16 @@ from muster.autoscaler.reconcile.model import (
     Action,
     Close,
     Delete,
-    GiveBack,
     Insert,
     Job,
-    Look,
     Node,
+    Probe,
+    ReleaseNodes,
     Request,
 )
-from muster.autoscaler.reconcile.observed import Limits, World
-from muster.autoscaler.reconcile.reconcile import plan
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.reconcile import reconcile
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
 LIMITS = Limits()
@@ -46,7 +46,7 @@ class Game:
 
     schedule: Schedule
     now: float = 1000
-    memory: Memory = field(default_factory=Memory)
+    tracked: TrackedState = field(default_factory=TrackedState)
     observe: Observer = lambda *_: None
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Game:
         """When the daemon of now began."""
         self.away_until = 0.0
         self.hangs_until = 0.0
-        self.hanging: list[GiveBack] = []
+        self.hanging: list[ReleaseNodes] = []
         """What slurmctld takes when scontrol goes on."""
 
     def play(self, seconds: int = 900, after: int = 3000) -> list[str]:
@@ -101,13 +101,13 @@ class Game:
         elif self.hanging:
             late, self.hanging = self.hanging, []
             for action in late:
-                self.slurm.give_back(action.names, self.now)
+                self.slurm.release_nodes(action.names, self.now)
         elif self.now < max(self.cloud.no_token_until, self.began + BEGINS_S):
             self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
         if self.faults.strike("killed", 0.2):
             # Its successor knows nothing, and hears nothing of its calls.
-            self.memory, self.read = Memory(), ({}, 0.0)
+            self.tracked, self.read = TrackedState(), ({}, 0.0)
             self.began = self.now
             self.cloud.later.clear()
         self._daemon()
@@ -132,7 +132,7 @@ class Game:
         at, listed = self.cloud.listed()
         if at < self.began:
             at, listed = 0, []
-        world = World(
+        observed = ObservedState(
             CLUSTER,
             self.now,
             nodes=self.read[0],
@@ -144,27 +144,27 @@ class Game:
             events=self.cloud.events(),
             limits=LIMITS,
         )
-        actions, self.memory = plan(world, self.memory)
-        self.observe(world, self.memory, actions)
+        actions, self.tracked = reconcile(observed, self.tracked)
+        self.observe(observed, self.tracked, actions)
         for action in actions:
             self.do(action)
 
     def do(self, action: Action) -> None:
         """Do what the plan wants."""
         match action:
-            case GiveBack():
+            case ReleaseNodes():
                 if self.mute:
                     # Told too late, or never.
                     self.hanging += [action] if self.random.random() < 0.5 else []
                 elif not self.faults.strike("scontrol fails"):
-                    self.slurm.give_back(action.names, self.now)
+                    self.slurm.release_nodes(action.names, self.now)
             case Insert():
                 self.cloud.insert(action)
             case Delete(vm):
                 key = vm.name, vm.zone
                 runs = key in self.cloud.vms and self.cloud.vms[key].status == "RUNNING"
                 self.cloud.delete(action, works=runs and self.slurm.works(key))
-            case Look():
+            case Probe():
                 self.cloud.look(action)
             case Close(request):
                 self.requests = [each for each in self.requests if each.id != request]

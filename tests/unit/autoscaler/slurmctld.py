@@ -1,6 +1,6 @@
 """What slurmctld does for the autoscaler's sake, in the time that a game gives it.
 
-Jobs take nodes, nodes power up and register, are idle, power down; what is given back goes down and
+Jobs take nodes, nodes power up and register, are idle, power down; what is released goes down and
 its jobs wait again. What it sees and does, the oracle hears.
 """
 
@@ -90,15 +90,15 @@ class Slurmctld:
         self._allocate()
         for name, node in list(self.nodes.items()):
             age = now - self.since[name]
-            if node.power is Power.RISING:
+            if node.power is Power.POWERING_UP:
                 self._register(name, machines)
             elif node.power is Power.UP and not node.busy and not node.down:
                 if age > self.times.idle_s:
-                    self._set(name, power=Power.FALLING)
-            elif node.power is Power.FALLING and age > self.times.suspend_s:
+                    self._set(name, power=Power.POWERING_DOWN)
+            elif node.power is Power.POWERING_DOWN and age > self.times.suspend_s:
                 self._set(name, power=Power.OFF, down=False)
 
-    def give_back(self, names: tuple[str, ...], now: float) -> None:
+    def release_nodes(self, names: tuple[str, ...], now: float) -> None:
         """`scontrol update ... state=power_down_force`."""
         self.now = now
         for name in names:
@@ -110,8 +110,8 @@ class Slurmctld:
                     self._set(other, busy=False)
                     if other not in names:
                         self.since[other] = min(self.since[other], now)
-            self._set(name, power=Power.FALLING, down=True)
-            self.oracle.given_back(name, now)
+            self._set(name, power=Power.POWERING_DOWN, down=True)
+            self.oracle.released(name, now)
 
     def works(self, vm: Place) -> bool:
         """Whether a node in service is on a VM."""
@@ -176,6 +176,6 @@ class Slurmctld:
         names = tuple(name for group in risers.values() for name in group)
         if names:
             for name in names:
-                self._set(name, power=Power.RISING)
+                self._set(name, power=Power.POWERING_UP)
                 self.oracle.asked(name, self.now)
             self.resume(names, tuple(Job(task, group) for task, group in risers.items() if group))

@@ -20,9 +20,9 @@ from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
-from muster.autoscaler.reconcile.in_service import TAKEN
+from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
-from muster.autoscaler.reconcile.observed import World
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.history import history, read_log
 from muster.autoscaler.report.metrics import Metrics
@@ -47,7 +47,7 @@ class PlayedSlurm:
         self.spool = spool
         self.states = {f"lab-debug-{number}": Power.OFF for number in range(count)}
         self.reasons: dict[str, str] = {}
-        self.taken: set[str] = set()
+        self.preempted: set[str] = set()
         """Nodes that leave because Google takes their VM, and whose jobs do not end."""
         self.away = False
         self.lock = threading.Lock()
@@ -58,13 +58,13 @@ class PlayedSlurm:
         with self.lock:
             running = self.running()
             for name, power in self.states.items():
-                if power is Power.RISING and name in running:
+                if power is Power.POWERING_UP and name in running:
                     self.states[name] = Power.UP
             return [self.node(name, power) for name, power in self.states.items()]
 
     def node(self, name: str, power: Power) -> Node:
-        if name in self.taken and power is Power.UP:
-            return Node(name, power, drained=True, busy=True, leaving=True, reason=TAKEN)
+        if name in self.preempted and power is Power.UP:
+            return Node(name, power, drained=True, busy=True, leaving=True, reason=PREEMPTED)
         return Node(name, power)
 
     def running(self) -> set[str]:
@@ -73,23 +73,23 @@ class PlayedSlurm:
         )
         return {name for name, status in vms.items() if status == "RUNNING"}
 
-    def give_back(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
         with self.lock:
             for name in names:
-                self.states[name] = Power.FALLING
+                self.states[name] = Power.POWERING_DOWN
                 self.reasons[name] = reason
 
     def resume(self, *names: str, jobs: dict[int, list[str]] | None = None) -> None:
         found = [{"job_id": job, "nodes_resume": ",".join(of)} for job, of in (jobs or {}).items()]
         with self.lock:
-            self.states |= dict.fromkeys(names, Power.RISING)
+            self.states |= dict.fromkeys(names, Power.POWERING_UP)
         resume_file = json.dumps({"jobs": found}).encode()
         power_save_program.write(str(self.spool), "resume", ",".join(names), resume_file)
         power_save_program.wake(str(self.spool))
 
     def suspend(self, *names: str, told: bool = True) -> None:
         with self.lock:
-            self.states |= dict.fromkeys(names, Power.FALLING)
+            self.states |= dict.fromkeys(names, Power.POWERING_DOWN)
         if told:
             power_save_program.write(str(self.spool), "suspend", ",".join(names), b"")
             power_save_program.wake(str(self.spool))
@@ -116,7 +116,7 @@ class Service:
         inbox = Inbox()
         self.google = Google("demo-project", "lab", inbox.put, self.limits, self.edge.credentials)
         self.daemon = Daemon(
-            World("lab", 0),
+            ObservedState("lab", 0),
             inbox,
             slurm=self.slurm,
             cloud=Fleet(self.google),
@@ -212,7 +212,7 @@ def test_twenty_resume_programs_at_once_share_one_limiter(
             resume_file.write_text(json.dumps(found))
             words = [sys.executable, "-IS", program, ",".join(pair)]
             running.append(subprocess.Popen(words, env={"SLURM_RESUME_FILE": str(resume_file)}))
-        service.slurm.states |= dict.fromkeys(names, Power.RISING)
+        service.slurm.states |= dict.fromkeys(names, Power.POWERING_UP)
         assert [each.wait(SOON_S) for each in running] == [0] * len(pairs)
     until(lambda: service.slurm.all_are(Power.UP, *names), 2 * SOON_S)
     # A call for each job, or for each node where too many of those are under way.
@@ -229,7 +229,7 @@ def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, s
     service.edge.fault("instances.insert", operation_error=NO_ROOM)
     service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
     service.slurm.resume("lab-debug-0")
-    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     assert (
         "ZONE_RESOURCE_POOL_EXHAUSTED of c2-standard-4 in" in service.slurm.reasons["lab-debug-0"]
     )
@@ -255,7 +255,7 @@ def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
     names = ["lab-debug-0", "lab-other-0"]
     service.slurm.resume(*names, jobs={7: names})
     until(lambda: "lab-debug-0" in service.edge.names())
-    until(lambda: service.slurm.all_are(Power.FALLING, *names))
+    until(lambda: service.slurm.all_are(Power.POWERING_DOWN, *names))
     assert "ZONE_RESOURCE_POOL_EXHAUSTED" in service.slurm.reasons["lab-other-0"]
     until(lambda: "lab-debug-0" not in service.edge.names())
     assert len(refused) == 1
@@ -267,7 +267,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(
 ):
     service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
     service.slurm.resume("lab-debug-0")
-    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     service.slurm.states["lab-debug-0"] = Power.OFF
     service.skew_s = -3600
     set_back = SimpleNamespace(
@@ -302,14 +302,14 @@ def test_the_end_of_a_vm_that_google_takes_is_watched_for(service: Service, spoo
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
     until(lambda: not list(spool.glob("*.resume")))
-    service.slurm.taken.add("lab-debug-0")
+    service.slurm.preempted.add("lab-debug-0")
     # Such as the call for other nodes that its jobs make.
     service.slurm.resume("lab-debug-1")
     until(lambda: shown(service).get("lab-debug-0") == "leaving")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-1"))
     until(lambda: not list(spool.glob("*.resume")))
     service.edge.remove("lab-debug-0")
-    until(lambda: service.slurm.all_are(Power.FALLING, "lab-debug-0"))
+    until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     assert service.slurm.reasons["lab-debug-0"] == "its VM was taken back (spot)"
 
 

@@ -18,13 +18,13 @@ from muster.autoscaler.reconcile.model import (
     Node,
     NodeSet,
     Power,
+    ProbeResult,
     Quotas,
     Request,
-    Seen,
     Vm,
 )
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.gcp.api import CloudError
 
@@ -60,7 +60,7 @@ class Played:
         silent = Mock(side_effect=SlurmError("no answer"))
         away = Mock(side_effect=CloudError("no answer"))
         self.daemon = Daemon(
-            World("lab", BEFORE, sets={"debug": NodeSet("debug", CHOICES)}),
+            ObservedState("lab", BEFORE, sets={"debug": NodeSet("debug", CHOICES)}),
             self.inbox,
             slurm=Mock(nodes=silent),
             cloud=Mock(sets=away, quotas=away, vms=away, submit=self.done.append),
@@ -73,13 +73,15 @@ class Played:
         self.thread = threading.Thread(target=self.daemon.run, daemon=True)
         self.thread.start()
 
-    def _observe(self, world: World, _memory: Memory, _actions: Sequence[Action]) -> None:
-        self.seen += sum(isinstance(event, Seen) for event in world.events)
+    def _observe(
+        self, observed: ObservedState, _memory: TrackedState, _actions: Sequence[Action]
+    ) -> None:
+        self.seen += sum(isinstance(event, ProbeResult) for event in observed.events)
 
     def hear(self, *messages: Message) -> None:
         """Let it plan with messages."""
         self.marks += 1
-        for message in (*messages, Seen("nobody", "a", exists=False)):
+        for message in (*messages, ProbeResult("nobody", "a", exists=False)):
             self.inbox.put(message)
         until(lambda: self.seen == self.marks)
 
@@ -119,7 +121,7 @@ def test_the_nodes_as_they_were_before_let_no_vm_be_deleted(played: Played, list
     played.now = AFTER + 1
     # Also where the list was asked for by the old clock.
     played.hear(vms(listed_at, vm("a")))
-    played.hear(nodes(AFTER + 1, Power.RISING), vms(AFTER + 1, vm("a")))
+    played.hear(nodes(AFTER + 1, Power.POWERING_UP), vms(AFTER + 1, vm("a")))
     assert not played.deletions()
     assert len(played.inserts()) == 1
 
@@ -147,9 +149,9 @@ def test_what_was_asked_for_before_is_not_made_elsewhere_too(played: Played, end
     if ended:
         played.hear(Inserted(second.id))
     played.now = AFTER + 2
-    played.hear(nodes(AFTER + 2, Power.RISING), vms(AFTER + 2))
+    played.hear(nodes(AFTER + 2, Power.POWERING_UP), vms(AFTER + 2))
     if not ended:
         played.hear(Inserted(second.id))
     played.now = AFTER + 3
-    played.hear(nodes(AFTER + 3, Power.RISING), vms(AFTER + 3))
+    played.hear(nodes(AFTER + 3, Power.POWERING_UP), vms(AFTER + 3))
     assert len(played.inserts()) == 2

@@ -18,7 +18,7 @@ from realgame import FAULTS, Metadata, RealGame, Unforeseen
 from schedules import RATES, SEED, Schedule
 from wildcloud import watch_operations
 
-from muster.autoscaler.reconcile.model import Delete, Insert, Look
+from muster.autoscaler.reconcile.model import Delete, Insert, Probe
 
 pytestmark = pytest.mark.proof(
     "the real daemon waits in real time, five minutes in all, and nothing busy may run beside it"
@@ -106,14 +106,14 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
 
 
 class LostVerdict(RealGame):
-    def give_back(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
         """It says that it did."""
 
 
 class Mistaken(RealGame):
     """A game whose fleet does something else than it is told."""
 
-    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Probe) -> None:
         raise NotImplementedError
 
     def fleet(self) -> Metadata:
@@ -123,13 +123,13 @@ class Mistaken(RealGame):
 
 
 class LeakedVm(Mistaken):
-    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Probe) -> None:
         if not isinstance(action, Delete) or action.vm.name.endswith("-1"):
             fleet.google.submit(action)
 
 
 class DoubleInsert(Mistaken):
-    def wrongly(self, fleet: Metadata, action: Insert | Delete | Look) -> None:
+    def wrongly(self, fleet: Metadata, action: Insert | Delete | Probe) -> None:
         fleet.google.submit(action)
         if isinstance(action, Insert) and "-debug-" in action.names[0]:
             elsewhere = fleet.found["debug"].choices[1]

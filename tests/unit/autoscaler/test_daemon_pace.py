@@ -12,8 +12,8 @@ from edgekit import until
 from muster.autoscaler import daemon
 from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
 from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
 BOTH = 2
@@ -48,14 +48,14 @@ class Played:
 
     def __init__(self) -> None:
         self.inbox = Inbox()
-        self.power = Power.FALLING
+        self.power = Power.POWERING_DOWN
         self.pace = Watched()
         self.ends: list[int] = []
         """How many ends of deletions each plan saw, of those that saw any."""
         cloud = Mock(sets=dict, vms=lambda: [Vm(name, "z", "RUNNING", 1000) for name in NAMES])
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(
-            World("lab", 0),
+            ObservedState("lab", 0),
             self.inbox,
             slurm=Mock(nodes=lambda: [Node(name, self.power) for name in NAMES]),
             cloud=cloud,
@@ -70,9 +70,11 @@ class Played:
         until(lambda: self.pace.idle >= BOTH)
         until(self.inbox.empty)
 
-    def _observe(self, world: World, _memory: Memory, _actions: Sequence[Action]) -> None:
-        if world.events:
-            self.ends.append(len(world.events))
+    def _observe(
+        self, observed: ObservedState, _memory: TrackedState, _actions: Sequence[Action]
+    ) -> None:
+        if observed.events:
+            self.ends.append(len(observed.events))
 
     def stop(self) -> None:
         self.daemon.stop()
@@ -101,12 +103,12 @@ def test_the_ends_of_deletions_are_planned_together(played: Played):
 
 
 def test_the_end_of_a_deletion_that_a_node_waits_for_is_planned_at_once(played: Played):
-    played.power = Power.RISING
+    played.power = Power.POWERING_UP
     played.pace.seconds = 60
     before = played.pace.busy
     played.inbox.put(Called())
     # Both have read that nodes rise, and nothing more is read in the next minute.
-    until(lambda: NAMES[0] in played.daemon.memory.rising)
+    until(lambda: NAMES[0] in played.daemon.tracked.powering_up)
     until(lambda: played.pace.busy >= before + BOTH)
     until(played.inbox.empty)
     played.inbox.put(Deleted(NAMES[0], "z"))

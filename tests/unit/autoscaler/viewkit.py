@@ -25,21 +25,21 @@ class Watched:
 
     def begin(self) -> None:
         """Let a daemon's observer begin."""
-        self.metrics = Metrics(lambda: self.rounds.world.now)
+        self.metrics = Metrics(lambda: self.rounds.observed.now)
         self.observer = Observer(StatusFile(self.status_file), self.events, self.metrics)
 
     def round(self, at: float, **given: Any) -> None:
         self.rounds.round({"at": at, **given})
-        actions, world = self.rounds.actions, self.rounds.world
-        self.observer(world, self.rounds.memory, actions)
+        actions, observed = self.rounds.actions, self.rounds.observed
+        self.observer(observed, self.rounds.tracked, actions)
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
-        left = [each for each in world.requests if each.id not in closed]
-        self.rounds.world = replace(world, requests=left)
+        left = [each for each in observed.requests if each.id not in closed]
+        self.rounds.observed = replace(observed, requests=left)
 
     def successor(self) -> None:
         """Let a daemon that knows nothing come after this one."""
-        self.rounds.memory = type(self.rounds.memory)()
+        self.rounds.tracked = type(self.rounds.tracked)()
         self.begin()
 
     @property
@@ -63,7 +63,7 @@ def cold_start(watched: Watched, node: str = "debug-0", at: float = 100, job: in
     """Let a node come into service for a job, in 31 seconds."""
     watched.round(
         at,
-        nodes={node: "rising busy"},
+        nodes={node: "powering_up busy"},
         requests={f"r{at:.0f}": {"at": at - 1, "nodes": node, "jobs": {str(job): node}}},
         vms={},
     )

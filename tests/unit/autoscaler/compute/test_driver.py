@@ -5,7 +5,7 @@ import time
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
 from edgekit import CHOICE, MACHINE_TYPE, Edge, names, until
 
-from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Seen, Vm
+from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, ProbeResult, Vm
 
 
 def test_vms_are_made_listed_and_deleted(edge: Edge):
@@ -80,11 +80,11 @@ def test_an_insert_does_not_wait_behind_deletions(edge: Edge):
 
 def test_a_vm_is_looked_at_by_its_name(edge: Edge):
     edge.make("lab-debug-0")
-    assert edge.look("lab-debug-0") == Seen("lab-debug-0", ZONE, exists=True)
+    assert edge.look("lab-debug-0") == ProbeResult("lab-debug-0", ZONE, exists=True)
     report = '{"state": "running", "step": "mounts"}'
     edge.report("lab-debug-0", report)
-    assert edge.look("lab-debug-0") == Seen("lab-debug-0", ZONE, exists=True, report=report)
-    assert edge.look("lab-debug-1") == Seen("lab-debug-1", ZONE, exists=False)
+    assert edge.look("lab-debug-0") == ProbeResult("lab-debug-0", ZONE, exists=True, report=report)
+    assert edge.look("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)
 
 
 def test_what_is_left_of_quotas_is_known(edge: Edge):

@@ -20,7 +20,7 @@ METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr(http, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(http, "FIRST_BACKOFF_S", 0.02)
 
 
 def all_at_once(edge: Edge) -> None:

@@ -1,4 +1,4 @@
-"""What the project's quotas leave for the markets of the node sets."""
+"""What the project's quotas leave for the pools of the node sets."""
 
 import time
 
@@ -7,13 +7,13 @@ from edgekit import MACHINE_TYPE, Edge, names
 
 from muster.autoscaler.compute.driver import attached_gpus
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.reconcile.model import Choice, Market, NodeSet
+from muster.autoscaler.reconcile.model import CapacityPool, Choice, NodeSet
 
 OTHER_ZONE = "europe-west4-b"
-HERE = Market(ZONE, MACHINE_TYPE, spot=False)
-THERE = Market(OTHER_ZONE, MACHINE_TYPE, spot=False)
-SPOT = Market(ZONE, MACHINE_TYPE, spot=True)
-NEW = Market(ZONE, "z9-standard-4", spot=False)
+HERE = CapacityPool(ZONE, MACHINE_TYPE, spot=False)
+THERE = CapacityPool(OTHER_ZONE, MACHINE_TYPE, spot=False)
+SPOT = CapacityPool(ZONE, MACHINE_TYPE, spot=True)
+NEW = CapacityPool(ZONE, "z9-standard-4", spot=False)
 SETS = [
     NodeSet("debug", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (HERE, THERE))),
     NodeSet("spot", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (SPOT, NEW))),
@@ -46,7 +46,7 @@ def test_gpus_have_quotas(cloud: Cloud, edge: Edge):
         "global": {"GPUS_ALL_REGIONS": 3},
         "europe-west4": {"NVIDIA_L4_GPUS": 4},
     }
-    gpu = Market(ZONE, "g2-standard-24", spot=False)
+    gpu = CapacityPool(ZONE, "g2-standard-24", spot=False)
     found = Fleet(edge.google).quotas([NodeSet("gpu", (Choice("T", ZONE, "g2-standard-24"),))])
     assert found.left["GPUS_ALL_REGIONS"] == 3
     assert found.uses[gpu]["NVIDIA_L4_GPUS in europe-west4"] == 2
@@ -68,19 +68,19 @@ def test_gpus_that_are_attached_count_for_their_vms_alone(cloud: Cloud, edge: Ed
     }
     edge.make("lab-gpu-0", **body)
     (vm,) = edge.google.vms()
-    assert vm.market == gpu.market
-    assert str(vm.market) == f"n1-standard-8 t4:2 in {ZONE}"
+    assert vm.pool == gpu.pool
+    assert str(vm.pool) == f"n1-standard-8 t4:2 in {ZONE}"
     found = Fleet(edge.google).quotas([NodeSet("gpu", (plain, gpu))])
     assert (
-        found.uses[gpu.market].items()
+        found.uses[gpu.pool].items()
         >= {
             "NVIDIA_T4_GPUS in europe-west4": 2,
             "GPUS_ALL_REGIONS": 2,
             "CPUS in europe-west4": 8,
         }.items()
     )
-    assert (found.room(plain.market), found.room(gpu.market)) == (4, 1)
-    assert found.less(plain.market, 4).room(gpu.market) == 0
+    assert (found.room(plain.pool), found.room(gpu.pool)) == (4, 1)
+    assert found.less(plain.pool, 4).room(gpu.pool) == 0
 
 
 def test_gpus_of_a_machine_type_are_not_taken_for_attached_ones():
@@ -93,4 +93,4 @@ def test_gpus_of_a_machine_type_are_not_taken_for_attached_ones():
 def test_a_quota_that_google_does_not_list_limits_nothing(edge: Edge):
     found = Fleet(edge.google).quotas(SETS)
     assert not [of for of in found.uses[NEW] if "Z9" in of]
-    assert found.room(Market(ZONE, "c2-standard-8", spot=False)) is None
+    assert found.room(CapacityPool(ZONE, "c2-standard-8", spot=False)) is None

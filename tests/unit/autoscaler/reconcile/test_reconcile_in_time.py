@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from schedules import SEED, Schedule, schedules
 from simkit import FAULTS, Game
 
-from muster.autoscaler.reconcile.model import Action, Delete, GiveBack, Insert
+from muster.autoscaler.reconcile.model import Action, Delete, Insert, ReleaseNodes
 
 LOTS, EACH = 4, 250
 SIMPLER_S = 120
@@ -87,7 +87,7 @@ class Mistaken(Game):
 
 
 def lost_verdict(action: Action, _number: int) -> list[Action]:
-    return [] if isinstance(action, GiveBack) else [action]
+    return [] if isinstance(action, ReleaseNodes) else [action]
 
 
 def leaked_vm(action: Action, _number: int) -> list[Action]:

@@ -2,7 +2,7 @@
 
 from plankit import Rounds
 
-from muster.autoscaler.reconcile.model import GiveBack, Look, Seen
+from muster.autoscaler.reconcile.model import Probe, ProbeResult, ReleaseNodes
 from muster.autoscaler.reconcile.probes import AT_ONCE
 
 MANY = 1000
@@ -14,20 +14,20 @@ def rounds(
 ) -> tuple[dict[int, list[str]], dict[str, int]]:
     """Let seconds pass; looks are answered so late, None: never.
 
-    Second -> the VMs that are looked at; node -> the second in which it is given back.
+    Second -> the VMs that are looked at; node -> the second in which it is released.
     """
     looks: dict[int, list[str]] = {}
     verdicts: dict[str, int] = {}
-    due: dict[int, list[Look]] = {}
+    due: dict[int, list[Probe]] = {}
     for now in at:
-        game.heard = [Seen(of.name, of.zone, True, "mount") for of in due.pop(now, [])]
+        game.heard = [ProbeResult(of.name, of.zone, True, "mount") for of in due.pop(now, [])]
         game.round({"at": now})
-        found = [each for each in game.actions if isinstance(each, Look)]
+        found = [each for each in game.actions if isinstance(each, Probe)]
         looks[now] = [each.name for each in found]
         if answer_s is not None:
             due[now + answer_s] = found
         for each in game.actions:
-            if isinstance(each, GiveBack):
+            if isinstance(each, ReleaseNodes):
                 verdicts = dict.fromkeys(each.names, now) | verdicts
     return looks, verdicts
 
@@ -39,7 +39,7 @@ def hung() -> Rounds:
         {
             "at": 110,
             "requests": {"r": {"at": 100, "nodes": ALL}},
-            "nodes": {ALL: "rising"},
+            "nodes": {ALL: "powering_up"},
             "vms": {ALL: "RUNNING in a since 101"},
         }
     )
@@ -60,7 +60,7 @@ def test_those_whose_time_was_over_first_are_asked_first():
     game.round(
         {
             "at": 111,
-            "nodes": {"spot-0": "rising"},
+            "nodes": {"spot-0": "powering_up"},
             "vms": {"spot-0": "RUNNING in a since 105", ALL: "STAGING in a since 101"},
         }
     )

@@ -37,8 +37,8 @@ def test_a_vm_that_vanished_is_made_anew():
     ) == {"made": 30, "running": 4, "registered": 15}
 
 
-def test_a_node_that_was_given_back_has_none():
-    moves = ((Stage.ASKED, 2), (Stage.GIVEN_BACK, 9), (Stage.BOOTING, 10), (Stage.IDLE, 30))
+def test_a_node_that_was_released_has_none():
+    moves = ((Stage.ASKED, 2), (Stage.RELEASED, 9), (Stage.BOOTING, 10), (Stage.IDLE, 30))
     assert follow(*moves) is None
 
 

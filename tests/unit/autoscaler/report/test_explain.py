@@ -3,16 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from muster.autoscaler.reconcile.model import Market, Unread
+from muster.autoscaler.reconcile.model import CapacityPool, Unread
 from muster.autoscaler.report.explain import MEANING, lasted, why_job, why_node
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import LastError, Returned, Row, Shut, Status
 from muster.autoscaler.slurm.slurmctld import Queued
 
 NOW = 1000.0
-MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
-OTHER = Market("europe-west4-b", "n1-standard-2", spot=False)
-GPU = Market("europe-west4-a", "g2-standard-8", spot=False)
+MARKET = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
+OTHER = CapacityPool("europe-west4-b", "n1-standard-2", spot=False)
+GPU = CapacityPool("europe-west4-a", "g2-standard-8", spot=False)
 SHUT = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, on_trial=False)
 GPU_SHUT = Shut(GPU, "ZONE_RESOURCE_POOL_EXHAUSTED", 1060, on_trial=False)
 NODE, GPU_NODE = "lab-debug-0", "lab-gpu-0"
@@ -101,7 +101,7 @@ NODES = {
     ),
     Stage.STUCK: (
         row(Stage.STUCK, reason="its VM says: mount /home"),
-        "lab-debug-0 boots too long and is given back soon (n1-standard-2 (spot) in "
+        "lab-debug-0 boots too long and is released soon (n1-standard-2 (spot) in "
         "europe-west4-a): its VM says: mount /home.",
     ),
     Stage.LEAVING: (
@@ -113,9 +113,9 @@ NODES = {
         row(Stage.DRAINED, reason="disk"),
         "lab-debug-0 has been drained for 12 s: disk.",
     ),
-    Stage.GIVEN_BACK: (
-        row(Stage.GIVEN_BACK, reason="no room"),
-        "lab-debug-0 was given back 12 s ago: no room.",
+    Stage.RELEASED: (
+        row(Stage.RELEASED, reason="no room"),
+        "lab-debug-0 was released 12 s ago: no room.",
     ),
 }
 
@@ -261,15 +261,15 @@ BEGIN = (
 )
 
 
-def test_a_job_whose_nodes_were_given_back_says_when_it_may_start_again():
+def test_a_job_whose_nodes_were_released_says_when_it_may_start_again():
     found = status(returned={7: Returned(974, "no room")})
     assert why(found, job("PENDING", "BeginTime", start=1095)) == (
-        f"{BEGIN}; it may start again in 95 s; its nodes were given back 26 s ago: no room."
+        f"{BEGIN}; it may start again in 95 s; its nodes were released 26 s ago: no room."
     )
     # SLURM gives this reason at first, for some seconds.
     assert why(found, job("PENDING", "None", start=1121)) == (
         "job 7 waits with the reason None: SLURM has not looked at it yet; it may start again in "
-        "2 min; its nodes were given back 26 s ago: no room."
+        "2 min; its nodes were released 26 s ago: no room."
     )
 
 

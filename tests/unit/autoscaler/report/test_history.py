@@ -36,9 +36,9 @@ def test_a_node_s_stages_follow_each_other(watched):
 
 
 def test_a_stage_says_on_what_its_node_is_made(watched):
-    rising = {"debug-0": "rising"}
+    powering_up = {"debug-0": "powering_up"}
     asked = {"r": {"at": 99, "nodes": "debug-0"}}
-    watched.round(100, sets={"debug": ["n1 t4:1 spot in a"]}, nodes=rising, requests=asked)
+    watched.round(100, sets={"debug": ["n1 t4:1 spot in a"]}, nodes=powering_up, requests=asked)
     (span,) = of(watched).nodes["lab-debug-0"]
     assert span.where == "n1 t4:1 spot europe-west4-a"
 
@@ -55,7 +55,7 @@ def test_only_what_is_asked_for_is_there(watched):
 
 
 def test_a_job_waits_until_its_nodes_are_there_and_ends_with_the_first_that_has_none(watched):
-    both = {"debug-0": "rising busy", "debug-1": "rising busy"}
+    both = {"debug-0": "powering_up busy", "debug-1": "powering_up busy"}
     vms = dict.fromkeys(both, "RUNNING in a since 100")
     watched.round(
         100,
@@ -76,7 +76,7 @@ def test_a_job_that_still_waits_and_one_that_runs(watched):
     cold_start(watched)
     watched.round(
         150,
-        nodes={"debug-1": "rising busy"},
+        nodes={"debug-1": "powering_up busy"},
         requests={"r2": {"at": 150, "nodes": "debug-1", "jobs": {"8": "debug-1"}}},
     )
     runs, waits = of(watched, end=160).jobs
@@ -84,9 +84,9 @@ def test_a_job_that_still_waits_and_one_that_runs(watched):
     assert (waits.begin, waits.ready, waits.end, waits.lost) == (150, 160, 160, False)
 
 
-def test_a_job_whose_nodes_are_given_back_was_lost(watched):
+def test_a_job_whose_nodes_are_released_was_lost(watched):
     request = {"r": {"at": 100, "nodes": "debug-0", "jobs": {"7": "debug-0"}}}
-    watched.round(100, nodes={"debug-0": "rising busy"}, vms={}, requests=request)
+    watched.round(100, nodes={"debug-0": "powering_up busy"}, vms={}, requests=request)
     watched.round(110, events=["refused debug-0: forbidden"])
     [job] = of(watched).jobs
     assert (job.ready, job.end, job.lost) == (110, 110, True)

@@ -9,7 +9,7 @@ def seen(*rounds: dict) -> View:
     of = Rounds()
     for at, given in enumerate(rounds, 100):
         of.round({"at": at, "nodes": {}, "vms": {}, **given})
-    return stages(of.world, of.memory, {})[f"{CLUSTER}-debug-0"]
+    return stages(of.observed, of.tracked, {})[f"{CLUSTER}-debug-0"]
 
 
 def node(text: str, vm: str = "", **more: object) -> dict:
@@ -22,29 +22,32 @@ LISTS = [{"at": 100 + 21 * n, **node("up busy")} for n in range(3)]
 
 CASES = {
     "off": ([node("off")], Stage.OFF),
-    "asked of the cloud at once": ([node("rising", **REQUEST)], Stage.ASKED),
+    "asked of the cloud at once": ([node("powering_up", **REQUEST)], Stage.ASKED),
     "asked by the spool before SLURM's states say so": (
         [node("off"), node("off", nodes_at=98, **REQUEST)],
         Stage.ASKED,
     ),
     "refused for its rate": (
-        [node("rising", **REQUEST), node("rising", events=["refused debug-0: rateLimitExceeded"])],
+        [
+            node("powering_up", **REQUEST),
+            node("powering_up", events=["refused debug-0: rateLimitExceeded"]),
+        ],
         Stage.WAITING,
     ),
     "made, says Google, and the list is older": (
-        [node("rising", **REQUEST), node("rising", events=["made debug-0"], vms_at=100)],
+        [node("powering_up", **REQUEST), node("powering_up", events=["made debug-0"], vms_at=100)],
         Stage.MADE,
     ),
-    "in the list": ([node("rising", "STAGING in a since 99", **REQUEST)], Stage.MADE),
-    "its VM runs": ([node("rising", "RUNNING in a since 99", **REQUEST)], Stage.BOOTING),
+    "in the list": ([node("powering_up", "STAGING in a since 99", **REQUEST)], Stage.MADE),
+    "its VM runs": ([node("powering_up", "RUNNING in a since 99", **REQUEST)], Stage.BOOTING),
     "a VM from before is deleted first": (
-        [node("rising", "RUNNING in a since 5", **REQUEST)],
+        [node("powering_up", "RUNNING in a since 5", **REQUEST)],
         Stage.WAITING,
     ),
     "boots too long": (
         [
-            node("rising", "RUNNING in a since 99", **REQUEST),
-            {"at": 225, **node("rising", "RUNNING in a since 99")},
+            node("powering_up", "RUNNING in a since 99", **REQUEST),
+            {"at": 225, **node("powering_up", "RUNNING in a since 99")},
         ],
         Stage.STUCK,
     ),
@@ -56,12 +59,12 @@ CASES = {
     ),
     "drained": ([node("up drained: look at its disk", "RUNNING in a since 9")], Stage.DRAINED),
     "down by hand": ([node("up down: broken", "RUNNING in a since 9")], Stage.DOWN),
-    "silent": ([node("up down: Not responding", "RUNNING in a since 9")], Stage.SILENT),
+    "silent": ([node("up down: Not responding", "RUNNING in a since 9")], Stage.NOT_RESPONDING),
     "its VM is in no list": (LISTS[:1], Stage.MISSING),
-    "its VM was taken": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.GIVEN_BACK),
-    "powered down": ([node("falling", "RUNNING in a since 9")], Stage.GOING),
+    "its VM was taken": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.RELEASED),
+    "powered down": ([node("powering_down", "RUNNING in a since 9")], Stage.GOING),
     "off, and its VM still there": ([node("off", "STOPPING in a since 9")], Stage.GOING),
-    "off for SLURM, until SuspendTimeout": ([node("falling")], Stage.GOING),
+    "off for SLURM, until SuspendTimeout": ([node("powering_down")], Stage.GOING),
 }
 
 
@@ -79,38 +82,38 @@ def test_every_stage_has_a_case_here():
 def test_a_vm_without_a_node_is_shown():
     of = Rounds()
     of.round({"at": 100, "nodes": {"debug-0": "off"}, "vms": {"debug-9": "RUNNING in a since 99"}})
-    assert stages(of.world, of.memory, {})["lab-debug-9"].stage is Stage.STRAY
+    assert stages(of.observed, of.tracked, {})["lab-debug-9"].stage is Stage.STRAY
 
 
 def test_before_slurmctld_is_read_no_vm_is_called_stray():
     of = Rounds()
     of.round({"at": 100, "vms": {"debug-9": "RUNNING in a since 99"}})
-    assert stages(of.world, of.memory, {}) == {}
+    assert stages(of.observed, of.tracked, {}) == {}
 
 
 def test_a_node_says_where_it_is_or_is_to_be():
-    asked = seen(node("rising", **REQUEST))
+    asked = seen(node("powering_up", **REQUEST))
     running = seen(node("up", "RUNNING in b since 9 spot"))
     assert (asked.zone, asked.machine_type, asked.spot) == (f"{REGION}a", "n1", False)
     assert (running.zone, running.spot) == (f"{REGION}b", True)
 
 
 def test_a_node_says_which_gpus_are_attached_to_it():
-    asked = seen(node("rising", sets={"debug": ["n1 t4:2 in a"]}, **REQUEST))
+    asked = seen(node("powering_up", sets={"debug": ["n1 t4:2 in a"]}, **REQUEST))
     assert (asked.machine_type, asked.gpus) == ("n1", "t4:2")
-    assert str(asked.market) == f"n1 t4:2 in {REGION}a"
+    assert str(asked.pool) == f"n1 t4:2 in {REGION}a"
 
 
 def test_a_node_that_waits_says_for_what_and_how_long():
     view = seen(
-        node("rising", **REQUEST),
-        node("rising", events=["refused debug-0: rateLimitExceeded slow"]),
+        node("powering_up", **REQUEST),
+        node("powering_up", events=["refused debug-0: rateLimitExceeded slow"]),
     )
     assert (view.reason, view.retry) == ("rateLimitExceeded: slow", 102)
 
 
 def test_a_node_that_was_refused_is_asked_for_elsewhere_and_says_why():
-    view = seen(node("rising", **REQUEST), node("rising", events=[NO_ROOM]))
+    view = seen(node("powering_up", **REQUEST), node("powering_up", events=[NO_ROOM]))
     assert (view.stage, view.zone) == (Stage.ASKED, f"{REGION}b")
     assert view.reason == f"ZONE_RESOURCE_POOL_EXHAUSTED: no room (n1 in {REGION}a)"
 
@@ -119,9 +122,9 @@ def test_a_node_that_was_refused_is_asked_for_elsewhere_and_says_why():
     ("text", "state"),
     [
         ("off", "idle~"),
-        ("rising busy", "busy#"),
-        ("falling down", "down%"),
-        ("up silent", "idle*"),
+        ("powering_up busy", "busy#"),
+        ("powering_down down", "down%"),
+        ("up not_responding", "idle*"),
         ("up busy leaving", "busy!"),
         ("up drained", "drained"),
         ("up busy drained", "draining"),

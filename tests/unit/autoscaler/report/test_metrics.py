@@ -35,22 +35,24 @@ def test_a_cold_start_is_measured_phase_by_phase(watched):
 def test_requests_and_actions_are_counted(watched):
     cold_start(watched)
     watched.round(200, vms={"debug-0": "TERMINATED in a since 100"})
-    watched.round(201, nodes={"debug-0": "falling"})
+    watched.round(201, nodes={"debug-0": "powering_down"})
     assert watched.sample("muster_requests_total") == 1
     assert watched.sample("muster_requested_nodes_total") == 1
     assert watched.sample("muster_actions_total", action="insert") == 1
-    assert watched.sample("muster_actions_total", action="give back") == 1
+    assert watched.sample("muster_actions_total", action="releases") == 1
     assert watched.sample("muster_actions_total", action="delete") == 1
 
 
 def test_a_market_without_room_is_shown(watched):
-    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "no", "gpus": ""}
-    watched.round(100, nodes={"debug-0": "rising"}, requests={"r": {"at": 100, "nodes": "debug-0"}})
-    assert watched.sample("muster_breaker", **market) is None
+    pool = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "no", "gpus": ""}
+    watched.round(
+        100, nodes={"debug-0": "powering_up"}, requests={"r": {"at": 100, "nodes": "debug-0"}}
+    )
+    assert watched.sample("muster_breaker", **pool) is None
     watched.round(101, events=["refused debug-0: ZONE_RESOURCE_POOL_EXHAUSTED"])
-    assert watched.sample("muster_breaker", **market) == 1
+    assert watched.sample("muster_breaker", **pool) == 1
     watched.round(170)
-    assert watched.sample("muster_breaker", **market) == 0.5
+    assert watched.sample("muster_breaker", **pool) == 0.5
 
 
 def test_readings_have_an_age_from_the_first_one_on(tmp_path):
@@ -63,10 +65,10 @@ def test_readings_have_an_age_from_the_first_one_on(tmp_path):
 
 def test_room_that_quotas_leave_is_shown(watched):
     watched.round(100, room={"n1 spot in a": 5, "n1 t4:2 in a": 3})
-    market = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "yes", "gpus": ""}
-    assert watched.sample("muster_quota_room", **market) == 5
-    market |= {"spot": "no", "gpus": "t4:2"}
-    assert watched.sample("muster_quota_room", **market) == 3
+    pool = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "yes", "gpus": ""}
+    assert watched.sample("muster_quota_room", **pool) == 5
+    pool |= {"spot": "no", "gpus": "t4:2"}
+    assert watched.sample("muster_quota_room", **pool) == 3
 
 
 def test_calls_and_what_is_left_of_the_rate_are_those_of_the_cloud_s_edge(edge):

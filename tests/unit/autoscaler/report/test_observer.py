@@ -10,9 +10,9 @@ from simkit import FAULTS, Game
 from viewkit import Watched, cold_start
 
 from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.reconcile import plan
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.reconcile import reconcile
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.lifecycle import stages
 from muster.autoscaler.report.metrics import Metrics
@@ -65,7 +65,9 @@ def test_requests_and_actions_are_told_with_their_ids(watched):
 
 def test_a_refusal_is_told_once_for_all_its_nodes(watched):
     watched.round(
-        100, nodes={"debug-[0-3]": "rising"}, requests={"r": {"at": 99, "nodes": "debug-[0-3]"}}
+        100,
+        nodes={"debug-[0-3]": "powering_up"},
+        requests={"r": {"at": 99, "nodes": "debug-[0-3]"}},
     )
     watched.round(101, events=["refused debug-[0-3]: QUOTA_EXCEEDED 'CPUS' is used up"])
     [refused] = of(watched, "refused")
@@ -84,7 +86,7 @@ def three_jobs(watched):
     """Two with a node each, in one insert, and one that needs two."""
     watched.round(
         100,
-        nodes={"debug-[0-3]": "rising busy"},
+        nodes={"debug-[0-3]": "powering_up busy"},
         requests={
             "r1": {"at": 98, "nodes": "debug-0", "jobs": {"41": "debug-0"}},
             "r2": {
@@ -102,7 +104,7 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     watched.round(103, events=["made debug-0"], vms={"debug-0": "RUNNING in b since 102"})
     watched.round(130, nodes={"debug-0": "up busy"})
     watched.round(200, vms={"debug-0": "TERMINATED in b since 102"})
-    watched.round(201, nodes={"debug-0": "falling"})
+    watched.round(201, nodes={"debug-0": "powering_down"})
     watched.round(210, events=["deleted debug-0 in b"])
     lines = found(watched, 41)
     assert [line.get("stage", line["event"]) for line in lines] == [
@@ -110,7 +112,7 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
         *("insert", "refused"),
         *("inserted", "booting"),
         "busy",
-        *("give back", "delete", "given back"),
+        *("releases", "delete", "released"),
         "going",
         "deleted",
     ]
@@ -150,19 +152,19 @@ def test_a_successor_knows_whose_node_it_gives_back_first(watched):
     cold_start(watched)
     watched.successor()
     watched.round(300, vms={"debug-0": "TERMINATED in a since 100 spot"})
-    [line] = of(watched, "give back")
+    [line] = of(watched, "releases")
     assert (line["requests"], line["jobs"]) == (["r100"], [7])
     assert watched.status.returned.keys() == {7}
 
 
-def test_a_node_that_is_given_back_when_its_request_is_closed_has_its_job(watched):
+def test_a_node_that_is_released_when_its_request_is_closed_has_its_job(watched):
     """Nobody was here while SLURM waited: its verdict and ours come in one round."""
     watched.round(
         100,
         nodes={"debug-0": "off down: ResumeTimeout reached"},
         requests={"r": {"at": 90, "nodes": "debug-0", "jobs": {"41": "debug-0"}}},
     )
-    [settled], [back] = of(watched, "settled"), of(watched, "give back")
+    [settled], [back] = of(watched, "settled"), of(watched, "releases")
     assert settled["request"] == "r"
     assert (back["requests"], back["jobs"]) == (["r"], [41])
 
@@ -172,7 +174,7 @@ def test_a_burst_of_1000_jobs_has_no_long_lines(watched):
     burst = "debug-[0-999]"
     watched.round(
         100,
-        nodes={burst: "rising busy"},
+        nodes={burst: "powering_up busy"},
         requests={
             "r": {
                 "at": 99,
@@ -188,7 +190,7 @@ def test_a_burst_of_1000_jobs_has_no_long_lines(watched):
     assert max(lengths.values()) < 10_000
 
 
-def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_given_back(watched, caplog):
+def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_released(watched, caplog):
     three_jobs(watched)
     watched.round(101, events=["refused debug-[0-1]: forbidden a\nb\x1b[2J"])
     watched.round(102, nodes={"spot-0": "up"}, vms={"spot-0": "TERMINATED in a since 1"})
@@ -196,13 +198,13 @@ def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_given_back(wat
         each.message for each in caplog.records if each.name == "muster.autoscaler.report.observer"
     ]
     assert said == [
-        "given back: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
-        "given back: lab-spot-0: its VM in europe-west4-a is TERMINATED",
+        "released: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
+        "released: lab-spot-0: its VM in europe-west4-a is TERMINATED",
     ]
 
 
 def test_what_was_refused_last_is_told_of_each_set(watched):
-    nodes = {"debug-[0-1]": "rising", "close-0": "rising"}
+    nodes = {"debug-[0-1]": "powering_up", "close-0": "powering_up"}
     watched.round(100, nodes=nodes, requests={"r": {"at": 99, "nodes": "debug-[0-1],close-0"}})
     watched.round(101, events=["refused debug-[0-1]: forbidden no", "refused close-0: gone away"])
     found = watched.status.errors
@@ -212,11 +214,11 @@ def test_what_was_refused_last_is_told_of_each_set(watched):
     }
 
 
-def test_a_node_that_is_given_back_says_why_and_so_does_its_job(watched):
+def test_a_node_that_is_released_says_why_and_so_does_its_job(watched):
     cold_start(watched)
     watched.round(200, vms={"debug-0": "TERMINATED in a since 100 spot"})
     row = watched.status.nodes["lab-debug-0"]
-    assert (row.view.stage, row.since) == ("given back", 200)
+    assert (row.view.stage, row.since) == ("released", 200)
     assert "was taken back (spot)" in row.view.reason
     assert "was taken back (spot)" in watched.status.returned[7].reason
 
@@ -240,7 +242,7 @@ def test_what_changed_while_no_daemon_ran_is_told_by_its_successor(watched):
 
 def test_a_node_that_was_not_seen_from_its_beginning_has_no_cold_start(watched):
     cold_start(watched)
-    watched.round(200, nodes={"debug-1": "rising"}, vms={"debug-1": "RUNNING in a since 199"})
+    watched.round(200, nodes={"debug-1": "powering_up"}, vms={"debug-1": "RUNNING in a since 199"})
     watched.round(210, nodes={"debug-1": "up"})
     assert watched.stages("lab-debug-1") == ["booting", "idle"]
     assert watched.sample("muster_cold_start_seconds_count", phase="registered") == 1
@@ -287,9 +289,9 @@ def test_an_idle_node_belongs_to_no_job_any_more(watched):
 def test_what_is_told_is_what_is_so_whatever_happens(seed, observer):
     """The observer looks only at what may have changed; here all of it is looked at."""
 
-    def observe(world, memory, actions):
-        observer(world, memory, actions)
-        found = stages(world, memory, observer._given)
+    def observe(observed, tracked, actions):
+        observer(observed, tracked, actions)
+        found = stages(observed, tracked, observer._released)
         assert {name: row.view for name, row in observer._rows.items()} == found
         assert +observer._counts == Counter(
             (name.split("-")[1], view.stage) for name, view in found.items()
@@ -309,12 +311,12 @@ def test_what_is_told_is_what_is_so_whatever_happens(seed, observer):
             assert line.get("was", "off") == last.get(line["node"], "off")
             last[line["node"]] = line["stage"]
             told.add(line["stage"])
-    assert {"asked", "made", "booting", "busy", "missing", "given back", "going"} <= told
+    assert {"asked", "made", "booting", "busy", "missing", "released", "going"} <= told
 
 
-def large(now: float) -> World:
+def large(now: float) -> ObservedState:
     names = [f"lab-debug-{number}" for number in range(10_000)]
-    return World(
+    return ObservedState(
         "lab",
         now,
         nodes={
@@ -330,24 +332,24 @@ def large(now: float) -> World:
 
 def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
     """At most 30 ms of CPU, also when all was read anew; best of several on a busy machine."""
-    world = large(1000)
-    _, memory = plan(world, Memory())
-    observer(world, memory, ())
+    observed = large(1000)
+    _, tracked = reconcile(observed, TrackedState())
+    observer(observed, tracked, ())
     spent = []
     for now in range(1001, 1006):
-        world = large(now)
-        assert world.vm
-        _, memory = plan(world, memory)
+        observed = large(now)
+        assert observed.vm
+        _, tracked = reconcile(observed, tracked)
         begin = time.thread_time()
-        observer(world, memory, ())
+        observer(observed, tracked, ())
         spent.append(time.thread_time() - begin)
     assert min(spent) < 0.030
     again = []
     for now in range(1006, 1011):
-        world = replace(world, now=now)
-        _, memory = plan(world, memory)
+        observed = replace(observed, now=now)
+        _, tracked = reconcile(observed, tracked)
         begin = time.thread_time()
-        observer(world, memory, ())
+        observer(observed, tracked, ())
         again.append(time.thread_time() - begin)
     assert min(again) < 0.005
     assert len(read(observer.status.path).nodes) == 5000

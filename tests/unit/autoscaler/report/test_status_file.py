@@ -7,9 +7,9 @@ from viewkit import Watched, cold_start
 
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import (
+    CapacityPool,
     Choice,
     Job,
-    Market,
     Node,
     NodeSet,
     Power,
@@ -17,8 +17,8 @@ from muster.autoscaler.reconcile.model import (
     Request,
     Unread,
 )
-from muster.autoscaler.reconcile.observed import World
-from muster.autoscaler.reconcile.tracked import Memory
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import (
     LastError,
@@ -30,14 +30,14 @@ from muster.autoscaler.report.status_file import (
     read,
 )
 
-MARKET = Market("europe-west4-a", "n1-standard-2", spot=True)
-OTHER = Market("europe-west4-b", "n1-standard-2", spot=False, gpus="t4:1")
-# Two templates in one market take their room from the same place.
+MARKET = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
+OTHER = CapacityPool("europe-west4-b", "n1-standard-2", spot=False, gpus="t4:1")
+# Two templates in one pool take their room from the same place.
 CHOICES = tuple(
     Choice(template, of.zone, of.machine_type, of.spot, of.gpus)
     for template, of in (("T/a", MARKET), ("T/b", MARKET), ("T/b", OTHER))
 )
-WORLD = World(
+WORLD = ObservedState(
     "lab",
     1000,
     nodes={"lab-debug-0": Node("lab-debug-0", Power.OFF)},
@@ -48,7 +48,7 @@ WORLD = World(
     quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}, OTHER: {"CPUS": 7}}, 998),
     unread={"the cloud": Unread(960, "403: no right to list")},
 )
-MEMORY = Memory(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
+MEMORY = TrackedState(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
 ROWS = {
     "lab-debug-0": Row(View(Stage.OFF, "idle~"), 900),
     "lab-debug-1": Row(
@@ -68,8 +68,8 @@ def file(tmp_path):
     return StatusFile(tmp_path / "status.json")
 
 
-def update(file, world=WORLD, memory=MEMORY, *, changed=False):
-    file.update(world, memory, ROWS, changed=changed, returned=RETURNED, errors=ERRORS)
+def update(file, observed=WORLD, tracked=MEMORY, *, changed=False):
+    file.update(observed, tracked, ROWS, changed=changed, returned=RETURNED, errors=ERRORS)
 
 
 def test_what_is_written_is_what_is_read(file):
@@ -111,8 +111,8 @@ def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_s
     rows = {f"lab-debug-{number}": Row(view, 995) for number in range(20_000)}
     written = []
     for now in range(1000, 1012):
-        world = replace(WORLD, now=now)
-        file.update(world, MEMORY, rows, changed=True, returned={}, errors={})
+        observed = replace(WORLD, now=now)
+        file.update(observed, MEMORY, rows, changed=True, returned={}, errors={})
         written.append(read(file.path).written if now in (1002, 1011) else 0)
     assert written[2] == 1000
     assert written[11] > 1000

@@ -51,7 +51,7 @@ def test_bars_lie_where_their_time_is():
 
 
 def test_what_took_no_time_can_still_be_seen():
-    history = History(T, T + 86400, {"n0": [Span(Stage.GIVEN_BACK, T + 5, T + 6)]})
+    history = History(T, T + 86400, {"n0": [Span(Stage.RELEASED, T + 5, T + 6)]})
     [(begin, end)] = bars(picture(history)).values()
     assert end - begin == 1
 
@@ -123,7 +123,7 @@ def test_the_legend_has_what_occurs():
     )
     words = texts(picture(history))
     assert "busy" in words and "going" in words and "booting" not in words
-    assert "nodes given back, job is queued again" in words
+    assert "nodes released, job is queued again" in words
 
 
 def test_each_stage_has_a_colour_of_its_own():

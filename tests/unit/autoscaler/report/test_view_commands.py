@@ -18,7 +18,9 @@ def watched(tmp_path):
     now = int(time.time())
     made.round(now - 200, nodes={"debug-[0-11]": "off"}, vms={})
     cold_start(made, "debug-10", at=now - 180)
-    made.round(now - 50, nodes={"debug-2": "rising", "debug-9": "up drained: [red]a\x1b[2Jb <c>"})
+    made.round(
+        now - 50, nodes={"debug-2": "powering_up", "debug-9": "up drained: [red]a\x1b[2Jb <c>"}
+    )
     made.round(now)
     yield made
     made.events.close()
@@ -49,9 +51,9 @@ def test_what_cant_be_read_is_said_below(watched):
     found = json.loads(watched.status_file.read_text())
     why = "403: Required 'compute.instances.list' \x1b[2J permission"
     found["unread"] = {"the cloud": {"since": found["written"] - 600, "why": why}}
-    market = {"zone": "a", "machine_type": "n1", "spot": False, "gpus": ""}
+    pool = {"zone": "a", "machine_type": "n1", "spot": False, "gpus": ""}
     shut = {"code": "NO_ROOM", "until": found["written"] + 5410, "on_trial": False, "size": 50}
-    found["breakers"] = [market | shut]
+    found["breakers"] = [pool | shut]
     watched.status_file.write_text(json.dumps(found))
     shown = muster("nodes", "--status", watched.status_file).stdout
     assert "the cloud can't be read since 10 min: 403: Required 'compute.instances.list'" in shown
@@ -94,7 +96,9 @@ def test_a_node_is_not_told_of_what_another_sets_nodes_lack(tmp_path):
         "r1": {"at": now - 9, "nodes": "debug-0"},
         "r2": {"at": now - 9, "nodes": "close-0"},
     }
-    made.round(now - 8, nodes={"debug-0": "rising", "close-0": "rising"}, requests=asked, vms={})
+    made.round(
+        now - 8, nodes={"debug-0": "powering_up", "close-0": "powering_up"}, requests=asked, vms={}
+    )
     shortage = "refused close-0: ZONE_RESOURCE_POOL_EXHAUSTED none"
     made.round(now, events=[shortage, "refused debug-0: rateLimitExceeded slow"])
     made.events.close()

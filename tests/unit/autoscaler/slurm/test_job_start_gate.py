@@ -223,12 +223,12 @@ def test_a_hostlist_that_would_fill_the_memory_is_refused():
 @pytest.mark.parametrize(
     ("node", "comes"),
     [
-        (Node("n", Power.RISING), True),
+        (Node("n", Power.POWERING_UP), True),
         (Node("n", Power.OFF, busy=True), True),
-        (Node("n", Power.FALLING, busy=True), True),
+        (Node("n", Power.POWERING_DOWN, busy=True), True),
         (Node("n", Power.OFF), False),
         (Node("n", Power.UP, busy=True), False),
-        (Node("n", Power.RISING, down=True), False),
+        (Node("n", Power.POWERING_UP, down=True), False),
     ],
 )
 def test_which_nodes_are_on_their_way(node: Node, comes: bool):

@@ -41,19 +41,19 @@ def called(folder: Path) -> list[str]:
 def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
     found = printing(tmp_path, (DATA / release / "nodes").read_bytes()).nodes()
     expected = {
-        "0": (Power.RISING, {"silent", "busy"}, ""),
-        "1": (Power.RISING, {"silent", "busy"}, ""),
-        "2": (Power.RISING, {"silent", "busy"}, ""),
-        "3": (Power.RISING, {"silent", "busy"}, ""),
+        "0": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
+        "1": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
+        "2": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
+        "3": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         # scontrol itself takes the quotation mark at the end for its own.
         "4": (Power.OFF, {"drained"}, 'look [at] | this, "please'),
-        "5": (Power.RISING, {"silent", "busy"}, ""),
+        "5": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "6": (Power.OFF, {"drained"}, "first"),
-        "7": (Power.FALLING, set(), "muster: no room"),
+        "7": (Power.POWERING_DOWN, set(), "muster: no room"),
         "8": (Power.OFF, set(), ""),
         "9": (Power.OFF, set(), ""),
         "10": (Power.OFF, {"down"}, NO_ROOM),
-        "11": (Power.RISING, {"silent", "leaving"}, ""),
+        "11": (Power.POWERING_UP, {"not_responding", "leaving"}, ""),
     }
     assert {node.name: node for node in found} == {
         f"lab-debug-{n}": Node(f"lab-debug-{n}", power, reason=reason, **dict.fromkeys(flags, True))
@@ -70,14 +70,17 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         ("ALLOCATED+CLOUD+DRAIN", Node("n", Power.UP, drained=True, busy=True)),
         ("IDLE+CLOUD+DRAIN+INVALID_REG", Node("n", Power.UP, drained=True, invalid=True)),
         ("IDLE+CLOUD+COMPLETING", Node("n", Power.UP, busy=True)),
-        ("DOWN+CLOUD+NOT_RESPONDING", Node("n", Power.UP, down=True, silent=True)),
+        ("DOWN+CLOUD+NOT_RESPONDING", Node("n", Power.UP, down=True, not_responding=True)),
         ("IDLE+CLOUD+FAIL", Node("n", Power.UP, down=True)),
         ("ERROR+CLOUD", Node("n", Power.UP, down=True)),
         # Asked for and not begun: neither program has been called.
         ("ALLOCATED+CLOUD+POWER_DOWN", Node("n", Power.UP, busy=True, leaving=True)),
         ("IDLE+CLOUD+POWER_UP+POWERED_DOWN", Node("n", Power.OFF)),
-        ("IDLE+CLOUD+POWER_UP+POWERING_DOWN", Node("n", Power.FALLING)),
-        ("DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING", Node("n", Power.OFF, down=True, silent=True)),
+        ("IDLE+CLOUD+POWER_UP+POWERING_DOWN", Node("n", Power.POWERING_DOWN)),
+        (
+            "DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING",
+            Node("n", Power.OFF, down=True, not_responding=True),
+        ),
         ("IDLE+CLOUD+PLANNED+MAINTENANCE", Node("n", Power.UP)),
         ("IDLE+CLOUD+MAINTENANCE+RESERVED", Node("n", Power.UP)),
     ],
@@ -96,9 +99,9 @@ def test_no_nodes_at_all(tmp_path):
     assert printing(tmp_path, b"No nodes in the system\n").nodes() == []
 
 
-def test_nodes_are_given_back_with_one_call(tmp_path):
+def test_nodes_are_released_with_one_call(tmp_path):
     """One, because nodes that were only set down would stay so after a kill in between."""
-    slurm(tmp_path, "").give_back(["lab-debug-2", "lab-debug-0", "lab-debug-1"], "no room")
+    slurm(tmp_path, "").release_nodes(["lab-debug-2", "lab-debug-0", "lab-debug-1"], "no room")
     assert called(tmp_path) == [
         "update",
         "nodename=lab-debug-[0-2]",
@@ -108,7 +111,7 @@ def test_nodes_are_given_back_with_one_call(tmp_path):
 
 
 def test_a_reason_is_one_short_line(tmp_path):
-    slurm(tmp_path, "").give_back(["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300)
+    slurm(tmp_path, "").release_nodes(["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300)
     reason = called(tmp_path)[3]
     assert reason.startswith("reason=muster: first second xxx")
     assert len(reason.removeprefix("reason=")) == 200
@@ -122,7 +125,7 @@ def test_a_reason_is_one_short_line(tmp_path):
     ],
 )
 def test_the_queue(tmp_path, release, began, later, again):
-    """Job 6 was given back; 7 is not to begin within an hour, and asks for a node by its name."""
+    """Job 6 was released; 7 is not to begin within an hour, and asks for a node by its name."""
     found = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
     three = ("lab-debug-0", "lab-debug-1", "lab-debug-2")
     configuring, limit, begin = ("CONFIGURING", "None"), "JobArrayTaskLimit", "BeginTime"
@@ -172,7 +175,7 @@ def test_what_slurm_refuses_is_said(tmp_path):
         match=r"^scontrol update nodename=gone-0 state=power_down_force reason=muster: no room: "
         r"slurm_update error: Invalid node name specified \(exit status 1\)$",
     ):
-        refusing.give_back(["gone-0"], "no room")
+        refusing.release_nodes(["gone-0"], "no room")
 
 
 def test_a_scontrol_that_hangs_is_ended(tmp_path):

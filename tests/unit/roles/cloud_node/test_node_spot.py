@@ -36,9 +36,9 @@ JOBS = [
 @pytest.fixture
 def spot() -> ModuleType:
     """The program, in a hurry."""
-    found = node_boot_kit.load(PROGRAM)
-    found.PAUSE_S, found.AGAIN_S, found.REACH_S = 0.05, 0.01, 0.3
-    return found
+    module = node_boot_kit.load(PROGRAM)
+    module.PAUSE_S, module.AGAIN_S, module.REACH_S = 0.05, 0.01, 0.3
+    return module
 
 
 class Slurm:
@@ -125,11 +125,11 @@ def test_what_cant_be_queued_again_is_told_once(spot: ModuleType, proc: Path):
     answer = slurm.__call__
 
     def once_more(words: list[str]) -> str:
-        found = answer(words)
+        output = answer(words)
         if words[:2] == ["scontrol", "requeue"] and len(slurm.changed()) == 2:
             # One that came while the node was drained.
             slurm.jobs.append("64 N/A 1 1")
-        return found
+        return output
 
     spot.Node("lab-debug-3", once_more, str(proc)).leave()
     assert slurm.changed() == [
@@ -209,7 +209,7 @@ def test_commands_that_fail_hang_or_lack_are_trouble(
 
 
 def test_the_autoscaler_knows_the_reason(spot: ModuleType):
-    assert spot.REASON == in_service.TAKEN
+    assert spot.REASON == in_service.PREEMPTED
 
 
 # --- the notice --------------------------------------------------------------------------------
