@@ -77,8 +77,10 @@ secrets: setup ## Make the munge key and the passwords of CLUSTER, once
 	@muster secrets $(CLUSTER)
 
 .PHONY: configure
-configure: setup ## Run site.yml on CLUSTER
-	@ansible-playbook -i inventories/$(CLUSTER) ansible/site.yml
+configure: setup ## Run site.yml on CLUSTER, one line a role (the rest in build/CLUSTER.log)
+	@mkdir -p build
+	@ANSIBLE_STDOUT_CALLBACK=muster_roles ANSIBLE_CALLBACKS_ENABLED= ANSIBLE_LOG_PATH=build/$(CLUSTER).log \
+	  ansible-playbook -i inventories/$(CLUSTER) ansible/site.yml
 
 .PHONY: slurmctld-package
 slurmctld-package: setup machine-packages ## Build Debian's slurmctld so that it starts scripts early
@@ -124,13 +126,17 @@ test: setup vm-packages ## What every change must pass
 proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
 	@$(own-variables)python tests/prove.py proof $(patsubst %,--part %,$(PART))
 
+# Where Go is: of a workflow nothing else here knows the schema.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 .PHONY: lint
-lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck
+lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@yamllint --strict .
 	@ansible-lint --offline
+	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; fi
 	@git ls-files | grep -vE '\.(j2|md|py)$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck --severity=warning
 	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/(ba)?sh' -- | while read -r template; do \
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
@@ -187,7 +193,7 @@ vm: setup vm-packages ## A cluster of virtual machines with kernels of their own
 	@pytest --verbose tests/vm -m '$(MARK)'
 
 .PHONY: engine
-engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|double)
+engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|stand-in)
 	@pytest tests/engine -m '$(MARK)'
 
 # Without `setup`: a machine with a GPU may reach nothing. With it gres.conf is rendered too.
