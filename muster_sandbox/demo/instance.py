@@ -1,6 +1,7 @@
 """A cluster of containers: the copy of an inventory that fits this machine, and its hosts."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from muster_sandbox.containers.machines import Fleet, Machine
 from muster_sandbox.containers.podman import MachineError
 
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
-"""Python that each release has, so the one that the demo's module tree can contain."""
+"""A Python package that both releases have: the demo's module tree can contain it."""
 
 
 def _program(name: str) -> str:
@@ -27,10 +28,10 @@ def _program(name: str) -> str:
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster of containers; everything it keeps is below its folder."""
+    """One cluster of containers; all its files are below its folder."""
 
     folder: Path
-    """The copy of the inventory; an ordinary one: `ansible-playbook -i FOLDER ansible/site.yml`."""
+    """The copy of the inventory; use it as any other: `ansible-playbook -i FOLDER ansible/site.yml`."""
 
     @property
     def state(self) -> Path:
@@ -39,7 +40,7 @@ class Instance:
 
     @property
     def exists(self) -> bool:
-        """Whether the copy was made, to its last step: a killed run leaves half of one."""
+        """Whether the copy is complete: a killed run leaves an incomplete one."""
         return secrets.path_of(self.folder).exists()
 
     def create(self, template: Path, release: str, subnet: str | None = None) -> None:
@@ -92,7 +93,7 @@ class Instance:
                 )
                 for host, of_host in variables.items()
             ),
-            # Muster mounts the others.
+            # Muster's roles mount the others.
             shares={
                 key: folder.path
                 for key, folder in definition.cluster.storage.folders()
@@ -113,17 +114,25 @@ class Instance:
         return merged
 
     def configure(self) -> int:
-        """Run site.yml on this cluster and return ansible-playbook's exit code."""
+        """Run site.yml on this cluster and return ansible-playbook's exit code.
+
+        It prints a line for each role; all that Ansible says is in site.log of the folder.
+        """
         command = [
             _program("ansible-playbook"),
             *("--inventory", str(self.folder), "ansible/site.yml"),
         ]
-        return subprocess.run(command, check=False).returncode
+        shown = {
+            "ANSIBLE_STDOUT_CALLBACK": "muster_roles",
+            "ANSIBLE_CALLBACKS_ENABLED": "",
+            "ANSIBLE_LOG_PATH": str(self.folder / "site.log"),
+        }
+        return subprocess.run(command, check=False, env=os.environ | shown).returncode
 
     def remove(self, network: str) -> list[str]:
         """Remove the containers on `network`, the network and the folder; return their names.
 
-        Where the folder is gone already the containers are not, so they are found without it.
+        The folder isn't needed to find the containers: it may have been deleted before them.
         """
         removed = machines.down(network)
         machines.remove_folder(self.folder)

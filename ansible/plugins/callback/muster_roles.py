@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One line for each role with its seconds; all that Ansible says besides goes into the log file."""
+
+import sys
+import time
+
+from ansible import constants
+from ansible.plugins.callback.default import CallbackModule as Default
+
+DOCUMENTATION = r"""
+name: muster_roles
+type: stdout
+short_description: One line for each role; the rest in the log file
+description:
+  - Prints a line when a role has run, with the play, the number of hosts on which it did anything,
+    the number of changes and the seconds. A role that was skipped on all hosts has no line.
+  - Failures, unreachable hosts, differences (C(--diff)), warnings and what tasks are to say are
+    printed in full.
+  - All else that C(default) would print goes into Ansible's log file, whose name is the last line.
+extends_documentation_fragment: [default_callback, result_format_callback]
+requirements: [set as stdout_callback, log_path set]
+"""
+
+ROLE_COLUMNS, PLAY_COLUMNS = 16, 26
+
+
+class LogOnly:
+    """Ansible's display whose lines go to the log file alone, unless `shown` is set."""
+
+    def __init__(self, display):
+        self._display = display
+        self.shown = False
+
+    def __getattr__(self, name):
+        return getattr(self._display, name)
+
+    def display(self, msg, *arguments, log_only=False, **options):
+        """Write a line to the log, and to the screen while `shown` is set."""
+        self._display.display(msg, *arguments, log_only=log_only or not self.shown, **options)
+
+    def _error(self, *arguments, **options):
+        """Print an error with its place, unless the play goes on: its result is in the log."""
+        if self.shown:
+            self._display._error(*arguments, **options)
+
+    def banner(self, msg, color=None, cows=False):  # noqa: ARG002 (the display's signature)
+        """Write a title; it has no frame in a log."""
+        self.display(f"\n{msg}", color=color)
+
+
+class CallbackModule(Default):
+    """Prints lines of roles."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "muster_roles"
+
+    def __init__(self):
+        super().__init__()
+        self._screen = self._display
+        self._display = LogOnly(self._screen)
+        self._began = time.monotonic()
+        self._play_name = ""
+        self._role = None
+        self._since = 0.0
+        self._hosts = set()
+        self._changes = 0
+        self._is_open = False
+        self._failed_task = ""
+
+    # What Ansible calls.
+
+    def v2_playbook_on_play_start(self, play):
+        self._end_role()
+        self._play_name = play.get_name().strip()
+        super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        self._begin_task(task)
+        super().v2_playbook_on_task_start(task, is_conditional)
+
+    def v2_playbook_on_handler_task_start(self, task):
+        self._begin_task(task)
+        super().v2_playbook_on_handler_task_start(task)
+
+    def v2_runner_on_ok(self, result):
+        self._hosts.add(result.host.get_name())
+        self._changes += bool(result.result.get("changed"))
+        super().v2_runner_on_ok(result)
+        # Of debug and assert, whose sentences are for whoever runs the play.
+        if result.result.get("_ansible_verbose_always") and "msg" in result.result:
+            said = result.result["msg"]
+            for line in said if isinstance(said, list) else str(said).splitlines():
+                self._say(f"  {line}")
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        if ignore_errors:
+            super().v2_runner_on_failed(result, ignore_errors)
+            return
+        self._in_full(result, lambda: super(CallbackModule, self).v2_runner_on_failed(result))
+
+    def v2_runner_on_unreachable(self, result):
+        self._in_full(result, lambda: super(CallbackModule, self).v2_runner_on_unreachable(result))
+
+    def v2_on_file_diff(self, result):
+        self._shown(lambda: super(CallbackModule, self).v2_on_file_diff(result))
+
+    def v2_playbook_on_stats(self, stats):
+        self._end_role()
+        super().v2_playbook_on_stats(stats)
+        hosts = sorted(stats.processed)
+        changes = sum(stats.changed.values())
+        failed = sorted({*stats.failures, *stats.dark})
+        seconds = time.monotonic() - self._began
+        self._say("")
+        self._say(f"{_number(len(hosts), 'host')}, {changes} changed, {seconds:.0f} s in all")
+        if failed:
+            self._say(f"failed: {', '.join(failed)}", constants.COLOR_ERROR)
+        if constants.DEFAULT_LOG_PATH:
+            self._say(f"all that Ansible said: {constants.DEFAULT_LOG_PATH}")
+
+    # Lines.
+
+    def _begin_task(self, task):
+        # The public ways give a task's name with the role's in it, but not the role's alone.
+        role = task._role.get_name() if task._role else ""
+        if role != self._role:
+            self._end_role()
+            self._role = role
+            self._since = time.monotonic()
+            if sys.stdout.isatty():
+                self._screen.display(f"{self._title()} ...", screen_only=True, newline=False)
+                sys.stdout.flush()
+                self._is_open = True
+
+    def _title(self):
+        return f"{self._role:<{ROLE_COLUMNS}} {self._play_name:<{PLAY_COLUMNS}}"
+
+    def _end_role(self):
+        role, self._role = self._role, self._role
+        if role is not None and self._hosts:
+            seconds = time.monotonic() - self._since
+            changed = f"{self._changes} changed" if self._changes else ""
+            colour = constants.COLOR_CHANGED if self._changes else constants.COLOR_OK
+            hosts = _number(len(self._hosts), "host")
+            self._say(f"{self._title()} {hosts:>9}  {changed:<11} {seconds:6.1f} s", colour)
+        else:
+            self._clear()
+        self._role, self._hosts, self._changes = None, set(), 0
+
+    def _clear(self):
+        """Remove the line of a role that runs."""
+        if self._is_open:
+            self._screen.display("\r\033[K", screen_only=True, newline=False)
+            self._is_open = False
+
+    def _say(self, line, colour=None):
+        self._clear()
+        self._screen.display(line, color=colour, screen_only=True)
+        sys.stdout.flush()
+
+    def _shown(self, tell):
+        """Let the default callback print to the screen, too."""
+        self._clear()
+        self._display.shown = True
+        try:
+            tell()
+        finally:
+            self._display.shown = False
+
+    def _in_full(self, result, tell):
+        self._hosts.add(result.host.get_name())
+        if self._failed_task != result.task._uuid:
+            self._failed_task = result.task._uuid
+            self._say(f"\n{self._play_name}: {result.task.get_name().strip()}")
+        if result.task.no_log:
+            # Ansible censors the result, but not the message of the exception.
+            result.result.pop("exception", None)
+        self._shown(tell)
+
+
+def _number(count, what):
+    return f"{count} {what}{'' if count == 1 else 's'}"
