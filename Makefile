@@ -148,7 +148,7 @@ unit: setup ## Schema, rendering, modules, docs
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
-	@# Without the games, which are slow when each line is counted.
+	@# Without the randomized fault-injection tests, which are slow when each line is counted.
 	@coverage run -m pytest tests/unit/autoscaler $(addprefix --ignore tests/unit/autoscaler/test_, \
 	  daemon_in_trouble.py daemon_killed.py) \
 	  --ignore tests/unit/autoscaler/reconcile/test_reconcile_in_time.py
@@ -182,7 +182,8 @@ cluster: setup machine-packages ## Clusters raised by site.yml, and what must ho
 
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
-	@pytest --verbose tests/cloud -m '$(MARK)'
+	@# In this order: the cloud of cloudcluster/ stays up until the end, and a machine has room for one.
+	@pytest --verbose tests/cloud/test_*.py tests/cloud/cloudcluster -m '$(MARK)'
 
 .PHONY: cloud-trixie
 cloud-trixie: setup machine-packages

@@ -1,4 +1,4 @@
-"""Stand-ins on one machine for a cluster's surroundings: containers for machines, Google Cloud.
+"""Stand-ins on one machine for what a cluster runs on: containers for machines, and Google Cloud.
 
-Nothing of it is on a VM of a cluster, nor does `muster` import it.
+It is never installed on a cluster's VMs, and `muster` doesn't import it.
 """

@@ -5,6 +5,6 @@ import typer
 from muster_sandbox.cloud_demo.cli import demo
 from muster_sandbox.fakecloud.cli import fake
 
-app = typer.Typer(help="Google Cloud, or what stands for it.", no_args_is_help=True)
+app = typer.Typer(help="Google Cloud, or its stand-in.", no_args_is_help=True)
 app.command()(demo)
 app.command()(fake)

@@ -1,8 +1,8 @@
 """A SLURM cluster in Google Cloud: its bill of materials.
 
-Everything follows from the definition in the inventory's folder, and what can be wrong with it
-or with the project is said before anything is made. Nodes are not here: SLURM makes and deletes
-them, from the templates of their node sets.
+Everything follows from the definition in the inventory's folder. Errors in it or in the project are
+reported before anything is created. Nodes are not here: SLURM creates and deletes them, from the
+templates of their node sets.
 """
 
 import pulumi
@@ -11,6 +11,7 @@ import pulumi_gcp as gcp
 from components import settings as configuration
 from components.accounts import Accounts, AccountsArgs
 from components.bundles import Bundles, BundlesArgs, archive
+from components.cluster_secrets import ClusterSecrets, ClusterSecretsArgs
 from components.controller import Controller, ControllerArgs
 from components.image import Image, ImageArgs
 from components.lifecycle import Claim, Sweeper
@@ -20,7 +21,6 @@ from components.nodeset import NodeSet, NodeSetArgs
 from components.rights import Rights, RightsArgs
 from components.settings import ROOT
 from components.state import State, StateArgs
-from components.vault import Vault, VaultArgs
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.gcp.bundle import image_bundle, machine_bundle
 from muster.render.nfs import mounts
@@ -42,47 +42,52 @@ machine_archive = archive(
 )
 image_archive = archive("image", lambda: image_bundle(ROOT, definition), files)
 
-claim = Claim("claim", names)
+claim = Claim("claim", names=names)
 claimed = pulumi.ResourceOptions(depends_on=[claim])
 
-accounts = Accounts("accounts", AccountsArgs(names), claimed)
+accounts = Accounts("accounts", args=AccountsArgs(names=names), opts=claimed)
 network = Network(
     "network",
-    NetworkArgs(
-        names,
-        cloud.region,
-        cloud.subnet,
+    args=NetworkArgs(
+        names=names,
+        region=cloud.region,
+        addresses=cloud.subnet,
         ssh_to=[accounts.controller.email, accounts.login.email],
         public_ssh_to=[accounts.login.email] if cloud.login.public_address else [],
     ),
-    claimed,
+    opts=claimed,
 )
-vault = Vault(
+cluster_secrets = ClusterSecrets(
     "secrets",
-    VaultArgs(names, accounts.controller.member, accounts.login.member, accounts.node.member),
-    claimed,
+    args=ClusterSecretsArgs(
+        names=names,
+        controller=accounts.controller.member,
+        login=accounts.login.member,
+        node=accounts.node.member,
+    ),
+    opts=claimed,
 )
 bundles = Bundles(
     "bundles",
-    BundlesArgs(
-        names,
-        cloud.region,
-        machine_archive,
-        image_archive,
+    args=BundlesArgs(
+        names=names,
+        region=cloud.region,
+        machine=machine_archive,
+        image=image_archive,
         machine_readers={
             "controller": accounts.controller.member,
             "login": accounts.login.member,
         },
         image_reader=accounts.builder.member,
     ),
-    claimed,
+    opts=claimed,
 )
 rights = Rights(
     "rights",
-    RightsArgs(
-        names,
-        cloud.region,
-        claim.suffix,
+    args=RightsArgs(
+        names=names,
+        region=cloud.region,
+        suffix=claim.suffix,
         controller=accounts.controller.member,
         node=accounts.node.name,
         subnet=network.subnet.name,
@@ -91,14 +96,14 @@ rights = Rights(
 )
 state = State(
     "state",
-    StateArgs(
-        names,
-        cloud.zone,
-        cloud.region,
-        cloud.controller.state_disk,
-        definition.cluster.slurm_version,
+    args=StateArgs(
+        names=names,
+        zone=cloud.zone,
+        region=cloud.region,
+        disk=cloud.controller.state_disk,
+        slurm_version=definition.cluster.slurm_version,
     ),
-    claimed,
+    opts=claimed,
 )
 address = gcp.compute.Address(
     "address",
@@ -110,77 +115,81 @@ address = gcp.compute.Address(
 )
 hosts = pulumi.Output.json_dumps({names.controller: address.address})
 
-# Before the image: what a killed build leaves is swept by a destroy too.
-sweeper = Sweeper("sweeper", names, pulumi.ResourceOptions(depends_on=[network, accounts]))
+# Before the image, so that a destroy also sweeps what a killed build leaves.
+sweeper = Sweeper(
+    "sweeper", names=names, opts=pulumi.ResourceOptions(depends_on=[network, accounts])
+)
 image = Image(
     "image",
-    ImageArgs(
-        names,
-        cloud.zone,
-        definition.cluster.os,
-        cloud.image.machine_type,
-        image_archive.digest,
-        bundles.image,
-        network.subnet.id,
-        accounts.builder.email,
+    args=ImageArgs(
+        names=names,
+        zone=cloud.zone,
+        os=definition.cluster.os,
+        machine_type=cloud.image.machine_type,
+        digest=image_archive.digest,
+        archive=bundles.image,
+        subnet=network.subnet.id,
+        account=accounts.builder.email,
     ),
-    pulumi.ResourceOptions(depends_on=[bundles, network, sweeper]),
+    opts=pulumi.ResourceOptions(depends_on=[bundles, network, sweeper]),
 )
 sets = {
     name: NodeSet(
         f"nodes-{name}",
-        NodeSetArgs(
-            names,
-            name,
-            nodes,
-            zones[name],
-            image.link,
-            network.subnet.self_link,
-            accounts.node.email,
-            hosts,
-            mounts(definition, computes=True, caches=nodes.caches),
-            node_people_dir(definition),
+        args=NodeSetArgs(
+            names=names,
+            node_set=name,
+            nodes=nodes,
+            zones=zones[name],
+            image=image.link,
+            subnet=network.subnet.self_link,
+            account=accounts.node.email,
+            hosts=hosts,
+            mounts=mounts(definition, computes=True, caches=nodes.caches),
+            people=node_people_dir(definition),
         ),
     )
     for name, nodes in node_sets.items()
 }
-ready = pulumi.ResourceOptions(depends_on=[bundles, vault, rights, image, sweeper, network])
+ready = pulumi.ResourceOptions(
+    depends_on=[bundles, cluster_secrets, rights, image, sweeper, network]
+)
 controller = Controller(
     "controller",
-    ControllerArgs(
-        names,
-        cloud.zone,
-        cloud.controller,
-        address.address,
-        network.subnet.self_link,
-        accounts.controller.email,
-        state.disk.self_link,
-        bundles.machine,
-        machine_archive.digest,
-        hosts,
-        {name: each.told for name, each in sets.items()},
-        cloud.iap_admins,
-        rights.reaches,
+    args=ControllerArgs(
+        names=names,
+        zone=cloud.zone,
+        wanted=cloud.controller,
+        address=address.address,
+        subnet=network.subnet.self_link,
+        account=accounts.controller.email,
+        disk=state.disk.self_link,
+        bundle=bundles.machine,
+        digest=machine_archive.digest,
+        hosts=hosts,
+        templates={name: node_set.templates_metadata for name, node_set in sets.items()},
+        admins=cloud.iap_admins,
+        reaches=rights.reaches,
     ),
-    ready,
+    opts=ready,
 )
 logins = [
     Login(
         f"login-{number}",
-        LoginArgs(
-            names,
-            number,
-            cloud.zone,
-            cloud.login,
-            network.subnet.self_link,
-            accounts.login.email,
-            bundles.machine,
-            machine_archive.digest,
-            hosts,
-            sorted({*cloud.iap_users, *cloud.iap_admins}),
-            rights.reaches,
+        args=LoginArgs(
+            names=names,
+            number=number,
+            zone=cloud.zone,
+            wanted=cloud.login,
+            subnet=network.subnet.self_link,
+            account=accounts.login.email,
+            bundle=bundles.machine,
+            digest=machine_archive.digest,
+            hosts=hosts,
+            users=sorted({*cloud.iap_users, *cloud.iap_admins}),
+            reaches=rights.reaches,
         ),
-        ready,
+        opts=ready,
     )
     for number in range(cloud.login.count)
 ]

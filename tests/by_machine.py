@@ -1,4 +1,4 @@
-"""How pytest-xdist shares out the tests of a role: each machine's to one process."""
+"""How pytest-xdist distributes the tests of a role: one process for each machine."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A fakecloud with the cluster `lab`, and callers with exactly its controller's rights."""
+"""A fakecloud with the cluster `lab`, and callers with exactly its controller's permissions."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ NAMES = Names("lab", "demo-project")
 
 
 class Cloud:
-    """A cloud with all that nodes of the cluster `lab` are made of."""
+    """A cloud with everything that nodes of the cluster `lab` are made from."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -34,7 +34,7 @@ class Cloud:
 
     def client(self, token: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"}
-        # The server closes a connection that was idle for 5 s, and a call just then fails.
+        # The server closes connections after 5 s without a call, and a call at that moment fails.
         none_kept = httpx.Limits(max_keepalive_connections=0)
         client = httpx.Client(
             base_url=self.server.url, headers=headers, trust_env=False, limits=none_kept
@@ -61,7 +61,7 @@ class Cloud:
         self.post(f"{COMPUTE}/regions/{REGION}/resourcePolicies", policy)
 
     def template(self) -> None:
-        """As components/nodeset.py makes it, with a placement policy."""
+        """The template of components/nodeset.py, with a placement policy."""
         disk = {
             "boot": True,
             "autoDelete": True,
@@ -86,18 +86,18 @@ class Cloud:
         self.post(f"{COMPUTE}/global/instanceTemplates", body)
 
     def grant(self, without: str = "") -> httpx.Client:
-        """Give the controller its rights but one, and return it as a caller."""
+        """Grant the controller all its permissions but one, and return it as a caller."""
         self.allow(without)
         return self.client(self.token())
 
     def token(self) -> str:
-        """An access token of the controller's."""
+        """An access token of the controller."""
         return self.server.do(
             lambda cloud: identity.issue(cloud, self.controller, (CLOUD_PLATFORM,), 3600)
         )
 
     def allow(self, without: str = "") -> None:
-        """Give the controller its rights but one."""
+        """Grant the controller all its permissions but one."""
         member = [f"serviceAccount:{self.controller}"]
         condition = {
             "title": "own",
@@ -118,7 +118,7 @@ class Cloud:
         self.post(f"{account}:setIamPolicy", {"policy": {"version": 3, "bindings": [uses]}})
 
     def role(self, purpose: str, permissions: tuple[str, ...], without: str) -> str:
-        included = [each for each in permissions if each != without]
+        included = [permission for permission in permissions if permission != without]
         body = {
             "roleId": NAMES.custom_role(purpose, "abc123"),
             "role": {"title": purpose, "includedPermissions": included},
@@ -129,8 +129,8 @@ class Cloud:
 @contextmanager
 def new_cloud() -> Iterator[Cloud]:
     server = Server(Settings()).start()
-    made = Cloud(server)
-    with made.clients:
-        yield made
+    cloud = Cloud(server)
+    with cloud.clients:
+        yield cloud
     server.stop()
     assert server.cloud.failures == []

@@ -27,10 +27,10 @@ class Command:
 
     line: str
     user: str | None
-    """None: in a checkout, by whoever reads the page."""
+    """None: the reader types it in a checkout."""
     host: str | None
     shown: tuple[str, ...]
-    """Lines that it is said to print."""
+    """Lines that it prints according to the page."""
 
     def prints(self, output: str) -> bool:
         """Whether `output` has the shown lines in this order, whatever their spacing."""
@@ -62,17 +62,17 @@ class Block:
             ValueError: its first line has no prompt.
 
         """
-        found: list[Command] = []
+        parsed: list[Command] = []
         for line in self.text.splitlines():
             if match := PROMPT.match(line):
-                found.append(Command(match["line"], match["user"], match["host"], ()))
-            elif not found:
+                parsed.append(Command(match["line"], match["user"], match["host"], ()))
+            elif not parsed:
                 raise ValueError(f"{self}: {line!r} has no prompt")
             else:
-                last = found.pop()
+                last = parsed.pop()
                 shown = (*last.shown, line)
-                found.append(Command(last.line, last.user, last.host, shown))
-        return found
+                parsed.append(Command(last.line, last.user, last.host, shown))
+        return parsed
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Page:
 
     @property
     def prose(self) -> str:
-        """What is outside of fenced blocks."""
+        """The text outside of fenced blocks."""
         return FENCE.sub("", self.text)
 
     @property

@@ -1,6 +1,6 @@
-"""Machines of fakecloud's that only report: what a builder, a controller, a login node would say.
+"""Fake guests for fakecloud: a builder, a controller or a login node that only reports.
 
-They stand for guests where a test is about who waits for them.
+They are for tests of programs that wait for guests.
 """
 
 import json
@@ -38,7 +38,7 @@ class Script:
 
 
 class Guests(MemoryBackend):
-    """Instances that report as their metadata's `muster-role` says; nodes and others do nothing."""
+    """Instances that report according to `muster-role` in their metadata; others do nothing."""
 
     def __init__(self, cloud: Cloud, script: Script) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Guests(MemoryBackend):
         self.script = script
 
     def start(self, instance: Resource, done: Done) -> None:
-        """It runs, and its programs begin."""
+        """Start the machine and its programs."""
         super().start(instance, done)
         role = attributes(instance).get("muster-role", "")
         if role in STEPS and role not in self.script.silent:
@@ -54,14 +54,14 @@ class Guests(MemoryBackend):
             self.cloud.later(0, lambda: self._apply(target, instance["id"], role))
 
     def again(self, name: str) -> None:
-        """Let a machine's programs begin anew, as somebody on it would."""
+        """Restart a machine's programs, as a user on it would."""
         for _, _, instance in list(self.cloud.store.all("compute.instances")):
             if instance["name"] == name:
                 role = attributes(instance)["muster-role"]
                 self._apply(from_link(instance["selfLink"]), instance["id"], role)
 
     def _apply(self, target: Reference, identity: str, role: str) -> None:
-        """Work on the bundle that the metadata names now."""
+        """Apply the bundle that the metadata names now."""
         instance = self._present(target, identity)
         if instance is not None:
             name = attributes(instance)["muster-bundle"].rpartition("/")[2]
@@ -96,7 +96,7 @@ class Guests(MemoryBackend):
                 self._await_change(target, identity, role, digest)
 
     def _await_change(self, target: Reference, identity: str, role: str, digest: str) -> None:
-        """Begin again when another bundle is wanted."""
+        """Start again when the metadata names another bundle."""
 
         def changed() -> None:
             instance = self._present(target, identity)
@@ -107,12 +107,12 @@ class Guests(MemoryBackend):
             else:
                 self._apply(target, identity, role)
 
-        # Soon, not at once: the watchers of a change are told one after another.
+        # Soon, not immediately: the watchers of a change are called one after another.
         watchers = self.cloud.watchers.setdefault(target.link, [])
         watchers.append(lambda: self.cloud.later(0, changed))
 
     def _present(self, target: Reference, identity: str) -> Resource | None:
-        """The machine, if it is still there and on."""
+        """The machine, if it still exists and is on."""
         instance = target.find(self.cloud)
         same = instance is not None and instance["id"] == identity
         return instance if same and instance["status"] in ("STAGING", "RUNNING") else None

@@ -1,4 +1,4 @@
-"""What suites with machines of their own share: they clean up when they are told to end."""
+"""Signals for test suites that have machines: they clean up when a signal ends them."""
 
 import signal
 

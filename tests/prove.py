@@ -30,29 +30,29 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "prove"
 
 CORES = 2
-"""What the layers are sized for. More cores don't start more layers: those share a cloud, and names
-of networks."""
+"""The layers are sized for this number. More cores don't start more layers: those share a cloud and
+names of networks."""
 
 LAYER_SECONDS = 40 * 60
-"""Bound of one layer."""
+"""Timeout of one layer."""
 
 SILENT_SECONDS = 60
 """A layer that prints nothing for so long gets a line that says it still runs."""
 
 END_SECONDS = 120
-"""How long a layer that was told to end may take to remove its machines."""
+"""How long a layer may take to remove its machines after a signal."""
 
 TOLD = re.compile(r"^(FAILED|ERROR) |^E   |^fatal: |: error: |^error: ")
 """Lines of pytest, Ansible, mypy and of the tests' own programs that say what failed."""
 
 TOLD_LINES = 6
-"""How many of them are repeated at the end, for one who has only the end of the output."""
+"""How many of them are repeated at the end of the output."""
 
 OWN = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ROLE", "MARK", "RELEASE", "PART"}
-"""Variables that would change what a layer is; the Makefile refuses them on the command line."""
+"""Variables that would change a layer; the Makefile refuses them on the command line."""
 
 CHANGED_BY = ("PROVIDER", "PYTEST_ADDOPTS", "MUSTER_SEED")
-"""Variables of tests: of a run that has one nothing is remembered."""
+"""Variables of tests: a run with one of them is not recorded as passed."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Layer:
     name: str
     target: str
     cores: int = 1
-    """How many it keeps busy."""
+    """How many cores it keeps busy."""
     variables: tuple[str, ...] = ()
     alone: str = ""
-    """What the machine has once: two layers that name the same thing don't run at once."""
+    """Resources that the machine has once: layers with the same one don't run at the same time."""
 
     @property
     def command(self) -> list[str]:
@@ -82,11 +82,11 @@ TEST = (
     Layer("engine", "engine"),
     Layer("molecule", "molecule", cores=2),
 )
-"""Those that leave a core idle side by side, so that both lines end at about the same time."""
+"""Layers that leave a core idle, side by side so that both lines end at about the same time."""
 
 PROOF_ONLY = ("MARK=proof",)
 PROOF = (
-    # In real time: what is busy beside them makes them late.
+    # They run in real time: other busy layers would delay them.
     Layer("schedules", "unit", cores=2, variables=PROOF_ONLY),
     Layer("vm", "vm", variables=PROOF_ONLY),
     Layer("cloud-trixie", "cloud-trixie", alone="cloud"),
@@ -108,11 +108,11 @@ class Run:
     began: float
     seconds: float = 0.0
     followed: bool = True
-    """False: its output could not be read to the end, so nothing is known of it."""
+    """False: its output could not be read to the end, so its result is unknown."""
 
     @property
     def passed(self) -> bool:
-        """Whether it has ended well."""
+        """Whether it has passed."""
         return self.followed and self.process.returncode == 0
 
     def end(self, number: int) -> None:
@@ -139,11 +139,11 @@ class Runs:
         self.interrupted = False
 
     def interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Note a signal; a second one changes nothing."""
+        """Record a signal; a second one changes nothing."""
         self.interrupted = True
 
     def run(self) -> None:
-        """Run all; after a signal, end those that run."""
+        """Run all layers; after a signal, end the running ones."""
         with self.change:
             while (self.waiting or self.running) and not self.interrupted:
                 while (layer := self._next()) is not None:
@@ -164,7 +164,7 @@ class Runs:
                 say(f"{run.layer.name} was killed: {LEFT}")
 
     def _next(self) -> Layer | None:
-        """Return the first layer for which there is room now."""
+        """Return the first layer that can start now."""
         free = CORES - sum(run.layer.cores for run in self.running)
         taken = {run.layer.alone for run in self.running} - {""}
         return next(
@@ -186,7 +186,7 @@ class Runs:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A Ctrl-C at the terminal is for this program, which then ends the layers.
+            # Only this program gets a Ctrl-C at the terminal; it then ends the layers.
             start_new_session=True,
         )
         run = Run(layer, process, time.monotonic())
@@ -194,7 +194,7 @@ class Runs:
         threading.Thread(target=self._follow, args=(run,), daemon=True).start()
 
     def _follow(self, run: Run) -> None:
-        """Pass on what a layer prints, until its end."""
+        """Print a layer's output until its end."""
         bound = threading.Timer(LAYER_SECONDS, self._end_late, (run,))
         bound.daemon = True
         bound.start()
@@ -224,7 +224,7 @@ class Runs:
         verdict = "passed" if run.passed else f"FAILED ({run.process.returncode})"
         self._say(run.layer, f"{verdict} after {run.seconds:.0f} s")
         if run.passed:
-            with suppress(OSError):  # then it is run again
+            with suppress(OSError):  # the layer then runs again
                 self.passed(run.layer)
 
     def _end_late(self, run: Run) -> None:
@@ -241,7 +241,7 @@ class Runs:
         while True:
             ready, _, _ = select.select([run.process.stdout], [], [], SILENT_SECONDS)
             if not ready and run.process.poll() is not None:
-                break  # what it left behind holds its output
+                break  # a process that it left holds its output open
             if not ready:
                 at = rest.decode(errors="replace").strip()
                 self._say(
@@ -265,7 +265,7 @@ LEFT = "machines may be left, `podman ps --all` shows them, `podman rm --force N
 
 
 SAYING = threading.Lock()
-"""`print` writes a line and its end apart: those of two layers would run into each other."""
+"""`print` writes a line and its newline separately: two layers' lines would mix."""
 
 
 def say(line: str) -> None:
@@ -275,7 +275,7 @@ def say(line: str) -> None:
 
 
 class Passed:
-    """Which layers of the proof have passed at this commit: of a changed tree nothing is known."""
+    """The layers of the proof that have passed at this commit; none for a changed tree."""
 
     def __init__(self) -> None:
         self.commit = "" if any(name in os.environ for name in CHANGED_BY) else _commit()
@@ -285,7 +285,7 @@ class Passed:
         return bool(self.commit) and (self.folder / layer.name).exists()
 
     def add(self, layer: Layer) -> None:
-        """Remember that a layer passed, if the tree is still that of the commit."""
+        """Record that a layer passed, if the tree is still that of the commit."""
         if self.commit and self.commit == _commit():
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / layer.name).touch()
@@ -356,7 +356,7 @@ def may_be_root() -> bool:
 
 
 def report(runs: Runs) -> None:
-    """Print the seconds of each layer, in the order in which they ended, and what failed."""
+    """Print the seconds of each layer, in the order of their ends, and the failures."""
     say("=== seconds by layer")
     for run in runs.ended:
         log = (runs.logs / f"{run.layer.name}.log").relative_to(ROOT)
@@ -370,11 +370,12 @@ def report(runs: Runs) -> None:
 
 
 def failures(log: Path) -> list[str]:
-    """Return the lines of a log that say what failed, pytest's summary before all others."""
+    """Return the lines of a log that say what failed, pytest's summary first."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8").splitlines()
-        told = [line for line in lines if TOLD.search(line)]
-        return sorted(told, key=lambda line: not line.startswith(("FAILED", "ERROR")))[:TOLD_LINES]
+        matching = [line for line in lines if TOLD.search(line)]
+        matching.sort(key=lambda line: not line.startswith(("FAILED", "ERROR")))
+        return matching[:TOLD_LINES]
     return []
 
 
@@ -382,5 +383,5 @@ if __name__ == "__main__":
     code = main()
     with suppress(OSError):
         sys.stdout.flush()
-    # Python's own flush at the end would fail again where nobody reads.
+    # Python's own flush at the end would fail again on a closed output.
     os._exit(code)

@@ -1,8 +1,8 @@
 """Bring the machines of a scenario up or down: what molecule's create and destroy call.
 
 `up` reads from stdin, as JSON: network, folder, machines (a list of name and release). They have
-what the roles install, or with MUSTER_BARE=1 not. It prints the address of each, as JSON.
-`down` takes the name of the network and the folder, which it removes.
+the roles' packages, without them with MUSTER_BARE=1. It prints the address of each, as JSON.
+`down` gets the name of the network and the folder, and removes both.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def up(request: dict[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run one command; exit with 1 and one sentence if this machine is in the way."""
+    """Run one command; exit with 1 and one sentence if this machine can't do it."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up")

@@ -1,4 +1,4 @@
-"""Run the molecule scenarios, two at a time, and say what each step cost.
+"""Run the molecule scenarios, two at a time, and print the seconds of each step.
 
     python tests/scenarios.py                 all roles
     python tests/scenarios.py --role munge    one
@@ -39,7 +39,7 @@ BARE = "MUSTER_BARE"
 """Variable that tells tests/scenario_machines.py to start bare machines."""
 
 SCENARIO_SECONDS = 1500
-"""Bound of one scenario: the longest takes a third of it, beside another one."""
+"""Timeout of one scenario: the longest takes a third of it, beside another one."""
 
 SEQUENCE = re.compile(r"scenario test matrix: (?P<steps>.+)$")
 STARTED = re.compile(r"^INFO +\[\S+ > (?P<action>\w+)\] Executing$")
@@ -47,7 +47,7 @@ STARTED = re.compile(r"^INFO +\[\S+ > (?P<action>\w+)\] Executing$")
 
 @dataclass
 class Result:
-    """What became of one scenario."""
+    """The result of one scenario."""
 
     role: str
     log: Path
@@ -70,7 +70,7 @@ class Result:
 
 
 class Scenarios:
-    """Scenarios that run, so that an interrupt can end them."""
+    """Running scenarios, so that an interrupt can end them."""
 
     def __init__(self, *, keep: bool, breaks: bool, bare: bool) -> None:
         self.keep = keep
@@ -83,18 +83,18 @@ class Scenarios:
         """Run one scenario to its end."""
         result = Result(role, LOGS / f"{role}.log")
         with base_image.CACHE.joinpath(f"molecule-{role}.lock").open("w") as lock:
-            # The machines of a scenario have one name on this machine, whoever asks for them.
+            # A scenario's machines have the same names in every run on this machine.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self.interrupted:
                 self.test(role, result)
         return result
 
     def test(self, role: str, result: Result) -> None:
-        """Run molecule on one scenario and write down what came of it."""
+        """Run molecule on one scenario and record the result."""
         configs = [CONFIG / "config.yml", *([] if self.breaks else [CONFIG / "without_break.yml"])]
         command = ["molecule", *(f"--base-config={path}" for path in configs), "test", "-s", role]
         if self.keep:
-            # Molecule then leaves out the first destroy as well, and "fresh" would not be.
+            # Molecule then leaves out the first destroy as well, and the machines would not be new.
             destroy(role)
             command += ["--destroy", "never"]
         process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Scenarios:
             result.left = machines.down(f"mol-{role}")
 
     def interrupt(self) -> None:
-        """End what runs; the scenarios' own threads then clean up."""
+        """End all running scenarios; their own threads then clean up."""
         self.interrupted = True
         for process in list(self.running.values()):
             with suppress(ProcessLookupError):
@@ -137,7 +137,7 @@ def killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
     """Kill `process` and what it started if the block takes longer than `seconds`."""
 
     def kill() -> None:
-        print(f"{process.args}: no end after {seconds:.0f} s, killed", flush=True)
+        print(f"{process.args}: not done after {seconds:.0f} s, killed", flush=True)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -158,12 +158,12 @@ def follow(process: subprocess.Popen[str], log: Path) -> Iterator[tuple[str, flo
         for line in process.stdout:
             stream.write(line)
             stream.flush()
-            if found := SEQUENCE.search(line):
-                sequence = found["steps"].split(", ")
-            elif found := STARTED.match(line):
+            if match := SEQUENCE.search(line):
+                sequence = match["steps"].split(", ")
+            elif match := STARTED.match(line):
                 if name:
                     yield name, time.monotonic() - since
-                name, since = name_of(sequence, found["action"]), time.monotonic()
+                name, since = name_of(sequence, match["action"]), time.monotonic()
     if name:
         yield name, time.monotonic() - since
 
@@ -179,7 +179,7 @@ def name_of(sequence: list[str], action: str) -> str:
 
 
 def destroy(role: str) -> None:
-    """Remove the machines of a scenario and molecule's memory of them."""
+    """Remove the machines of a scenario and molecule's state of them."""
     subprocess.run(
         ["molecule", "destroy", "-s", role],
         cwd=ROOT,

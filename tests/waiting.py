@@ -1,4 +1,4 @@
-"""What suites with machines share: waiting for a state, within a bound."""
+"""Waits for a state with a timeout, for suites with machines."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ import pytest
 from testinfra.host import Host
 
 PAUSE_SECONDS = 0.3
-"""Between two looks: each starts a process, on this machine or another one."""
+"""Seconds between two checks: each starts a process, here or on another machine."""
 
 
 def until(state: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Return when `state()` holds; fail with `what` after the bound."""
+    """Return when `state()` holds; fail with `what` after the timeout."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if state():
@@ -21,7 +21,7 @@ def until(state: Callable[[], object], what: str, seconds: float = 60) -> None:
 
 
 def wait_for(host: Host, command: str, wanted: str, seconds: float = 30) -> str:
-    """Run `command` until it says `wanted`; return what it said last, for the test to compare."""
+    """Run `command` until it prints `wanted`; return its last output, for the test to compare."""
     deadline = time.monotonic() + seconds
     while True:
         said = str(host.run(command).stdout.strip())

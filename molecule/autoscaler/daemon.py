@@ -1,4 +1,4 @@
-"""In the daemon's place: with SLURM and the spool, in the unit's confines, without a cloud."""
+"""In the daemon's place: real SLURM and spool, with the unit's sandboxing, without a cloud."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ while not Path("/etc/muster/stuck").exists():
     status.update(now, TrackedState(), {}, changed=False, returned={}, errors={})
     for request in spool.requests():
         jobs = {job.id: job.nodes for job in request.jobs}
-        logging.info("%s wanted by %s", request.nodes, jobs)
+        logging.info("%s requested for %s", request.nodes, jobs)
         try:
             states = {node.name: node.power.value for node in slurm.nodes()}
             logging.info("states %s", states)
@@ -35,7 +35,7 @@ while not Path("/etc/muster/stuck").exists():
         except SlurmError as error:
             logging.info("slurm: %s", error)
         spool.close(request.id)
-    # The daemon does not read these: that they came is all that it needs.
+    # The daemon itself does not read these files.
     for path in sorted([*spool.folder.glob("*.suspend"), *spool.folder.glob("*.resume-failed")]):
         call = json.loads(path.read_text())
         logging.info("%s of %s", call["program"], tuple(expand(call["nodes"])))

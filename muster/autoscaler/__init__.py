@@ -1,6 +1,6 @@
-"""The autoscaler: the queue makes the machines.
+"""The autoscaler: jobs in SLURM's queue create the VMs.
 
-SLURM's programs put what it asks for into a spool (`client`), a resident daemon reconciles what
-slurmctld wants with the VMs that exist. What is to be done is decided by one pure function
-(`plan`); reading and doing lie at its edges (`slurm`, `google`, `spool`).
+SLURM's power save programs write its requests to a spool; a daemon reconciles the nodes that
+slurmctld needs with the VMs that exist. One pure function decides what is to be done (`reconcile`);
+`slurm` and `compute` read and act, `report` shows people what happened.
 """

@@ -1,6 +1,6 @@
 """`python -m muster.autoscaler`: the daemon as muster-autoscaler.service runs it.
 
-Exit status: 0 it was told to stop, 1 something unforeseen ended it, 2 its settings can't be used.
+Exit status: 0 stopped by a signal, 1 ended by an unexpected error, 2 its settings can't be used.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger("muster")
 
 
 def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
-    """Return the daemon that the settings ask for; it counts what it does.
+    """Return the daemon by its settings; it counts into `metrics`.
 
     Raises:
         CloudError: this VM's metadata can't be read, or it has no service account.
@@ -53,12 +53,12 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
 
 def main(path: Path = SETTINGS) -> int:
     """Run until SIGTERM; return the exit status."""
-    # The journal has the time.
+    # The journal adds the time.
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     slurm = Slurm()
     try:
         settings, metrics = read(path), Metrics()
-        made = daemon(settings, slurm, metrics)
+        service = daemon(settings, slurm, metrics)
     except SettingsError as error:
         log.error("%s", error)
         return 2
@@ -68,23 +68,23 @@ def main(path: Path = SETTINGS) -> int:
     try:
         serve(metrics)
     except MetricsError as error:
-        # Nodes come and go all the same.
+        # The autoscaler works without metrics.
         log.error("%s", error)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: made.stop())
-    log.info("the autoscaler of %s begins", made.observed.cluster)
-    ended = threading.Event()
+        signal.signal(number, lambda *_: service.stop())
+    log.info("the autoscaler of %s starts", service.observed.cluster)
+    stopped = threading.Event()
     try:
         gate = Gate(lambda: coming(slurm.nodes()))
-        threading.Thread(target=gate.run, args=(ended,), daemon=True).start()
+        threading.Thread(target=gate.run, args=(stopped,), daemon=True).start()
     except OSError as error:
-        # Nodes come and go all the same; SLURM starts the scripts up to 30 s later.
+        # The autoscaler works without it; SLURM starts the scripts up to 30 s later.
         log.error("no job can wait for its nodes at %s:%d: %s", *ADDRESS, error)
     try:
-        made.run()
+        service.run()
     finally:
-        ended.set()
-    log.info("the autoscaler ends; its successor goes on")
+        stopped.set()
+    log.info("shutting down; the next start resumes from the spool and SLURM's state")
     return 0
 
 
@@ -92,8 +92,8 @@ if __name__ == "__main__":
     try:
         status = main()
     except BaseException:
-        log.exception("the autoscaler ends for a reason that was not foreseen; systemd starts it")
+        log.exception("the autoscaler ends because of an unexpected error; systemd restarts it")
         status = 1
     logging.shutdown()
-    # Threads that wait for Google's answers end with it: a successor finds what comes of them.
+    # This ends the threads that wait for Google; the next start reads the results from the cloud.
     os._exit(status)

@@ -1,8 +1,8 @@
-"""The daemon: reads, plans, does; all that waits is done by threads, all that decides by one.
+"""The daemon: reads SLURM and the cloud, reconciles, and starts the actions.
 
-Threads put what they find into one inbox. The loop takes out what there is, makes a plan with what
-was read last, and hands each action to the edge that does it. A request of SLURM's is planned for
-the moment it comes, with what is known; nothing that hangs is ever waited for.
+Threads do what can block, and put what they read into one inbox. One loop takes all messages out,
+reconciles with the latest state, and passes each action to its driver. A request of SLURM's is
+reconciled as soon as it comes, with the state that is known; the loop never blocks on a call.
 """
 
 import logging
@@ -47,42 +47,42 @@ class Slurm(Protocol):
     """slurmctld: `muster.autoscaler.slurm.slurmctld`."""
 
     def nodes(self) -> list[Node]:
-        """Return the nodes in the cloud; SlurmError: it does not say."""
+        """Return the nodes in the cloud; SlurmError: they can't be read."""
 
     def release_nodes(self, names: Iterable[str], reason: str) -> None:
-        """Take nodes out of their jobs and power them down; SlurmError: it did not."""
+        """Take nodes out of their jobs and power them down; SlurmError: it failed."""
 
 
 class Spool(Protocol):
-    """What SLURM's programs have left: `muster.autoscaler.slurm.spool`."""
+    """Files that SLURM's programs wrote: `muster.autoscaler.slurm.spool`."""
 
     def requests(self) -> list[Request]:
         """Return the requests that are not closed."""
 
     def forget_calls(self) -> None:
-        """Remove the calls of the other programs."""
+        """Remove the files of the other programs."""
 
     def close(self, request: str) -> None:
         """Remove a request."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a program to call, at most so long; whether one did."""
+        """Wait until SLURM runs a program, at most so long; whether it did."""
 
 
 class Cloud(Protocol):
-    """The cluster's VMs: `muster.autoscaler.compute.fleet`. CloudError: Google does not say."""
+    """The cluster's VMs: `muster.autoscaler.compute.fleet`. CloudError: it can't be read."""
 
     def vms(self) -> list[Vm]:
         """Return the nodes' VMs."""
 
     def sets(self) -> dict[str, NodeSet]:
-        """Return the node sets as the controller's metadata says them now."""
+        """Return the node sets from the controller's metadata."""
 
-    def quotas(self, found: Iterable[NodeSet]) -> Quotas:
-        """Return what the quotas leave."""
+    def quotas(self, node_sets: Iterable[NodeSet]) -> Quotas:
+        """Return what is left of the quotas."""
 
     def submit(self, action: Insert | Delete | Probe) -> None:
-        """Begin to do something; exactly one event comes of it, into the inbox."""
+        """Start an action; the inbox gets exactly one event of it."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,18 @@ class Pace:
     """Seconds between readings."""
 
     slurm_busy_s: float = 2
-    """While nodes are on their way into service, or are released."""
+    """While nodes are powering up or being released."""
     cloud_busy_s: float = 5
     idle_s: float = 30
-    """Else, also while VMs are deleted: what nobody announces, such as a VM that Google takes, is
-    found so late."""
+    """Else, also while VMs are deleted: the longest delay until a preempted VM, for example, is
+    noticed."""
     retry_s: float = 5
     """After a reading that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesRead:
-    """slurmctld's answer; the time is that of the question."""
+    """slurmctld's answer; `at` is when it was asked."""
 
     at: float
     nodes: dict[str, Node]
@@ -109,7 +109,7 @@ class NodesRead:
 
 @dataclass(frozen=True, slots=True)
 class VmsRead:
-    """The cloud's answer; the time is that of the question."""
+    """The cloud's answer; `at` is when it was asked."""
 
     at: float
     vms: list[Vm]
@@ -126,7 +126,7 @@ class SetsRead:
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """A reading failed, or (`why` is empty) does so no more."""
+    """A reading failed, or (`why` is empty) works again."""
 
     what: str
     at: float
@@ -135,7 +135,7 @@ class NotRead:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One of SLURM's programs has put something into the spool."""
+    """One of SLURM's programs has written a file into the spool."""
 
 
 Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
@@ -143,16 +143,16 @@ Inbox = queue.SimpleQueue[Message]
 T = TypeVar("T")
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 SET_BACK_S = 5.0
-"""A clock that goes back by less is being corrected little by little."""
+"""A clock that steps back by less is being corrected in small steps."""
 TICK_S = 1.0
-"""A plan is made so often even if nothing is heard: deadlines pass."""
+"""At most so long until the next reconcile pass, also without messages: deadlines pass."""
 
 
 class Daemon:
     """The autoscaler of one cluster.
 
-    `inbox` is where the cloud puts its events; `observe` is called after each plan, for metrics,
-    logs and `muster nodes`.
+    `inbox` is where the cloud puts its events; `observe` is called after each reconcile pass,
+    for metrics, logs and `muster nodes`.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Daemon:
         self.pace = pace
         self.observe = observe
         self._inbox = inbox
-        self._returns: queue.SimpleQueue[ReleaseNodes] = queue.SimpleQueue()
+        self._releases: queue.SimpleQueue[ReleaseNodes] = queue.SimpleQueue()
         self._slurm_due = threading.Event()
         self._cloud_due = threading.Event()
         self._stopping = threading.Event()
@@ -185,7 +185,7 @@ class Daemon:
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
-        """End `run` soon. What is under way in the cloud goes on: a successor finds it."""
+        """End `run` soon. Operations in the cloud continue; the next start reads their results."""
         self._stopping.set()
         self._slurm_due.set()
         self._cloud_due.set()
@@ -194,12 +194,13 @@ class Daemon:
         """Work until `stop`.
 
         Raises:
-            BaseException: what a thread did not expect; systemd starts a successor.
+            BaseException: an unexpected error in a thread; systemd restarts the daemon.
 
         """
         work = (self._listen, self._read_slurm, self._read_cloud)
         threads = [
-            threading.Thread(target=self._safely, args=(each,), daemon=True) for each in work
+            threading.Thread(target=self._safely, args=(function,), daemon=True)
+            for function in work
         ]
         for thread in threads:
             thread.start()
@@ -207,32 +208,32 @@ class Daemon:
             self._inbox.put(Called())
             notify(READY)
             while not self._stopping.is_set():
-                self._round(self._messages())
+                self._reconcile(self._messages())
                 notify(ALIVE)
         finally:
             self.stop()
             for thread in threads:
-                # One that waits for slurmctld or Google is not waited for: nothing depends on it.
+                # A thread that still waits for slurmctld or Google is left: nothing depends on it.
                 thread.join(TICK_S)
         if self._broken:
             raise self._broken
 
     def _messages(self) -> list[Message]:
-        """Return all that has come, as soon as something has that hurries, or the tick is over."""
-        found: list[Message] = []
+        """Return all messages, as soon as one is urgent, or after TICK_S."""
+        messages: list[Message] = []
         end = time.monotonic() + TICK_S
         with suppress(queue.Empty):
-            while not found or not self._hurries(found[-1]):
-                found.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))
+            while not messages or not self._urgent(messages[-1]):
+                messages.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))
             while True:
-                found.append(self._inbox.get_nowait())
-        return found
+                messages.append(self._inbox.get_nowait())
+        return messages
 
-    def _hurries(self, message: Message) -> bool:
-        """Whether a plan is due: deletions end by the thousand, and mostly nobody waits for it."""
+    def _urgent(self, message: Message) -> bool:
+        """Whether to reconcile now: mostly nothing waits for the end of a deletion."""
         return not isinstance(message, Deleted) or message.name in self.tracked.powering_up
 
-    def _round(self, messages: list[Message]) -> None:
+    def _reconcile(self, messages: list[Message]) -> None:
         now = self._clock()
         if now < self.observed.now - SET_BACK_S:
             self._set_back(now)
@@ -241,7 +242,7 @@ class Daemon:
         for message in messages:
             match message:
                 case NodesRead() | VmsRead() if message.at > now:
-                    # Asked for by a clock that has been set back: what it settles is not known.
+                    # Read before the clock stepped back: its time is in the future.
                     self._read_soon()
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
@@ -251,13 +252,13 @@ class Daemon:
                     news |= {"sets": sets}
                 case NotRead(what, at, why):
                     before = news.get("unread", self.observed.unread)
-                    others = {each: of for each, of in before.items() if each != what}
+                    others = {name: unread for name, unread in before.items() if name != what}
                     since = before[what].since if what in before else at
-                    this = {what: Unread(since, why)} if why else {}
-                    news |= {"unread": others | this}
+                    failed = {what: Unread(since, why)} if why else {}
+                    news |= {"unread": others | failed}
                 case Called():
                     news |= {"requests": self.spool.requests()}
-                    # What they say, the nodes' states say: only that there was one counts.
+                    # The nodes' states say the same: only that a program was run counts.
                     self.spool.forget_calls()
                     self._read_soon()
                 case event:
@@ -270,21 +271,23 @@ class Daemon:
         idle = not self._busy
         self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
         if idle and self._busy:
-            # Who has just read, and found nothing under way, sleeps long.
+            # A reader that has just read while nothing was going on would sleep long.
             self._read_soon()
-        # With the requests that are closed now: they say whose nodes the plan was about.
+        # Still with the requests that this pass closes: they say which nodes it was about.
         self.observe(self.observed, tracked, actions)
         closed = {action.request for action in actions if isinstance(action, Close)}
         if closed:
-            left = [each for each in self.observed.requests if each.id not in closed]
+            left = [request for request in self.observed.requests if request.id not in closed]
             self.observed = replace(self.observed, requests=left)
 
     def _set_back(self, now: float) -> None:
-        """Forget what has times that are still to come: it would hold everything up until then.
+        """Forget what has times in the future: it would block everything until then.
 
-        What is read next has the new time; until then nothing is known, as to a successor.
+        Until the next readings, which have the new time, nothing is known, as after a restart.
         """
-        log.warning("the clock was set back by %.0f s: all is read anew", self.observed.now - now)
+        log.warning(
+            "system clock stepped back %.0f s; re-reading all state", self.observed.now - now
+        )
         self.tracked = self.tracked.set_back(now)
         self.observed = replace(self.observed, nodes={}, nodes_at=0, vms=(), vms_at=0, unread={})
         self._read_soon()
@@ -296,7 +299,7 @@ class Daemon:
     def _do(self, action: Action) -> None:
         match action:
             case ReleaseNodes():
-                self._returns.put(action)
+                self._releases.put(action)
                 self._slurm_due.set()
             case Close(request):
                 self.spool.close(request)
@@ -328,40 +331,40 @@ class Daemon:
             self._slurm_due.wait(pause_s)
 
     def _release_nodes(self) -> None:
-        """Release nodes; what slurmctld doesn't take is decided anew by the plan."""
-        # What comes meanwhile waits: the nodes must be read between.
-        for _ in range(self._returns.qsize()):
-            action = self._returns.get()
+        """Release nodes; if slurmctld refuses, the next reconcile pass decides again."""
+        # What comes meanwhile waits: the nodes must be read first.
+        for _ in range(self._releases.qsize()):
+            action = self._releases.get()
             try:
                 self.slurm.release_nodes(action.names, action.reason)
             except SlurmError as error:
-                log.error("nodes are not released, which is tried again: %s", error)
+                log.error("nodes can't be released, retrying: %s", error)
 
     def _read_cloud(self) -> None:
         while not self._stopping.is_set():
             self._cloud_due.clear()
-            busy = not self._cloud_was_read() or self._busy
+            busy = not self._read_all_of_cloud() or self._busy
             self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
 
-    def _cloud_was_read(self) -> bool:
-        """Read all of it; whether all could be read. One reading is in no other's way."""
+    def _read_all_of_cloud(self) -> bool:
+        """Read metadata, quotas and VMs, each also if another fails; whether all could be read."""
         sets = self._tried("the metadata", self.cloud.sets)
         if sets is not None:
             self._sets = sets
             self._inbox.put(SetsRead(sets))
-        # Before the VMs: what is in their list and not older than this, the quotas don't count.
+        # Before the VMs: quotas don't count VMs of the list that are newer than they are.
         quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
         at = self._clock()
         vms = self._tried("the cloud", self.cloud.vms)
         if vms is not None:
-            # Quotas that can't be read are not known: old ones would still count what has gone.
+            # Quotas that can't be read are unknown: old ones would still count VMs that are gone.
             self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
         return None not in (sets, quotas, vms)
 
     def _tried(self, what: str, read: Callable[[], T]) -> T | None:
-        """Return what is read; None: it can't be, which is told."""
+        """Return what is read; None: it can't be read, which is logged and put into the inbox."""
         try:
-            found = read()
+            answer = read()
         except (SlurmError, CloudError, SetsError) as error:
             why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
             log.warning("%s can't be read: %s", what, why)
@@ -369,4 +372,4 @@ class Daemon:
             return None
         if what in self.observed.unread:
             self._inbox.put(NotRead(what, self._clock(), ""))
-        return found
+        return answer

@@ -8,35 +8,35 @@ SETTINGS = Path("/etc/muster/autoscaler.json")
 
 
 class SettingsError(Exception):
-    """Settings that can't be used; the message is one sentence."""
+    """The settings can't be used; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The file's keys."""
+    """The keys of the file."""
 
     cluster: str
     """Value of the label muster-cluster; names of nodes begin with it and a hyphen."""
     resume_timeout_s: float
-    """ResumeTimeout of slurm.conf: within it each node has its verdict."""
+    """ResumeTimeout of slurm.conf: within it each node is up or released."""
     spool: str = "/var/spool/muster-autoscaler"
-    """Folder of SLURM's requests."""
+    """Folder for the requests of SLURM's programs."""
     compute_endpoint: str = ""
-    """Address of Compute Engine where it isn't Google's."""
+    """Address of Compute Engine, if it isn't Google's."""
 
 
 def read(path: Path) -> Settings:
     """Read the settings.
 
     Raises:
-        SettingsError: there are none, or they are wrong.
+        SettingsError: the file does not exist, or is wrong.
 
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        unknown = sorted(set(found) - {field.name for field in fields(Settings)})
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        unknown = sorted(set(settings) - {field.name for field in fields(Settings)})
         if unknown:
             raise SettingsError(f"{path} has unknown keys: {', '.join(unknown)}; run site.yml")
-        return Settings(**found)
+        return Settings(**settings)
     except (OSError, ValueError, TypeError) as error:
         raise SettingsError(f"{path} can't be read: {error}; run site.yml") from error

@@ -1,8 +1,8 @@
-"""Texts as people read them: words of Google and of VMs, the order of names; pure."""
+"""Text for people: words of Google and of VMs on one line, names in their order; pure."""
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without what moves the cursor."""
+    """Return a text on one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -26,41 +26,42 @@ def nodes(status: StatusPath = STATUS) -> None:
 
     from muster.cli.nodes_table import table  # noqa: PLC0415
 
-    found = _read(status)
-    now = _moment(found)
-    # Into a pipe as wide as it gets: a table that is cut has lost what somebody looks for.
+    current = _read(status)
+    now = _moment(current)
+    # Wide in a pipe: a table that is cut may lack what somebody searches for.
     console = Console(width=None if sys.stdout.isatty() else 250, highlight=False)
-    console.print(table(found, now))
-    _end(found)
+    console.print(table(current, now))
+    _end(current)
 
 
 def why(
     what: Annotated[str, typer.Argument(metavar="JOB|NODE", help="A job's number or a node.")],
     status: StatusPath = STATUS,
 ) -> None:
-    """Say in one sentence why a job waits, or what is with a node.
+    """Say in one sentence why a job waits, or what state a node is in and why.
 
     Exit code 2 if there is no such job or node, 1 if the daemon has not written for a minute.
     """
     from muster.autoscaler.report.explain import why_job, why_node  # noqa: PLC0415
     from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError  # noqa: PLC0415
 
-    found = _read(status)
-    now = _moment(found)
+    current = _read(status)
+    now = _moment(current)
     if what[:1].isdecimal():
         try:
             slurm = Slurm()
-            said = why_job(found, what, slurm.queue(), slurm.partitions(), now)
+            answer = why_job(current, what, slurm.queue(), slurm.partitions(), now)
         except SlurmError as error:
             raise _stop(str(error)) from error
-        nothing = f"job {what} is not in the queue; `sacct --jobs={what}` says how it ended"
+        unknown = f"job {what} is not in the queue; `sacct --jobs={what}` says how it ended"
     else:
-        said = why_node(found, what, now)
-        nothing = f"no node of {found.cluster} in the cloud is called {what}; `sinfo` has them all"
-    if said is None:
-        raise _stop(nothing)
-    typer.echo(said)
-    _end(found)
+        answer = why_node(current, what, now)
+        cluster = current.cluster
+        unknown = f"no node of {cluster} in the cloud is called {what}; `sinfo` has them all"
+    if answer is None:
+        raise _stop(unknown)
+    typer.echo(answer)
+    _end(current)
 
 
 def timeline(
@@ -78,14 +79,14 @@ def timeline(
     now = time.time()
     try:
         begin = moment(since, now)
-        found = history(read_log(log), begin, now)
+        past = history(read_log(log), begin, now)
     except HistoryError as error:
         raise _stop(str(error)) from error
     try:
-        output.write_text(draw(found), encoding="utf-8")
+        output.write_text(draw(past), encoding="utf-8")
     except OSError as error:
         raise _stop(f"{output} can't be written: {error}; name another place") from error
-    typer.echo(f"wrote {output}: {len(found.nodes)} nodes, {len(found.jobs)} jobs")
+    typer.echo(f"wrote {output}: {len(past.nodes)} nodes, {len(past.jobs)} jobs")
 
 
 def _read(path: Path) -> Status:

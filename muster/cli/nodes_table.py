@@ -23,10 +23,10 @@ _STYLES: Mapping[Stage, str] = (
 
 def table(status: Status, now: float) -> Table:
     """Return the nodes that are not simply off; its caption has the rest."""
-    found = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    shown = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     for name in _COLUMNS:
         right = name in ("since", "$/h")
-        found.add_column(
+        shown.add_column(
             name, justify="right" if right else "left", no_wrap=name != "reason", overflow="fold"
         )
     total = 0.0
@@ -34,9 +34,9 @@ def table(status: Status, now: float) -> Table:
         row = status.nodes[name]
         price = _price(row.view)
         total += price or 0
-        found.add_row(*_cells(name, row, price, now))
-    found.caption = Text(_caption(status, total, now))
-    return found
+        shown.add_row(*_cells(name, row, price, now))
+    shown.caption = Text(_caption(status, total, now))
+    return shown
 
 
 def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
@@ -52,13 +52,13 @@ def _cells(name: str, row: Row, price: float | None, now: float) -> list[Text]:
         f"{price:.3f}" if price is not None else "-",
         one_line(view.reason),
     )
-    # As text: reasons are anybody's words, and rich would read [tags] in them.
+    # As Text: anybody may write reasons, and rich would read [tags] in them.
     style = _STYLES.get(view.stage, "")
     return [Text(cell, style if at == 2 else "") for at, cell in enumerate(cells)]
 
 
 def _price(view: View) -> float | None:
-    """US dollars per hour of what stands there; None where no price is known or nothing is."""
+    """US dollars per hour of a node's VM; None without a VM or a known price."""
     # The prices are those of machine types, without GPUs that are attached.
     if view.gpus or view.stage in (Stage.OFF, Stage.WAITING, Stage.ASKED):
         return None
@@ -79,8 +79,8 @@ def _caption(status: Status, total: float, now: float) -> str:
         for what, unread in status.unread.items()
     ]
     lines += [
-        f"no room for {shut}: {shut.code}, "
-        + ("being tried" if shut.on_trial else f"tried again in {lasted(shut.until - now)}")
-        for shut in status.breakers
+        f"no room for {breaker}: {breaker.code}, "
+        + ("being tried" if breaker.half_open else f"tried again in {lasted(breaker.until - now)}")
+        for breaker in status.breakers
     ]
     return "\n".join(lines)

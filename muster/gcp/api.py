@@ -2,7 +2,8 @@
 
 Credentials are GOOGLE_OAUTH_ACCESS_TOKEN, else google-auth's application default ones; addresses
 are the variables that Google's Pulumi provider reads, GOOGLE_<PRODUCT>_CUSTOM_ENDPOINT, else
-Google's own. A call has one bound for all its tries: CALL_S, or less where its caller's time ends.
+Google's own. All tries of a call together have one time limit: CALL_S, or less where its caller's
+time ends.
 """
 
 import json
@@ -33,13 +34,13 @@ ENDPOINTS = {
 CALL_S = 90.0
 """Seconds until a call is given up, with all its tries, unless its caller has less time."""
 CONNECT_S, SILENCE_S = 10.0, 30.0
-"""Seconds to connect, and without a byte of an answer, until a try is lost."""
+"""Seconds to connect, and to wait for the next byte of an answer, until a try fails."""
 PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Before the second and each later try: a busy server has a quarter of a minute to recover."""
+"""Seconds before the second and each later try: a busy server has 15 seconds to recover."""
 BUSY = (429, 500, 502, 503, 504)
 LONGEST_RETRY_AFTER_S = 20
 LAST_LOOK_S = 5.0
-"""Seconds that a look may take which is begun just before somebody's time ends."""
+"""Seconds that a look may still take if it begins just before its caller's time ends."""
 PAGE = 500
 """Items of one page; Google's highest."""
 POLL_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -49,9 +50,9 @@ ALREADY_EXISTS, NOT_FOUND = 409, 404
 
 
 class CloudError(Exception):
-    """A call that Google refused, or that didn't get there; the text is one sentence.
+    """A call that Google refused, or that got no answer; the text is one sentence.
 
-    `status` is the HTTP status, 0 where there was no answer; `reason` is Google's word for it
+    `status` is the HTTP status, 0 where there was no answer; `reason` is Google's code
     (`alreadyExists`, `quotaExceeded`, of operations `ZONE_RESOURCE_POOL_EXHAUSTED`).
     """
 
@@ -70,22 +71,22 @@ def endpoint(product: str) -> str:
 def credentials(*, on_vm: bool = False) -> google.auth.credentials.Credentials:
     """Return what calls are made with.
 
-    `on_vm`: this is a VM, whose own identity counts whether its metadata server answers now or
-    not; google-auth would take one that doesn't for a machine outside of Google Cloud.
+    `on_vm`: this is a VM, so its own identity is used even if its metadata server doesn't answer
+    now; google-auth would take it for a machine outside of Google Cloud then.
 
     Raises:
         CloudError: there are none.
 
     """
     token = os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN")
-    found: google.auth.credentials.Credentials
+    identity: google.auth.credentials.Credentials
     try:
         if token:
-            found = Credentials(token)  # type: ignore[no-untyped-call]
+            identity = Credentials(token)  # type: ignore[no-untyped-call]
         elif on_vm:
-            found = google.auth.compute_engine.Credentials()  # type: ignore[no-untyped-call]
+            identity = google.auth.compute_engine.Credentials()  # type: ignore[no-untyped-call]
         else:
-            found = google.auth.default(scopes=[SCOPE])[0]
+            identity = google.auth.default(scopes=[SCOPE])[0]
     except google.auth.exceptions.GoogleAuthError as error:
         raise CloudError(
             f"no credentials for Google Cloud ({_first(error)}): run `gcloud auth "
@@ -93,7 +94,7 @@ def credentials(*, on_vm: bool = False) -> google.auth.credentials.Credentials:
             401,
             "noCredentials",
         ) from error
-    return found
+    return identity
 
 
 def connect(*, on_vm: bool = False) -> requests.Session:
@@ -107,7 +108,7 @@ def connect(*, on_vm: bool = False) -> requests.Session:
 
 
 def no_token(session: requests.Session, error: Exception) -> CloudError:
-    """What somebody is told whose credentials yield no token."""
+    """The error for credentials that yield no token."""
     said = _first(error)
     if isinstance(getattr(session, "credentials", None), google.auth.compute_engine.Credentials):
         return CloudError(
@@ -124,18 +125,18 @@ def no_token(session: requests.Session, error: Exception) -> CloudError:
             "unreachable",
         )
     return CloudError(
-        f"Google Cloud takes these credentials no more ({said}): run `gcloud auth "
-        "application-default login`, or set GOOGLE_OAUTH_ACCESS_TOKEN anew",
+        f"Google Cloud no longer accepts these credentials ({said}): run `gcloud auth "
+        "application-default login`, or set GOOGLE_OAUTH_ACCESS_TOKEN again",
         401,
         "noCredentials",
     )
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the next try may succeed: nobody answered, or somebody who is busy."""
+    """Whether the next try may succeed: there was no answer, or the server was busy."""
     if isinstance(error, google.auth.exceptions.GoogleAuthError):
         lost = isinstance(error, google.auth.exceptions.TransportError)
-        # A VM's credentials wrap what they could not reach.
+        # A VM's credentials wrap the error of the connection.
         lost = lost or isinstance(error.__cause__, google.auth.exceptions.TransportError)
         return lost or bool(error.retryable)
     return isinstance(
@@ -145,18 +146,18 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _first(error: Exception) -> str:
-    """An error of google-auth as one line; what else it holds is an answer's whole body."""
+    """An error of google-auth as one line, without the answer's body, which it holds too."""
     return " ".join(str(error.args[0] if error.args else type(error).__name__).split())
 
 
 def persist(
     ask: Callable[[tuple[float, float]], requests.Response], until: float
 ) -> requests.Response:
-    """Ask until there is an answer of a server that is not busy, or as good as no time is left.
+    """Ask until a server that is not busy answers, or no time is left for another try.
 
     Args:
         ask: sends the request once; takes what requests calls timeout, in seconds.
-        until: when it is given up, in seconds of time.monotonic().
+        until: when to give up, in seconds of time.monotonic().
 
     Returns:
         The last answer, whatever its status.
@@ -196,7 +197,7 @@ def _retry_after_s(answer: requests.Response) -> float:
 
 
 def new_request_id() -> str:
-    """A requestId: Google does a call that it gets twice with one and the same id only once."""
+    """A requestId: Google executes a call that it gets twice with the same id only once."""
     return str(uuid.uuid4())
 
 
@@ -212,10 +213,10 @@ class Service:
         """Send a request to a path below the API's address, and return the answer.
 
         POSTs are repeated too: an insert that is sent twice is refused as existing, or has a
-        requestId. The fetching of a token may take google-auth half a minute more.
+        requestId. Fetching a token may take google-auth half a minute more.
 
         Raises:
-            CloudError: it was refused, or there was no answer in time.
+            CloudError: Google refused it, or there was no answer in time.
 
         """
         url = endpoint(self.product) + path
@@ -252,8 +253,8 @@ def refused(status: int, content: bytes, url: str) -> CloudError:
     try:
         error = json.loads(content)["error"]
         entries = error.get("errors") or [{}]
-        details = [each.get("reason") for each in error.get("details", []) if "reason" in each]
-        reason = entries[0].get("reason") or next(iter(details), "") or error.get("status", "")
+        reasons = [detail["reason"] for detail in error.get("details", []) if "reason" in detail]
+        reason = entries[0].get("reason") or next(iter(reasons), "") or error.get("status", "")
         return CloudError(error["message"], status, reason)
     except (ValueError, KeyError, TypeError, AttributeError):
         # A proxy's page, not Google's answer.
@@ -271,7 +272,7 @@ class Compute:
         self.service = Service("COMPUTE", session or connect(), until)
 
     def by(self, until: float) -> "Compute":
-        """The same for somebody whose time ends; `until` is in seconds of time.monotonic()."""
+        """The same client with an earlier end; `until` is in seconds of time.monotonic()."""
         return Compute(self.project, self.service.session, min(until, self.service.until))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
@@ -340,7 +341,7 @@ class Compute:
                 return
             query["pageToken"] = page["nextPageToken"]
 
-    # Last: below it the word would mean this method.
+    # Last: below it `list` would mean this method.
     def list(self, path: str, key: str = "items", **query: Any) -> list[dict[str, Any]]:
         """Return all items of a list, whatever the number of its pages."""
         return [item for page in self._pages(path, **query) for item in page.get(key, [])]

@@ -1,8 +1,8 @@
 """Archives whose bytes follow from their content alone: .tar.gz of names and contents.
 
-Neither clock, owner, permissions, locale nor the order of a folder gets in, and no compression:
-two releases of zlib make different bytes of the same text, and the digest of an archive is the
-identity of an image that takes minutes to build.
+They don't depend on clock, owner, permissions, locale or the order of a folder. They are not
+compressed: two releases of zlib make different bytes from the same text, and the digest of an
+archive is the identity of an image that takes minutes to build.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Make an image of this VM: install what image.yml says, leave no trace, power off.
+"""Make this VM ready for an image: install what image.yml says, clean up, power off.
 
 The startup-script of a builder VM, so it is one file for Debian's own Python (3.11). It fetches the
-image bundle that its metadata names, with the VM's own identity, and tells how far it is in the
-guest attribute muster/report. All that it runs is printed: to the serial console.
+image bundle that its metadata names, with the VM's own identity, and reports its progress in the
+guest attribute muster/report. The output of its commands goes to the serial console.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ WORK = Path("/run/muster-build")
 """In memory: nothing of it gets into the image."""
 
 FETCH_SECONDS, AGAIN_SECONDS = 180, 2
-"""How long to try, and how often: roles that were given a minute ago may not be in force yet."""
+"""How long to try, and the pause: IAM roles granted a minute ago may not be in force yet."""
 REPORT_SECONDS = 2.0
-"""Between two reports, but for the last; a busy build has five tasks a second."""
+"""Between two reports, except the last; a busy build has five tasks a second."""
 APT_SECONDS, PIP_SECONDS, PLAY_SECONDS = 600, 600, 1800
 
 APT = ["apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=5"]
@@ -60,7 +60,7 @@ REMOVED = [
     "/var/cache/apt/*.bin",
     "/var/cache/apt/archives/*.deb",
     "/var/lib/apt/lists/*",
-    "/var/lib/dbus/machine-id",  # else a link to /etc/machine-id, which systemd makes anew
+    "/var/lib/dbus/machine-id",  # else a link to /etc/machine-id, which systemd recreates
     "/var/lib/dhcp/*",
     "/var/lib/systemd/credential.secret",
     "/var/lib/systemd/random-seed",
@@ -69,7 +69,7 @@ REMOVED = [
 
 
 class BuildError(Exception):
-    """The build can't go on; the text is one sentence."""
+    """The build can't continue; the text is one sentence."""
 
 
 def say(line: str) -> None:
@@ -79,15 +79,15 @@ def say(line: str) -> None:
 
 
 def call(url: str, headers: dict[str, str], method: str = "GET", body: str | None = None) -> bytes:
-    """Return the body of an answer; OSError (urllib's too is one) where there is none."""
+    """Return the body of an answer; OSError (urllib's errors too) if there is none."""
     data = body.encode() if body is not None else None
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            found: bytes = answer.read()
+            content: bytes = answer.read()
     except http.client.HTTPException as error:
         raise OSError(f"{url}: the answer broke off: {error!r}") from error
-    return found
+    return content
 
 
 def metadata(path: str, method: str = "GET", body: str | None = None) -> str:
@@ -101,7 +101,7 @@ def attribute(name: str) -> str:
 
 
 class Report:
-    """What the laptop that waits is told."""
+    """Progress reports for the laptop that waits."""
 
     def __init__(self) -> None:
         self.bundle = ""
@@ -113,7 +113,7 @@ class Report:
         return time.monotonic() - self._start
 
     def step(self, title: str) -> None:
-        """Say what is done now; at most once in REPORT_SECONDS, and it may get lost."""
+        """Report the current step, at most once in REPORT_SECONDS; a report may get lost."""
         say(f"=== {self.seconds():3.0f} s: {title}")
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_SECONDS
@@ -121,7 +121,7 @@ class Report:
                 self._put("running", title)
 
     def end(self, state: str, step: str, message: str = "") -> None:
-        """Say how it ended, if need be more than once."""
+        """Report how the build ended; try again if that fails."""
         say(f"=== {state}: {message or step}")
         with contextlib.suppress(OSError):
             again(lambda: self._put(state, step, message), 60)
@@ -138,7 +138,7 @@ def again(work: Callable[[], Any], seconds: float) -> Any:
         try:
             return work()
         except OSError as error:
-            # What isn't there will not come; a permission that was just given may.
+            # A missing object will not appear; a permission that was just granted may.
             missing = isinstance(error, urllib.error.HTTPError) and error.code == 404
             if missing or time.monotonic() > end:
                 raise
@@ -146,7 +146,7 @@ def again(work: Callable[[], Any], seconds: float) -> Any:
 
 
 def run(command: list[str], seconds: int, what: str, **environment: str) -> Iterator[str]:
-    """Run a command, print what it says and yield it by lines.
+    """Run a command, print its output and yield it line by line.
 
     Raises:
         BuildError: it failed, or didn't end in time.
@@ -191,10 +191,10 @@ def do(command: list[str], seconds: int, what: str) -> None:
 def fetch(report: Report) -> None:
     """Unpack the bundle that the metadata names into WORK."""
     url = again(lambda: attribute("muster-bundle"), FETCH_SECONDS)
-    named = re.fullmatch(r"gs://([^/]+)/(image-([0-9a-f]{64})\.tar\.gz)", url)
-    if not named:
+    match = re.fullmatch(r"gs://([^/]+)/(image-([0-9a-f]{64})\.tar\.gz)", url)
+    if not match:
         raise BuildError(f"the attribute muster-bundle is no address of an image bundle: {url}")
-    bucket, name, digest = named.groups()
+    bucket, name, digest = match.groups()
     report.bundle = digest
     report.step("fetch the bundle")
 
@@ -207,11 +207,11 @@ def fetch(report: Report) -> None:
         archive = again(get, FETCH_SECONDS)
     except OSError as error:
         raise BuildError(f"{url} can't be fetched: {error}") from error
-    if (found := hashlib.sha256(archive).hexdigest()) != digest:
-        raise BuildError(f"{url} has the SHA-256 {found}: it was changed, so nothing of it is run")
+    if (actual := hashlib.sha256(archive).hexdigest()) != digest:
+        raise BuildError(f"{url} has the SHA-256 {actual}: it was changed, so nothing of it is run")
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(mode=0o700)
-    # Not extractall: Debian 12's Python (3.11.2) has no filters, later ones want one.
+    # Not extractall: Debian 12's Python (3.11.2) has no filters, later ones require one.
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         for entry in packed:
             path, content = WORK / entry.name, packed.extractfile(entry)
@@ -221,7 +221,7 @@ def fetch(report: Report) -> None:
 
 
 def quieten_apt() -> None:
-    """Let no other run of apt begin, and wait for one that has begun."""
+    """Prevent other runs of apt, and wait for one that has begun."""
     subprocess.run(["systemctl", "stop", *(f"{name}.timer" for name in TIMERS)], check=False)
     end = time.monotonic() + APT_SECONDS
     units = [f"{name}.service" for name in TIMERS]
@@ -283,11 +283,11 @@ def play(report: Report) -> None:
     title, problem = "image.yml", ""
     try:
         for line in run([*command, playbook], PLAY_SECONDS, "image.yml", **settings):
-            if found := re.match(r"(?:TASK|PLAY) \[(.*)\] \**$", line):
-                title = found[1]
+            if match := re.match(r"(?:TASK|PLAY) \[(.*)\] \**$", line):
+                title = match[1]
                 report.step(title)
-            elif found := re.match(r"fatal: \[\S+\]: \w+! => (.*)$", line):
-                problem = f"{title}: {message_of(found[1])}"
+            elif match := re.match(r"fatal: \[\S+\]: \w+! => (.*)$", line):
+                problem = f"{title}: {message_of(match[1])}"
     except BuildError as error:
         raise BuildError(problem or str(error)) from error
 
@@ -327,10 +327,10 @@ def clean() -> None:
 
 
 def build(report: Report) -> None:
-    """Do it all.
+    """Run all steps.
 
     Raises:
-        BuildError: one sentence.
+        BuildError: a step failed; one sentence.
 
     """
     fetch(report)
@@ -341,13 +341,13 @@ def build(report: Report) -> None:
 
 
 def main() -> None:
-    """Build, report, and power off whatever happened."""
+    """Build, report, and power off in any case."""
     report = Report()
     try:
         build(report)
     except BuildError as error:
         report.end("failed", "build the image", str(error))
-    except Exception as error:  # whatever it is: nobody else would say so
+    except Exception as error:  # any error must be reported
         report.end("failed", "build the image", f"{type(error).__name__}: {error}")
     else:
         report.end("done", f"built in {report.seconds():.0f} s")

@@ -1,7 +1,7 @@
 """What a VM fetches: the machine bundle, from which it configures itself, and the image bundle.
 
-Both are made of what is known to be needed; what else lies in the checkout or in the inventory's
-folder, such as secrets, stays where it is.
+Both have only the files that are known to be needed. Other files in the checkout or in the
+inventory's folder, such as secrets, are left out.
 """
 
 import re
@@ -72,11 +72,11 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
 def image_bundle(root: Path, definition: Definition) -> bytes:
     """Return the archive from which a VM builds the image; its digest is the image's identity.
 
-    Of the definition it tells the system, the version of SLURM and the driver of its GPUs, and
-    nothing else.
+    Of the definition it has the operating system, the version of SLURM and the driver of its GPUs,
+    and nothing else.
 
     Raises:
-        BundleError: a file holds a secret, or it can't be told what an install half reads.
+        BundleError: a file holds a secret, or it is not known what an install half reads.
 
     """
     cluster = definition.cluster
@@ -92,7 +92,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
 
 
 def _below(folder: Path, top: Path) -> Iterator[Path]:
-    """All files below a folder, but those whose name, or that of a folder, is a secret's."""
+    """All files below a folder, except those with a secret's name in their path."""
     for path in folder.rglob("*"):
         names = path.relative_to(top).parts
         if path.is_file() and not any(_SECRET_NAME.fullmatch(name) for name in names):

@@ -1,7 +1,7 @@
 """The dynamic resources of pulumi/: what takes long and has no resource in Google's provider.
 
-The state refers to these classes by their names, with which a stack of an older Muster is
-destroyed: they stay. A delete needs its id alone.
+The state refers to these classes by their names, and a stack of an older Muster is destroyed with
+them, so the names stay. A delete needs its id alone.
 """
 
 import re
@@ -28,7 +28,7 @@ def _parts(identity: str) -> tuple[str, str]:
     """Project and name of an id `projects/P/.../N`."""
     match = _ID.fullmatch(identity)
     if match is None:
-        raise CloudError(f"{identity} is no id of Muster's: the state was changed by hand")
+        raise CloudError(f"{identity} is not an id of Muster: the state was changed by hand")
     return match[1], match[2]
 
 
@@ -44,11 +44,11 @@ class _Provider(ResourceProvider):
 class ClaimProvider(_Provider):
     """A cluster's name in a project: refused where another cluster has it.
 
-    Output `suffix`: what makes names unique that stay taken after their resource is gone.
+    Output `suffix` makes names unique that stay taken after their resource is deleted.
     """
 
     def create(self, props: Props) -> CreateResult:
-        """Refuse if the network is there: this stack has none yet."""
+        """Refuse if the network exists: this stack has none yet."""
         network = Names(props["cluster"], props["project"]).network
         compute = Compute(props["project"])
         if exists(lambda: compute.get(f"global/networks/{network}")):
@@ -76,7 +76,7 @@ class ImageProvider(_Provider):
         return CreateResult(made.link, {**props, "name": made.name, "link": made.link})
 
     def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
-        """Only what goes into the image makes another; the old one goes when nobody needs it."""
+        """Only new contents make another image; the old one goes when nothing refers to it."""
         changed = _differs(old, new, "cluster", "digest", "project")
         return DiffResult(changes=bool(changed), replaces=changed, delete_before_replace=False)
 
@@ -105,7 +105,7 @@ class FirstBootProvider(_Provider):
         return DiffResult(changes=bool(changed or moved), replaces=moved)
 
     def update(self, _id: str, _old: Props, new: Props) -> UpdateResult:
-        """Wait for a VM that there was before."""
+        """Wait for a VM that exists already."""
         self._wait(new)
         return UpdateResult(new)
 
@@ -116,9 +116,9 @@ class FirstBootProvider(_Provider):
 
 
 class SweeperProvider(_Provider):
-    """Nothing, until it is deleted: then whatever the cluster has left is.
+    """No resource in Google Cloud; its deletion deletes whatever the cluster has left.
 
-    It stands between the controller, which would make nodes anew, and the network.
+    On a destroy it comes after the controller, which would recreate nodes, and before the network.
     """
 
     def create(self, props: Props) -> CreateResult:

@@ -9,8 +9,8 @@ from muster.gcp.reports import Progress, Watch
 TIMEOUT_S = 1800
 """Seconds for site.yml on one VM; a first boot takes some minutes."""
 GRACE_S = 60
-"""Seconds in which a failure that was reported before the wait may be overcome: a VM tries again
-what it waits for, and somebody may have mended it."""
+"""Seconds that a failure from before the wait may last: the VM may be trying again, or somebody may
+have fixed the cause."""
 OFF = ("", "STOPPING", "STOPPED", "TERMINATED", "SUSPENDED")
 
 
@@ -23,15 +23,15 @@ def wait(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Wait for a VM's report that it has applied the bundle of a digest.
+    """Wait until a VM reports that it has applied the bundle with a digest.
 
     Args:
         compute: the project.
         zone: of the VM.
         name: of the VM.
         bundle: sha256 of the machine bundle.
-        progress: is told of each step.
-        timeout_s: seconds until it is given up.
+        progress: gets each step.
+        timeout_s: seconds until the wait ends.
 
     Raises:
         CloudError: it failed, the VM is off, or it takes too long; says where to look.
@@ -51,7 +51,7 @@ def wait(
     if watch.state == reports.DONE:
         return
     look = (
-        f"see `journalctl -u muster-configure` on {name}; when it is mended, `systemctl restart "
+        f"see `journalctl -u muster-configure` on {name}; when it is fixed, `systemctl restart "
         "muster-configure` there and `pulumi up` again"
     )
     if watch.state == reports.FAILED and watch.report:

@@ -1,4 +1,4 @@
-"""The VMs' host keys as they say themselves: what ssh compares a VM with from the first time on.
+"""The VMs' host keys as the VMs publish them: ssh checks a VM from the first connection on.
 
 A VM publishes its keys in its guest attributes, which root on that VM alone can write:
 https://cloud.google.com/compute/docs/metadata/manage-guest-attributes
@@ -19,15 +19,15 @@ def keys_of(compute: Compute, zone: str, host: str) -> dict[str, str]:
     """Return the host keys of a VM by kind, such as `ssh-ed25519`.
 
     Raises:
-        CloudError: it has said none yet, is not there, or you may not ask.
+        CloudError: it has published none yet, doesn't exist, or you may not ask.
 
     """
-    found = compute.get(f"zones/{zone}/instances/{host}/getGuestAttributes", queryPath="hostkeys/")
-    items = found.get("queryValue", {}).get("items", [])
+    answer = compute.get(f"zones/{zone}/instances/{host}/getGuestAttributes", queryPath="hostkeys/")
+    items = answer.get("queryValue", {}).get("items", [])
     return {
-        each["key"]: each["value"]
-        for each in items
-        if _KIND.fullmatch(each["key"]) and _KEY.fullmatch(each["value"])
+        item["key"]: item["value"]
+        for item in items
+        if _KIND.fullmatch(item["key"]) and _KEY.fullmatch(item["value"])
     }
 
 
@@ -36,8 +36,8 @@ def merged(text: str, keys: Mapping[str, Mapping[str, str]]) -> str:
     kept = [line for line in text.splitlines() if line.split(" ")[0] not in keys]
     new = [
         f"{alias} {kind} {key}"
-        for alias, own in sorted(keys.items())
-        for kind, key in sorted(own.items())
+        for alias, host_keys in sorted(keys.items())
+        for kind, key in sorted(host_keys.items())
     ]
     return "".join(f"{line}\n" for line in [*kept, *new])
 
@@ -45,7 +45,7 @@ def merged(text: str, keys: Mapping[str, Mapping[str, str]]) -> str:
 def write(stack: Stack) -> dict[str, str]:
     """Write the known_hosts file of a cluster; return why keys of a VM are not in it, by VM.
 
-    What the file has of other VMs stays.
+    Keys of other VMs stay in the file.
     """
     keys: dict[str, dict[str, str]] = {}
     missing: dict[str, str] = {}

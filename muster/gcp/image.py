@@ -2,7 +2,7 @@
 
 The builder starts from the distribution's own image, fetches the image bundle with its own
 identity, runs the install halves of the roles and powers itself off; the image is made from its
-disk. The image's identity is the bundle's digest; its name never comes again.
+disk. The image's identity is the bundle's digest; its name is never used again.
 """
 
 import secrets
@@ -23,7 +23,7 @@ BUILD_TIMEOUT_S = 2700
 POWER_OFF_TIMEOUT_S = 300
 CALL_TIMEOUT_S = 600
 """Seconds for one operation: a VM made or deleted, an image made from its disk."""
-# Google ends a builder that nobody looks after any more: the laptop was closed, `pulumi up` killed.
+# Google deletes a builder that nothing watches: the laptop was closed, `pulumi up` killed.
 MAX_RUN_S = BUILD_TIMEOUT_S + POWER_OFF_TIMEOUT_S + 600
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -57,7 +57,7 @@ class Made:
 
 
 def build(compute: Compute, wanted: Build, progress: Progress) -> Made:
-    """Build an image; whatever happens, no builder and no half image is left.
+    """Build an image; even after an error no builder and no unfinished image is left.
 
     Raises:
         CloudError: it can't be built; says at which step and why.
@@ -77,7 +77,7 @@ def build(compute: Compute, wanted: Build, progress: Progress) -> Made:
 
 @contextmanager
 def _no_builder_left(compute: Compute, cluster: str, progress: Progress) -> Iterator[None]:
-    """Sweep builders and half images at the end, be it an error or Ctrl-C."""
+    """Sweep builders and unfinished images at the end, also after an error or Ctrl-C."""
     try:
         yield
     except BaseException as error:
@@ -96,7 +96,7 @@ def delete(compute: Compute, name: str) -> None:
 
 
 def builder(wanted: Build, name: str) -> dict[str, Any]:
-    """The builder as a body of instances.insert: no public address, and an end of its own."""
+    """The builder as a body of instances.insert: no public address, and a limited run time."""
     called = Names(wanted.cluster, wanted.project)
     labels = called.labels(names.BUILDER)
     metadata = {
@@ -127,7 +127,7 @@ def builder(wanted: Build, name: str) -> dict[str, Any]:
         "networkInterfaces": [{"subnetwork": wanted.subnetwork, "nicType": "GVNIC"}],
         "serviceAccounts": [{"email": wanted.account, "scopes": [CLOUD_PLATFORM]}],
         "metadata": {"items": [{"key": key, "value": text} for key, text in metadata.items()]},
-        # As of all VMs, see pulumi/components/vm.py.
+        # As for all VMs, see pulumi/components/vm.py.
         "shieldedInstanceConfig": {
             "enableSecureBoot": True,
             "enableVtpm": True,
@@ -156,12 +156,12 @@ def _follow(compute: Compute, wanted: Build, vm: str, progress: Progress) -> Non
         if watch.state == reports.FAILED and watch.report:
             why = f"failed {watch.last_step}: {watch.report.message}"
         elif ended:
-            why = f"ended {watch.last_step} without a word"
+            why = f"ended {watch.last_step} without a report"
         else:
             why = f"took more than {BUILD_TIMEOUT_S // 60} minutes; it stopped {watch.last_step}"
         said = reports.console(compute, instance)
         raise CloudError(
-            f"the image was not built: the builder {why}. Mend it, then `pulumi up` again. The "
+            f"the image was not built: the builder {why}. Fix it, then `pulumi up` again. The "
             f"end of the builder's console:\n{said}"
         )
     if not watch.until(lambda now: now.status in off, POWER_OFF_TIMEOUT_S):
@@ -174,11 +174,11 @@ def _follow(compute: Compute, wanted: Build, vm: str, progress: Progress) -> Non
 def _make(compute: Compute, wanted: Build, vm: str, name: str) -> Made:
     """Make the image from the builder's disk.
 
-    It has the builder's label until it is whole: what a kill leaves is swept with the builders.
+    It has the builder's label until it is complete: what a kill leaves is swept with the builders.
     """
     called = Names(wanted.cluster, wanted.project)
-    found = compute.get(f"zones/{wanted.zone}/instances/{vm}")
-    disk = next(disk["source"] for disk in found["disks"] if disk.get("boot"))
+    instance = compute.get(f"zones/{wanted.zone}/instances/{vm}")
+    disk = next(disk["source"] for disk in instance["disks"] if disk.get("boot"))
     _insert(
         compute,
         "global/images",

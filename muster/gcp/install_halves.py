@@ -1,7 +1,7 @@
-"""The files that ansible/image.yml reads: of each role only what its install half is made of.
+"""The files that ansible/image.yml reads: of each role only what its install half needs.
 
-An image is built anew when one of these changes, so what a configure half alone reads must not be
-among them: not even the variables of a role that its install half doesn't use.
+An image is rebuilt when one of these changes, so what only a configure half reads must not be
+among them, not even the variables of a role that its install half doesn't use.
 """
 
 import json
@@ -19,7 +19,7 @@ from muster.gcp.archive import BundleError
 PLAYBOOK = "ansible/image.yml"
 LOCK = "requirements-vm.txt"
 BUILD_PROGRAM = "build_image.py"
-"""In the bundle for its digest: what the builder cleans up is a part of what the image is."""
+"""In the bundle for its digest: what the builder cleans up is part of the image's identity."""
 
 _TASKS = ("import_tasks", "include_tasks")
 _ROLES = ("import_role", "include_role")
@@ -27,8 +27,8 @@ _ROLES = ("import_role", "include_role")
 
 def roles(root: Path) -> list[str]:
     """Return the roles whose install halves make the image, in their order."""
-    found: list[str] = _plays(root)[0]["vars"]["image_roles"]
-    return found
+    names: list[str] = _plays(root)[0]["vars"]["image_roles"]
+    return names
 
 
 def files(
@@ -39,19 +39,19 @@ def files(
     `nvidia` is what the role nvidia_driver takes, without its prefix.
 
     Raises:
-        BundleError: an install half reads what only its run could tell.
+        BundleError: an install half reads a file whose name is known only when it runs.
 
     """
     reading = _Reading(root)
     reading.follow(_plays(root), PLAYBOOK)
     for role in roles(root):
         reading.tasks(role, "install")
-    found = {path: (root / path).read_bytes() for path in (PLAYBOOK, LOCK)}
+    contents = {path: (root / path).read_bytes() for path in (PLAYBOOK, LOCK)}
     for name in reading.plugins:
         for kind in ("action", "modules"):
-            found |= _plugin(root, kind, name)
+            contents |= _plugin(root, kind, name)
     for role, texts in reading.roles.items():
-        found |= _role(root / "roles" / role, texts)
+        contents |= _role(root / "roles" / role, texts)
     facts = {
         "os": os,
         "slurm_version": slurm_version,
@@ -60,21 +60,21 @@ def files(
         "base": builder.BASE[os],
         "disk_gib": builder.DISK.size_gib,
     }
-    return found | {
+    return contents | {
         "image.json": json.dumps(facts).encode(),
         BUILD_PROGRAM: builder.startup_script().encode(),
     }
 
 
 def _plugin(root: Path, kind: str, name: str) -> dict[str, bytes]:
-    """Return a plugin with what it imports of the project's own; nothing if it isn't there."""
+    """Return a plugin and the project's own code that it imports; nothing if it isn't there."""
     path = f"ansible/plugins/{kind}/{name}.py"
     if not (root / path).exists():
         return {}
-    found = {path: (root / path).read_bytes()}
-    for utility in re.findall(rb"^from ansible\.module_utils\.(\w+) import", found[path], re.M):
-        found |= _plugin(root, "module_utils", utility.decode())
-    return found
+    contents = {path: (root / path).read_bytes()}
+    for utility in re.findall(rb"^from ansible\.module_utils\.(\w+) import", contents[path], re.M):
+        contents |= _plugin(root, "module_utils", utility.decode())
+    return contents
 
 
 def _plays(root: Path) -> Any:
@@ -83,7 +83,7 @@ def _plays(root: Path) -> Any:
 
 @dataclass
 class _Reading:
-    """What is found by following tasks from file to file."""
+    """The files and modules that tasks refer to, followed from file to file."""
 
     root: Path
     roles: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -129,8 +129,8 @@ def _mappings(data: Any) -> Iterator[dict[Any, Any]]:
         yield data
         data = list(data.values())
     if isinstance(data, list):
-        for each in data:
-            yield from _mappings(each)
+        for item in data:
+            yield from _mappings(item)
 
 
 def _role(folder: Path, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -140,7 +140,7 @@ def _role(folder: Path, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
     used: dict[str, dict[str, Any]] = {name: {} for name in variables}
     extra: dict[str, bytes] = {}
     size = -1
-    # What is found may name more.
+    # A variable or file may name more of them.
     while size != len(text):
         size = len(text)
         for name, known in variables.items():
@@ -153,11 +153,11 @@ def _role(folder: Path, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
             if name not in extra:
                 extra[name] = path.read_bytes()
                 text += extra[name].decode(errors="replace") if path.suffix == ".j2" else ""
-    # As JSON, which is YAML too: comments are no reason to build an image.
+    # As JSON, which is YAML too: a new comment is no reason to rebuild the image.
     written = {
-        name: json.dumps(found, ensure_ascii=False, sort_keys=True).encode()
-        for name, found in used.items()
-        if found
+        name: json.dumps(values, ensure_ascii=False, sort_keys=True).encode()
+        for name, values in used.items()
+        if values
     }
     prefix = f"roles/{folder.name}"
     return {f"{prefix}/{name}": data for name, data in {**tasks, **extra, **written}.items()}
@@ -168,7 +168,7 @@ def _variables(file: Path) -> dict[str, Any]:
 
 
 def _named(folder: Path, text: str) -> Iterator[Path]:
-    """The files below files/ and templates/ whose path a text has in it."""
+    """The files below files/ and templates/ whose path is in a text."""
     for kind in ("files", "templates"):
         for path in sorted((folder / kind).rglob("*")):
             if path.is_file() and path.relative_to(folder / kind).as_posix() in text:

@@ -2,9 +2,9 @@
 
     python -m muster.gcp.inventory inventory slurm10-login-0 '{"slurm10-controller": "10.0.0.2"}'
 
-prints it as JSON, which Ansible's YAML inventory plugin reads. It belongs into the inventory's
-folder, where group_vars are, under another name than hosts.yml, which a cluster in the cloud has
-not. The definition alone says which hosts there are; the metadata, which addresses are fixed.
+prints it as JSON, which Ansible's YAML inventory plugin reads. Put it into the inventory's folder,
+where group_vars are, but not as hosts.yml: a cluster in the cloud has no such file. The hosts
+come from the definition, the fixed addresses from the VM's metadata.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import Any
 from muster.definition import DefinitionError, cloud_hosts, load
 from muster.definition.definition import Hosts
 
-# It smears leap seconds, so none beside it:
+# It smears leap seconds, so no other server may be used beside it:
 # https://cloud.google.com/compute/docs/instances/time-synchronization/configure-ntp
 TIME_SERVERS = ["metadata.google.internal"]
-"""The role base's base_ntp_servers. Not in wiring.yml, which would win against what somebody writes
-into group_vars/all of an inventory."""
+"""The role base's base_ntp_servers. Not in wiring.yml, which would override group_vars/all of an
+inventory."""
 
 
 def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, An
     if own not in hosts.groups["controller"]:
         # It has no key to log in to the controller with.
         variables[own]["verify_controller"] = ""
-    found: dict[str, Any] = {
+    groups: dict[str, Any] = {
         group: {"hosts": {host: variables[host] if group == "all" else {} for host in members}}
         for group, members in hosts.groups.items()
     }
-    found["all"]["vars"] = {"base_ntp_servers": TIME_SERVERS}
-    return found
+    groups["all"]["vars"] = {"base_ntp_servers": TIME_SERVERS}
+    return groups
 
 
 def main(arguments: list[str]) -> int:
@@ -53,11 +53,11 @@ def main(arguments: list[str]) -> int:
     folder, own, addresses = arguments
     try:
         definition = load(Path(folder))
-        found = inventory(cloud_hosts(definition.cluster), own, json.loads(addresses))
+        groups = inventory(cloud_hosts(definition.cluster), own, json.loads(addresses))
     except (DefinitionError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
-    print(json.dumps(found, indent=1))  # noqa: T201
+    print(json.dumps(groups, indent=1))  # noqa: T201
     return 0
 
 

@@ -43,7 +43,7 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """What names of resources begin with that rights are bound to."""
+        """The prefix of resource names, which rights are bound to."""
         return f"{self.cluster}-"
 
     @property
@@ -108,8 +108,8 @@ class Names:
     def image(self, digest: str, distinction: str) -> str:
         """An image; it begins with its family.
 
-        Else Google's provider takes it for another one at each `pulumi up`, where a disk is made
-        from the family. `distinction`: a name that was used before must not come again.
+        Otherwise Google's provider sees a change at each `pulumi up` where a disk is made from the
+        family. `distinction` makes the name unique: an old name must not be used again.
         """
         return f"{self.image_family}-{digest[:12]}-{distinction}"
 
@@ -119,7 +119,7 @@ class Names:
         return self.cluster
 
     def template_prefix(self, node_set: str) -> str:
-        """What the names of a node set's templates begin with, shortened where it must be."""
+        """The prefix of the names of a node set's templates, shortened if it is too long."""
         whole = f"{self.cluster}-{node_set}-"
         if len(whole) <= _TEMPLATE_PREFIX:
             return whole
@@ -151,8 +151,8 @@ def of_cluster(cluster: str, role: str = "") -> str:
 
     https://cloud.google.com/compute/docs/reference/rest/v1/instances/list#body.QUERY_PARAMETERS.filter
     """
-    found = f"labels.{CLUSTER_LABEL}={cluster}"
-    return f"{found} AND {of_role(role)}" if role else found
+    condition = f"labels.{CLUSTER_LABEL}={cluster}"
+    return f"{condition} AND {of_role(role)}" if role else condition
 
 
 def of_role(role: str) -> str:

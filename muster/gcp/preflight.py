@@ -1,4 +1,4 @@
-"""What must be so in a project before a cluster is made there; asked before anything is created."""
+"""What a project must have for a new cluster; checked before anything is created."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -30,8 +30,8 @@ _DISK_METRICS = {
 
 
 def problems(compute: Compute, cluster: Cluster) -> list[str]:
-    """Return what stands against making this cluster, one sentence with a remedy each."""
-    assert cluster.cloud is not None  # noqa: S101 - asked only of clusters in the cloud
+    """Return what prevents the creation of this cluster, one sentence with a remedy each."""
+    assert cluster.cloud is not None  # noqa: S101 - called only for clusters in the cloud
     try:
         disabled = _disabled(compute)
         if disabled:
@@ -44,12 +44,12 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
     except CloudError as error:
         return [_explained(compute.project, error)]
     limits = {
-        each["metric"]: float(each["limit"])
-        for each in [*project.get("quotas", []), *region.get("quotas", [])]
-        if quotas.counts(each["metric"], each["limit"])
+        quota["metric"]: float(quota["limit"])
+        for quota in [*project.get("quotas", []), *region.get("quotas", [])]
+        if quotas.counts(quota["metric"], quota["limit"])
     }
     small = _too_small(compute.project, cluster.cloud, limits, needs(cluster, limits))
-    # Each cluster has a state disk, which is among the first that is made of it.
+    # Each cluster has a state disk, which is among its first resources.
     states = {disk["labels"].get(names.CLUSTER_LABEL): disk["labels"] for disk in disks}
     neighbours = _neighbours(compute.project, cluster.name, [name for name in states if name])
     return [
@@ -61,7 +61,7 @@ def problems(compute: Compute, cluster: Cluster) -> list[str]:
 
 
 def _upgrade(cluster: Cluster, state: dict[str, str]) -> Iterator[str]:
-    """A sentence about another release of SLURM than the one whose state there is."""
+    """A sentence if the state disk holds the state of another release of SLURM."""
     wanted = names.slurm_label(cluster.slurm_version)
     held = state.get(names.SLURM_LABEL, wanted)
     if held != wanted:
@@ -73,9 +73,9 @@ def _upgrade(cluster: Cluster, state: dict[str, str]) -> Iterator[str]:
 
 
 def _moved(cluster: str, wanted: str, subnets: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """A sentence about other addresses than those of the VMs that there are.
+    """A sentence if the definition has another range of addresses than the existing VMs.
 
-    `pulumi up` would delete the controller for them, and then not the subnet, in which nodes are.
+    `pulumi up` would delete the controller, and then fail to delete the subnet, which has nodes.
     """
     for held in (subnet["ipCidrRange"] for subnet in subnets):
         if held != wanted:
@@ -105,11 +105,11 @@ def _disabled(compute: Compute) -> str:
     enabled: set[str] = set()
     query = {"filter": "state:ENABLED", "pageSize": 200}
     while True:
-        found = usage.call("GET", f"projects/{compute.project}/services", **query)
-        enabled |= {each["name"].rpartition("/")[2] for each in found.get("services", [])}
-        if not found.get("nextPageToken"):
+        page = usage.call("GET", f"projects/{compute.project}/services", **query)
+        enabled |= {service["name"].rpartition("/")[2] for service in page.get("services", [])}
+        if not page.get("nextPageToken"):
             break
-        query["pageToken"] = found["nextPageToken"]
+        query["pageToken"] = page["nextPageToken"]
     off = sorted(set(SERVICES) - enabled)
     if not off:
         return ""
@@ -142,8 +142,8 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
     total: Counter[str] = Counter()
 
     def add(way: Way, disk: Disk, count: int) -> None:
-        of = quotas.amounts(way.machine_type, limits, spot=way.spot, gpus=way.gpus)
-        for metric, amount in of.items():
+        amounts = quotas.amounts(way.machine_type, limits, spot=way.spot, gpus=way.gpus)
+        for metric, amount in amounts.items():
             total[metric] += amount * count
         if disk.type in _DISK_METRICS:
             total[_DISK_METRICS[disk.type]] += disk.size_gib * count
@@ -161,7 +161,7 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
             if nodes.local_ssds:
                 metric = quotas.local_ssd_metric(limits, spot=nodes.spot)
                 total[metric] += nodes.local_ssds * local_ssds.GIB * nodes.max_nodes
-    # Of the VM that builds an image: nodes go on meanwhile.
+    # The VM that builds an image: nodes keep running meanwhile.
     add(Way(cloud.image.machine_type, spot=False), DISK, 1)
     return total
 
@@ -170,7 +170,7 @@ def _too_small(
     project: str, cloud: Cloud, limits: dict[str, float], wanted: Counter[str]
 ) -> Iterator[str]:
     for metric, amount in sorted(wanted.items()):
-        # A metric that Google doesn't list (new machine families) is not for us to judge.
+        # A metric that Google doesn't list (new machine families) can't be checked.
         if amount > limits.get(metric, amount):
             everywhere = metric in (quotas.ALL_REGIONS, quotas.GPUS_ALL_REGIONS)
             where = "in all regions" if everywhere else f"in {cloud.region}"

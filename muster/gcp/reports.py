@@ -1,4 +1,4 @@
-"""What a VM says of its own work, in the guest attribute `muster/report`.
+"""What a VM reports about its own work, in the guest attribute `muster/report`.
 
 https://cloud.google.com/compute/docs/metadata/manage-guest-attributes
 """
@@ -14,17 +14,17 @@ from muster.gcp.api import LAST_LOOK_S, CloudError, Compute, exists, last
 ATTRIBUTE = "muster/report"
 RUNNING, DONE, FAILED = "running", "done", "failed"
 POLL_S = 2.0
-"""Seconds between two looks at a VM."""
+"""Seconds between two polls of a VM."""
 CONSOLE_LINES = 25
 """Lines of a console that an error shows."""
 
 Progress = Callable[[str], None]
-"""Called with each line that tells a person how far it is."""
+"""Called with each line of progress for a person."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a VM has come to with one archive."""
+    """How far a VM is with one archive."""
 
     bundle: str
     """sha256 of the archive, as hexadecimal digits."""
@@ -38,9 +38,9 @@ class Report:
 
 def read(compute: Compute, instance: str) -> Report | None:
     """Return what a VM (`zones/Z/instances/I`) reports; None where it hasn't yet."""
-    found = exists(lambda: compute.get(f"{instance}/getGuestAttributes", queryPath=ATTRIBUTE))
-    items = (found or {}).get("queryValue", {}).get("items", [])
-    # The attribute is the VM's own to write: what isn't a report is none.
+    answer = exists(lambda: compute.get(f"{instance}/getGuestAttributes", queryPath=ATTRIBUTE))
+    items = (answer or {}).get("queryValue", {}).get("items", [])
+    # The VM writes the attribute: a value that isn't a report is ignored.
     if not items:
         return None
     try:
@@ -52,10 +52,10 @@ def read(compute: Compute, instance: str) -> Report | None:
 
 @dataclass
 class Watch:
-    """Looks at one VM until it has come to an end with one archive.
+    """Polls one VM until its work with one archive has ended.
 
-    `instance` is `zones/Z/instances/I`; `bundle` the archive's sha256. `vm` is the VM as it was
-    when it was last looked at, None where it is gone.
+    `instance` is `zones/Z/instances/I`; `bundle` the archive's sha256. `vm` is the VM at the last
+    poll, None if it was gone.
     """
 
     compute: Compute
@@ -67,7 +67,7 @@ class Watch:
     _said: str = ""
 
     def until(self, seen: Callable[["Watch"], bool], timeout_s: float) -> bool:
-        """Look until something is so; False where it isn't in time. Prints each new step."""
+        """Poll until `seen` is true; False if it isn't in time. Reports each new step."""
         until = time.monotonic() + timeout_s
         compute = self.compute.by(until + LAST_LOOK_S)
         while True:
@@ -79,7 +79,7 @@ class Watch:
             time.sleep(POLL_S)
 
     def _look(self, compute: Compute) -> None:
-        # First the VM: what it reports before its end is then seen.
+        # The VM first: so the last report of a VM that ends is not missed.
         self.vm = exists(lambda: compute.get(self.instance))
         report = read(compute, self.instance) if self.vm else None
         if report and report.bundle == self.bundle:
@@ -106,9 +106,9 @@ class Watch:
 
 
 def console(compute: Compute, instance: str, lines: int = CONSOLE_LINES) -> str:
-    """Return the end of a VM's console; why there is none, where there is none."""
+    """Return the end of a VM's console, or why there is none."""
     try:
-        found = compute.get(f"{instance}/serialPort", port=1)
+        output = compute.get(f"{instance}/serialPort", port=1)
     except CloudError as error:
         return f"(no console: {error})"
-    return "\n".join(str(found.get("contents", "")).rstrip().splitlines()[-lines:])
+    return "\n".join(str(output.get("contents", "")).rstrip().splitlines()[-lines:])

@@ -1,6 +1,6 @@
-"""What the controller and people may do in Google Cloud, as little as there can be; pure.
+"""The rights of the controller and of people in Google Cloud, as few as possible; pure.
 
-pulumi/ grants it, and the tests of the autoscaler have no more.
+pulumi/ grants them, and the tests of the autoscaler have no others.
 """
 
 from muster.gcp.names import Names
@@ -20,14 +20,14 @@ OWN = (
     "compute.instances.setMetadata",
     "compute.instances.setServiceAccount",
 )
-"""On what bears the cluster's prefix."""
+"""On resources whose names have the cluster's prefix."""
 ANYWHERE = (
     "compute.instances.list",
     "compute.projects.get",
     "compute.regions.get",
     "compute.zoneOperations.list",
 )
-"""Lists, operations and quotas have no name that a condition could look at."""
+"""Lists, operations and quotas have no name that a condition could check."""
 PLACES = (
     "compute.regionOperations.list",
     "compute.resourcePolicies.create",
@@ -45,15 +45,15 @@ REACHES = ("compute.instances.get", "compute.instances.getGuestAttributes")
 
 `gcloud compute start-iap-tunnel` asks for the VM before it connects (StartIapTunnel._FetchInstance
 in its sources); the guest attributes have the VM's host keys. `gcloud compute ssh` would ask for
-the project too, and then change its metadata, where people don't come from here.
+the project too, and then change its metadata, but people's keys don't come from there.
 """
 
 
 def own_names(names: Names) -> str:
     """A condition that holds for resources whose names begin with the cluster's prefix.
 
-    In all zones: a VM that is left in one that no node set has any more must be deleted too. How
-    names in any place are compared, which need not be told one by one:
+    In all zones: a VM in a zone that no node set has any more must be deleted too. How a condition
+    compares names in any zone:
     https://cloud.google.com/iam/docs/configuring-resource-based-access
     """
     return " || ".join(

@@ -1,6 +1,6 @@
 """ssh to the VMs of a cluster: through Google's Identity-Aware Proxy, host keys checked.
 
-The VMs have no public address. IAP carries a TCP connection to the VM that is named, if the caller
+The VMs have no public address. IAP carries a TCP connection to the named VM, if the caller
 may (roles/iap.tunnelResourceAccessor); gcloud is its client.
 https://cloud.google.com/iap/docs/using-tcp-forwarding
 """
@@ -9,7 +9,7 @@ from muster.gcp.stack import Stack
 
 
 def alias(stack: Stack, host: str) -> str:
-    """What a VM is called in known_hosts: two clusters may have hosts of the same name."""
+    """A VM's name in known_hosts: two clusters may have hosts of the same name."""
     return f"{host}.{stack.zone}.{stack.project}"
 
 
@@ -28,23 +28,23 @@ def options(stack: Stack, host: str) -> dict[str, str]:
         "ProxyCommand": tunnel,
         "HostKeyAlias": alias(stack, host),
         "UserKnownHostsFile": known_hosts(stack),
-        # A key in the file is insisted on. `muster ssh-config --write` asks Google for the keys;
-        # else the first connection learns them, and Google vouches for it in another way: IAP ends
-        # at the VM of that name, and nobody else is on the way.
+        # A key in the file must match. `muster ssh-config --write` asks Google for the keys;
+        # otherwise the first connection learns them, and Google vouches for it in another way: IAP
+        # ends at the VM of that name, and nobody else is on the way.
         "StrictHostKeyChecking": "accept-new",
         "ServerAliveInterval": "30",
     }
 
 
 def arguments(stack: Stack, host: str) -> str:
-    """Return the same as arguments of ssh, quoted as Ansible takes them apart."""
+    """Return the same as arguments of ssh, quoted as Ansible splits them."""
     return " ".join(f"-o '{name}={value}'" for name, value in options(stack, host).items())
 
 
 def config(stack: Stack, user: str | None = None) -> str:
     """Return an ssh_config(5) of the login nodes, the first by the cluster's name, and controller.
 
-    The controller lets in administrators alone, and IAP those of them in `cloud.iap_admins`.
+    On the controller only administrators can log in, through IAP only those in `cloud.iap_admins`.
     """
     blocks = []
     for number, host in enumerate([*stack.logins, stack.controller]):

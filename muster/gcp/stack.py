@@ -1,4 +1,4 @@
-"""What the Pulumi stack of a cluster says of its VMs, asked from the `pulumi` program."""
+"""The VMs of a cluster as its Pulumi stack has them, asked from the program `pulumi`."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from typing import Any
 
 PROGRAM = Path(__file__).resolve().parents[2] / "pulumi"
 ASK_SECONDS = 60
-"""Bound of one question; a stack kept on the other side of the world answers in seconds."""
+"""Time limit of one call; even a stack with a distant backend answers in seconds."""
 
-# They stand in a shell command (ProxyCommand), so nothing but what Google allows may be in them.
+# They are put into a shell command (ProxyCommand), so only what Google allows may be in them.
 # https://cloud.google.com/compute/docs/naming-resources; projects may belong to a domain.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
@@ -21,7 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class StackError(Exception):
-    """The stack says nothing of use; the text is one sentence with a remedy."""
+    """The stack can't be used; the text is one sentence with a remedy."""
 
 
 @dataclass(frozen=True)
@@ -72,34 +72,34 @@ def outputs(name: str, *, program: Path = PROGRAM, run: Run = subprocess.run) ->
         ) from error
     if done.returncode != 0:
         raise StackError(_refusal(name, done.stderr.strip() or done.stdout.strip()))
-    found: dict[str, Any] = json.loads(done.stdout or "{}")
-    return found
+    values: dict[str, Any] = json.loads(done.stdout or "{}")
+    return values
 
 
 def _refusal(name: str, said: str) -> str:
     if re.search(r"no stack named|not found", said):
         return f"there is no stack {name} here; make it as docs/cloud.md says: pulumi up"
     last = said.splitlines()[-1] if said else "(nothing)"
-    return f"pulumi does not say what the stack {name} has: {last.removeprefix('error: ')}"
+    return f"pulumi can't read the outputs of the stack {name}: {last.removeprefix('error: ')}"
 
 
-def stack_of(name: str, found: Mapping[str, Any]) -> Stack:
-    """Return the stack `name` whose outputs are `found`.
+def stack_of(name: str, values: Mapping[str, Any]) -> Stack:
+    """Return the stack `name` whose outputs are `values`.
 
     Raises:
         StackError: it is not up, or another cluster's.
 
     """
     wanted = ("cluster", "project", "zone", "controller", "logins", "addresses")
-    if any(not found.get(key) for key in wanted):
+    if any(not values.get(key) for key in wanted):
         raise StackError(f"the stack {name} is not up (yet); run: pulumi -C pulumi up -s {name}")
     stack = Stack(
-        cluster=found["cluster"],
-        project=found["project"],
-        zone=found["zone"],
-        controller=found["controller"],
-        logins=tuple(found["logins"]),
-        addresses=dict(found["addresses"]),
+        cluster=values["cluster"],
+        project=values["project"],
+        zone=values["zone"],
+        controller=values["controller"],
+        logins=tuple(values["logins"]),
+        addresses=dict(values["addresses"]),
     )
     if stack.cluster != name:
         raise StackError(
@@ -109,5 +109,5 @@ def stack_of(name: str, found: Mapping[str, Any]) -> Stack:
     odd = [text for text in (stack.zone, *stack.hosts) if not _NAME.fullmatch(text)]
     odd += [] if _PROJECT.fullmatch(stack.project) else [stack.project]
     if odd:
-        raise StackError(f"the stack {name} has names that Google does not: {', '.join(odd)}")
+        raise StackError(f"the stack {name} has names that Google does not allow: {', '.join(odd)}")
     return stack

@@ -1,6 +1,6 @@
-"""Removes what a cluster has left in its project, by its label.
+"""Deletes what a cluster has left in its project, by its label.
 
-That is what no resource of Pulumi's stands for: nodes that SLURM made, builders and images of a
+That is what Pulumi has no resource for: nodes that SLURM made, builders and images of a
 `pulumi up` that was killed. The state disk (`muster-role: state`) is never swept: its own resource
 is protected, and a person decides.
 """
@@ -14,10 +14,10 @@ from muster.gcp.api import LAST_LOOK_S, NOT_FOUND, CloudError, Compute
 from muster.gcp.reports import Progress
 
 TIMEOUT_S = 900
-"""Seconds until a sweep is given up; deleting a VM takes a minute or two."""
+"""Seconds until a sweep fails; deleting a VM takes a minute or two."""
 POLL_S = 1.0
 SETTLE_S = 5.0
-"""Seconds in which whatever was asked for shows in a list: an insert's answer is its operation."""
+"""Seconds until a new resource shows in a list: the answer to an insert is its operation."""
 # Being deleted: asking again would only cost quota.
 _GOING = ("STOPPING", "DELETING")
 
@@ -29,8 +29,8 @@ def everything(
 ) -> None:
     """Delete all instances, then disks, then images that have a cluster's label.
 
-    A VM that was asked for just before the controller's end may appear late, so that a second
-    look, `SETTLE_S` later, must find nothing too. Last the placement policies of its jobs, which
+    A VM that was asked for just before the controller's end may appear late, so a second look,
+    `SETTLE_S` later, must find nothing too. Last the placement policies of its jobs, which
     can have no label, by their names.
 
     Raises:
@@ -38,11 +38,11 @@ def everything(
 
     """
     until = time.monotonic() + timeout_s
-    found = names.of_cluster(cluster)
-    _sweep(compute, found, progress, until)
+    condition = names.of_cluster(cluster)
+    _sweep(compute, condition, progress, until)
     while True:
         time.sleep(SETTLE_S)
-        if not _sweep(compute, found, progress, until):
+        if not _sweep(compute, condition, progress, until):
             break
 
     def policies() -> list[dict[str, Any]]:
@@ -55,38 +55,38 @@ def builders(
     compute: Compute, cluster: str, progress: Progress, timeout_s: float = TIMEOUT_S
 ) -> None:
     """Delete a cluster's builders and unfinished images; raises as `everything` does."""
-    found = names.of_cluster(cluster, names.BUILDER)
-    _sweep(compute, found, progress, time.monotonic() + timeout_s)
+    condition = names.of_cluster(cluster, names.BUILDER)
+    _sweep(compute, condition, progress, time.monotonic() + timeout_s)
 
 
-def _sweep(compute: Compute, found: str, progress: Progress, until: float) -> bool:
-    """Delete what has a label, and return whether there was anything."""
+def _sweep(compute: Compute, condition: str, progress: Progress, until: float) -> bool:
+    """Delete what meets a list's filter, and return whether there was anything."""
     compute = compute.by(until + LAST_LOOK_S)
 
     def disks() -> list[dict[str, Any]]:
-        listed = compute.everywhere("disks", filter=found)
+        listed = compute.everywhere("disks", filter=condition)
         return [disk for disk in listed if disk["labels"].get(names.ROLE_LABEL) != names.STATE]
 
     kinds: dict[str, Look] = {
-        "instance": lambda: compute.everywhere("instances", filter=found),
+        "instance": lambda: compute.everywhere("instances", filter=condition),
         "disk": disks,
-        "image": lambda: compute.list("global/images", filter=found),
+        "image": lambda: compute.list("global/images", filter=condition),
     }
-    kinds_found = [_delete(compute, kind, look, until, progress) for kind, look in kinds.items()]
-    return any(kinds_found)
+    deleted = [_delete(compute, kind, look, until, progress) for kind, look in kinds.items()]
+    return any(deleted)
 
 
 def _delete(compute: Compute, kind: str, look: Look, until: float, progress: Progress) -> bool:
-    """Delete what a look finds, all at once, until a look finds nothing; return if one did.
+    """Delete what a look finds, all at once, until a look finds nothing; return whether one did.
 
-    A refusal (too many calls, a disk that is still being let go of) is no end: the next look
+    A refusal (too many calls, a disk that is still being detached) ends nothing: the next look
     decides.
     """
     refusal: CloudError | None = None
     said: set[str] = set()
-    found = False
+    any_left = False
     while left := look():
-        found = True
+        any_left = True
         for item in left:
             if item["status"] in _GOING:
                 continue
@@ -106,7 +106,7 @@ def _delete(compute: Compute, kind: str, look: Look, until: float, progress: Pro
                 "run the same command again"
             )
         time.sleep(POLL_S)
-    return found
+    return any_left
 
 
 def path_of(item: dict[str, Any]) -> str:

@@ -28,8 +28,8 @@ def demo(
 ) -> None:
     """Raise the cloud cluster on this machine, run jobs, change it, and destroy it.
 
-    Google Cloud is fakecloud, VMs are containers that boot, `pulumi up` is the real one. Nothing
-    is left at the end, nor after an interruption.
+    Google Cloud is fakecloud, VMs are containers that boot, `pulumi up` is the real one. All of
+    it is removed at the end and after an interruption.
     """
     if release not in base_image.RELEASES:
         raise _stop(f"no release {release!r}; there are {', '.join(base_image.RELEASES)}", code=2)
@@ -41,7 +41,7 @@ def demo(
             check_machine()
             engine = engine_here(FOLDER)
             console.print(f"pulumi: {engine.pulumi}")
-            console.print(f"VMs begin as {base_image.ensure(release)}")
+            console.print(f"VMs start from {base_image.ensure(release)}")
             site.create()
         with site.cloud() as server:
             _life(site.stack(engine, server), watch)
@@ -53,7 +53,7 @@ def demo(
 
 
 def _life(stack: Stack, watch: Stopwatch) -> None:
-    """From nothing to a cluster and back."""
+    """Create the cluster, use it and destroy it."""
     before = tour.held(stack)
     with watch("pulumi up: network, accounts, secrets, image, controller, login"):
         stack.show("up")
@@ -63,7 +63,7 @@ def _life(stack: Stack, watch: Stopwatch) -> None:
     with watch("the definition gets a person and a partition; pulumi up"):
         stack.show("up")
     _step(stack, watch, "bob, who was added, runs a job in the new partition", tour.newcomer)
-    with watch("pulumi destroy, with nodes still there"):
+    with watch("pulumi destroy, while nodes exist"):
         console.print(f"VMs now: {', '.join(sorted(stack.instances()))}")
         stack.release_state()
         stack.show("destroy")
@@ -80,10 +80,10 @@ def _step(stack: Stack, watch: Stopwatch, title: str, step: Any) -> None:
 
 
 def engine_here(folder: Path) -> Engine:
-    """Return the Pulumi of this machine, and a home of its own for it below `folder`.
+    """Return this machine's Pulumi with its own home below `folder`.
 
     Raises:
-        PulumiError: there is none, and none can be built.
+        PulumiError: Pulumi is not installed and can't be built.
 
     """
     try:
@@ -96,7 +96,7 @@ def engine_here(folder: Path) -> Engine:
         shutil.rmtree(engine)
     home.make_home(engine / "home", provider)
     if not provider.real:
-        console.print("Google's Pulumi provider is not installed: a double of it is used")
+        console.print("Google's Pulumi provider is not installed: a stand-in is used")
     return Engine(pulumi, home.engine_environment(pulumi, engine.absolute()))
 
 

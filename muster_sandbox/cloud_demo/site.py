@@ -1,7 +1,7 @@
 """One cloud cluster on this machine: its definition, the cloud it is in, and Pulumi's stack of it.
 
-The program is the checkout's own (pulumi/), and so is the definition (inventories/cloud) but for
-what a machine without kernel NFS and without Google's IAP can't have: `edited` says it.
+The program (pulumi/) and the definition (inventories/cloud) are the checkout's. `edited` changes
+in the definition what doesn't work on a machine without kernel NFS and without Google's IAP.
 """
 
 import os
@@ -28,14 +28,14 @@ from muster_sandbox.fakecloud.server import Server
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "inventories/cloud"
 IDLE_SECONDS = 60
-"""The least that the definition takes: somebody is watching."""
+"""The shortest that the definition allows: somebody is watching."""
 
 FOLDERS = ("home", "apps", "data")
 
 
 def builders() -> Kept:
     """Return what builders of the cluster's image left on this machine."""
-    # A change of who makes the builder, or of what it may do, must show.
+    # The digest changes with the code that makes the builder and with the builder's permissions.
     return Kept(base_image.CACHE / "builders", [ROOT / "pulumi", ROOT / "muster/gcp"])
 
 
@@ -48,22 +48,22 @@ class Engine:
 
 
 class PulumiError(Exception):
-    """A command of Pulumi failed; it has said why."""
+    """A command of Pulumi failed; its output says why."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """All that it keeps is below `folder`."""
+    """All its files are below `folder`."""
 
     folder: Path
     release: str
     """Debian's: bookworm or trixie."""
     subnet: str = "10.214.64.0/20"
-    """Of the cluster; of this machine's networks none may overlap with it."""
+    """The cluster's subnet; it must not overlap with this machine's networks."""
 
     @property
     def name(self) -> str:
-        """Prefix of containers, networks and images: of two sites they must differ."""
+        """Prefix of containers, networks and images; different for each site."""
         return self.folder.name
 
     @property
@@ -82,17 +82,17 @@ class Site:
         return self.inventory / "group_vars/all/cluster.yml"
 
     def key(self, person: str) -> Path:
-        """A person's ssh key, made when it is asked for first."""
-        found = self.folder / f"key-of-{person}"
-        machines.make_key(found)
-        return found
+        """A person's ssh key, created at first use."""
+        private_key = self.folder / f"key-of-{person}"
+        machines.make_key(private_key)
+        return private_key
 
     def public_key(self, person: str) -> str:
-        """What of it a definition holds."""
+        """The public key, as the definition has it."""
         return self.key(person).with_suffix(".pub").read_text(encoding="utf-8").strip()
 
     def create(self) -> None:
-        """Make the folder anew: definition, keys, shared folders, Pulumi.yaml."""
+        """Recreate the folder: definition, keys, shared folders, Pulumi.yaml."""
         machines.remove_folder(self.folder)
         shutil.copytree(TEMPLATE, self.inventory)
         for name in FOLDERS:
@@ -101,7 +101,7 @@ class Site:
         self.program.mkdir()
         main = os.path.relpath(ROOT / "pulumi", self.program)
         text = (ROOT / "pulumi/Pulumi.yaml").read_text(encoding="utf-8")
-        # There it is as seen from the checkout's pulumi/.
+        # The path in Pulumi.yaml is relative to the checkout's pulumi/.
         text = text.replace("../.venv", sys.prefix)
         (self.program / "Pulumi.yaml").write_text(f"{text}main: {main}\n", encoding="utf-8")
 
@@ -118,7 +118,7 @@ class Site:
         cluster["os"] = base_image.RELEASES[self.release]
         for name, person in cluster["users"]["people"].items():
             person["ssh_keys"] = [self.public_key(name)]
-        # No kernel NFS in containers: each VM is given the same three folders of this machine.
+        # Containers have no kernel NFS: each VM gets the same three folders of this machine.
         cluster["storage"] = {name: {"kind": "existing", "path": f"/{name}"} for name in FOLDERS}
         for nodes in cluster["nodes"].values():
             nodes["idle_seconds"] = IDLE_SECONDS
@@ -126,7 +126,7 @@ class Site:
 
     @contextmanager
     def cloud(self) -> Iterator[Server]:
-        """Google Cloud as this cluster's project sees it, with machines that boot."""
+        """Start a fakecloud for this cluster's project, with machines that boot."""
         shares = {self.folder / "shared" / name: f"/{name}" for name in FOLDERS}
         files = self.folder / "machines"
         with with_machines(self.name, files, Settings(), shares=shares, kept=builders()) as server:
@@ -137,15 +137,15 @@ class Site:
                 server.stop()
 
     def stack(self, engine: Engine, server: Server) -> "Stack":
-        """Return Pulumi's stack of this cluster, made if it isn't there."""
-        found = Stack(self, engine, server)
-        found.create()
-        return found
+        """Return Pulumi's stack of this cluster; create it if it doesn't exist."""
+        stack = Stack(self, engine, server)
+        stack.create()
+        return stack
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The cluster as `pulumi` sees it, and as a client of the cloud does."""
+    """One cluster: its Pulumi stack, and its resources as the cloud's API shows them."""
 
     site: Site
     engine: Engine
@@ -164,7 +164,7 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that a command of Pulumi gets."""
+        """The environment of a Pulumi command."""
         return {**self.engine.environment, **environment(self.server.url, self.project)}
 
     def create(self) -> None:
@@ -173,7 +173,7 @@ class Stack:
         for key, value in {
             "gcp:project": self.project,
             "muster:inventory": str(self.site.inventory.resolve()),
-            # How often the provider asks whether something is done; its own 10 s only make it slow.
+            # How often the provider polls an operation; its default of 10 s only makes this slow.
             "gcp:pollInterval": "1s",
             "gcp:batching": '{"sendAfter":"0.1s"}',
         }.items():
@@ -184,7 +184,7 @@ class Stack:
         self.read("config", "set", "--stack", self.name, key, "--", value)
 
     def release_state(self) -> None:
-        """Take the state disk's protection off, as whoever destroys a cluster must."""
+        """Unprotect the state disk: a cluster can't be destroyed before."""
         self.read("state", "unprotect", "--all", "--yes", "--stack", self.name)
 
     def command(self, *words: str) -> list[str]:
@@ -246,7 +246,7 @@ class Stack:
     def ssh(self, person: str, instance: str) -> list[str]:
         """Return the ssh command of a person to an instance.
 
-        Straight to its address: on this machine there is no IAP to go through.
+        It connects to the address directly: this machine has no IAP.
         """
         return [
             *("ssh", "-F", "none", "-i", str(self.site.key(person)), "-o", "BatchMode=yes"),

@@ -11,7 +11,7 @@ from muster_sandbox.demo.showing import TourError, expect
 
 PERSON, NEWCOMER = "ada", "bob"
 MEMORIES = {"compute.operations", "compute.requests", "identity.tokens"}
-"""Kinds that are what the cloud remembers: what was done, asked for, handed out for an hour."""
+"""Kinds that only record the past: operations, requests, access tokens."""
 
 WATCHED_JOB = r"""
 job=$(sbatch --parsable --nodes=4 --ntasks-per-node=1 --output=four-%j \
@@ -22,10 +22,10 @@ while state=$(squeue -h -t all -o %t -j $job); do
 done
 cat four-$job
 """
-"""What squeue and sinfo say until the job has ended; then what it has written."""
+"""Prints squeue's and sinfo's states until the job has ended, then the job's output."""
 
 JOB_SECONDS = 300
-"""Bound of each command here: ResumeTimeout, the longest that nodes may take to come."""
+"""Timeout of each command here: ResumeTimeout, the longest that nodes may take to come up."""
 
 
 def login(stack: Stack) -> str:
@@ -60,8 +60,8 @@ def run(stack: Stack, command: str, person: str = PERSON) -> str:
 
 def nodes(stack: Stack) -> list[str]:
     """Return the names of the VMs that are compute nodes."""
-    found = stack.instances()
-    return sorted(name for name, vm in found.items() if vm["labels"]["muster-role"] == "node")
+    instances = stack.instances()
+    return sorted(name for name, vm in instances.items() if vm["labels"]["muster-role"] == "node")
 
 
 def logged_in(stack: Stack) -> str:
@@ -72,17 +72,17 @@ def logged_in(stack: Stack) -> str:
 
 
 def job(stack: Stack) -> str:
-    """A job on four nodes, which are made for it; meanwhile it configures."""
+    """A job on four nodes that are created for it; meanwhile its state is CF (configuring)."""
     shown = [line for line, _ in groupby(run(stack, WATCHED_JOB).splitlines())]
     if not any("CF" in line and "4 alloc#" in line and "6 idle~" in line for line in shown):
-        raise TourError(f"the job's nodes were never seen to come: {shown}")
+        raise TourError(f"the job was never seen waiting for its nodes: {shown}")
     lines = "\n".join(shown)
     expect(lines, f"the job was given {stack.name}-debug-[0-3]")
     return f"{lines}\nVMs now: {', '.join(sorted(stack.instances()))}\n"
 
 
 def batch(stack: Stack) -> str:
-    """A batch job on one of the nodes that are there now: they are used, none is made."""
+    """A batch job on one of the nodes that exist now: no new node is created."""
     started = time.monotonic()
     script = "#!/bin/sh\nhostname\n"
     number = run(stack, f"printf '{script}' | sbatch --parsable --wait -o out-%j").strip()
@@ -91,7 +91,7 @@ def batch(stack: Stack) -> str:
 
 
 def token(stack: Stack) -> str:
-    """The metadata server, which hands out the VM's token, is not for ada."""
+    """The metadata server, which hands out the VM's token, refuses ada."""
     probe = "(: </dev/tcp/169.254.169.254/80) 2>&1 | tail -n 1"
     shown = [run(stack, probe), run(stack, f'srun bash -c "{probe}"')]
     for text in shown:
@@ -132,13 +132,13 @@ def newcomer(stack: Stack) -> str:
 
 
 def held(stack: Stack) -> set[tuple[str, str, str]]:
-    """Return all that the project holds: kind, place, name. Records of what was done are none."""
+    """Return all resources of the project: kind, place, name; without records of the past."""
     return stack.server.do(
         lambda cloud: {
             (kind, scope, name)
             for kind in cloud.store.kinds()
             for scope, name, resource in cloud.store.all(kind)
-            # A deleted role stays to be seen for some weeks.
+            # A deleted role stays listed for some weeks.
             if kind not in MEMORIES and not resource.get("deleted")
         }
     )
@@ -146,8 +146,8 @@ def held(stack: Stack) -> set[tuple[str, str, str]]:
 
 STEPS: tuple[tuple[str, Callable[[Stack], str]], ...] = (
     ("ada logs in", logged_in),
-    ("a job on four nodes, which are made for it", job),
-    ("a batch job on a node that is there", batch),
+    ("a job on four nodes, which are created for it", job),
+    ("a batch job on a node that exists", batch),
     ("the VM's token is not for ada", token),
     ("sacct", accounting),
 )

@@ -7,11 +7,11 @@ from muster_sandbox.containers.podman import run
 
 
 def hold_address(container_address: str) -> None:
-    """Let the bridge to a running container keep one MAC address from now on.
+    """Give the bridge to a running container a fixed MAC address.
 
-    The kernel gives a bridge the lowest address of its ports unless it was told one: it changes as
-    containers come and go, and the others send to the old one until they have asked anew, which
-    takes them up to a minute. https://wiki.linuxfoundation.org/networking/bridge
+    Without one the kernel gives a bridge the lowest address of its ports. That address changes as
+    containers come and go, and the others use the old one until they send an ARP request again, up
+    to a minute later. https://wiki.linuxfoundation.org/networking/bridge
 
     Raises:
         MachineError: there is no route to that address, or the bridge takes no address.

@@ -1,4 +1,4 @@
-"""Start, find and remove the containers that stand for machines."""
+"""Start, find and remove the containers that are used as machines."""
 
 import ipaddress
 import os
@@ -13,18 +13,18 @@ from muster_sandbox.containers.bridge import hold_address, mac_address
 from muster_sandbox.containers.podman import MachineError, exists, podman, run, ulimits
 
 LABEL = "muster.network"
-"""Label that says to which network, so to which set of machines, a container belongs."""
+"""Label with the network, and so the set of machines, that a container belongs to."""
 
 FOLDER_LABEL = "muster.folder"
-"""Label that says where a container's keys and shared folders are."""
+"""Label with the folder of a container's keys and shared folders."""
 
 BOOT_SECONDS = 60
-"""Bound of a container's boot; 3 s on an idle machine."""
+"""Timeout of a container's boot; 3 s on an idle machine."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One container to be: a host of an inventory."""
+    """A container to create: one host of an inventory."""
 
     name: str
     address: str
@@ -46,7 +46,7 @@ class Fleet:
     """Folder below `folder` -> mount point, the same on all machines."""
 
     def container(self, host: str) -> str:
-        """Return the name of the container that stands for `host`."""
+        """Return the name of the container of `host`."""
         return f"{self.network}-{host}"
 
     @property
@@ -113,7 +113,7 @@ def down(network: str) -> list[str]:
 
 
 def _refuse_others(fleet: Fleet) -> None:
-    """Refuse containers of the same names that another clone, or one that is gone, has made."""
+    """Refuse containers of the same names that another clone, perhaps a deleted one, has made."""
     folders = podman(
         *("ps", "--all", "--filter", f"label={LABEL}={fleet.network}"),
         *("--format", f'{{{{index .Labels "{FOLDER_LABEL}"}}}}'),
@@ -143,7 +143,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         if podman("container", "inspect", "--format", "{{.State.Running}}", name) != "true":
             podman("start", name)
             hold_address(machine.address)
-        # Again: the run that made the container may have been killed before this.
+        # Repeated: the run that made the container may have been killed before this.
         _equip(fleet, machine)
         return False
     # Nodes have two cores whatever this machine has, so one definition fits everywhere.
@@ -159,7 +159,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
         *("--label", f"{FOLDER_LABEL}={fleet.folder.resolve()}"),
         # Podman would mount its own /etc/hosts, which can't be replaced by rename.
         *("--network", fleet.network, "--ip", machine.address, "--no-hosts"),
-        # The same after each start: others keep the pair of addresses in mind for a minute.
+        # The same after each start: others cache the pair of addresses (ARP) for a minute.
         *("--mac-address", mac_address(machine.address)),
         # Privileged for mknod and for the cgroups that slurmd makes for its jobs.
         *("--systemd=always", "--privileged", "--cpuset-cpus", cores, *ulimits(), *mounts),
@@ -171,7 +171,7 @@ def _start(fleet: Fleet, machine: Machine) -> bool:
 
 
 def _equip(fleet: Fleet, machine: Machine) -> None:
-    """Let the fleet's key in, and say how many GPUs to make."""
+    """Authorize the fleet's ssh key, and write how many GPUs to make."""
     gpus = f"; echo {machine.gpus} >/etc/fake-gpus" if machine.gpus else ""
     podman(
         *("exec", "--interactive", fleet.container(machine.name), "sh", "-c"),
@@ -196,7 +196,7 @@ def wait_for_boot(container: str) -> None:
             # "starting" comes with exit code 1, and before systemd listens there is no bus.
             state = str(error)
         if state == "running":
-            # The unit was there before its condition was.
+            # The unit was started before its condition was true.
             podman("exec", container, "systemctl", "start", "fake-gpus.service")
             return
         time.sleep(0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class MachineError(Exception):
-    """Something on this machine is in the way; the text says what and what to do."""
+    """An action failed or is impossible on this machine; the text says why and what to do."""
 
 
 PACKAGES = ["podman", "runc", "netavark", "aardvark-dns", "iptables", "mmdebstrap"]
@@ -44,7 +44,7 @@ def run(
     except FileNotFoundError as error:
         raise MachineError(f"{command[0]} is not installed; run `make machine-packages`") from error
     except subprocess.TimeoutExpired as error:
-        raise MachineError(f"{' '.join(command)}: no end after {timeout:.0f} s") from error
+        raise MachineError(f"{' '.join(command)}: not done after {timeout:.0f} s") from error
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip()
         raise MachineError(f"{' '.join(command)}: {said}")
@@ -86,7 +86,7 @@ def ulimits() -> list[str]:
 
 
 def check_machine() -> None:
-    """Say in one sentence what this machine lacks.
+    """Check what containers need on this machine.
 
     Raises:
         MachineError: no root, no podman, too few cores, too little memory or disk.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # slurmctld-package.sh FOLDER: build Debian's package slurmctld so that it starts scripts early, into FOLDER.
 #
-# In a throw-away Debian whose apt has deb-src lines. What it does goes to stdout, what is said meanwhile to stderr.
+# It runs in a temporary Debian whose apt has deb-src lines. Progress goes to stdout, the commands' output to stderr.
 set -euo pipefail
 seconds=2    # between passes, in place of 30: the loop that makes them looks once a second
 suffix=+0muster1    # above the archive's version, below its next: 0 sorts before the letters of +deb13u1 and +b1

@@ -1,7 +1,7 @@
 """Build Debian's package slurmctld with a shorter PERIODIC_TIMEOUT: `make slurmctld-package`.
 
 Its source comes from Debian's archive and is built in a container of the release; no file of it is
-changed. docs/scheduling.md says what for, and what it costs.
+changed. docs/scheduling.md says why, and what it costs.
 """
 
 import argparse
@@ -18,10 +18,10 @@ SCRIPT = Path(__file__).with_name("slurmctld-package.sh")
 OUTPUT = Path("build/packages")
 
 LONGEST_SECONDS = 3 * 3600
-"""Bound of a build; ten minutes on two idle cores."""
+"""Timeout of a build; it takes ten minutes on two idle cores."""
 
 SAY_SECONDS = 30
-"""How often it is said that it goes on."""
+"""Seconds between two lines of progress."""
 
 # The base image has no deb-src lines: machines don't build packages.
 SOURCES = "sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list"
@@ -47,7 +47,7 @@ def build(release: str) -> Path:
             with log.open("w", encoding="utf-8") as said:
                 code = _wait(subprocess.Popen(podman.as_root(command), stderr=said), log)
         finally:
-            # Whoever interrupts the build ends podman, which would leave the container.
+            # An interruption ends podman, but not the container.
             podman.podman("rm", "--force", "--ignore", "--time", "0", name)
         if code != 0:
             last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
@@ -57,7 +57,7 @@ def build(release: str) -> Path:
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path) -> int:
-    """Wait for the build and say how far it is; return its exit code.
+    """Wait for the build and print its progress; return its exit code.
 
     Raises:
         podman.MachineError: it takes longer than `LONGEST_SECONDS`.

@@ -18,7 +18,7 @@ app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_hel
 INSTANCE = Instance(Path("build/demo"))
 TEMPLATE = Path("inventories/demo")
 NETWORK = "muster-demo"
-"""As the template's hosts.yml calls it."""
+"""The name in the template's hosts.yml."""
 
 Release = Annotated[
     str, typer.Option(envvar="RELEASE", help="Debian release of the hosts: bookworm or trixie.")
@@ -79,7 +79,7 @@ def _up(release: str, watch: Stopwatch) -> None:
     try:
         with watch("this machine"):
             check_machine()
-            console.print("podman, memory, disk and cores will do")
+            console.print("podman, memory, disk and cores suffice")
         with watch(f"image of {release} (built once, then kept)"):
             console.print(base_image.ensure(release))
         with watch("containers"):
@@ -91,7 +91,7 @@ def _up(release: str, watch: Stopwatch) -> None:
     with watch(f"ansible-playbook -i {INSTANCE.folder} ansible/site.yml"):
         code = INSTANCE.configure()
     if code != 0:
-        raise _stop("site.yml failed, its last lines say why; mend it and run again", code=code)
+        raise _stop("site.yml failed, its last lines say why; fix it and run again", code=code)
 
 
 def _tour(watch: Stopwatch) -> None:

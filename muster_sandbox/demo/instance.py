@@ -31,7 +31,7 @@ class Instance:
     """One cluster of containers; all its files are below its folder."""
 
     folder: Path
-    """The copy of the inventory; use it as any other: `ansible-playbook -i FOLDER ansible/site.yml`."""
+    """The copy of the inventory, usable as any: `ansible-playbook -i FOLDER ansible/site.yml`."""
 
     @property
     def state(self) -> Path:

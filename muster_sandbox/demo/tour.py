@@ -1,6 +1,6 @@
 """What ada does on the demo's cluster: each step runs a real job and shows its output.
 
-A step checks what it shows; one that is not as it should be ends the tour with a sentence.
+A step checks what it shows; a wrong result ends the tour with a sentence.
 """
 
 import os
@@ -20,7 +20,7 @@ from muster_sandbox.demo.showing import TourError, expect
 ACCESS = "lab-access"
 USER = "ada"
 JOB_SECONDS = 120
-"""Bound of each job here; they take seconds."""
+"""Timeout of each job here; they take seconds."""
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -59,7 +59,7 @@ class Session:
         return done.stdout
 
     def as_root(self, command: str) -> str:
-        """Run `command` on the access node as root; for what is no part of ada's work."""
+        """Run `command` on the access node as root: preparations, not ada's work."""
         done = subprocess.run(
             ["ssh", "-F", str(self.fleet.ssh_config), ACCESS, command],
             capture_output=True,
@@ -146,7 +146,7 @@ def _mails(session: Session, job: str) -> str:
         if len(files) >= 2:
             mails = session.as_root(f"cat {' '.join(files)}")
             if not re.search(r"Elapsed +[\d:]+ of \d", mails):
-                raise TourError(f"the mail does not say of which time limit:\n{mails}")
+                raise TourError(f"the mail does not name the time limit:\n{mails}")
             return expect(mails, "Began", "Ended")
         time.sleep(0.3)
     raise TourError(f"the mails on BEGIN and END of job {job} did not arrive at the relay")
@@ -182,7 +182,7 @@ def gpu_isolation(session: Session) -> str:
 
 
 def memory_limit(session: Session) -> str:
-    """A job that takes more memory than it asked for is ended for it."""
+    """A job that takes more memory than it asked for is killed."""
     program = 'python3 -c "x = bytearray(600 * 2**20)"'
     job = session.run(
         f"sbatch --parsable -p ml-cpu -n 1 --mem=100M -A LAB-test -o /dev/null --wrap '{program}'"
@@ -209,8 +209,8 @@ def accounting(session: Session) -> str:
     columns = "JobID,JobName%12,Partition,Account,AllocTRES%45,State%15"
     deadline = time.monotonic() + JOB_SECONDS
     shown = ""
-    # slurmctld reports some seconds later since when a short job was eligible, and sacct without a
-    # job number leaves out those of which it does not know.
+    # slurmctld reports a short job's eligible time some seconds later, and without a job number
+    # sacct leaves out jobs that have none.
     while "OUT_OF_ME" not in shown and time.monotonic() < deadline:
         shown = session.run(f"sacct -X -o {columns}")
     return expect(shown, "lab-test", "COMPLETED", "OUT_OF_ME")
@@ -229,7 +229,7 @@ STEPS: tuple[tuple[str, Callable[[Session], str]], ...] = (
 
 @dataclass(frozen=True)
 class Step:
-    """A step that was done: its title, output and duration in seconds."""
+    """A completed step: its title, output and duration in seconds."""
 
     title: str
     shown: str

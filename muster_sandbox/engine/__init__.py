@@ -1,1 +1,1 @@
-"""Pulumi's engine on this machine: built where no index has it, with a home of its own."""
+"""Pulumi's engine on this machine, built with Go where it isn't installed, with its own home."""

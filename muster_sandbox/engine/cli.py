@@ -1,8 +1,8 @@
-"""A `pulumi` that can be run: the installed one if its version fits, else one built with Go.
+"""Find a `pulumi` to run: the installed one if its version fits, else one built with Go.
 
-The CLI is a Go module, so it can be built where no download page is reached. What the module
-lacks is put beside it: the host of Python programs and the server of `pulumi.dynamic` come from
-this folder, the script that runs a program from the module of Pulumi's SDK.
+The CLI is a Go module, so it can be built where no download page is reachable. What the module
+lacks is put beside it: the language host for Python and the provider of `pulumi.dynamic` come
+from this folder, the script that runs a program from the module of Pulumi's SDK.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ BUILD_TIMEOUT = 1800
 
 
 class NoPulumiError(Exception):
-    """No `pulumi` can be had here; the sentence says what is missing."""
+    """There is no `pulumi` and it can't be built; the sentence says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ def show(line: str) -> None:
 def ensure(
     search: str | None = None, cache: Path = CACHE, say: Callable[[str], None] = show
 ) -> Pulumi:
-    """Return a CLI whose major and minor version are the SDK's, building it if need be.
+    """Return a CLI whose major and minor version are the SDK's, building it if necessary.
 
     Args:
         search: where to look for `pulumi` and `go`, as PATH; None: this process's PATH.
         cache: built ones are kept in `<cache>/pulumi-<version>/`.
-        say: gets lines that tell how a build goes on.
+        say: is called with lines about a build's progress.
 
     Raises:
         NoPulumiError: none is installed and Go is missing or could not build it.
@@ -80,7 +80,7 @@ def ensure(
                 f"neither pulumi {minor(VERSION)} nor Go is installed; install one of them"
             )
         cache.mkdir(parents=True, exist_ok=True)
-        # Two runs that want it build it once: the second waits and finds it.
+        # Two runs at the same time build it once: the second waits, then uses the first one's.
         with (cache / f"pulumi-{VERSION}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "pulumi").exists():
@@ -96,12 +96,12 @@ def minor(version: str) -> str:
 
 def find_installed(search: str | None) -> Path | None:
     """Return the `pulumi` on the path, if it can be run and is of the SDK's minor version."""
-    found = shutil.which("pulumi", path=search)
-    if found is None:
+    program = shutil.which("pulumi", path=search)
+    if program is None:
         return None
     try:
         done = subprocess.run(
-            [found, "version"],
+            [program, "version"],
             capture_output=True,
             text=True,
             timeout=60,
@@ -109,9 +109,9 @@ def find_installed(search: str | None) -> Path | None:
             env=os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true"},
         )
     except (OSError, subprocess.SubprocessError) as error:
-        print(f"{found} is not used: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{program} is not used: {error}", file=sys.stderr)  # noqa: T201
         return None
-    return Path(found).resolve() if minor(done.stdout) == minor(VERSION) else None
+    return Path(program).resolve() if minor(done.stdout) == minor(VERSION) else None
 
 
 def build(go: str, folder: Path, say: Callable[[str], None]) -> None:
@@ -121,7 +121,7 @@ def build(go: str, folder: Path, say: Callable[[str], None]) -> None:
         NoPulumiError: Go failed; the message holds the end of what it said.
 
     """
-    for left in folder.parent.glob(f"{folder.name}.*/"):  # by a build that was killed
+    for left in folder.parent.glob(f"{folder.name}.*/"):  # left by a build that was killed
         shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as name:
         made = Path(name) / "whole"

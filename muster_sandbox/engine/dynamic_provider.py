@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A `pulumi-resource-pulumi-python`: serves `pulumi.dynamic`, and ends when its engine is gone.
 
-Pulumi's own is a shell script around `python -m pulumi.dynamic`, which outlives a killed engine.
-As it, this one takes the virtual environment that Pulumi.yaml names, else the Python on the path.
+Pulumi's is a shell script around `python -m pulumi.dynamic`, which outlives a killed engine. Both
+use the virtual environment that Pulumi.yaml names, else the Python on the path.
 """
 
 import io

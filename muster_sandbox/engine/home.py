@@ -1,7 +1,7 @@
-"""Where the Pulumi engine works in a test: its folders, its environment, and the provider.
+"""What the Pulumi engine runs with in a test: its folders, its environment, and the provider.
 
-The provider is Google's own where its plugin is installed, else the test double; `PROVIDER=real`
-or `PROVIDER=double` chooses. Both find the cloud by the same variables of the environment.
+The provider is Google's own where its plugin is installed, else the stand-in; `PROVIDER=real`
+or `PROVIDER=stand-in` chooses. Both find the cloud by the same environment variables.
 """
 
 import os
@@ -22,7 +22,7 @@ PASSPHRASE = "only for stacks of tests"  # noqa: S105
 
 
 class ProviderError(Exception):
-    """PROVIDER asks for what isn't there."""
+    """PROVIDER names a provider that isn't there."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ def choose_provider(environment: Mapping[str, str] = os.environ) -> Provider:
     """Return the provider that PROVIDER names; without it the real one, if it is installed.
 
     Raises:
-        ProviderError: PROVIDER=real, but the plugin isn't installed; or another word.
+        ProviderError: PROVIDER=real, but the plugin isn't installed; or an unknown word.
 
     """
     wish = environment.get("PROVIDER", "")
     home = Path(environment.get("PULUMI_HOME", Path.home() / ".pulumi"))
     folder = home / "plugins" / PLUGIN
     installed = (folder / EXECUTABLE).exists()
-    if wish not in ("", "real", "double"):
-        raise ProviderError(f"PROVIDER={wish}: it is `real` or `double`")
+    if wish not in ("", "real", "stand-in"):
+        raise ProviderError(f"PROVIDER={wish}: it is `real` or `stand-in`")
     if wish == "real" and not installed:
         version = metadata.version("pulumi-gcp")
         raise ProviderError(
             f"PROVIDER=real, but {folder} is not there: `pulumi plugin install resource gcp"
             f" {version}` installs it where the internet can be reached"
         )
-    return Provider(folder if installed and wish != "double" else None)
+    return Provider(folder if installed and wish != "stand-in" else None)
 
 
 def make_home(home: Path, provider: Provider) -> None:
@@ -70,8 +70,8 @@ def make_home(home: Path, provider: Provider) -> None:
     script = target / EXECUTABLE
     script.write_text(
         "#!/bin/sh\n"
-        f"export MUSTER_DOUBLE_CACHE='{CACHE}'"
-        f" MUSTER_DOUBLE_VERSION={metadata.version('pulumi-gcp')}\n"
+        f"export MUSTER_PROVIDER_CACHE='{CACHE}'"
+        f" MUSTER_PROVIDER_VERSION={metadata.version('pulumi-gcp')}\n"
         f"exec '{sys.executable}' -m muster_sandbox.provider\n"
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -91,12 +91,12 @@ ENDPOINTS = {
 
 
 def cloud_environment(url: str, project: str, token: str = "owner") -> dict[str, str]:  # noqa: S107
-    """Return what points provider and program at a fakecloud, and at nothing else.
+    """Return the variables that make provider and program use a fakecloud, and nothing else.
 
     Args:
         url: of the server, without a slash at the end.
         project: its project.
-        token: what stands for the caller.
+        token: the caller's access token.
 
     """
     return {
@@ -105,24 +105,24 @@ def cloud_environment(url: str, project: str, token: str = "owner") -> dict[str,
         "GOOGLE_PROJECT": project,
         # The provider would ask Google itself for the list of regions.
         "PULUMI_GCP_SKIP_REGION_VALIDATION": "true",
-        # Whatever else would go to Google ends here: fakecloud refuses to be a proxy and tells
-        # which host was asked for. Plain http to 127.0.0.1 takes no proxy.
+        # Any other call to Google fails: fakecloud refuses to be a proxy and records the host that
+        # was asked for. Plain http to 127.0.0.1 uses no proxy.
         "HTTPS_PROXY": url,
         "NO_PROXY": "",
     }
 
 
 def engine_environment(pulumi: Path, folder: Path) -> dict[str, str]:
-    """Return what the engine needs, on top of nothing: no setting of a person gets in.
+    """Return the engine's whole environment, without any of the user's own settings.
 
     Args:
         pulumi: the CLI.
-        folder: a folder of the test's own; `make_home` made `folder/home`.
+        folder: the test's folder; `make_home` made `folder/home`.
 
     """
     backend = folder / "backend"
     backend.mkdir(exist_ok=True)
-    # Beside the interpreter lie this project's tools; the engine's helpers start with its Python.
+    # This project's tools are beside the interpreter; the engine's helpers use its Python.
     path = [
         str(Path(sys.executable).parent),
         str(pulumi.parent),

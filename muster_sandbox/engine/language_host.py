@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A `pulumi-language-python`: with it the plain Pulumi CLI runs programs of `runtime: python`.
+"""A `pulumi-language-python`: with it the Pulumi CLI runs programs of `runtime: python`.
 
 Pulumi's own is a Go program that no package index has. This one serves the same gRPC interface,
 LanguageRuntime (pulumi/runtime/proto/language_pb2_grpc.py), as far as preview, up, refresh and
-destroy need it. As the official one it runs the program in a fresh interpreter through
-`pulumi-language-python-exec`, which must lie beside it. Only the standard library and what the
-package `pulumi` brings are imported: it is copied to where the CLI lies and runs alone there.
+destroy need it. Like the official one it runs the program in a new interpreter through
+`pulumi-language-python-exec`, which must be beside it. Only the standard library and what the
+package `pulumi` brings are imported: it is copied to the CLI's folder and runs alone there.
 """
 
 import json
@@ -75,7 +75,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
             stdin=subprocess.DEVNULL,
         ) as program:
             self.children.add(program)
-            # The engine has given up this call, or is gone.
+            # The engine has cancelled this call, or is gone.
             context.add_callback(program.terminate)
             code = program.wait()
             self.children.discard(program)
@@ -136,7 +136,7 @@ def interpreter(info: language_pb2.ProgramInfo) -> tuple[str, dict[str, str]]:
 
 
 def main() -> None:
-    """Serve until the engine says to end, or is gone."""
+    """Serve until the engine ends it or is gone."""
     host = Host(sys.argv[-1] if len(sys.argv) > 1 else "")
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
@@ -153,8 +153,8 @@ def main() -> None:
         host.end_children(signal.SIGKILL)
         os._exit(0)
 
-    # The engine ends its plugins with SIGINT. A person's Ctrl-C doesn't come here: the engine
-    # starts each plugin in a process group of its own.
+    # The engine ends its plugins with SIGINT. A user's Ctrl-C does not arrive here: the engine
+    # starts each plugin in its own process group.
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
     parent = os.getppid()

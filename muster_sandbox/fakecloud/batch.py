@@ -1,7 +1,7 @@
-"""Several calls in one HTTP request: gcloud and google-api-python-client send them so.
+"""Several calls in one HTTP request, as gcloud and google-api-python-client send them.
 
-https://cloud.google.com/compute/docs/api/how-tos/batch: multipart/mixed, each part an HTTP request
-of its own; those that are answered later (operations.wait) can't be in a batch.
+https://cloud.google.com/compute/docs/api/how-tos/batch: multipart/mixed, each part is an HTTP
+request; calls that are answered later (operations.wait) can't be in a batch.
 """
 
 import secrets
@@ -23,7 +23,7 @@ MOST = 1000
 @plain("POST", "/batch/compute/beta")
 @plain("POST", "/batch/storage/v1")
 def batch(cloud: Cloud, request: Request) -> Reply:
-    """Make each call, in order, and answer all; one that fails doesn't stop the others."""
+    """Make each call, in order, and answer all; a failed one doesn't stop the others."""
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode()
     outer = BytesParser().parsebytes(head + request.content)
     if outer.get_content_type() != "multipart/mixed" or not outer.is_multipart():
@@ -48,25 +48,25 @@ def _answered(cloud: Cloud, outer: Request, part: Message) -> bytes:
     payload = part.get_payload(decode=True)
     text = payload if isinstance(payload, bytes) else b""
     try:
-        found = dispatch.handle(cloud, _request(outer, text))
+        answer = dispatch.handle(cloud, _request(outer, text))
     except ApiError as error:
-        found = reply(error.body(), error.status)
-    if not isinstance(found, Reply):
+        answer = reply(error.body(), error.status)
+    if not isinstance(answer, Reply):
         later = not_implemented("calls in a batch that are answered later")
-        found = reply(later.body(), later.status)
-    # The client tells the answers by this: <id> comes back as <response-id>.
+        answer = reply(later.body(), later.status)
+    # The client matches the answers by this: <id> comes back as <response-id>.
     name = part.get("content-id", "").strip("<>")
     lines = [
         "Content-Type: application/http",
         f"Content-ID: <response-{name}>",
         "",
-        f"HTTP/1.1 {found.status} {HTTPStatus(found.status).phrase}",
-        *(f"{header}: {value}" for header, value in found.headers.items()),
-        f"content-length: {len(found.content)}",
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        *(f"{header}: {value}" for header, value in answer.headers.items()),
+        f"content-length: {len(answer.content)}",
         "",
         "",
     ]
-    return "\r\n".join(lines).encode() + found.content
+    return "\r\n".join(lines).encode() + answer.content
 
 
 def _request(outer: Request, text: bytes) -> Request:
@@ -82,7 +82,7 @@ def _request(outer: Request, text: bytes) -> Request:
         verb=words[0],
         path=path,
         query=query,
-        # A call without an identity of its own has the batch's.
+        # A call without its own credentials has the batch's.
         headers={"authorization": outer.headers.get("authorization", ""), **headers},
         content=body.strip() if isinstance(body, bytes) else b"",
     )

@@ -33,7 +33,7 @@ class Call:
 
     @property
     def project(self) -> str:
-        """The project's id: its number in the path has been translated."""
+        """The project's id, also where the path has its number."""
         return self.parameters["project"]
 
 
@@ -60,7 +60,7 @@ def handler(*methods: str) -> Callable[[F], F]:
 Plain = Callable[[Cloud, Request], Reply]
 
 PLAIN: dict[tuple[str, str], Plain] = {}
-"""(verb, path) -> function, for what no API description has: the token endpoint."""
+"""(verb, path) -> function, for paths that no API description has: the token endpoint."""
 
 
 def plain(verb: str, path: str) -> Callable[[Plain], Plain]:
@@ -76,10 +76,10 @@ def plain(verb: str, path: str) -> Callable[[Plain], Plain]:
 Prepare = Callable[[Cloud], None]
 
 PREPARE: list[Prepare] = []
-"""What services put into a cloud when it starts: public images, the default service account."""
+"""Functions that prepare a cloud at its start: public images, the default service account."""
 
 
 def prepare(function: Prepare) -> Prepare:
-    """Let a function see each cloud before its first call; the state may be an older one's."""
+    """Register a function that runs before a cloud's first call; the state may be an old one."""
     PREPARE.append(function)
     return function

@@ -1,8 +1,8 @@
-"""A request held against its method's description: unknown and ill-typed fields are refused.
+"""Checks a request against its method's description: unknown and ill-typed fields are refused.
 
 What counts as a type follows protobuf's JSON form (https://protobuf.dev/programming-guides/json/),
-in which Google's servers read bodies: integers may come as strings and the other way round, null
-is a field left out, in a list it is refused.
+in which Google's servers read bodies: integers may come as strings and the other way round; null
+means that the field is absent, and is refused in a list.
 """
 
 import base64
@@ -55,7 +55,7 @@ def check(method: Method, query: Mapping[str, list[str]], body: Any) -> None:
 
 
 def check_value(api: Description, schema: Mapping[str, Any], value: Any) -> None:
-    """Hold a body or an answer against its schema."""
+    """Check a body or an answer against its schema."""
     _value(api, schema, value, "", "resource")
 
 
@@ -177,7 +177,7 @@ def _wrong(schema: Mapping[str, Any], value: Any, where: str) -> ApiError:
     _, _, place = where.partition(".")
     shown = f'"{value}"' if isinstance(value, str) else value
     if place.startswith("payload"):
-        # What a secret is made of; callers log the errors that they get.
+        # A secret's payload: callers log the errors that they get.
         shown = "a value that isn't shown here"
     return ApiError(
         400, "badRequest", f"Invalid value at '{place or where}' ({_typename(schema)}), {shown}"

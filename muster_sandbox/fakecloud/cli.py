@@ -32,14 +32,14 @@ def fake(
     ] = False,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder of the state, which then outlives the process.", file_okay=False),
+        typer.Option(help="Folder of the state, which then survives the process.", file_okay=False),
     ] = None,
     project: Annotated[str, typer.Option(help="The project's id.")] = Settings().project,
 ) -> None:
     """Serve Google Cloud's APIs on this machine; instances are records, or containers.
 
-    Prints the variables that point Pulumi and gcloud at it, ready to be pasted into another shell,
-    and serves until it is interrupted. Google's Python clients take its address from their program.
+    Prints the variables that make Pulumi and gcloud use it, ready to be pasted into another shell,
+    and serves until it is interrupted. Google's Python clients get its address from their program.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if machines and state:
@@ -68,7 +68,7 @@ def fake(
 
 
 def _with_machines(stack: ExitStack, project: str, port: int) -> Server:
-    """A server whose instances are containers; `stack` ends what they need."""
+    """A server whose instances are containers; `stack` removes them at the end."""
     check_machine()
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-cloud-")))
     settings = Settings(project=project)

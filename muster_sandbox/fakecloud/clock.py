@@ -1,4 +1,4 @@
-"""Time and what is to happen later: on the event loop, or by hand in tests."""
+"""Time and scheduled tasks: on the event loop, or by hand in tests."""
 
 import asyncio
 import heapq
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Protocol
 
-# Compute Engine writes its times with the offset of its home.
+# Compute Engine writes times with California's offset.
 PACIFIC = timezone(timedelta(hours=-8))
 
 Task = Callable[[], None]
 
 
 class Clock(Protocol):
-    """What the cloud needs to know of time."""
+    """The time, and tasks that run later."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """The real time; tasks run on an event loop."""
+    """The system's time; tasks run on an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -47,7 +47,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """A time that passes only when told: tests see each state without waiting."""
+    """A time that only `advance` changes: tests see each state without waiting."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
@@ -59,7 +59,7 @@ class ManualClock:
         return self._now
 
     def later(self, seconds: float, task: Task) -> None:
-        """Run `task` when `seconds` have been let pass."""
+        """Run `task` when the time has advanced by `seconds`."""
         heapq.heappush(self._tasks, (self._now + seconds, next(self._order), task))
 
     def report(self, task: Task) -> None:
@@ -67,7 +67,7 @@ class ManualClock:
         self.later(0, task)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; what is due happens in order."""
+        """Advance the time; tasks that are due run in order."""
         end = self._now + seconds
         while self._tasks and self._tasks[0][0] <= end:
             self._now, _, task = heapq.heappop(self._tasks)

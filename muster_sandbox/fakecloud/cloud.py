@@ -19,19 +19,20 @@ from muster_sandbox.fakecloud.usage import Usage
 log = logging.getLogger(__name__)
 
 PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})
-"""Projects of others that are there: all may use their images."""
+"""Google's projects of public images: everybody may use these."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """What a cloud is like. All but the project may be changed while it runs.
+    """A cloud's settings. All but the project may be changed while it runs.
 
     `latency_seconds` are by pattern of the method's id, the first that fits. `quotas` are by region
     (or "global") and metric: {"europe-west4": {"CPUS": 24}}; others are the defaults. `capacity` is
-    how many instances of a machine type a zone has room for, by (zone, machine type); else enough.
-    Each HTTP answer comes `answer_seconds` later, and others are served meanwhile. More than
+    how many instances of a machine type a zone has room for, by (zone, machine type); unlimited
+    where it names none.
+    Each HTTP answer is delayed by `answer_seconds`, and others are served meanwhile. More than
     `calls_per_second` of a group of Compute Engine's methods (lists, reads, changes) are refused;
-    0 = any number.
+    0 = unlimited.
     `preemption_seconds` is how long an instance that is preempted may take to shut down:
     https://cloud.google.com/compute/docs/instances/spot#preemption-process
     """
@@ -48,13 +49,13 @@ class Settings:
 
 
 class Cloud:
-    """Google Cloud with one project of the user's, and the public image projects: its state.
+    """The state of a Google Cloud with one project of the user's, and the public image projects.
 
     `dispatch.open_cloud` makes one.
 
-    Everything happens on one thread. `failures` are errors of fakecloud's own, which callers see
-    as 501; a test that finds one has found a bug. `refused_hosts` are hosts that a client wanted
-    to reach through the server as its proxy.
+    Everything happens on one thread. `failures` are errors in fakecloud itself, which callers see
+    as 501: each is a bug. `refused_hosts` are hosts that a client tried to reach through the server
+    as its proxy.
     """
 
     def __init__(
@@ -73,42 +74,42 @@ class Cloud:
         self.waiting: dict[str, list[Deferred]] = {}
         """Operation -> the calls that wait for its end."""
         self.watchers: dict[str, list[Callable[[], None]]] = {}
-        """Link of an instance -> what to call once when its metadata changes."""
+        """Link of an instance -> functions to call once when its metadata changes."""
         self.ended = False
-        """Whether nobody is to wait any more."""
+        """Whether the cloud is ending: new waits are answered immediately."""
         self.preempted: set[str] = set()
         """Links of the instances that are being preempted."""
         self.bulk_calls: deque[float] = deque(maxlen=20)
-        """When the last bulk creations were asked for."""
+        """Times of the last bulk creations."""
         self.rates = Rates()
         self.heard: Callable[[str, float, int], None] = lambda *_: None
-        """Told the method, the time and the HTTP status of each call, also of those in a batch."""
+        """Called with method, time and HTTP status of each call, also of those in a batch."""
         self.middleware: Callable[[Handle, Request], Reply | Deferred] = lambda handle, request: (
             handle(request)
         )
-        """What stands between a request and what handles it, also for each call of a batch."""
+        """Called instead of the handler, which it gets, also for each call of a batch."""
         self.failures: list[str] = []
         self.refused_hosts: list[str] = []
 
     def end_waits(self) -> None:
-        """Answer all who wait for a change or an operation, as things are now: the end is near."""
+        """Answer all waits for a change or an operation with the present state, at the end."""
         self.ended = True
         for link in list(self.watchers):
             self.notify(link)
-        for waiting in [each for found in self.waiting.values() for each in found]:
+        for waiting in [wait for waits in self.waiting.values() for wait in waits]:
             waiting.give_up()
 
     def close(self) -> None:
-        """End: no machine remains, the state does."""
+        """End: machines are removed, the state remains."""
         self.backend.close()
         self.store.close()
 
     def later(self, seconds: float, task: Task) -> None:
-        """Run a task on the cloud's thread in `seconds`; what it changes is kept."""
+        """Run a task on the cloud's thread in `seconds`, then flush the store."""
         self.clock.later(seconds, lambda: self._run(task))
 
     def report(self, task: Task) -> None:
-        """Run a task on the cloud's thread soon: how a backend's thread says what has happened."""
+        """Run a task on the cloud's thread soon: a backend's thread reports results this way."""
         self.clock.report(lambda: self._run(task))
 
     def _run(self, task: Task) -> None:
@@ -122,7 +123,7 @@ class Cloud:
             self.store.flush()
 
     def notify(self, link: str) -> None:
-        """Tell those who watch a resource (the metadata server does) that it has changed."""
+        """Notify the watchers of a resource (the metadata server) that it has changed."""
         for watcher in self.watchers.pop(link, []):
             watcher()
 

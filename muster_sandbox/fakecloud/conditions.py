@@ -3,8 +3,8 @@
     resource.name.startsWith("projects/p/zones/") && resource.type != "compute.googleapis.com/Disk"
 
 Attributes: resource.name, resource.type, resource.service, as strings; comparison with == and !=,
-startsWith, endsWith, also of what extract finds in a name; !, &&, || and parentheses. The language
-is much larger; what isn't here is refused when a policy is set, so no condition is ever ignored.
+startsWith, endsWith, also on the result of extract; !, &&, || and parentheses. The language is
+much larger; what isn't here is refused when a policy is set, so no condition is ever ignored.
 https://cloud.google.com/iam/docs/conditions-attribute-reference
 """
 
@@ -20,10 +20,10 @@ Condition = Callable[[Mapping[str, str]], bool]
 """Attributes of a resource -> whether the binding holds for it."""
 
 Text = Callable[[Mapping[str, str]], str]
-"""Attributes of a resource -> what is compared."""
+"""Attributes of a resource -> the text that is compared."""
 
 TEMPLATE = re.compile(r"([^{}]*)\{[\w-]+\}([^{}]*)")
-"""What is extracted stands between two texts, each of which may be empty."""
+"""extract returns what is between two texts, each of which may be empty."""
 
 TOKEN = re.compile(
     r"""\s*(?:
@@ -44,7 +44,7 @@ def parse(expression: str) -> Condition:
     """Return the expression as a function.
 
     Raises:
-        ConditionError: it is outside of what is understood.
+        ConditionError: fakecloud doesn't understand it.
 
     """
     parser = _Parser(_tokens(expression))
@@ -55,15 +55,15 @@ def parse(expression: str) -> Condition:
 
 
 def _tokens(expression: str) -> list[str]:
-    found = []
+    tokens = []
     position = 0
     while expression[position:].strip():
         match = TOKEN.match(expression, position)
         if not match:
             raise ConditionError(f"not understood: {expression[position:].strip()!r}")
-        found.append(match[0].strip())
+        tokens.append(match[0].strip())
         position = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -91,20 +91,28 @@ class _Parser:
         while self.next == "||":
             self._take()
             parts.append(self._both())
-        return parts[0] if len(parts) == 1 else lambda of: any(part(of) for part in parts)
+        return (
+            parts[0]
+            if len(parts) == 1
+            else lambda attributes: any(part(attributes) for part in parts)
+        )
 
     def _both(self) -> Condition:
         parts = [self._single()]
         while self.next == "&&":
             self._take()
             parts.append(self._single())
-        return parts[0] if len(parts) == 1 else lambda of: all(part(of) for part in parts)
+        return (
+            parts[0]
+            if len(parts) == 1
+            else lambda attributes: all(part(attributes) for part in parts)
+        )
 
     def _single(self) -> Condition:
         if self.next == "!":
             self._take()
             negated = self._single()
-            return lambda of: not negated(of)
+            return lambda attributes: not negated(attributes)
         if self.next == "(":
             self._take()
             inner = self.either()
@@ -124,12 +132,12 @@ class _Parser:
         if method in ("startsWith", "endsWith"):
             affix = self._argument()
             if method == "startsWith":
-                return lambda of: text(of).startswith(affix)
-            return lambda of: text(of).endswith(affix)
+                return lambda attributes: text(attributes).startswith(affix)
+            return lambda attributes: text(attributes).endswith(affix)
         if not method and self.next in ("==", "!="):
             equal = self._take() == "=="
             value = self._string()
-            return lambda of: (text(of) == value) is equal
+            return lambda attributes: (text(attributes) == value) is equal
         raise ConditionError(f"not understood: {path} {self.next}".rstrip())
 
     def _argument(self) -> str:
@@ -151,14 +159,14 @@ class _Parser:
 
 
 def _extracted(text: Text, template: str) -> Text:
-    """What stands where a template has its braces; empty if the rest of it is not there."""
+    """What is at the template's braces; empty if the rest of the template doesn't match."""
     match = TEMPLATE.fullmatch(template)
     if match is None:
         raise ConditionError(f"not a template with one part in braces: {template!r}")
     before, after = match.groups()
 
-    def part(of: Mapping[str, str]) -> str:
-        name = text(of)
+    def part(attributes: Mapping[str, str]) -> str:
+        name = text(attributes)
         begin = name.find(before)
         end = name.find(after, begin + len(before)) if after else len(name)
         return "" if -1 in (begin, end) else name[begin + len(before) : end]

@@ -1,4 +1,4 @@
-"""CRC-32C (RFC 3720, B.4), with which Cloud Storage and Secret Manager check what they are sent.
+"""CRC-32C (RFC 3720, B.4): Cloud Storage and Secret Manager check what they receive with it.
 
 In plain Python, but not byte by byte: the content is one polynomial over GF(2), held in an integer.
 As long as it is long, its first part H is folded into the rest L, H * x^|L| + L being congruent to

@@ -1,8 +1,8 @@
 """Google's published API descriptions: which method a request calls.
 
-They lie in the google-api-python-client wheel (googleapiclient/discovery_cache/documents); their
-format: https://developers.google.com/discovery/v1/reference/apis. `checking.py` holds a request
-against what the method's description says.
+They are in the google-api-python-client wheel (googleapiclient/discovery_cache/documents); their
+format: https://developers.google.com/discovery/v1/reference/apis. `checking.py` checks a request
+against the method's description.
 """
 
 import json
@@ -61,10 +61,10 @@ class _Route:
                 if wanted != given:
                     return None
             else:
-                found = wanted.fullmatch(given)
-                if not found:
+                matched = wanted.fullmatch(given)
+                if not matched:
                     return None
-                values += [unquote(text) for text in found.groups()]
+                values += [unquote(text) for text in matched.groups()]
         parameters = dict(zip(self.names, values, strict=True))
         if self.reserved:
             whole = self.reserved.fullmatch("/".join(segments))
@@ -73,7 +73,7 @@ class _Route:
         return parameters
 
     def span(self, path: str) -> dict[str, str] | None:
-        """The path parameters where {+name} alone tells the path, or None."""
+        """The path parameters if the pattern of {+name} matches the whole path, else None."""
         whole = self.reserved.fullmatch(path) if self.reserved else None
         if not whole:
             return None
@@ -92,32 +92,32 @@ class Description:
         self.schemas: dict[str, Any] = document["schemas"]
         self.methods: dict[str, Method] = {}
         self._routes: dict[tuple[str, int], list[_Route]] = {}
-        # {+resource} of any length, which no flat path tells: iap.getIamPolicy.
+        # {+resource} of any length, which has no flat path: iap.getIamPolicy.
         self._spanning: list[_Route] = []
         raw = list(_methods(document))
         # With verbs (`secrets/S:addVersion`) a plain name in the last place has no colon.
         verbs = any(":" in _path(method) for method in raw)
         shared = document.get("parameters", {})
-        for each in raw:
+        for entry in raw:
             method = Method(
-                id=each["id"],
-                verb=each["httpMethod"],
-                path=document["servicePath"] + _path(each),
-                parameters={**shared, **each.get("parameters", {})},
-                request=each.get("request"),
-                response=each.get("response"),
-                scopes=frozenset(each.get("scopes", ())),
+                id=entry["id"],
+                verb=entry["httpMethod"],
+                path=document["servicePath"] + _path(entry),
+                parameters={**shared, **entry.get("parameters", {})},
+                request=entry.get("request"),
+                response=entry.get("response"),
+                scopes=frozenset(entry.get("scopes", ())),
                 description=self,
             )
             self.methods[method.id] = method
             base = document["servicePath"]
-            self._add(method, base + _path(each), base + each["path"], "", verbs)
-            if each.get("supportsMediaDownload"):
-                self._add(method, f"download/{base}{_path(each)}", "", "download", verbs)
-            for protocol in each.get("mediaUpload", {}).get("protocols", {}).values():
+            self._add(method, base + _path(entry), base + entry["path"], "", verbs)
+            if entry.get("supportsMediaDownload"):
+                self._add(method, f"download/{base}{_path(entry)}", "", "download", verbs)
+            for protocol in entry.get("mediaUpload", {}).get("protocols", {}).values():
                 path = protocol["path"].lstrip("/")
                 self._add(method, path, "", "upload", verbs)
-                # The parts of a resumable upload, and the question how far it is:
+                # The parts of a resumable upload, and the request for its progress:
                 # https://cloud.google.com/storage/docs/performing-resumable-uploads
                 self._add(method, path, "", "upload", verbs, verb="PUT")
                 method.parameters["upload_id"] = {"type": "string", "location": "query"}
@@ -131,11 +131,11 @@ class Description:
         names: list[str] = []
         parts = flat.split("/")
         for position, part in enumerate(parts):
-            found = PLACEHOLDER.findall(part)
-            if not found:
+            placeholders = PLACEHOLDER.findall(part)
+            if not placeholders:
                 segments.append(part)
                 continue
-            names += [name for _, name in found]
+            names += [name for _, name in placeholders]
             colonless = verbs and position == len(parts) - 1
             literal = [re.escape(text) for text in PLACEHOLDER.split(part)[::3]]
             segments.append(re.compile(("([^:]+)" if colonless else "(.+)").join(literal)))
@@ -176,7 +176,7 @@ def _path(method: dict[str, Any]) -> str:
 
 
 def _vagueness(segment: str | re.Pattern[str]) -> tuple[int, int]:
-    """What is literal goes first, then what has the longest literal part."""
+    """Sort key: literal segments first, then those with the longest literal part."""
     if isinstance(segment, str):
         return 0, 0
     return 1, -len(segment.pattern)

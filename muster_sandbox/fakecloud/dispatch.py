@@ -1,4 +1,4 @@
-"""How a request becomes an answer."""
+"""Handles a request: finds the method, checks the call and runs its handler."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ def open_cloud(
 ) -> Cloud:
     """Return a cloud that is ready for requests.
 
-    Its state is that of `folder`, where there is one: operations that were under way go on.
+    Its state is in `folder`, if given: operations that were running continue.
     """
     cloud = Cloud(settings, folder, clock, backend)
     for prepare in PREPARE:
@@ -46,27 +46,27 @@ def handle(cloud: Cloud, request: Request) -> Reply | Deferred:
 def _answer(cloud: Cloud, request: Request) -> Reply | Deferred:
     came = cloud.clock.now()
     method = ""
-    found: Reply | Deferred
+    answer: Reply | Deferred
     try:
         plain = PLAIN.get((request.verb, request.path))
         if plain:
             return plain(cloud, request)
         match = routes.find(request.verb, request.path)
         method = match.method.id
-        found = _call(cloud, request, match)
+        answer = _call(cloud, request, match)
     except ApiError as error:
-        found = reply(error.body(), error.status)
+        answer = reply(error.body(), error.status)
     except Exception as error:
         # Callers retry a 500 for 20 minutes (Pulumi's provider does), so a bug here is
         # answered as what it is to them: something that fakecloud can't do.
         log.exception("%s %s", request.verb, request.path)
         cloud.failures.append(f"{request.verb} {request.path}: {error!r}")
-        found = reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
+        answer = reply(not_implemented(f"{request.verb} {request.path} ({error!r})").body(), 501)
     finally:
         cloud.store.flush()
     if method:
-        cloud.heard(method, came, found.status if isinstance(found, Reply) else 200)
-    return found
+        cloud.heard(method, came, answer.status if isinstance(answer, Reply) else 200)
+    return answer
 
 
 def _call(cloud: Cloud, request: Request, match: Match) -> Reply | Deferred:

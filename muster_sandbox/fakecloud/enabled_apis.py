@@ -23,7 +23,7 @@ CATALOG = {
 
 
 def require(cloud: Cloud, name: str) -> None:
-    """Refuse a call of an API ("compute") that isn't enabled in the project."""
+    """Refuse a call to an API ("compute") that isn't enabled in the project."""
     service = f"{name}.googleapis.com"
     if enabled(cloud, service):
         return

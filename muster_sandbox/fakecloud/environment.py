@@ -1,4 +1,4 @@
-"""The environment that points Google's tools at a fakecloud, with no change of what they run."""
+"""The environment with which Google's tools use a fakecloud; their programs stay unchanged."""
 
 from pathlib import Path
 
@@ -37,12 +37,12 @@ def endpoints(url: str) -> dict[str, str]:
 def environment(url: str, project: str, token_file: Path | None = None) -> dict[str, str]:
     """Variables for Pulumi, gcloud and Google's Python clients; `url` is fakecloud's.
 
-    `token_file` is where the owner's token lies for gcloud, which reads it from a file only.
+    `token_file` has the owner's token for gcloud, which reads it only from a file.
     """
-    found = endpoints(url) | {
+    variables = endpoints(url) | {
         f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": f"{url}/{path}" for name, path in GCLOUD.items()
     }
-    found |= {
+    variables |= {
         "GOOGLE_OAUTH_ACCESS_TOKEN": OWNER_TOKEN,
         "GOOGLE_PROJECT": project,
         "GOOGLE_CLOUD_PROJECT": project,
@@ -50,9 +50,9 @@ def environment(url: str, project: str, token_file: Path | None = None) -> dict[
         "STORAGE_EMULATOR_HOST": url,
         # The provider asks compute.googleapis.com for the regions, whatever its endpoint is.
         "PULUMI_GCP_SKIP_REGION_VALIDATION": "true",
-        # Whoever wants to leave the machine by https is refused, and the host is logged.
+        # Any https request to another machine is refused, and the host is logged.
         "HTTPS_PROXY": url,
     }
     if token_file:
-        found["CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"] = str(token_file)
-    return found
+        variables["CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"] = str(token_file)
+    return variables

@@ -65,12 +65,12 @@ class ApiError(Exception):
 
 
 def invalid(message: str, reason: str = "invalid") -> ApiError:
-    """400: a value that can't be."""
+    """400: an invalid value."""
     return ApiError(400, reason, message)
 
 
 def unauthenticated(message: str = "Request is missing required authentication.") -> ApiError:
-    """401: no token, or none that is known."""
+    """401: no token, or an unknown one."""
     return ApiError(401, "authError", message)
 
 
@@ -85,7 +85,7 @@ def quota(message: str) -> ApiError:
 
 
 def rate_limit(message: str) -> ApiError:
-    """403: too many calls at once."""
+    """403: too many calls in a second."""
     return ApiError(403, "rateLimitExceeded", message, domain="usageLimits")
 
 
@@ -95,12 +95,12 @@ def not_found(resource: str) -> ApiError:
 
 
 def already_exists(resource: str) -> ApiError:
-    """409: a resource of that name is there."""
+    """409: a resource of that name exists."""
     return ApiError(409, "alreadyExists", f"The resource '{resource}' already exists")
 
 
 def in_use(resource: str, user: str) -> ApiError:
-    """400: `user` still needs `resource`, so it can't be deleted."""
+    """400: `user` still uses `resource`, so it can't be deleted."""
     return ApiError(
         400,
         "resourceInUseByAnotherResource",
@@ -110,10 +110,10 @@ def in_use(resource: str, user: str) -> ApiError:
 
 
 def precondition(message: str) -> ApiError:
-    """412: a fingerprint, etag or generation that is no longer true."""
+    """412: a fingerprint, etag or generation that is no longer current."""
     return ApiError(412, "conditionNotMet", message)
 
 
 def not_implemented(what: str) -> ApiError:
-    """501: Google has it, fakecloud doesn't."""
+    """501: fakecloud doesn't implement this part of Google Cloud."""
     return ApiError(501, "notImplemented", f"fakecloud doesn't implement {what}")

@@ -1,4 +1,4 @@
-"""Which image a family stands for."""
+"""The image of a family."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Faults that a test asks for: the next N calls of a method fail, are slow, or their work fails."""
+"""Faults that a test injects: the next N calls of a method fail, are slow, or their work fails."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -8,7 +8,7 @@ from muster_sandbox.fakecloud.errors import ApiError
 
 @dataclass(frozen=True, slots=True)
 class OperationError:
-    """How an operation ends; `status` and `message` become httpErrorStatusCode and -Message.
+    """An operation's error; `status` and `message` become httpErrorStatusCode and -Message.
 
     Codes: https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation
     """
@@ -21,20 +21,20 @@ class OperationError:
 
 @dataclass(slots=True)
 class Fault:
-    """What happens to calls of methods that match `pattern` ("compute.instances.*")."""
+    """A fault of calls to methods that match `pattern` ("compute.instances.*")."""
 
     pattern: str
     times: int
     error: ApiError | None = None
     operation_error: OperationError | None = None
     delay_seconds: float = 0
-    # Close the connection without an answer: the call is made, the caller doesn't know.
+    # Close the connection without an answer: the call is done, but the caller doesn't know it.
     drop: bool = False
 
 
 @dataclass(slots=True)
 class Faults:
-    """The faults that are still to happen, in the order in which they were asked for."""
+    """The faults that have not happened yet, in the order in which they were added."""
 
     waiting: list[Fault] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class Faults:
             raise fault.error
 
     def delay_seconds(self, method: str) -> float:
-        """How long a call of `method` lies before it is handled."""
+        """Seconds before a call of `method` is handled."""
         fault = self._take(method, "delay_seconds")
         return fault.delay_seconds if fault else 0
 

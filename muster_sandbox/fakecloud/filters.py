@@ -38,7 +38,7 @@ def _wrong(text: str) -> ApiError:
 
 @lru_cache(maxsize=256)
 def compile_filter(text: str) -> Test:
-    """A function that tells whether a resource passes."""
+    """A function that says whether a resource passes."""
     return _Parser(text).whole()
 
 
@@ -51,15 +51,15 @@ class _Parser:
         at = 0
         text = text.rstrip()
         while at < len(text):
-            found = TOKENS.match(text, at)
-            if not found or found.end() == at:
+            match = TOKENS.match(text, at)
+            if not match or match.end() == at:
                 raise _wrong(self.text)
-            kind = str(found.lastgroup)
-            value = found.group(kind)
+            kind = str(match.lastgroup)
+            value = match.group(kind)
             if kind in {"double", "single"}:
                 kind, value = "quoted", re.sub(r"\\(.)", r"\1", value)
             self.tokens.append((kind, value))
-            at = found.end()
+            at = match.end()
         self.at = 0
 
     def peek(self) -> tuple[str, str]:
@@ -126,15 +126,15 @@ class _Parser:
         if operator in COMPARE:
             compare = COMPARE[operator]
             return lambda item: any(
-                _ordered(compare, found, value) for found in _values(item, path)
+                _ordered(compare, actual, value) for actual in _values(item, path)
             )
         if operator == ":":
             return _has(path, value)
         wanted = _glob(value) if "*" in value else None
 
         def equal(item: Resource) -> bool:
-            for found in _values(item, path):
-                text = found if isinstance(found, str) else _text(found)
+            for actual in _values(item, path):
+                text = actual if isinstance(actual, str) else _text(actual)
                 if wanted.fullmatch(text) if wanted else text == value:
                     return True
             return False
@@ -148,7 +148,7 @@ def _regular(path: tuple[str, ...], value: str, text: str, *, equal: bool) -> Te
     except re.error as error:
         raise _wrong(text) from error
     return lambda item: (
-        any(pattern.fullmatch(_text(found)) is not None for found in _values(item, path)) is equal
+        any(pattern.fullmatch(_text(actual)) is not None for actual in _values(item, path)) is equal
     )
 
 
@@ -157,11 +157,11 @@ def _has(path: tuple[str, ...], value: str) -> Test:
     if value == "*":
         return lambda item: bool(_values(item, path))
     wanted = value.rstrip("*").lower()
-    return lambda item: any(wanted in _text(found).lower() for found in _values(item, path))
+    return lambda item: any(wanted in _text(actual).lower() for actual in _values(item, path))
 
 
 def _values(item: Any, path: tuple[str, ...]) -> Sequence[Any]:
-    """What a resource has at a path; lists on the way are searched."""
+    """The values of a resource at a path; lists on the way are searched."""
     for position, name in enumerate(path):
         if isinstance(item, dict):
             if name not in item:
@@ -180,11 +180,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _ordered(compare: Callable[[Any, Any], bool], found: Any, value: str) -> bool:
+def _ordered(compare: Callable[[Any, Any], bool], actual: Any, value: str) -> bool:
     try:
-        return compare(float(found), float(value))
+        return compare(float(actual), float(value))
     except (TypeError, ValueError):
-        return compare(_text(found), value)
+        return compare(_text(actual), value)
 
 
 def _glob(value: str) -> re.Pattern[str]:

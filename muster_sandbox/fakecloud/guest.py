@@ -1,4 +1,4 @@
-"""What a machine finds at its metadata server: a tree of directories and values.
+"""What a machine's metadata server has: a tree of directories and values.
 
 https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys. A directory is a dict, a
 list or a `Values` (whose keys are the user's and stay as they are); everything else is a value.
@@ -20,7 +20,7 @@ class Values(dict[str, Any]):
 
 
 def find(cloud: Cloud, address: str) -> tuple[Reference, Resource] | None:
-    """The instance that has an internal address and isn't off."""
+    """The instance with this internal address, unless it is off."""
     for where, taken in cloud.usage.addresses.items():
         if where != "external" and address in taken:
             target = from_link(taken[address])
@@ -36,7 +36,7 @@ def attributes(instance: Resource) -> dict[str, str]:
 
 
 def tree(cloud: Cloud, target: Reference, instance: Resource) -> dict[str, Any]:
-    """All of /computeMetadata/v1/, but tokens, which are made when they are asked for."""
+    """All of /computeMetadata/v1/ except tokens, which are issued on request."""
     number = cloud.settings.project_number
     zone = last(instance["zone"])
     return {
@@ -79,7 +79,7 @@ class Json(list[Any]):
 
 
 class Lines(Json):
-    """A list that is lines where it is asked for as text."""
+    """A list that becomes lines in an answer as text."""
 
 
 def _upper(value: bool) -> str:
@@ -102,8 +102,8 @@ def _image(cloud: Cloud, instance: Resource) -> str:
     for disk in instance["disks"]:
         if disk["boot"] and "source" in disk:
             scope: str = "/".join(disk["source"].partition("/projects/")[2].split("/")[:3])
-            found = cloud.store.get("compute.disks", scope, last(disk["source"])) or {}
-            image: str = found.get("sourceImage", "")
+            resource = cloud.store.get("compute.disks", scope, last(disk["source"])) or {}
+            image: str = resource.get("sourceImage", "")
             return "projects/" + image.partition("/projects/")[2]
     return ""
 
@@ -130,15 +130,15 @@ def _interface(cloud: Cloud, interface: Resource, number: str) -> dict[str, Any]
 
 def _accounts(instance: Resource) -> Values:
     """Each account twice, by email and as "default"; none where the instance has none."""
-    found = Values()
+    accounts = Values()
     for account in instance.get("serviceAccounts", []):
         entry = {
             "aliases": Lines(["default"]),
             "email": account["email"],
             "scopes": Lines(account["scopes"]),
         }
-        found["default"] = found[account["email"]] = entry
-    return found
+        accounts["default"] = accounts[account["email"]] = entry
+    return accounts
 
 
 def enabled(instance: Resource) -> bool:
@@ -150,53 +150,53 @@ def enabled(instance: Resource) -> bool:
 
 
 def _guest_attributes(cloud: Cloud, target: Reference, instance: Resource) -> Values:
-    found = Values()
+    namespaces = Values()
     if enabled(instance):
-        for name, each in cloud.store.within(
+        for name, attribute in cloud.store.within(
             GUEST_ATTRIBUTES, f"{target.scope}/{target.name}"
         ).items():
             namespace, _, key = name.partition("/")
-            found.setdefault(namespace, Values())[key] = each["value"]
-    return found
+            namespaces.setdefault(namespace, Values())[key] = attribute["value"]
+    return namespaces
 
 
-def walk(found: Any, parts: list[str]) -> Any:
-    """What is at a path in the tree; KeyError where nothing is."""
+def walk(value: Any, parts: list[str]) -> Any:
+    """The value at a path in the tree; KeyError if there is none."""
     for part in parts:
-        if isinstance(found, list) and not isinstance(found, Json):
+        if isinstance(value, list) and not isinstance(value, Json):
             try:
-                found = found[int(part)]
+                value = value[int(part)]
             except (ValueError, IndexError) as error:
                 raise KeyError(part) from error
-        elif isinstance(found, dict):
-            found = found[part]
+        elif isinstance(value, dict):
+            value = value[part]
         else:
             raise KeyError(part)
-    return found
+    return value
 
 
-def is_directory(found: Any) -> bool:
-    """Whether it has entries of its own."""
-    return isinstance(found, dict) or (isinstance(found, list) and not isinstance(found, Json))
+def is_directory(value: Any) -> bool:
+    """Whether the value is a directory."""
+    return isinstance(value, dict) or (isinstance(value, list) and not isinstance(value, Json))
 
 
-def listing(found: Any) -> str:
+def listing(directory: Any) -> str:
     """A directory as text: a line for each entry, directories with a slash."""
-    names = range(len(found)) if isinstance(found, list) else sorted(found)
-    return "".join(f"{name}/\n" if is_directory(found[name]) else f"{name}\n" for name in names)
+    names = range(len(directory)) if isinstance(directory, list) else sorted(directory)
+    return "".join(f"{name}/\n" if is_directory(directory[name]) else f"{name}\n" for name in names)
 
 
-def as_json(found: Any) -> Any:
-    """A directory as JSON with all below it; names that are Google's become camelCase."""
-    if isinstance(found, Json):
-        return list(found)
-    if isinstance(found, list):
-        return [as_json(inner) for inner in found]
-    if isinstance(found, Values):
-        return {name: as_json(inner) for name, inner in found.items()}
-    if isinstance(found, dict):
-        return {_camel(name): as_json(inner) for name, inner in found.items()}
-    return found
+def as_json(value: Any) -> Any:
+    """A directory as JSON with all below it; Google's names become camelCase."""
+    if isinstance(value, Json):
+        return list(value)
+    if isinstance(value, list):
+        return [as_json(inner) for inner in value]
+    if isinstance(value, Values):
+        return {name: as_json(inner) for name, inner in value.items()}
+    if isinstance(value, dict):
+        return {_camel(name): as_json(inner) for name, inner in value.items()}
+    return value
 
 
 def _camel(name: str) -> str:
@@ -204,14 +204,14 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def as_text(found: Any, prefix: str = "") -> str:
+def as_text(value: Any, prefix: str = "") -> str:
     """A value as text; a directory as lines "path value" with all below it."""
-    if not is_directory(found):
-        return value_text(found)
-    names = range(len(found)) if isinstance(found, list) else sorted(found)
+    if not is_directory(value):
+        return value_text(value)
+    names = range(len(value)) if isinstance(value, list) else sorted(value)
     lines = []
     for name in names:
-        inner = found[name]
+        inner = value[name]
         if is_directory(inner):
             lines.append(as_text(inner, f"{prefix}{name}/"))
         else:

@@ -26,7 +26,7 @@ def json_reply(content: bytes, status: int = 200) -> Reply:
 class Deferred:
     """An answer that comes later; `resolve` may be called before or after `then`, once.
 
-    `otherwise` makes the answer for those who can't wait any longer.
+    `otherwise` makes the answer where waiting is given up.
     """
 
     def __init__(self, otherwise: Callable[[], "Answer"]) -> None:
@@ -35,18 +35,18 @@ class Deferred:
         self._callback: Callable[[Answer], None] | None = None
 
     def resolve(self, value: "Answer") -> None:
-        """Give the answer. A second one is ignored: a time-out may have been first."""
+        """Set the answer. A second one is ignored: a timeout may have been first."""
         if self.value is None:
             self.value = value
             if self._callback:
                 self._callback(value)
 
     def give_up(self) -> None:
-        """Answer without what was waited for."""
+        """Answer without waiting any longer."""
         self.resolve(self._otherwise())
 
     def then(self, callback: Callable[["Answer"], None]) -> None:
-        """Call `callback` with the answer, now or when it is there."""
+        """Call `callback` with the answer, now or once it is set."""
         self._callback = callback
         if self.value is not None:
             callback(self.value)
@@ -70,7 +70,7 @@ Handle = Callable[[Request], Reply | Deferred]
 
 
 def reply(body: Answer, status: int = 200) -> Reply:
-    """A JSON body as a reply; what is a reply already stays."""
+    """A JSON body as a reply; a reply is returned as it is."""
     if isinstance(body, Reply):
         return body
     return json_reply(json.dumps(body, separators=(",", ":")).encode(), status)

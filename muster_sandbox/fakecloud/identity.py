@@ -1,8 +1,8 @@
-"""Who calls: bearer tokens -> identities.
+"""The identity of a caller, from its bearer token.
 
-Three kinds of tokens are known: the owner's, for people (GOOGLE_OAUTH_ACCESS_TOKEN, gcloud); those
-that the token endpoint and the metadata server issued for service accounts, which end; and JWTs
-that an account signed itself, which Google's clients send where they hold a key
+Three kinds of tokens are accepted: the owner's, for people (GOOGLE_OAUTH_ACCESS_TOKEN, gcloud);
+those that the token endpoint and the metadata server issued for service accounts, which expire; and
+JWTs that an account signed itself, which Google's clients send where they have a key
 (https://google.aip.dev/auth/4111). Everything else is 401.
 """
 
@@ -36,14 +36,14 @@ SKEW_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller. `scopes` are those of its token; None where it may do what its roles allow."""
+    """A caller. `scopes` are those of its token; None: limited by its roles alone."""
 
     email: str
     scopes: frozenset[str] | None = None
 
     @property
     def members(self) -> frozenset[str]:
-        """What bindings may call it."""
+        """The members in bindings that mean this caller."""
         return _members(self.email)
 
 
@@ -65,7 +65,7 @@ def identify(cloud: Cloud, headers: Mapping[str, str]) -> Identity:
     """The identity behind the Authorization header; header names are lower case.
 
     Raises:
-        ApiError: 401 for no token, one that isn't known or has ended, or an account that is gone.
+        ApiError: 401 for no token, an unknown or expired one, or an account that is deleted.
 
     """
     scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -100,9 +100,9 @@ def _digest(token: str) -> str:
 def issue(
     cloud: Cloud, email: str, scopes: Iterable[str], lifetime_seconds: float = LIFETIME_SECONDS
 ) -> str:
-    """A new access token of a service account; ends `lifetime_seconds` from now."""
+    """A new access token of a service account; expires in `lifetime_seconds`."""
     now = cloud.clock.now()
-    # The oldest come first and, as most live equally long, end first.
+    # The oldest come first and, as most have the same lifetime, expire first.
     for name, token in list(islice(cloud.store.within(TOKENS, "").items(), PURGED_AT_ONCE)):
         if token["expires"] <= now:
             cloud.store.delete(TOKENS, "", name)
@@ -113,7 +113,7 @@ def issue(
 
 
 def usable(cloud: Cloud, email: str) -> bool:
-    """Whether a service account is there and not disabled."""
+    """Whether a service account exists and is not disabled."""
     account = cloud.store.get(resource_names.ACCOUNTS, cloud.settings.project, email)
     return account is not None and not account.get("disabled", False)
 
@@ -122,7 +122,7 @@ def verified_claims(cloud: Cloud, token: str) -> dict[str, Any]:
     """The claims of a JWT that a service account's key signed.
 
     Raises:
-        JwtError: it isn't signed by a key of its issuer, or its time is over.
+        JwtError: it isn't signed by a key of its issuer, or has expired.
 
     """
     try:

@@ -1,7 +1,7 @@
 """The identity token that a machine shows to others: a JWT signed by Google, here by fakecloud.
 
-https://cloud.google.com/compute/docs/instances/verifying-instance-identity#token_format. Whoever
-verifies it asks for the certificates: GET /oauth2/v3/certs of fakecloud, a JSON web key set.
+https://cloud.google.com/compute/docs/instances/verifying-instance-identity#token_format. To verify
+it, get the certificates: GET /oauth2/v3/certs of fakecloud, a JSON web key set.
 """
 
 import base64

@@ -26,13 +26,13 @@ def with_machines(
     shares: Mapping[Path, str] | None = None,
     kept: Kept | None = None,
 ) -> Iterator[Server]:
-    """A server that doesn't serve yet; it has the metadata server's address while the block lasts.
+    """A server that isn't started yet; it has the metadata server's address within the block.
 
-    `name`, `folder`, `shares`: as of PodmanBackend. `kept`: what builders of images left in
-    earlier runs; without it each of them works.
+    `name`, `folder`, `shares`: see PodmanBackend. `kept`: what image builders left in earlier
+    runs; without it each builder runs.
 
     Raises:
-        MachineError: this machine can't have such machines.
+        MachineError: this machine can't run containers.
         PortError: a port is taken.
 
     """

@@ -1,7 +1,7 @@
 """The metadata server that each machine finds at 169.254.169.254.
 
-https://cloud.google.com/compute/docs/metadata/querying-metadata. Who asks is told by the source
-address: each machine gets its own metadata, identity and token, and can only write its own guest
+https://cloud.google.com/compute/docs/metadata/querying-metadata. The source address identifies the
+machine: each gets its own metadata, identity and token, and can only write its own guest
 attributes. Any other address gets 404.
 """
 
@@ -25,7 +25,7 @@ from muster_sandbox.fakecloud.services.compute.resources import Reference
 
 ROOT = "/computeMetadata/v1"
 WAIT_SECONDS = 3600.0
-"""How long a wait without timeout_sec lasts at most; the real server has none that is written."""
+"""Maximum of a wait without timeout_sec; the real server's is not documented."""
 FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 
@@ -54,10 +54,10 @@ def application(cloud: Cloud) -> Starlette:
 
 
 async def _answer(cloud: Cloud, http: Request) -> Response:
-    found = guest.find(cloud, http.client.host) if http.client else None
-    if found is None:
+    machine = guest.find(cloud, http.client.host) if http.client else None
+    if machine is None:
         raise RefusedError(404, "no machine has this address")
-    target, instance = found
+    target, instance = machine
     path = http.url.path
     if path == "/":
         return _text("computeMetadata/\n")
@@ -99,11 +99,11 @@ async def _read(cloud: Cloud, target: Reference, http: Request, parts: list[str]
     if instance is None:
         raise RefusedError(404, "the machine is gone")
     try:
-        found = guest.walk(guest.tree(cloud, target, instance), parts)
+        value = guest.walk(guest.tree(cloud, target, instance), parts)
     except KeyError as error:
         raise RefusedError(404, "not found") from error
-    headers = {"ETag": _etag(found)}
-    directory = guest.is_directory(found)
+    headers = {"ETag": _etag(value)}
+    directory = guest.is_directory(value)
     if directory and not http.url.path.endswith("/"):
         there = f"{http.url.path}/" + (f"?{http.url.query}" if http.url.query else "")
         return _text("", 301, {"Location": there})
@@ -111,20 +111,20 @@ async def _read(cloud: Cloud, target: Reference, http: Request, parts: list[str]
     if query.get("alt", "json" if directory and recursive else "text") == "json":
         if directory and not recursive:
             raise RefusedError(400, "alt=json needs recursive=true for a directory")
-        return _json(guest.as_json(found), headers)
+        return _json(guest.as_json(value), headers)
     listed = directory and not recursive
-    return _text(guest.listing(found) if listed else guest.as_text(found), headers=headers)
+    return _text(guest.listing(value) if listed else guest.as_text(value), headers=headers)
 
 
-def _etag(found: Any) -> str:
-    text = json.dumps(guest.as_json(found), sort_keys=True)
+def _etag(value: Any) -> str:
+    text = json.dumps(guest.as_json(value), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 async def _changed(
     cloud: Cloud, target: Reference, parts: list[str], query: Mapping[str, str]
 ) -> None:
-    """Return when what is at a path has changed, or the time is over.
+    """Return when the value at a path has changed, or after the timeout.
 
     With last_etag: changed since then, so a change between two waits is not missed.
     """
@@ -167,7 +167,7 @@ def _credential(
     """A token or identity of the machine's service account."""
     _, _, name, what = parts
     accounts = instance.get("serviceAccounts", [])
-    account = next((each for each in accounts if name in {"default", each["email"]}), None)
+    account = next((entry for entry in accounts if name in {"default", entry["email"]}), None)
     if account is None:
         raise RefusedError(404, "the machine has no such service account")
     if what == "token":

@@ -1,9 +1,9 @@
-"""Compute Engine's operations: what a change answers, and the work that ends later.
+"""Compute Engine's operations: the answer to a change, and the work that ends later.
 
 https://cloud.google.com/compute/docs/api/how-tos/api-requests-responses#handling_api_responses
 
 The work of an operation is a function registered by name with `@work`; its name and arguments are
-stored, so an operation that runs when fakecloud ends goes on when it starts again.
+stored, so an operation that is running when fakecloud ends continues when it starts again.
 """
 
 import secrets
@@ -32,7 +32,7 @@ Undo = Callable[[Cloud, Resource], None]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`run` does it and calls `finish`, now or later; `undo` takes back what the call began."""
+    """`run` does the work and calls `finish`, now or later; `undo` reverts the call's changes."""
 
     run: Run
     undo: Undo | None
@@ -73,7 +73,7 @@ def begin(
     group: str = "",
     extra: Resource | None = None,
 ) -> Resource:
-    """Start an operation and return it as it is then (DONE already where nothing takes time).
+    """Start an operation and return its present state (already DONE if the work takes no time).
 
     `location` is "zones/Z", "regions/R" or "global", `target` the resource's path from projects/
     on. `group` becomes operationGroupId; `extra` are further members.
@@ -113,7 +113,7 @@ def open_(
     group: str = "",
     extra: Resource | None = None,
 ) -> Resource:
-    """Store an operation that runs and whose end is somebody else's business (see `end`)."""
+    """Store a running operation; the caller ends it (see `end`)."""
     cloud = call.cloud
     operation = _new(cloud, call.project, location, operation_type, target)
     operation |= {"targetId": target_id, "user": call.identity.email, **(extra or {})}
@@ -134,7 +134,7 @@ def of_the_system(
     target: str,
     target_id: str,
 ) -> None:
-    """Record what Compute Engine did by itself, as preempting; its name begins with systemevent."""
+    """Record an action of Compute Engine itself, such as a preemption; named systemevent-..."""
     operation = _new(cloud, project, location, operation_type, target, prefix="systemevent")
     operation |= {"targetId": target_id, "user": "system"}
     cloud.store.put(KIND, f"{project}/{location}", operation["name"], operation)
@@ -181,14 +181,14 @@ def latency_seconds(cloud: Cloud, method: str) -> float:
 
 
 def resume(cloud: Cloud) -> None:
-    """Go on with the operations that were running when the state was left."""
+    """Resume the operations that were running when fakecloud ended."""
     for _, name, pending in list(cloud.store.all(PENDING)):
         wait = max(0.0, pending["due"] - cloud.clock.now())
         cloud.later(wait, partial(_run, cloud, name, pending))
 
 
 def repeated(call: Call) -> Resource | None:
-    """The operation that an earlier call with the same requestId began."""
+    """The operation that an earlier call with the same requestId started."""
     request_id = call.query.get("requestId")
     if not request_id:
         return None
@@ -199,7 +199,7 @@ def repeated(call: Call) -> Resource | None:
 
 
 def _run(cloud: Cloud, name: str, pending: Resource) -> None:
-    """Do an operation's work, or let it fail as a test asked."""
+    """Do an operation's work, or fail it with an injected fault."""
     task = WORK[pending["work"]]
     arguments: dict[str, Any] = pending["arguments"]
 
@@ -216,7 +216,7 @@ def _run(cloud: Cloud, name: str, pending: Resource) -> None:
 
 
 def end(cloud: Cloud, scope: str, name: str, error: OperationError | None) -> None:
-    """Mark an operation as done, and tell those who wait for it."""
+    """Mark an operation as done, and answer the calls that wait for it."""
     operation = cloud.store.get(KIND, scope, name)
     if operation is None:
         raise KeyError(name)

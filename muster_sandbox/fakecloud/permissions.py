@@ -1,8 +1,8 @@
-"""Whether an identity may make a call: permissions.yml against the granted roles.
+"""Whether an identity may make a call: permissions.yml compared with the granted roles.
 
 Before each handler: is the service enabled in the project, do the token's scopes include it, and
-does the caller have each permission that the method needs, on the resource itself or what it lies
-in. Denials are worded as Google's services word theirs.
+does the caller have each permission that the method needs, on the resource or one of its parents.
+Denials have the same words as those of Google's services.
 """
 
 import re
@@ -28,20 +28,20 @@ class Need:
 
     permission: str
     on: str
-    each: str = ""
+    element_of: str = ""
     where: str = ""
     equal: Mapping[str, Any] = field(default_factory=dict)
     unequal: Mapping[str, Any] = field(default_factory=dict)
     see: str = ""
 
     def resources(self, context: Context) -> Iterator[tuple[str, str]]:
-        """The (permission, resource) pairs that this need comes to in a call."""
+        """The (permission, resource) pairs that a call needs because of this line."""
         items: Iterable[Any] = [None]
-        if self.each:
-            items = _look(context["body"], self.each) or []
+        if self.element_of:
+            items = _look(context["body"], self.element_of) or []
         for item in items:
             scope = {**context, "it": item}
-            at = [item] if self.each else [context["body"], context["query"], context]
+            at = [item] if self.element_of else [context["body"], context["query"], context]
             if self.where and not any(_look(place, self.where) for place in at):
                 continue
             if any(_look(at[0], path) != value for path, value in self.equal.items()):
@@ -53,7 +53,7 @@ class Need:
 
 def _look(value: Any, path: str) -> Any:
     for name in path.split("."):
-        # All are plain; a test for Mapping would cost more than the rest.
+        # All are dicts; a test for Mapping would be slower than the rest.
         if not isinstance(value, dict):
             return None
         value = value.get(name)
@@ -65,7 +65,7 @@ Part = str | tuple[str, ...]
 
 @cache
 def _parsed(pattern: str) -> tuple[Part, ...]:
-    """A pattern as texts and, for its variables, the paths to look for one after the other."""
+    """A pattern as texts and, for its variables, the paths to look up, in order."""
     pieces = VARIABLE.split(pattern)
     return tuple(
         tuple(piece.split("|")) if position % 2 else piece for position, piece in enumerate(pieces)
@@ -80,26 +80,26 @@ def _fill(pattern: str, context: Context) -> str:
 
 def _first(paths: Iterable[str], context: Context) -> str:
     for path in paths:
-        found = _look(context, path)
-        if found:
-            return str(found)
+        value = _look(context, path)
+        if value:
+            return str(value)
     return ""
 
 
 @cache
 def needs() -> dict[str, tuple[Need, ...]]:
-    """Method id -> what it needs, but for what its service asks itself."""
+    """Method id -> its needs, except those that its service checks itself."""
     document = roles.document("permissions.yml")
-    found = {}
+    table = {}
     for service in document["services"].values():
         for method, lines in service["methods"].items():
             entries = document["shared"][lines["uses"]] if isinstance(lines, dict) else lines
-            found[method] = tuple(
+            table[method] = tuple(
                 _need(entry, document["resources"])
                 for entry in entries
                 if isinstance(entry, str) or "asked_by" not in entry
             )
-    return found
+    return table
 
 
 def _need(entry: Any, resources: Mapping[str, str]) -> Need:
@@ -109,7 +109,7 @@ def _need(entry: Any, resources: Mapping[str, str]) -> Need:
     return Need(
         permission=entry["need"],
         on=resources.get(entry["target"], entry["target"]),
-        each=entry.get("each", ""),
+        element_of=entry.get("each", ""),
         where=entry.get("where", ""),
         equal=entry.get("is", {}),
         unequal=entry.get("is_not", {}),
@@ -144,7 +144,7 @@ def require(call: Call, permission: str, resource: str) -> None:
     """Refuse the call unless its caller has a permission on a resource (by any of its names)."""
     name = resource_names.canonical(call.cloud, resource)
     if name.startswith("projects/_/buckets/"):
-        # Storage says of a bucket that it isn't there to whoever asks.
+        # Storage answers 404 for a missing bucket, whatever the caller's permissions.
         resource_names.find_bucket(call.cloud, name.split("/")[3])
     if not allowed(call.cloud, call.identity, permission, name):
         raise denied(call, permission, name)
@@ -232,7 +232,7 @@ def denied(call: Call, permission: str, name: str) -> ApiError:
 
 
 def _contexts(call: Call) -> Iterator[Context]:
-    """What patterns are filled from: once for each call, or for each instance that it makes."""
+    """The values for patterns: one mapping for a call, or one for each instance that it makes."""
     context: dict[str, Any] = {**call.parameters, "query": call.query}
     if call.method.startswith("iap."):
         context["tunnel"] = _tunnel(call.parameters["resource"])
@@ -261,28 +261,32 @@ def _bulk_contexts(call: Call, context: Context) -> Iterator[Context]:
         "sourceInstanceTemplate": template,
     }
     zone = call.parameters.get("zone") or _first_zone(call, body)
-    each = body.get("perInstanceProperties") or {}
-    instances = [each[key].get("name", key) for key in each] or [body.get("namePattern", "")]
+    per_instance = body.get("perInstanceProperties") or {}
+    instances = [per_instance[key].get("name", key) for key in per_instance] or [
+        body.get("namePattern", "")
+    ]
     for name in instances:
         yield {**context, "zone": zone, "body": {**made, "name": name}}
 
 
 def _first_zone(call: Call, body: Resource) -> str:
-    """A zone that a regional bulkInsert may choose: which it will isn't known yet."""
+    """A zone that a regional bulkInsert may choose: the choice isn't known yet."""
     locations = (body.get("locationPolicy") or {}).get("locations") or {}
     allowed = [name for name in locations if locations[name].get("preference") != "DENY"]
     return allowed[0].rpartition("/")[2] if allowed else f"{call.parameters['region']}-a"
 
 
 def _template(call: Call, reference: str | None) -> Resource:
-    """The properties of an instance template; {} where it isn't there: the handler says so."""
+    """The properties of an instance template; {} if there is none, which the handler reports."""
     if not reference:
         return {}
     wanted = reference.rpartition("/")[2]
     templates = call.cloud.store.within("compute.instanceTemplates", f"{call.project}/global")
     template = templates.get(wanted)
     if template is None:
-        template = next((each for each in templates.values() if each["id"] == wanted), None)
+        template = next(
+            (candidate for candidate in templates.values() if candidate["id"] == wanted), None
+        )
     properties: Resource = template["properties"] if template else {}
     return properties
 

@@ -1,4 +1,4 @@
-"""The regions and zones there are: some of https://cloud.google.com/compute/docs/regions-zones."""
+"""The regions and zones: some of https://cloud.google.com/compute/docs/regions-zones."""
 
 REGIONS: dict[str, tuple[str, ...]] = {
     region: tuple(f"{region}-{letter}" for letter in letters)

@@ -47,7 +47,7 @@ PUBLIC_IMAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A binding, read. `condition` is None where it always holds."""
+    """A parsed binding. `condition` is None if it always holds."""
 
     role: str
     members: frozenset[str]
@@ -55,11 +55,11 @@ class Grant:
 
 
 _read: WeakKeyDictionary[Cloud, dict[str, tuple[Any, tuple[Grant, ...]]]] = WeakKeyDictionary()
-"""Resource -> its policy as it was read, and the grants in it: a call looks at many, often."""
+"""Resource -> its stored policy and the parsed grants: a call looks at many, often."""
 
 
 def grants(cloud: Cloud, name: str) -> tuple[Grant, ...]:
-    """What the policy of a resource itself grants; `name` is canonical."""
+    """The grants of a resource's own policy; `name` is canonical."""
     policy: Any = cloud.store.get(KIND, "", name)
     if policy is None:
         if name.removeprefix("projects/") not in PUBLIC_PROJECTS:
@@ -103,15 +103,19 @@ def _custom(cloud: Cloud, role: str) -> Resource | None:
 def read(cloud: Cloud, name: str, version: int = 0) -> Resource:
     """The policy of a resource as its owner reads it.
 
-    A reader that asks for less than version 3 doesn't know conditions and sees a role that no role
-    is: https://cloud.google.com/iam/docs/policies#policy-version
+    A reader that asks for less than version 3 doesn't know conditions and gets a role name that
+    doesn't exist: https://cloud.google.com/iam/docs/policies#policy-version
     """
     policy = cloud.store.get(KIND, "", resource_names.canonical(cloud, name))
     if policy is None:
         return {"version": 1, "etag": NO_ETAG}
-    if version >= 3 or not any("condition" in each for each in policy["bindings"]):
+    if version >= 3 or not any("condition" in binding for binding in policy["bindings"]):
         return policy
-    return {**policy, "version": 1, "bindings": [_hidden(each) for each in policy["bindings"]]}
+    return {
+        **policy,
+        "version": 1,
+        "bindings": [_hidden(binding) for binding in policy["bindings"]],
+    }
 
 
 def _hidden(binding: Resource) -> Resource:
@@ -126,8 +130,7 @@ def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409)
     """Replace the policy of a resource and return it.
 
     Raises:
-        ApiError: `stale_status` where the etag isn't the present one; 400 for bindings that can't
-            be.
+        ApiError: `stale_status` if the etag isn't the present one; 400 for invalid bindings.
 
     """
     name = resource_names.canonical(cloud, name)
@@ -143,15 +146,15 @@ def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409)
         )
     if policy.get("auditConfigs"):
         raise not_implemented("audit logs (auditConfigs)")
-    kept = {each["role"] for each in present["bindings"]} if present else set()
-    bindings = [_checked(cloud, each, policy, kept) for each in policy.get("bindings") or []]
-    return put(cloud, name, [each for each in bindings if each["members"]])
+    kept = {binding["role"] for binding in present["bindings"]} if present else set()
+    bindings = [_checked(cloud, binding, policy, kept) for binding in policy.get("bindings") or []]
+    return put(cloud, name, [binding for binding in bindings if binding["members"]])
 
 
 def put(cloud: Cloud, name: str, bindings: list[Resource]) -> Resource:
     """Store bindings that need no check as the policy of a resource; `name` is canonical."""
     stored: Resource = {
-        "version": 3 if any("condition" in each for each in bindings) else 1,
+        "version": 3 if any("condition" in binding for binding in bindings) else 1,
         "etag": base64.b64encode(secrets.token_bytes(8)).decode(),
         "bindings": bindings,
     }
@@ -160,14 +163,14 @@ def put(cloud: Cloud, name: str, bindings: list[Resource]) -> Resource:
 
 
 def forget(cloud: Cloud, name: str) -> None:
-    """Remove the policy of a resource that is deleted, if it has one."""
+    """Remove the policy of a deleted resource, if it has one."""
     name = resource_names.canonical(cloud, name)
     if cloud.store.get(KIND, "", name) is not None:
         cloud.store.delete(KIND, "", name)
 
 
 def _checked(cloud: Cloud, binding: Resource, policy: Resource, kept: set[str]) -> Resource:
-    """A binding as it is stored. One to a role in `kept`, those before, may stay whatever it is."""
+    """A binding as it is stored. `kept` are roles of the old policy, which may stay in any case."""
     role = binding.get("role", "")
     if role not in kept:
         _check_role(cloud, role)
@@ -221,11 +224,11 @@ def _check_member(cloud: Cloud, member: str) -> None:
 
 
 def rename_member(cloud: Cloud, old: str, new: str) -> None:
-    """Replace a member in all policies: what becomes of the bindings of a deleted account."""
+    """Replace a member in all policies: a deleted account's bindings name its tombstone."""
     for _, name, policy in list(cloud.store.all(KIND)):
-        if any(old in each["members"] for each in policy["bindings"]):
+        if any(old in binding["members"] for binding in policy["bindings"]):
             renamed = [
-                {**each, "members": [new if one == old else one for one in each["members"]]}
-                for each in policy["bindings"]
+                {**binding, "members": [new if one == old else one for one in binding["members"]]}
+                for binding in policy["bindings"]
             ]
             put(cloud, name, renamed)

@@ -36,10 +36,10 @@ def _mask(text: str, at: int) -> tuple[Mask, int]:
     while True:
         inner, at = _name(text, at, mask)
         if at < len(text) and text[at] == "(":
-            found, at = _mask(text, at + 1)
+            fields, at = _mask(text, at + 1)
             if at >= len(text) or text[at] != ")":
                 raise invalid(f"Invalid field selection {text}", "invalidParameter")
-            inner.update(found)
+            inner.update(fields)
             at += 1
         if at >= len(text) or text[at] != ",":
             return mask, at
@@ -74,13 +74,13 @@ def _masked(value: Any, mask: Mask) -> Any:
     }
 
 
-def matching(found: Mapping[str, Resource], parameters: Mapping[str, str]) -> Iterable[str]:
+def matching(resources: Mapping[str, Resource], parameters: Mapping[str, str]) -> Iterable[str]:
     """The names of the resources that pass the `filter`."""
     text = parameters.get("filter")
     if not text:
-        return found
+        return resources
     test = compile_filter(text)
-    return [name for name, resource in found.items() if test(resource)]
+    return [name for name, resource in resources.items() if test(resource)]
 
 
 def page(
@@ -88,24 +88,24 @@ def page(
 ) -> tuple[list[str], str]:
     """One page of sorted names, and the token for the next ("" at the end).
 
-    A token holds the last name given, so what is created or deleted between two pages neither
-    repeats nor hides others.
+    A token holds the last name of a page, so resources that are created or deleted between two
+    pages neither repeat nor hide others.
     """
     return _page(sorted(names), parameters, default)
 
 
 def newest_first(
-    found: Mapping[str, Resource], names: Iterable[str], parameters: Mapping[str, str]
+    resources: Mapping[str, Resource], names: Iterable[str], parameters: Mapping[str, str]
 ) -> tuple[list[str], str]:
     """One page as `page` gives it, for orderBy=creationTimestamp desc."""
     # A name can't have a space, and no character of a time stamp is beyond "~".
-    keys = [f"{_inverted(found[name]['creationTimestamp'])} {name}" for name in names]
+    keys = [f"{_inverted(resources[name]['creationTimestamp'])} {name}" for name in names]
     chosen, token = _page(sorted(keys), parameters, 500)
     return [key.partition(" ")[2] for key in chosen], token
 
 
 def _inverted(stamp: str) -> str:
-    """A text that is the smaller the larger `stamp` is."""
+    """A text that sorts in the opposite order of `stamp`."""
     return "".join(chr(158 - ord(letter)) for letter in stamp)
 
 

@@ -1,7 +1,7 @@
-"""How often Compute Engine may be called: above it, 403 as Google answers.
+"""The rate limits of Compute Engine: calls above them get 403, as from Google.
 
-https://cloud.google.com/compute/api-quota: each group of methods has a limit of its own, and each
-call of a batch counts.
+https://cloud.google.com/compute/api-quota: each group of methods has its own limit, and each call
+of a batch counts.
 """
 
 from enum import StrEnum
@@ -18,17 +18,17 @@ class Group(StrEnum):
 
 
 class Rates:
-    """A token bucket for each group, which holds what may be called in a second."""
+    """A token bucket for each group; its size is the calls of one second."""
 
     def __init__(self) -> None:
         self._left: dict[Group, tuple[float, float]] = {}
-        """Group -> tokens, and when they were counted."""
+        """Group -> tokens, and the time of the last count."""
 
     def take(self, method: str, per_second: float, now: float) -> None:
-        """Count a call; `per_second` is what is allowed of each group, 0 = anything.
+        """Count a call; `per_second` is each group's limit, 0 = unlimited.
 
         Raises:
-            ApiError: that was too many, rateLimitExceeded.
+            ApiError: rateLimitExceeded.
 
         """
         if not per_second or not method.startswith("compute."):

@@ -1,7 +1,7 @@
-"""Resource names as permissions see them: canonical, with what they inherit from.
+"""Canonical resource names for permissions, and the resources they inherit policies from.
 
 One resource has several names: by project id or number, as an address, as a part of one. Policies
-are kept, and errors speak, by the canonical one: projects/<id>/zones/Z/instances/I.
+are stored by the canonical one, which errors name too: projects/<id>/zones/Z/instances/I.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def account_email(cloud: Cloud, name: str) -> str:
 
 
 def find_bucket(cloud: Cloud, name: str) -> dict[str, Any]:
-    """The bucket; 404 where it isn't there."""
+    """The bucket; 404 if it doesn't exist."""
     bucket = cloud.store.get(BUCKETS, "", name)
     if bucket is None:
         raise ApiError(404, "notFound", "The specified bucket does not exist.")
@@ -65,9 +65,9 @@ def find_bucket(cloud: Cloud, name: str) -> dict[str, Any]:
 
 
 def canonical(cloud: Cloud, name: str) -> str:
-    """The canonical name of what `name` (an address, or a part of one) stands for.
+    """The canonical name of the resource that `name` (an address, or a part of one) means.
 
-    A family of images stands for its newest; one without an image for an image of its name.
+    A family of images means its newest image; a family without one means an image of its name.
     """
     settings = cloud.settings
     at = name.find("projects/")
@@ -84,7 +84,7 @@ def canonical(cloud: Cloud, name: str) -> str:
 
 
 def levels(cloud: Cloud, name: str) -> list[str]:
-    """The canonical names whose policies hold for `name`, itself first, its project last."""
+    """The canonical names whose policies apply to `name`: itself first, its project last."""
     parts = name.split("/")
     project = f"projects/{cloud.settings.project if parts[1] == '_' else parts[1]}"
     if len(parts) <= 2:
@@ -100,7 +100,7 @@ def levels(cloud: Cloud, name: str) -> list[str]:
 
 
 def attributes(cloud: Cloud, name: str) -> dict[str, str]:
-    """What conditions can ask of a resource; all "" for types that have none."""
+    """The attributes of a resource for conditions; all "" for types that have none."""
     parts = name.split("/")
     collection = parts[2] if len(parts) == 3 else parts[-2]
     if parts[1] == "_":

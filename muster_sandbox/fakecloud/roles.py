@@ -1,6 +1,6 @@
 """Roles -> permissions: the basic ones by rule, the predefined ones from roles.yml, custom ones.
 
-Google's basic roles hold thousands of permissions; what matters of them here is the rule:
+Google's basic roles hold thousands of permissions; here they follow the documented rule:
 https://cloud.google.com/iam/docs/roles-overview#basic
 """
 
@@ -66,7 +66,7 @@ def document(name: str) -> Any:
 
 @cache
 def known_permissions() -> frozenset[str]:
-    """All permissions fakecloud has heard of: what methods need, and what roles may name."""
+    """All permissions that fakecloud knows: those that methods need or roles may name."""
     methods = document("permissions.yml")
     groups = list(methods["shared"].values())
     for service in methods["services"].values():
@@ -88,9 +88,9 @@ def known_permissions() -> frozenset[str]:
 
 @cache
 def predefined() -> dict[str, Role]:
-    """Name -> role, the basic ones too."""
+    """Name -> role, including the basic ones."""
     known = known_permissions()
-    found = {
+    roles = {
         name: Role(name, role["title"], _matching(known, role["permissions"]))
         for name, role in document("roles.yml")["roles"].items()
     }
@@ -103,8 +103,8 @@ def predefined() -> dict[str, Role]:
     )
     for name, permissions in zip(BASIC, (owner, editor, viewer), strict=True):
         title = name.removeprefix("roles/").capitalize()
-        found[name] = Role(name, title, frozenset(permissions))
-    return found
+        roles[name] = Role(name, title, frozenset(permissions))
+    return roles
 
 
 def _matching(known: Iterable[str], patterns: Iterable[str]) -> frozenset[str]:

@@ -9,9 +9,9 @@ from muster_sandbox.fakecloud.errors import ApiError, not_implemented
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Paths that begin with `prefix` are of one description.
+    """Paths that begin with `prefix` belong to one description.
 
-    `strip`: the prefix stands for a host and is not a part of the description's own paths, e.g.
+    `strip`: the prefix means a host and is not a part of the description's paths, e.g.
     /secretmanager/v1/projects/P for https://secretmanager.googleapis.com/v1/projects/P.
     """
 

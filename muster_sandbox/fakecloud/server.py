@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 VERBS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 STOP_SECONDS = 10
-"""For what the cloud's thread does at once."""
+"""Timeout of calls that the cloud's thread answers immediately."""
 END_SECONDS = 150
-"""For its end: machines that shut down are waited for, and all are removed."""
+"""Timeout of its end: it waits for machines that shut down, and removes all machines."""
 
 
 def application(cloud: Cloud) -> Starlette:
@@ -49,14 +49,14 @@ def application(cloud: Cloud) -> Starlette:
         method = _method_of(request) if cloud.faults.waiting else ""
         if method:
             await asyncio.sleep(cloud.faults.delay_seconds(method))
-        found = dispatch.handle(cloud, request)
-        if isinstance(found, Deferred):
-            found = reply(await _awaited(found))
+        answered = dispatch.handle(cloud, request)
+        if isinstance(answered, Deferred):
+            answered = reply(await _awaited(answered))
         if method and cloud.faults.drops(method):
             http.scope["muster.transport"].abort()
         if cloud.settings.answer_seconds:
             await asyncio.sleep(cloud.settings.answer_seconds)
-        return _response(found)
+        return _response(answered)
 
     return Starlette(routes=[Route("/{path:path}", answer, methods=VERBS)])
 
@@ -78,15 +78,15 @@ async def _awaited(deferred: Deferred) -> Answer:
     return await future
 
 
-def _response(found: Reply) -> Response:
-    return Response(found.content, found.status, dict(found.headers))
+def _response(answer: Reply) -> Response:
+    return Response(answer.content, answer.status, dict(answer.headers))
 
 
 def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
     """Uvicorn's HTTP, but CONNECT is refused: as HTTPS_PROXY this server proves that no call left.
 
-    A client that was told to use it as its proxy asks for the hosts that it couldn't be told to
-    find here; they are remembered.
+    A client with this server as its proxy asks it for each host that its settings don't redirect to
+    fakecloud; these hosts are recorded.
     """
 
     class Protocol(HttpToolsProtocol):
@@ -114,7 +114,7 @@ def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
 
 
 class PortError(Exception):
-    """A port that can't be had; the message says which and why."""
+    """A port can't be bound; the message says which and why."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -132,7 +132,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, but signals are not its business: it would end the process before the cloud has."""
+    """uvicorn without its signal handlers: they would end the process before the cloud ends."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -161,7 +161,7 @@ class Server:
         """Take the ports; `backend` is made with the cloud and `machines_url`.
 
         Raises:
-            PortError: a port can't be had.
+            PortError: a port can't be bound.
 
         """
         apis = [listen(host, port)]
@@ -169,12 +169,12 @@ class Server:
         self._sockets = [apis, []]
         try:
             if metadata_host != host:
-                # Machines have addresses of their own, to which 127.0.0.1 is themselves.
+                # Machines have their own addresses; 127.0.0.1 would be the machine itself.
                 apis.append(listen(metadata_host, self.port))
             self._sockets[1].append(listen(metadata_host, metadata_port))
         except PortError:
-            for each in apis:
-                each.close()
+            for api in apis:
+                api.close()
             raise
         self.metadata_port = self._sockets[1][0].getsockname()[1]
         self.url = f"http://{host}:{self.port}"
@@ -219,7 +219,7 @@ class Server:
 
     async def _serve(self) -> None:
         pairs = zip(self._servers, self._sockets, strict=True)
-        serving = [asyncio.create_task(server.serve(sockets=each)) for server, each in pairs]
+        serving = [asyncio.create_task(server.serve(sockets=bound)) for server, bound in pairs]
         # The sockets are bound: a connection that comes before uvicorn accepts is kept waiting.
         self._started.set()
         await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
@@ -227,7 +227,7 @@ class Server:
         await asyncio.gather(*serving)
 
     async def _cancel(self) -> None:
-        """End what uvicorn has left: calls that a fault makes slow."""
+        """Cancel the calls that uvicorn has left: those that a fault makes slow."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -243,7 +243,7 @@ class Server:
         self._thread = threading.Thread(target=self.run, name="fakecloud", daemon=True)
         self._thread.start()
         if not self._started.wait(STOP_SECONDS):
-            raise TimeoutError("fakecloud's thread doesn't begin to serve")
+            raise TimeoutError("fakecloud's thread doesn't start to serve")
         return self
 
     def stop(self) -> None:

@@ -1,12 +1,12 @@
 """The state: JSON resources by kind, scope and name; in memory, and in sqlite after each call.
 
 Everything is read from memory, so get and list cost a dictionary look-up; sqlite is written by
-`flush`, which the cloud calls when a call or a task is through, and read once, at the start. It
-survives the end of the process in whatever way (write-ahead log), not the machine's
-(synchronous=OFF): nobody's data is in here.
+`flush`, which the cloud calls after each call or task, and read once, at the start. The file
+survives a killed process (write-ahead log), but not a crash of the machine (synchronous=OFF):
+it holds no user's data.
 
-All on one thread, the event loop's. A resource that is stored is never changed in place: put a
-changed copy, `store.put(kind, scope, name, {**old, "labels": new})`.
+Use it only on the event loop's thread. A stored resource is never changed in place: put a changed
+copy, `store.put(kind, scope, name, {**old, "labels": new})`.
 """
 
 import json
@@ -37,7 +37,7 @@ def _json(resource: Resource) -> str:
 class Store:
     """Resources by kind ("compute.instances"), scope ("demo/zones/europe-west4-a") and name.
 
-    `folder` is where the state lives; None keeps it in memory, for tests.
+    `folder` has the state's file; None keeps the state in memory, for tests.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -72,21 +72,21 @@ class Store:
         self._texts.pop((kind, scope, name), None)
 
     def delete(self, kind: str, scope: str, name: str) -> None:
-        """Remove; KeyError where it isn't."""
+        """Remove a resource; KeyError if there is none."""
         del self._kinds[kind][scope][name]
         self._changed[kind, scope, name] = None
         self._texts.pop((kind, scope, name), None)
 
     def text(self, kind: str, scope: str, name: str) -> str:
-        """A resource as JSON; kept until it changes, since lists are read again and again."""
+        """A resource as JSON; cached until it changes, since lists are read often."""
         key = kind, scope, name
-        found = self._texts.get(key)
-        if found is None:
-            found = self._texts[key] = _json(self._kinds[kind][scope][name])
-        return found
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = _json(self._kinds[kind][scope][name])
+        return text
 
     def flush(self) -> None:
-        """Write what has changed since the last time: a call changes some resources repeatedly."""
+        """Write all changes since the last flush: a call may change a resource several times."""
         if not self._changed:
             return
         self._sql.execute("BEGIN")
@@ -109,9 +109,11 @@ class Store:
 
     def scopes(self, kind: str, prefix: str = "") -> dict[str, Mapping[str, Resource]]:
         """Scope -> its resources, of the scopes that begin with `prefix` and are not empty."""
-        found = self._kinds.get(kind, {})
+        scopes = self._kinds.get(kind, {})
         return {
-            name: found[name] for name in sorted(found) if name.startswith(prefix) and found[name]
+            name: scopes[name]
+            for name in sorted(scopes)
+            if name.startswith(prefix) and scopes[name]
         }
 
     def all(self, kind: str) -> Iterator[tuple[str, str, Resource]]:
@@ -121,6 +123,6 @@ class Store:
                 yield scope, name, resource
 
     def close(self) -> None:
-        """Write what is left and close the file."""
+        """Flush and close the file."""
         self.flush()
         self._sql.close()

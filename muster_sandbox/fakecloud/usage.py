@@ -1,6 +1,6 @@
-"""What is used: quotas by region, room by zone and machine type, addresses by subnet.
+"""Counts usage: quotas by region, capacity by zone and machine type, addresses by subnet.
 
-Counted as resources change, since an insert among 10,000 instances can't count them anew.
+It counts as resources change, since an insert can't recount 10,000 instances.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from muster_sandbox.fakecloud.places import region_of
 from muster_sandbox.fakecloud.store import Store
 
 DEFAULT_LIMIT = 100_000.0
-"""Of every metric that the settings don't name."""
+"""The limit of every metric that the settings don't name."""
 
 # https://cloud.google.com/compute/resource-usage: families that don't count as CPUS.
 FAMILY_CPUS = {
@@ -28,7 +28,7 @@ FAMILY_CPUS = {
 }
 DISK_METRICS = {"pd-ssd": "SSD_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB"}
 GLOBAL = "global"
-"""In the place of a region: what a project may use in all regions together."""
+"""Used instead of a region: the quotas of a project in all regions together."""
 GLOBAL_METRICS = ("CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS")
 METRICS = (
     "CPUS",
@@ -127,24 +127,24 @@ class Usage:
 
 
 def shape_of(instance: Resource) -> MachineType | None:
-    """What an instance has, with the GPUs that are attached to it."""
+    """An instance's machine type, with the GPUs that are attached to it."""
     gpus = [
-        accelerators.of_api(each["acceleratorType"], each["acceleratorCount"])
-        for each in instance.get("guestAccelerators", [])
+        accelerators.of_api(accelerator["acceleratorType"], accelerator["acceleratorCount"])
+        for accelerator in instance.get("guestAccelerators", [])
     ]
     return accelerators.machine(last(instance["machineType"]), *gpus[:1])
 
 
 def needed(instance: Resource) -> dict[str, int]:
     """The quota that a running instance needs for processors, GPUs and local SSDs, by metric."""
-    found = shape_of(instance)
-    if found is None:
+    shape = shape_of(instance)
+    if shape is None:
         return {}
     spot = instance.get("scheduling", {}).get("preemptible", False)
-    metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(found.series, "CPUS")
-    amounts = {metric: found.cpus}
-    if gpus := GPU_METRICS.get(found.gpu_type):
-        amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = found.gpus
+    metric = "PREEMPTIBLE_CPUS" if spot else FAMILY_CPUS.get(shape.series, "CPUS")
+    amounts = {metric: shape.cpus}
+    if gpus := GPU_METRICS.get(shape.gpu_type):
+        amounts[f"PREEMPTIBLE_{gpus}" if spot else gpus] = shape.gpus
     ssds = sum(disk["type"] == "SCRATCH" for disk in instance["disks"])
     if ssds:
         amounts[SPOT_LOCAL_SSDS if spot else LOCAL_SSDS] = ssds * local_ssds.GIB
@@ -153,10 +153,10 @@ def needed(instance: Resource) -> dict[str, int]:
 
 def everywhere(instance: Resource) -> dict[str, int]:
     """What a running instance counts in all regions together, whatever its family."""
-    found = shape_of(instance)
-    if found is None:
+    shape = shape_of(instance)
+    if shape is None:
         return {}
-    return {"CPUS_ALL_REGIONS": found.cpus, "GPUS_ALL_REGIONS": found.gpus}
+    return {"CPUS_ALL_REGIONS": shape.cpus, "GPUS_ALL_REGIONS": shape.gpus}
 
 
 def last(link: str) -> str:

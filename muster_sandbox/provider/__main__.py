@@ -1,6 +1,6 @@
 """The plugin `pulumi-resource-gcp` in place of Google's: `python -m muster_sandbox.provider`.
 
-It prints its port and serves until the engine ends it, or is gone: a killed engine tells nobody.
+It prints its port and serves until the engine ends it or is gone: a killed engine ends nothing.
 """
 
 import os
@@ -28,7 +28,7 @@ def main() -> None:
             ("grpc.max_send_message_length", MESSAGE_BYTES),
         ],
     )
-    provider = Provider(os.environ["MUSTER_DOUBLE_VERSION"])
+    provider = Provider(os.environ["MUSTER_PROVIDER_VERSION"])
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

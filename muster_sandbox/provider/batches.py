@@ -1,4 +1,4 @@
-"""Changes of one thing that come within a moment are written together."""
+"""Writes changes of one resource together if they come within a short time."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ class Batch:
 
 
 class Batches:
-    """Collects the changes by what they change; the first to come waits, then writes for all.
+    """Collects changes by resource; the thread of the first one waits, then writes all.
 
     Args:
         delay: seconds to wait for more.
@@ -32,7 +32,7 @@ class Batches:
         self.waiting: dict[str, Batch] = {}
 
     def join(self, name: str, change: Change, write: Callable[[list[Change]], None]) -> None:
-        """Hand a change in, and return when it is written.
+        """Add a change, and return when it is written.
 
         Raises:
             Exception: writing failed; all that waited get the same one.
@@ -48,7 +48,7 @@ class Batches:
                 del self.waiting[name]
             try:
                 write(batch.changes)
-            except Exception as failure:  # each that waits gets it
+            except Exception as failure:  # each waiting thread raises it
                 batch.failure = failure
             batch.written.set()
         batch.written.wait()

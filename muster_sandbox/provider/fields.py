@@ -1,9 +1,8 @@
-"""How inputs travel: what is sent for them, what comes back, and what a change of one means.
+"""Tables of inputs: how they are sent, how outputs are read, and what a change of one means.
 
-A resource type is a table of `Field`s by input name; nested objects have tables of their own. The
-tables are written by hand: which inputs replace a resource can't be derived from anything that a
-package holds. They follow the provider's reference (https://www.pulumi.com/registry/packages/gcp)
-and what was seen of the provider itself.
+A resource type is a table of `Field`s by input name; nested objects have their own tables. The
+tables are written by hand: no package says which inputs replace a resource. They follow the
+provider's reference (https://www.pulumi.com/registry/packages/gcp) and its observed behaviour.
 """
 
 import re
@@ -22,16 +21,16 @@ class Field:
     """Name in the REST object, dotted where nested deeper; empty: the input's own name."""
 
     replace: bool = False
-    """A change makes a new resource."""
+    """A change replaces the resource."""
 
     computed: bool = False
-    """The cloud fills it in; leaving it out of the program is no change."""
+    """The cloud sets it; leaving it out of the program is no change."""
 
     local: bool = False
-    """Never sent: it is the provider's own, or part of the address."""
+    """Never sent: only the provider uses it, or it is part of the address."""
 
     exact: bool = False
-    """What the cloud has and the program doesn't say is a change too."""
+    """A value that only the cloud has is also a change."""
 
     many: bool = False
     default: Any = None
@@ -59,7 +58,7 @@ def to_body(fields: Fields, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def body_of(field: Field, value: Any) -> Any:
-    """Return what is sent for one value."""
+    """Return one value as it is sent."""
     if field.fields is None:
         return field.send(value)
     if field.many:
@@ -70,7 +69,7 @@ def body_of(field: Field, value: Any) -> Any:
 def to_state(
     fields: Fields, answer: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the outputs for a REST object; what is never sent stays as the program gave it."""
+    """Return the outputs for a REST object; inputs that are never sent stay as in the program."""
     state: dict[str, Any] = {}
     for name, field in fields.items():
         given = inputs.get(name, field.default)
@@ -86,7 +85,7 @@ def to_state(
 
 
 def state_of(field: Field, value: Any, given: Any) -> Any:
-    """Return the output for what was received."""
+    """Return the output for a received value."""
     value = field.receive(value)
     if field.fields is None or value is None:
         return value
@@ -100,7 +99,7 @@ def state_of(field: Field, value: Any, given: Any) -> Any:
 
 
 def planned(fields: Fields, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a preview says of a resource to be made: inputs, and what isn't known yet."""
+    """Return a preview's outputs of a new resource: inputs, and values that aren't known yet."""
     state: dict[str, Any] = {}
     for name, field in fields.items():
         value = inputs.get(name, field.default)
@@ -118,7 +117,7 @@ def planned(fields: Fields, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlaid(plan: Any, state: Any) -> Any:
-    """Return a plan in which the state says what the plan doesn't know."""
+    """Return a plan whose unknown values are filled in from the state."""
     if plan == UNKNOWN and state is not None:
         return state
     if isinstance(plan, Mapping) and isinstance(state, Mapping):
@@ -131,7 +130,7 @@ def overlaid(plan: Any, state: Any) -> Any:
 def inputs_after_read(
     fields: Fields, inputs: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the inputs that would have given this state: those that no longer hold, corrected."""
+    """Return the inputs, with those corrected that no longer match the state."""
     corrected: dict[str, Any] = {}
     for name, value in inputs.items():
         field, now = fields.get(name), state.get(name)
@@ -181,8 +180,7 @@ def changes(
 
     The state is compared, not the earlier inputs, as the real provider does: so a cloud that
     leaves out a field, or answers with another value, shows as a change at every `up`. An input
-    that was taken out of the program (it is in `olds` alone) is a change unless the cloud fills
-    it in.
+    that was removed from the program (it is only in `olds`) is a change unless the cloud sets it.
     """
     for name, field in fields.items():
         where = f"{path}.{name}" if path else name
@@ -201,7 +199,7 @@ def changes(
 
 
 def is_ignored(path: str, patterns: Iterable[str]) -> bool:
-    """Say whether a change is of what `ignore_changes` names, or of something in it.
+    """Say whether `ignore_changes` names a changed value, or something that contains it.
 
     The patterns are the engine's: `bootDisk.initializeParams`, `networkInterfaces[*].networkIp`.
     """

@@ -1,7 +1,7 @@
-"""Members of roles on anything that has a policy: read, modify, write back with the etag.
+"""Members of roles on any resource with a policy: read, modify, write back with the etag.
 
-One class per type, all alike: a policy has an address to read it and one to write it. Changes of
-one policy that come together are written together, as the provider does for projects.
+Each type has a class with the URLs to read and to write the policy. Changes of one policy that
+come together are written together, as the provider does for projects.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from muster_sandbox.provider.resource import Made, Resource
 from muster_sandbox.provider.rest import HttpError
 
 VERSION = 3
-"""Of policies that can have conditions: https://cloud.google.com/iam/docs/policies#versions"""
+"""Version of policies with conditions: https://cloud.google.com/iam/docs/policies#versions"""
 
 CONDITION = {
     "description": Field(local=True, replace=True),
@@ -25,10 +25,10 @@ MEMBER = {
     "role": Field(local=True, replace=True),
 }
 READS = 3
-"""Times the provider looks whether a change of a policy shows (a second apart; not here)."""
+"""Reads until a change of a policy is visible (a second apart in the provider; not here)."""
 
 TRIES = 10
-"""Times a policy is read and written when others write it too."""
+"""Attempts to read and write a policy that others write too."""
 
 Policy = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Member(Resource):
 
     named_by: ClassVar[str | None] = None
     target: ClassVar[Mapping[str, Field]]
-    """The inputs that say whose policy it is."""
+    """The inputs that name the policy's resource."""
 
     batched: ClassVar[bool] = False
 
@@ -48,7 +48,7 @@ class Member(Resource):
         super().__init_subclass__()
 
     def path(self, inputs: Mapping[str, Any]) -> str:
-        """Return the path of what has the policy; it is also how the id begins."""
+        """Return the path of the policy's resource; the id begins with it."""
         raise NotImplementedError
 
     def get_policy(self, path: str) -> Policy:
@@ -88,14 +88,14 @@ class Member(Resource):
                 raise
 
     def modify(self, path: str, change: Callable[[Policy], Policy]) -> None:
-        """Change the policy: with others that wait for the same one, if they are batched."""
+        """Change the policy, together with other waiting changes of it if they are batched."""
         if not self.batched:
             self.write(path, [change])
             return
         self.rest.batches.join(path, change, lambda changes: self.write(path, changes))
 
     def write(self, path: str, changes: list[Callable[[Policy], Policy]]) -> None:
-        """Read, apply, write, and look whether it shows; once more when another came between."""
+        """Read, apply, write, and check the result; repeat if somebody else wrote meanwhile."""
         with self.rest.lock(f"policy {path}"):
             for left in reversed(range(TRIES)):
                 policy = self.get_policy(path)
@@ -152,7 +152,7 @@ def with_member(policy: Policy, member: Mapping[str, Any]) -> Policy:
 
 
 def without_member(policy: Policy, member: Mapping[str, Any]) -> Policy:
-    """Return the policy without the member; a binding of nobody goes too."""
+    """Return the policy without the member; a binding without members is removed."""
     bindings = []
     for binding in policy.get("bindings", []):
         members = binding.get("members", [])

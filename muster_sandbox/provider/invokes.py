@@ -1,6 +1,6 @@
-"""Functions that a program asks the provider for: `gcp.compute.get_image` and the like.
+"""Functions that a program calls through the provider: `gcp.compute.get_image` and the like.
 
-They run in previews too.
+They also run in previews.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ Arguments = Mapping[str, Any]
 def client_config(rest: Rest, arguments: Arguments) -> dict[str, Any]:
     """Project, region and zone of the stack; no call."""
     names = {"project": "GOOGLE_PROJECT", "region": "GOOGLE_REGION", "zone": "GOOGLE_ZONE"}
-    found = {name: rest.setting(name, variable) or "" for name, variable in names.items()}
-    return {**found, "id": "projects/{project}/regions/{region}/zones/{zone}".format(**found)}
+    settings = {name: rest.setting(name, variable) or "" for name, variable in names.items()}
+    return {**settings, "id": "projects/{project}/regions/{region}/zones/{zone}".format(**settings)}
 
 
 def image(rest: Rest, arguments: Arguments) -> dict[str, Any]:
@@ -26,26 +26,26 @@ def image(rest: Rest, arguments: Arguments) -> dict[str, Any]:
         path = f"projects/{project}/global/images/family/{arguments['family']}"
     else:
         path = f"projects/{project}/global/images/{arguments['name']}"
-    found = rest.call("GET", "compute", path)
+    answer = rest.call("GET", "compute", path)
     return {
-        "archiveSizeBytes": number(found.get("archiveSizeBytes")),
-        "creationTimestamp": found.get("creationTimestamp", ""),
-        "description": found.get("description", ""),
-        "diskSizeGb": number(found.get("diskSizeGb")),
-        "family": found.get("family", ""),
-        "id": f"projects/{project}/global/images/{found['name']}",
-        "imageId": str(found.get("id", "")),
-        "labels": found.get("labels", {}),
-        "licenses": found.get("licenses", []),
-        "name": found["name"],
+        "archiveSizeBytes": number(answer.get("archiveSizeBytes")),
+        "creationTimestamp": answer.get("creationTimestamp", ""),
+        "description": answer.get("description", ""),
+        "diskSizeGb": number(answer.get("diskSizeGb")),
+        "family": answer.get("family", ""),
+        "id": f"projects/{project}/global/images/{answer['name']}",
+        "imageId": str(answer.get("id", "")),
+        "labels": answer.get("labels", {}),
+        "licenses": answer.get("licenses", []),
+        "name": answer["name"],
         "project": project,
-        "selfLink": found.get("selfLink", ""),
-        "status": found.get("status", ""),
+        "selfLink": answer.get("selfLink", ""),
+        "status": answer.get("status", ""),
     }
 
 
 def zones(rest: Rest, arguments: Arguments) -> dict[str, Any]:
-    """The zones of a region that are up."""
+    """The zones of a region with status UP."""
     project = arguments.get("project") or rest.project
     region = arguments.get("region") or rest.region
     path = f"projects/{project}/zones"
@@ -63,17 +63,17 @@ def zones(rest: Rest, arguments: Arguments) -> dict[str, Any]:
 def project(rest: Rest, arguments: Arguments) -> dict[str, Any]:
     """A project and its billing account."""
     name = arguments.get("projectId") or rest.project
-    found = rest.call("GET", "resource_manager", f"projects/{name}")
+    answer = rest.call("GET", "resource_manager", f"projects/{name}")
     billing = rest.call("GET", "cloud_billing", f"projects/{name}/billingInfo")
     return {
         "billingAccount": last(billing.get("billingAccountName", "")),
-        "effectiveLabels": found.get("labels", {}),
+        "effectiveLabels": answer.get("labels", {}),
         "id": f"projects/{name}",
-        "labels": found.get("labels", {}),
-        "name": found.get("name", ""),
-        "number": str(found.get("projectNumber", "")),
+        "labels": answer.get("labels", {}),
+        "name": answer.get("name", ""),
+        "number": str(answer.get("projectNumber", "")),
         "projectId": name,
-        "pulumiLabels": found.get("labels", {}),
+        "pulumiLabels": answer.get("labels", {}),
     }
 
 
@@ -89,11 +89,11 @@ def invoke(rest: Rest, token: str, arguments: Arguments) -> dict[str, Any]:
     """Run a function.
 
     Raises:
-        CloudError: the double doesn't know it, or the cloud refused.
+        CloudError: the stand-in doesn't know it, or the cloud refused.
 
     """
     if token not in FUNCTIONS:
         raise CloudError(
-            "the test double has no such function: add it to muster_sandbox/provider/invokes.py"
+            "the stand-in has no such function: add it to muster_sandbox/provider/invokes.py"
         )
     return FUNCTIONS[token](rest, arguments)

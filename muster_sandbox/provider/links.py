@@ -1,4 +1,4 @@
-"""Names of Google's resources, as programs write them and as answers have them."""
+"""Names of Google's resources, in programs and in answers."""
 
 import re
 from typing import Any
@@ -10,13 +10,13 @@ def last(value: Any) -> Any:
 
 
 def relative(link: str) -> str:
-    """Return a link from `projects/` on: hosts and versions of one resource differ."""
+    """Return a link from `projects/` on: links of one resource differ in host and version."""
     match = re.search(r"projects/.*", link)
     return match[0] if match else link
 
 
 def same_link(new: Any, old: Any) -> bool:
-    """Say whether two links, or a link and a name, mean one resource."""
+    """Say whether two links, or a link and a name, mean the same resource."""
     if not isinstance(new, str) or not isinstance(old, str):
         return bool(new == old)
     if "/" in new and "/" in old:
@@ -30,7 +30,7 @@ def same_name(new: Any, old: Any) -> bool:
 
 
 def same_set(new: Any, old: Any) -> bool:
-    """Compare lists whose order means nothing."""
+    """Compare lists without their order."""
     return sorted(map(str, new or [])) == sorted(map(str, old or []))
 
 
@@ -46,20 +46,20 @@ def number(value: Any) -> Any:
 
 def global_link(project: str, collection: str, value: str) -> str:
     """Return `projects/P/global/networks/N` for a name or any form of link."""
-    found = relative(value)
-    return found if "/" in found else f"projects/{project}/global/{collection}/{value}"
+    path = relative(value)
+    return path if "/" in path else f"projects/{project}/global/{collection}/{value}"
 
 
 def zonal_link(project: str, zone: str, collection: str, value: str) -> str:
     """Return `projects/P/zones/Z/disks/D` for a name or any form of link."""
-    found = relative(value)
-    return found if "/" in found else f"projects/{project}/zones/{zone}/{collection}/{value}"
+    path = relative(value)
+    return path if "/" in path else f"projects/{project}/zones/{zone}/{collection}/{value}"
 
 
 def regional_link(project: str, region: str, collection: str, value: str) -> str:
     """Return `projects/P/regions/R/subnetworks/S` for a name or any form of link."""
-    found = relative(value)
-    return found if "/" in found else f"projects/{project}/regions/{region}/{collection}/{value}"
+    path = relative(value)
+    return path if "/" in path else f"projects/{project}/regions/{region}/{collection}/{value}"
 
 
 def region_of(zone: str) -> str:

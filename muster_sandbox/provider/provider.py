@@ -1,8 +1,8 @@
 """The gRPC interface of a Pulumi provider, in front of the mappings.
 
-What each method gets and owes: https://www.pulumi.com/docs/iac/extending-pulumi and
-proto/pulumi/provider.proto of Pulumi. GetSchema, Construct and Call are not asked of a provider
-of plain resources.
+The methods' contract: https://www.pulumi.com/docs/iac/extending-pulumi and Pulumi's
+proto/pulumi/provider.proto. The engine doesn't call GetSchema, Construct and Call for plain
+resources.
 """
 
 import os
@@ -36,7 +36,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.cancelled = threading.Event()
         self.rest = Rest({}, os.environ, self.cancelled)
 
-    # The plugin's life.
+    # The plugin's lifecycle.
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
         # accept_resources and accept_outputs stay off: values then come plain, not wrapped.
@@ -100,24 +100,26 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         raw = from_struct(request.news)
         news, olds = plain(raw), plain(from_struct(request.old_inputs))
         state = plain(from_struct(request.olds))
-        found = list(fields.changes(mapping.fields, news, state, olds))
+        differences = list(fields.changes(mapping.fields, news, state, olds))
         try:
-            found = mapping.refine(found, state, news)
+            differences = mapping.refine(differences, state, news)
         except CloudError as failure:
             context.abort(grpc.StatusCode.UNKNOWN, f"diffing {request.urn}: {failure}")
         patterns = list(request.ignoreChanges)
-        found = [change for change in found if not fields.is_ignored(change.path, patterns)]
-        replaces = [change.path for change in found if change.replace]
+        differences = [
+            change for change in differences if not fields.is_ignored(change.path, patterns)
+        ]
+        replaces = [change.path for change in differences if change.replace]
         name = mapping.named_by
         explicit = bool(name) and name in news and name not in raw.get(DEFAULTS, [])
         response = provider_pb2.DiffResponse
         return response(
-            changes=response.DIFF_SOME if found else response.DIFF_NONE,
-            diffs=sorted({change.name for change in found}),
+            changes=response.DIFF_SOME if differences else response.DIFF_NONE,
+            diffs=sorted({change.name for change in differences}),
             replaces=replaces,
-            # A resource with an explicit name stands in its successor's way.
+            # A resource with an explicit name blocks its replacement: delete it first.
             deleteBeforeReplace=bool(replaces) and explicit and news[name] == state.get(name),
-            detailedDiff={change.path: detail(change) for change in found},
+            detailedDiff={change.path: detail(change) for change in differences},
             hasDetailedDiff=True,
         )
 
@@ -204,27 +206,25 @@ def autoname(urn: str, seed: bytes) -> str:
 
 
 def refusals(kind: str, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (input, sentence) for each thing that keeps a resource from being made."""
+    """Return (input, sentence) for each reason why a resource can't be made."""
     try:
         known = schema.inputs(kind)
     except LookupError as error:
         return [("", str(error))]
     if kind not in MAPPINGS:
-        return [
-            ("", f"the test double has no mapping for {kind}: add one to muster_sandbox/provider")
-        ]
-    found = list(schema.faults(known, whole_numbers(inputs)))
-    if found:
-        return found
+        return [("", f"the stand-in has no mapping for {kind}: add one to muster_sandbox/provider")]
+    problems = list(schema.faults(known, whole_numbers(inputs)))
+    if problems:
+        return problems
     mapping = MAPPINGS[kind]
-    found = list(mapping.refusals(inputs))
-    if found:
-        return found
+    problems = list(mapping.refusals(inputs))
+    if problems:
+        return problems
     module = mapping.__module__.replace(".", "/")
     return [
         (
             where,
-            f"{kind}: the test double maps no input {where}: add it to {module}.py",
+            f"{kind}: the stand-in maps no input {where}: add it to {module}.py",
         )
         for where in fields.unmapped(mapping.fields, inputs)
     ]

@@ -1,4 +1,4 @@
-"""What every mapping is: a class per resource type, found by the type's name."""
+"""Base class of all mappings: a class per resource type, registered by the type's name."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from muster_sandbox.provider.rest import CloudError, Rest
 from muster_sandbox.provider.values import UNKNOWN
 
 PROVISIONED = "goog-pulumi-provisioned"
-"""Label that the provider puts on whatever can be labelled."""
+"""Label that the provider puts on each resource that has labels."""
 
 MAPPINGS: dict[str, type["Resource"]] = {}
 """`compute/network:Network` -> its mapping."""
@@ -21,12 +21,12 @@ REGION = Field(
 )
 ZONE = REGION
 LABELS = Field()
-"""The input `labels`; what is sent and shown for it is below."""
+"""The input `labels`; `labels` and `label_outputs` below send and show it."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A resource that was made: its id in the state, and what the cloud answered."""
+    """A new resource: its id in the state, and the cloud's answer."""
 
     id: str
     answer: dict[str, Any]
@@ -35,7 +35,7 @@ class Made:
 class Resource:
     """Turns one resource type into REST calls.
 
-    The methods get inputs as plain values: nothing unknown, no secret's wrapper.
+    The methods get inputs as plain values: no unknown values, no wrappers of secrets.
     """
 
     kind: ClassVar[str]
@@ -43,10 +43,10 @@ class Resource:
     fields: ClassVar[Fields]
 
     outputs: ClassVar[Mapping[str, str]] = {}
-    """Outputs that are no inputs -> their dotted names in the REST answer."""
+    """Outputs that are not inputs -> their dotted names in the REST answer."""
 
     named_by: ClassVar[str | None] = "name"
-    """The input that is made up where the program gives none."""
+    """The input that gets a generated value if the program gives none."""
 
     def __init__(self, rest: Rest) -> None:
         self.rest = rest
@@ -60,14 +60,14 @@ class Resource:
         """The type's name in messages."""
         return self.kind.rsplit(":", 1)[1]
 
-    # What each mapping says for itself.
+    # Each mapping implements these.
 
     @classmethod
     def refusals(
         cls,
         inputs: Mapping[str, Any],  # noqa: ARG003 (those who say something read it)
     ) -> Iterator[tuple[str, str]]:
-        """Yield (input, sentence) for what only the whole of the inputs tells."""
+        """Yield (input, sentence) for errors that a check of single inputs doesn't find."""
         yield from ()
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
@@ -75,28 +75,28 @@ class Resource:
         raise NotImplementedError
 
     def read(self, identity: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what the cloud says of the resource, None if it is gone."""
+        """Return the cloud's answer for the resource, None if it is gone."""
         raise NotImplementedError
 
     def update(
         self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]
     ) -> dict[str, Any]:
-        """Change the resource, and return what the cloud then says of it."""
+        """Change the resource, and return the cloud's answer for it."""
         raise CloudError(
-            f"{self.title}: the test double knows no change of {', '.join(sorted(changed))}"
+            f"{self.title}: the stand-in knows no change of {', '.join(sorted(changed))}"
         )
 
     def delete(self, identity: str, state: Mapping[str, Any]) -> None:
-        """Delete the resource; that it is gone already is no error."""
+        """Delete the resource; it is no error if it doesn't exist."""
         raise NotImplementedError
 
     def refine(
         self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> list[Change]:
-        """Return the changes as this type understands them; it may ask the cloud."""
+        """Return the changes with this type's own rules; it may call the cloud."""
         return changes
 
-    # What all have in common.
+    # All mappings share these.
 
     def project(self, inputs: Mapping[str, Any]) -> str:
         """Return the project the resource is in."""
@@ -120,7 +120,7 @@ class Resource:
     def state(
         self, identity: str, answer: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return all outputs for what the cloud says and the program gave."""
+        """Return all outputs for the cloud's answer and the program's inputs."""
         state = to_state(self.fields, answer, inputs)
         for name, path in self.outputs.items():
             value: Any = answer
@@ -134,7 +134,7 @@ class Resource:
         return state
 
     def planned(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs beside the inputs that a preview shows: old ones, or unknown."""
+        """Return a preview's outputs that are not inputs: old values, or unknown."""
         plan = {name: state.get(name, UNKNOWN) for name in self.outputs}
         if "labels" in self.fields:
             effective = effective_labels(inputs)
@@ -149,7 +149,7 @@ def effective_labels(inputs: Mapping[str, Any]) -> Any:
 
 
 def labels_state(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the three label outputs: the program's own, the provider's too, and all there are."""
+    """Return the three label outputs: the program's, these with the provider's, and all."""
     given = inputs.get("labels") or {}
     return {
         "labels": {name: labels[name] for name in given if name in labels},

@@ -40,15 +40,15 @@ GIVE_UP_AFTER = 20 * 60
 
 
 class CloudError(Exception):
-    """The cloud refused, in its own words; the engine shows them."""
+    """The cloud refused; the engine shows the cloud's own message."""
 
 
 class CancelledError(CloudError):
-    """The engine asked all work to end."""
+    """The engine has cancelled all work."""
 
 
 class HttpError(CloudError):
-    """An answer that isn't a success."""
+    """An HTTP answer with an error status."""
 
     def __init__(self, status: int, message: str, reason: str) -> None:
         self.status = status
@@ -84,11 +84,11 @@ class Rest:
 
     @property
     def poll_interval(self) -> float:
-        """Seconds between two looks at an operation."""
+        """Seconds between two polls of an operation."""
         return seconds(self.config.get("pollInterval", "10s"))
 
     def setting(self, name: str, *variables: str) -> str | None:
-        """Return a setting of the stack, else of the first environment variable that is set."""
+        """Return a setting of the stack, else the first environment variable that is set."""
         if name in self.config:
             return self.config[name]
         return next(
@@ -97,22 +97,22 @@ class Rest:
 
     @property
     def project(self) -> str:
-        """The project where a resource names none."""
+        """The project for resources that name none."""
         return self._needed(self.setting("project", "GOOGLE_PROJECT", "CLOUDSDK_CORE_PROJECT"))
 
     @property
     def region(self) -> str:
-        """The region where a resource names none."""
+        """The region for resources that name none."""
         return self._needed(self.optional_region)
 
     @property
     def optional_region(self) -> str | None:
-        """The same, None where there is none."""
+        """The region, or None if none is set."""
         return self.setting("region", "GOOGLE_REGION", "CLOUDSDK_COMPUTE_REGION")
 
     @property
     def zone(self) -> str:
-        """The zone where a resource names none."""
+        """The zone for resources that name none."""
         return self._needed(self.setting("zone", "GOOGLE_ZONE", "CLOUDSDK_COMPUTE_ZONE"))
 
     def _needed(self, value: str | None) -> str:
@@ -121,7 +121,7 @@ class Rest:
         return value
 
     def base(self, product: str) -> str:
-        """Return the address that a product's paths continue."""
+        """Return the base URL of a product's paths."""
         first, *more = product.split("_")
         key = f"{first}{''.join(map(str.capitalize, more))}CustomEndpoint"
         variable = f"GOOGLE_{product.upper()}_CUSTOM_ENDPOINT"
@@ -164,14 +164,14 @@ class Rest:
         Args:
             method: of HTTP.
             product: a key of ENDPOINTS.
-            path: continues the product's address; from the host's root if it begins with a slash.
+            path: relative to the product's base URL; a leading slash means the host's root.
             query: parameters besides `alt`.
             body: sent as JSON.
             content: sent as it is, chunked.
-            headers: besides the token's.
+            headers: besides the one with the token.
 
         Raises:
-            HttpError: the answer is an error that another try wouldn't change.
+            HttpError: the answer is an error that a retry wouldn't change.
             CancelledError: the engine asked to stop.
 
         """
@@ -204,14 +204,14 @@ class Rest:
             tries += 1
 
     def lock(self, name: str) -> threading.Lock:
-        """Return the lock of what several resources change by reading and writing it back."""
+        """Return the lock of an object that several resources read, change and write back."""
         return self._locks[name]
 
     def pause(self, duration: float) -> None:
         """Wait some seconds.
 
         Raises:
-            CancelledError: the engine asked to stop meanwhile.
+            CancelledError: the engine cancelled meanwhile.
 
         """
         if self.cancelled.wait(duration):
@@ -253,14 +253,14 @@ class Rest:
             self.pause(self.poll_interval)
         errors = operation.get("error", {}).get("errors", [])
         if errors:
-            told = "\n".join(f"{item.get('message', '')} ({item['code']})" for item in errors)
-            raise CloudError(f"Error waiting for {activity}: {told}")
+            messages = "\n".join(f"{item.get('message', '')} ({item['code']})" for item in errors)
+            raise CloudError(f"Error waiting for {activity}: {messages}")
         return operation
 
     def wait_until(
         self, look: Callable[[], dict[str, Any]], done: Callable[[dict[str, Any]], bool]
     ) -> dict[str, Any]:
-        """Look until it is done; the pauses grow from 1 s to the poll interval.
+        """Poll until it is done; the pauses grow from 1 s to the poll interval.
 
         Raises:
             CloudError: GIVE_UP_AFTER has passed.
@@ -276,7 +276,7 @@ class Rest:
 
 
 def error_of(answer: httpx.Response) -> HttpError:
-    """Return Google's error in an answer as the provider words it."""
+    """Return the provider's sentence for Google's error in an answer."""
     try:
         error = answer.json()["error"]
         reason = (error.get("errors") or [{}])[0].get("reason", "")
@@ -291,7 +291,7 @@ def seconds(duration: str) -> float:
     """Return Go's notation of a duration as seconds: `1s`, `0.1s`, `500ms`, `2m`.
 
     Raises:
-        CloudError: it is none.
+        CloudError: the text isn't a duration.
 
     """
     for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)):
@@ -307,7 +307,7 @@ def batch_delay(setting: str | None) -> float:
 
 
 def account_token(credentials: str) -> str:
-    """Get a token for a service account's key, given as JSON or as the file with it."""
+    """Get a token for a service account's key, given as JSON or as a file's path."""
     text = credentials if credentials.lstrip().startswith("{") else Path(credentials).read_text()
     account = Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
         json.loads(text), scopes=["https://www.googleapis.com/auth/cloud-platform"]

@@ -1,8 +1,8 @@
 """What inputs a resource type has, by the classes of pulumi_gcp: names, types, what is required.
 
-Dictionary arguments pass pulumi_gcp unchecked, so a misspelt key in one is only noticed here, as
+pulumi_gcp doesn't check dictionary arguments, so a misspelt key in one is only noticed here, as
 the real provider would notice it. Importing those classes costs a CPU second or two per engine
-process, so what was read from them is kept in files.
+process, so the tables made from them are cached in files.
 """
 
 import functools
@@ -55,7 +55,7 @@ def inputs(kind: str) -> Mapping[str, Property]:
         LookupError: pulumi_gcp has no such type.
 
     """
-    folder = os.environ.get("MUSTER_DOUBLE_CACHE")
+    folder = os.environ.get("MUSTER_PROVIDER_CACHE")
     if folder is None:
         return properties(class_of(kind, "Args"))
     key = metadata.version("pulumi-gcp") + Path(__file__).read_text(encoding="utf-8")
@@ -64,16 +64,16 @@ def inputs(kind: str) -> Mapping[str, Property]:
     try:
         return from_json(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        found = properties(class_of(kind, "Args"))
+        table = properties(class_of(kind, "Args"))
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
-        json.dump({name: asdict(item) for name, item in found.items()}, written)
+        json.dump({name: asdict(item) for name, item in table.items()}, written)
     Path(written.name).rename(file)
-    return found
+    return table
 
 
 def from_json(kept: Mapping[str, Any]) -> dict[str, Property]:
-    """Return properties that were kept in a file."""
+    """Return properties from a cached file."""
     return {
         name: Property(
             item["required"],
@@ -86,16 +86,16 @@ def from_json(kept: Mapping[str, Any]) -> dict[str, Property]:
 
 
 def class_of(kind: str, suffix: str = "") -> type:
-    """Return the class of a type, or the one of its arguments."""
+    """Return the class of a type, or that of its arguments."""
     match = re.fullmatch(r"(\w+)/\w+:(\w+)", kind)
     if match is None:
         raise LookupError(f"pulumi_gcp has no type {kind}")
     try:
         module = importlib.import_module(f"pulumi_gcp.{match[1].lower()}")
-        found = getattr(module, match[2] + suffix)
+        chosen = getattr(module, match[2] + suffix)
     except (ImportError, AttributeError) as error:
         raise LookupError(f"pulumi_gcp has no type {kind}") from error
-    return typing.cast(type, found)
+    return typing.cast(type, chosen)
 
 
 def properties(arguments: type) -> dict[str, Property]:
@@ -106,17 +106,17 @@ def properties(arguments: type) -> dict[str, Property]:
         for name, parameter in inspect.signature(arguments).parameters.items()
         if parameter.default is inspect.Parameter.empty
     }
-    found = {}
+    table = {}
     for name, hint in _types.input_type_types(arguments).items():
         plain, many = unwrap(hint)
         nested = _types.is_input_type(plain)
-        found[name] = Property(
+        table[name] = Property(
             required=name in required,
             many=many,
             type=None if nested else plain.__name__,
             fields=properties(plain) if nested else None,
         )
-    return found
+    return table
 
 
 def unwrap(hint: Any) -> tuple[Any, bool]:
@@ -138,7 +138,7 @@ def unwrap(hint: Any) -> tuple[Any, bool]:
 
 
 def best(choices: list[Any]) -> Any:
-    """Return the choice that says most: a class of arguments, then a list, then what comes first.
+    """Return the most specific choice: a class of arguments, else a list, else the first one.
 
     A choice may hold further ones: `Union[Args, ArgsDict, Awaitable[...], Output[...]]`.
     """
@@ -166,8 +166,8 @@ def faults(
             if not isinstance(item, list):
                 yield where, f"{where} is {item!r}; expected a list"
                 continue
-            for index, each in enumerate(item):
-                yield from fault_of(expected, each, f"{where}[{index}]")
+            for index, entry in enumerate(item):
+                yield from fault_of(expected, entry, f"{where}[{index}]")
         else:
             yield from fault_of(expected, item, where)
     for name, expected in known.items():
@@ -177,7 +177,7 @@ def faults(
 
 
 def fault_of(expected: Property, item: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with one value."""
+    """Yield the errors of one value."""
     if item is None or item == UNKNOWN:
         return
     if expected.fields is not None:

@@ -184,13 +184,13 @@ class BucketObject(Resource):
         state = super().state(identity, answer, inputs)
         known = state.get("md5hash")
         state["md5hexhash"] = base64.b64decode(known).hex() if known else None
-        # The hash of what was uploaded: an outside change of the object is seen by it.
+        # The hash of the upload: it shows a change of the object that others make.
         return state | {"detectMd5hash": known, "generation": int(state["generation"] or 0)}
 
     def refine(
         self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> list[Change]:
-        """What the bucket has is compared, so that another content is uploaded again."""
+        """The stored object's hash is compared, so that a changed one is uploaded again."""
         if not any(change.name in ("source", "content") for change in changes):
             try:
                 wanted = base64.b64encode(hashlib.md5(content_of(inputs)).digest())  # noqa: S324
@@ -210,7 +210,7 @@ class BucketObject(Resource):
 
 
 def digest(asset: Any) -> Any:
-    """Return what tells two assets apart: the engine hashes their contents."""
+    """Return an asset's identity: the engine hashes its content."""
     return asset.get("hash") if isinstance(asset, Mapping) else asset
 
 
@@ -229,11 +229,11 @@ def content_of(inputs: Mapping[str, Any]) -> bytes:
             return str(asset["text"]).encode()
         if asset.get("path"):
             return Path(asset["path"]).read_bytes()
-    raise CloudError("the test double uploads files and texts only, no archives and no addresses")
+    raise CloudError("the stand-in uploads files and texts only, no archives and no URLs")
 
 
 def guess(data: bytes) -> str:
-    """Return a content type as the provider's library guesses it from the first bytes."""
+    """Guess a content type from the first bytes, as the provider's library does."""
     if data.startswith(b"\x1f\x8b"):
         return "application/x-gzip"
     text = b"\x00" not in data[:512]

@@ -1,7 +1,7 @@
-"""Values as the engine sends them, and as Python has them.
+"""Converts between the engine's values and Python's.
 
 The engine's values are protobuf Structs: numbers are floats, a secret is an object with a
-signature, what a preview doesn't know yet is a certain string. Sources: pulumi/runtime/rpc.py.
+signature, an unknown value in a preview is a certain string. Source: pulumi/runtime/rpc.py.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from pulumi.runtime import rpc
 
 UNKNOWN = rpc.UNKNOWN
 DEFAULTS = "__defaults"
-"""Input with the names of the inputs that the provider filled in."""
+"""Input with the names of the inputs that have the provider's defaults."""
 
 SIGNATURE = rpc._special_sig_key
 SECRET = rpc._special_secret_sig
@@ -25,14 +25,14 @@ def from_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
 
 
 def to_struct(value: dict[str, Any]) -> struct_pb2.Struct:
-    """Return dictionaries as a Struct; what is None is left out."""
+    """Return dictionaries as a Struct, without members that are None."""
     struct = struct_pb2.Struct()
     struct.update({key: item for key, item in value.items() if item is not None})
     return struct
 
 
 def whole_numbers(value: Any) -> Any:
-    """Turn 8896.0 into 8896, everywhere."""
+    """Turn 8896.0 into 8896, also in nested values."""
     if isinstance(value, dict):
         return {key: whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -70,7 +70,7 @@ def with_secrets_of(inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str
 
 
 def has_unknown(value: Any) -> bool:
-    """Say whether anything in the value is not known yet."""
+    """Say whether the value, or anything in it, is not known yet."""
     if isinstance(value, dict):
         return any(map(has_unknown, value.values()))
     return any(map(has_unknown, value)) if isinstance(value, list) else value == UNKNOWN

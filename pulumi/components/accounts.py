@@ -8,9 +8,9 @@ import pulumi_gcp as gcp
 from muster.gcp.names import BUILDER, CONTROLLER, LOGIN, NODE, Names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AccountsArgs:
-    """What the accounts are made from."""
+    """What the accounts are named after."""
 
     names: Names
 
@@ -24,7 +24,7 @@ class Accounts(pulumi.ComponentResource):
     builder: gcp.serviceaccount.Account
 
     def __init__(
-        self, name: str, args: AccountsArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: AccountsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Accounts", name, None, opts)
 

@@ -1,4 +1,4 @@
-"""The bucket with what VMs configure themselves from: archives that are named by their digest."""
+"""The bucket with the archives that VMs configure themselves from, named by their digest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,23 +28,23 @@ def archive(kind: str, make: Callable[[], bytes], folder: Path) -> Archive:
     """Write an archive where the provider can read it from.
 
     Raises:
-        pulumi.RunError: a file must not get into it; says which and what to do.
+        pulumi.RunError: a file must not be in it; the text names the file and the remedy.
 
     """
     try:
         content = make()
     except BundleError as error:
         raise pulumi.RunError(str(error)) from None
-    found = digest(content)
+    sha256 = digest(content)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{kind}-{found}.tar.gz"
+    file = folder / f"{kind}-{sha256}.tar.gz"
     file.write_bytes(content)
-    return Archive(kind, file, found)
+    return Archive(kind, file, sha256)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BundlesArgs:
-    """What lies in the bucket, and who reads it; members are `serviceAccount:EMAIL`."""
+    """What is in the bucket, and who reads it; members are `serviceAccount:EMAIL`."""
 
     names: Names
     region: str
@@ -58,16 +58,17 @@ class BundlesArgs:
 class Bundles(pulumi.ComponentResource):
     """Bucket, archives, and who may read them.
 
-    `machine` and `image` are addresses, gs://BUCKET/NAME, which are right when the component's
-    resources are there: depend on it. They are no outputs, so that a new archive, whose name is
-    new, is there before anybody is told of it, and goes when nobody is any more.
+    `machine` and `image` are addresses, gs://BUCKET/NAME. They are valid once the component's
+    resources exist, so depend on the component. They are not outputs: a new archive, which has a
+    new name, exists before a VM gets its address, and the old one is deleted when no VM has its
+    address any more.
     """
 
     machine: str
     image: str
 
     def __init__(
-        self, name: str, args: BundlesArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: BundlesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Bundles", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
@@ -77,26 +78,26 @@ class Bundles(pulumi.ComponentResource):
             location=args.region.upper(),
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
-            # Archives follow from the checkout: nothing in them is worth keeping.
+            # The archives are made from the checkout: nothing in them needs to be kept.
             force_destroy=True,
             soft_delete_policy={"retention_duration_seconds": 0},
             labels={CLUSTER_LABEL: args.names.cluster},
             opts=inside,
         )
-        for each in (args.machine, args.image):
+        for bundle in (args.machine, args.image):
             gcp.storage.BucketObject(
-                f"{name}-{each.kind}-{each.digest[:12]}",
+                f"{name}-{bundle.kind}-{bundle.digest[:12]}",
                 bucket=bucket.name,
-                name=each.file.name,
-                source=pulumi.FileAsset(str(each.file)),
+                name=bundle.file.name,
+                source=pulumi.FileAsset(str(bundle.file)),
                 content_type="application/gzip",
                 opts=inside,
             )
 
-        def reads(who: str, member: pulumi.Input[str], kind: str) -> None:
+        def grant_read(reader: str, member: pulumi.Input[str], kind: str) -> None:
             start = f"projects/_/buckets/{args.names.bucket}/objects/{kind}-"
             gcp.storage.BucketIAMMember(
-                f"{name}-{who}",
+                f"{name}-{reader}",
                 bucket=bucket.name,
                 role=READS,
                 member=member,
@@ -107,10 +108,10 @@ class Bundles(pulumi.ComponentResource):
                 opts=inside,
             )
 
-        for who, member in args.machine_readers.items():
-            reads(who, member, args.machine.kind)
-        reads("builder", args.image_reader, args.image.kind)
+        for reader, member in args.machine_readers.items():
+            grant_read(reader, member, args.machine.kind)
+        grant_read("builder", args.image_reader, args.image.kind)
         self.machine, self.image = (
-            f"gs://{args.names.bucket}/{each.file.name}" for each in (args.machine, args.image)
+            f"gs://{args.names.bucket}/{bundle.file.name}" for bundle in (args.machine, args.image)
         )
         self.register_outputs({})

@@ -7,15 +7,15 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
-from components.entrance import let_in
+from components.iap_access import grant_iap_access
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.definition.schema.cloud import Controller as Wanted
 from muster.gcp.names import CONTROLLER, STATE_DEVICE, Names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ControllerArgs:
-    """What it is like, and what it is told."""
+    """The VM's settings, its metadata, and who reaches it."""
 
     names: Names
     zone: str
@@ -38,16 +38,16 @@ class ControllerArgs:
     admins: Sequence[str]
     """Who may reach it through IAP, as members."""
     reaches: pulumi.Input[str]
-    """Name of the role of those who do."""
+    """Name of the role that lets them see the VM."""
 
 
 class Controller(pulumi.ComponentResource):
-    """The controller, configured: it is there when its first boot is over."""
+    """The controller's VM, complete when its first boot is over."""
 
     instance: gcp.compute.Instance
 
     def __init__(
-        self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Controller", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
@@ -81,15 +81,21 @@ class Controller(pulumi.ComponentResource):
                 "automatic_restart": True,
             },
             shielded_instance_config=vm.SHIELDED,
-            # By `pulumi up --replace` too: two of one name can't be.
+            # Also by `pulumi up --replace`: two VMs can't have the same name.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        let_in(self.instance, name, args.admins, args.reaches, inside)
+        grant_iap_access(
+            self.instance, name, people=args.admins, viewer_role=args.reaches, opts=inside
+        )
         FirstBoot(
             f"{name}-configured",
-            FirstBootArgs(
-                names, args.zone, names.controller, self.instance.instance_id, args.digest
+            args=FirstBootArgs(
+                names=names,
+                zone=args.zone,
+                name=names.controller,
+                instance_id=self.instance.instance_id,
+                bundle=args.digest,
             ),
-            inside,
+            opts=inside,
         )
         self.register_outputs({"instance": self.instance.self_link})

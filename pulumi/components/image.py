@@ -1,4 +1,4 @@
-"""The image of all VMs of the cluster, built by a VM when what goes into it has changed."""
+"""The image of all VMs of the cluster; a VM builds a new one when its contents change."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from muster.gcp.dynamic import ImageProvider
 from muster.gcp.names import Names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ImageArgs:
     """What it is built from, and by what."""
 
@@ -28,13 +28,13 @@ class ImageArgs:
 
 
 class Image(dynamic.Resource, module="muster", name="Image"):
-    """An image; a new digest makes a new one before the old one goes."""
+    """An image; a new digest creates a new one before the old one is deleted."""
 
     name: pulumi.Output[str]
     link: pulumi.Output[str]
 
     def __init__(
-        self, name: str, args: ImageArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: ImageArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         props = {
             "project": args.names.project,

@@ -1,4 +1,4 @@
-"""What begins and ends a cluster, and the wait for a VM that configures itself."""
+"""The first and the last step of a cluster, and the wait for a VM that configures itself."""
 
 from dataclasses import dataclass
 
@@ -15,24 +15,28 @@ class Claim(dynamic.Resource, module="muster", name="Claim"):
     suffix: pulumi.Output[str]
     """Six hexadecimal digits that no other claim has."""
 
-    def __init__(self, name: str, names: Names, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, *, names: Names, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         props = {"project": names.project, "cluster": names.cluster, "suffix": None}
         super().__init__(ClaimProvider(), name, props, opts)
 
 
 class Sweeper(dynamic.Resource, module="muster", name="Sweeper"):
-    """Removes what no state knows when the cluster is destroyed: SLURM's nodes, a killed build's.
+    """Deletes on a destroy what is not in Pulumi's state: nodes, what a killed build left.
 
-    Made after the network and before image and controller, so that a destroy takes first the
-    controller, which would make nodes anew, then nodes, images and disks, then the rest.
+    It is created after the network and before image and controller. So a destroy deletes first the
+    controller, which would recreate nodes, then nodes, images and disks, then the rest.
     """
 
-    def __init__(self, name: str, names: Names, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, *, names: Names, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         props = {"project": names.project, "cluster": names.cluster}
         super().__init__(SweeperProvider(), name, props, opts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FirstBootArgs:
     """Which VM is waited for."""
 
@@ -40,16 +44,16 @@ class FirstBootArgs:
     zone: str
     name: str
     instance_id: pulumi.Input[str]
-    """Google's number of the VM, which one that is made anew doesn't keep."""
+    """Google's number of the VM; a recreated VM has another one."""
     bundle: str
     """sha256 of the machine bundle."""
 
 
 class FirstBoot(dynamic.Resource, module="muster", name="FirstBoot"):
-    """There when a VM has applied a bundle; changed when it has another one to apply."""
+    """Created when a VM has applied a bundle; updated when the VM gets another one."""
 
     def __init__(
-        self, name: str, args: FirstBootArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: FirstBootArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         props = {
             "project": args.names.project,

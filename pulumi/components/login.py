@@ -8,15 +8,15 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
-from components.entrance import let_in
+from components.iap_access import grant_iap_access
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.definition.schema.cloud import Login as Wanted
 from muster.gcp.names import LOGIN, Names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoginArgs:
-    """What it is like, what it is told, and who reaches it."""
+    """The VM's settings, its metadata, and who reaches it."""
 
     names: Names
     number: int
@@ -35,16 +35,16 @@ class LoginArgs:
     users: Sequence[str]
     """Who may reach it through IAP, as members."""
     reaches: pulumi.Input[str]
-    """Name of the role of those who do."""
+    """Name of the role that lets them see the VM."""
 
 
 class Login(pulumi.ComponentResource):
-    """One login VM, configured, and the right to reach it."""
+    """One login VM, complete when its first boot is over, and the right to reach it."""
 
     instance: gcp.compute.Instance
 
     def __init__(
-        self, name: str, args: LoginArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: LoginArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Login", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
@@ -69,13 +69,21 @@ class Login(pulumi.ComponentResource):
                 "automatic_restart": True,
             },
             shielded_instance_config=vm.SHIELDED,
-            # By `pulumi up --replace` too: two of one name can't be.
+            # Also by `pulumi up --replace`: two VMs can't have the same name.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        let_in(self.instance, name, args.users, args.reaches, inside)
+        grant_iap_access(
+            self.instance, name, people=args.users, viewer_role=args.reaches, opts=inside
+        )
         FirstBoot(
             f"{name}-configured",
-            FirstBootArgs(names, args.zone, host, self.instance.instance_id, args.digest),
-            inside,
+            args=FirstBootArgs(
+                names=names,
+                zone=args.zone,
+                name=host,
+                instance_id=self.instance.instance_id,
+                bundle=args.digest,
+            ),
+            opts=inside,
         )
         self.register_outputs({"instance": self.instance.self_link})

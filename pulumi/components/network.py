@@ -13,9 +13,9 @@ IAP_RANGE = "35.235.240.0/20"
 MTU = 8896
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """What a network is made from."""
+    """The network's settings."""
 
     names: Names
     region: str
@@ -24,7 +24,7 @@ class NetworkArgs:
     ssh_to: list[pulumi.Input[str]]
     """Service accounts of the VMs that people reach by ssh through IAP."""
     public_ssh_to: list[pulumi.Input[str]]
-    """Those of VMs that the internet reaches; empty: none."""
+    """Those of VMs that the internet reaches; empty if there are none."""
 
 
 class Network(pulumi.ComponentResource):
@@ -33,7 +33,7 @@ class Network(pulumi.ComponentResource):
     subnet: gcp.compute.Subnetwork
 
     def __init__(
-        self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Network", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)

@@ -1,4 +1,4 @@
-"""What the nodes of one set are made from; the nodes themselves are SLURM's business."""
+"""The instance templates of one node set; SLURM creates the nodes from them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from muster.definition.schema.node_sets import VirtualMachines, Way
 from muster.gcp.names import NODE, NODE_SET_LABEL, Names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeSetArgs:
     """What its nodes are like."""
 
@@ -37,43 +37,46 @@ class NodeSetArgs:
 
 
 class NodeSet(pulumi.ComponentResource):
-    """Instance templates, one for each way to make a node.
+    """Instance templates, one for each way to create a node.
 
-    `told` is what the controller reads of the set (muster.autoscaler.compute.node_templates).
+    `templates_metadata` is what the controller's metadata has of the set: its autoscaler reads it
+    (muster.autoscaler.compute.node_templates).
     """
 
     templates: Sequence[gcp.compute.InstanceTemplate]
-    told: pulumi.Output[dict[str, object]]
+    templates_metadata: pulumi.Output[dict[str, object]]
 
     def __init__(
-        self, name: str, args: NodeSetArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: NodeSetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:NodeSet", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)
         self.templates = [
             gcp.compute.InstanceTemplate(
-                # The first one has no number: what is added behind it replaces nothing.
+                # The first one has no number: a way that is added behind it replaces nothing.
                 f"{name}-template-{number}" if number else f"{name}-template",
-                template(args, way),
+                instance_template(args, way),
                 inside,
             )
             for number, way in enumerate(args.nodes.ways)
         ]
-        links = pulumi.Output.all(*[made.name for made in self.templates])
-        self.told = links.apply(lambda found: told(args, found))
-        self.register_outputs({"templates": links})
+        template_names = pulumi.Output.all(*[template.name for template in self.templates])
+        self.templates_metadata = template_names.apply(
+            lambda names: templates_metadata(args, names)
+        )
+        self.register_outputs({"templates": template_names})
 
 
-def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
-    """Return what nodes are made of that are made in one way.
+def instance_template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
+    """Return the template of nodes that are created in one way.
 
-    Who makes them adds the placement policy of their job, where the set is compact.
+    Where the set is compact, the autoscaler adds the placement policy of their job.
     """
     names, nodes = args.names, args.nodes
     labels = nodes.labels | names.labels(NODE, **{NODE_SET_LABEL: args.node_set})
     return gcp.compute.InstanceTemplateArgs(
-        # Its name ends with digits of the provider's, so that the new one is there before the old
-        # one goes.
+        # The provider adds digits to the name, so that a new template is created before the old
+        # one is deleted.
         name_prefix=names.template_prefix(args.node_set),
         machine_type=way.machine_type,
         disks=[
@@ -114,7 +117,7 @@ def template(args: NodeSetArgs, way: Way) -> gcp.compute.InstanceTemplateArgs:
 
 
 def accelerators(way: Way) -> list[gcp.compute.InstanceTemplateGuestAcceleratorArgs] | None:
-    """Return the GPUs to attach, their type by name alone, as a template wants it.
+    """Return the GPUs to attach, their type by name alone, as a template requires.
 
     https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
     """
@@ -125,13 +128,13 @@ def accelerators(way: Way) -> list[gcp.compute.InstanceTemplateGuestAcceleratorA
 
 
 def known(way: Way) -> MachineType:
-    """Return what a node has that is made in one way."""
+    """Return the hardware of a node that is created in one way."""
     assert way.shape is not None  # noqa: S101 - a check refuses unknown machine types
     return way.shape
 
 
 def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
-    """Return a disk that is there as long as its VM; the provider wants the only size it can have.
+    """Return a disk that lives as long as its VM; the provider requires its only possible size.
 
     https://cloud.google.com/compute/docs/disks/add-local-ssd
     """
@@ -146,13 +149,13 @@ def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
 
 
 def cache(args: NodeSetArgs, way: Way) -> dict[str, str]:
-    """Return what tells a node to make a cache of its local SSDs, where a folder is cached."""
-    cached = any("fsc" in each["options"].split(",") for each in args.mounts)
+    """Return the metadata by which a node caches on its local SSDs, where a folder is cached."""
+    cached = any("fsc" in mount["options"].split(",") for mount in args.mounts)
     return {"muster-local-ssds": str(args.nodes.local_ssds_of(way))} if cached else {}
 
 
-def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
-    """Return the ways to make a node in the order in which they are tried: each in all zones."""
+def templates_metadata(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
+    """Return the ways to create a node in the order in which they are tried, each in all zones."""
     choices = [
         {
             "template": f"projects/{args.names.project}/global/instanceTemplates/{name}",
@@ -168,7 +171,7 @@ def told(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:
 
 
 def shielded(nodes: VirtualMachines) -> dict[str, bool]:
-    """Return what is checked at a VM's boot.
+    """Return what is checked when a VM boots.
 
     A driver that is built on the image has no signature that the firmware knows:
     https://cloud.google.com/compute/docs/gpus/install-drivers-gpu#secure-boot
@@ -179,7 +182,7 @@ def shielded(nodes: VirtualMachines) -> dict[str, bool]:
 def scheduling(nodes: VirtualMachines, way: Way) -> dict[str, object]:
     """Return how Google treats the VMs.
 
-    A VM that comes back by itself would be a node that SLURM has given up.
+    A VM is never restarted automatically: SLURM has given up its node by then.
     """
     if way.spot:
         return {

@@ -1,4 +1,4 @@
-"""Who may do what: the controller makes and deletes the cluster's own nodes; people see VMs."""
+"""Who may do what: the controller creates and deletes the cluster's own nodes; people see VMs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from muster.gcp.names import Names
 from muster.gcp.rights import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RightsArgs:
     """Who may do what where."""
 
     names: Names
     region: str
     suffix: pulumi.Input[str]
-    """Makes the roles' ids unique: a deleted one's stays taken."""
+    """Makes the roles' ids unique: the id of a deleted role stays taken."""
     controller: pulumi.Input[str]
     """The controller's account as a member, `serviceAccount:EMAIL`."""
     node: pulumi.Input[str]
@@ -31,13 +31,13 @@ class RightsArgs:
 class Rights(pulumi.ComponentResource):
     """Custom roles and their bindings.
 
-    `reaches` is the role of those who reach a VM, which is given on that VM: entrance.py.
+    `reaches` is the role of people who reach a VM; it is granted on that VM: iap_access.py.
     """
 
     reaches: pulumi.Output[str]
 
     def __init__(
-        self, name: str, args: RightsArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: RightsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:Rights", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self)

@@ -1,4 +1,4 @@
-"""What the stack's configuration says, and the definition it leads to."""
+"""The stack's configuration, and the definition that it names."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Settings:
 
 
 def read() -> Settings:
-    """Return the settings, checked: whatever is wrong is said before anything is created.
+    """Return the checked settings: errors are reported before anything is created.
 
     Raises:
         pulumi.RunError: a value is missing or wrong, or the definition is; one sentence each.
@@ -45,8 +45,8 @@ def read() -> Settings:
     )
     if unknown:
         raise pulumi.RunError(
-            f"{', '.join(unknown)} means nothing to Muster: `pulumi config rm {unknown[0]}`; there "
-            f"is muster:{', muster:'.join(KEYS)}"
+            f"{', '.join(unknown)} is no setting of Muster: `pulumi config rm {unknown[0]}`; "
+            f"there is muster:{', muster:'.join(KEYS)}"
         )
     project = gcp.config.project
     if not project:
@@ -79,7 +79,7 @@ def read() -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Ask Google whether the cluster can be made, and say if nobody could enter it.
+    """Ask Google whether the cluster can be created, and print the definition's warnings.
 
     Raises:
         pulumi.RunError: it can't; one sentence for each reason.
@@ -87,10 +87,10 @@ def check(settings: Settings) -> None:
     """
     try:
         compute = Compute(settings.project)
-        found = preflight.problems(compute, settings.definition.cluster)
+        problems = preflight.problems(compute, settings.definition.cluster)
     except CloudError as error:
-        found = [str(error)]
-    if found:
-        raise pulumi.RunError("\n".join(found))
+        problems = [str(error)]
+    if problems:
+        raise pulumi.RunError("\n".join(problems))
     for warning in warnings.warnings(settings.definition):
         pulumi.warn(warning)

@@ -9,12 +9,12 @@ from muster.definition.schema.node_sets import Disk
 from muster.gcp.names import CLUSTER_LABEL, SLURM_LABEL, STATE, Names, slurm_label
 
 KEPT_DAYS = 7
-"""Days that a daily snapshot is kept, and after the disk's own end too."""
+"""Days that a daily snapshot is kept, even after the disk is deleted."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StateArgs:
-    """What the disk is like."""
+    """The disk's settings."""
 
     names: Names
     zone: str
@@ -26,13 +26,13 @@ class StateArgs:
 class State(pulumi.ComponentResource):
     """The state disk and the schedule of its snapshots.
 
-    The disk is protected: `pulumi destroy` is refused until `pulumi state unprotect` was told.
+    The disk is protected: `pulumi destroy` is refused until `pulumi state unprotect` was run.
     """
 
     disk: gcp.compute.Disk
 
     def __init__(
-        self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: StateArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:State", name, None, opts)
         names = args.names

@@ -7,7 +7,7 @@ from muster.definition.schema.node_sets import Disk
 from muster.gcp.names import Names
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
-"""What an account may do is said by its roles alone; scopes are an older, second lock."""
+"""Roles alone decide what an account may do; scopes are an older, second limit."""
 
 # https://cloud.google.com/compute/shielded-vm/docs/shielded-vm
 SHIELDED = {
@@ -18,7 +18,7 @@ SHIELDED = {
 
 
 def metadata(names: Names, role: str, **more: Any) -> dict[str, Any]:
-    """Return a VM's metadata: people come from the definition alone, and it may report."""
+    """Return a VM's metadata: only the definition's people log in, and the VM may report."""
     return {
         "enable-oslogin": "FALSE",
         "block-project-ssh-keys": "TRUE",
@@ -30,15 +30,15 @@ def metadata(names: Names, role: str, **more: Any) -> dict[str, Any]:
 
 
 def on_host_maintenance(machine_type: str) -> str:
-    """Return what becomes of a VM when its host needs maintenance: MIGRATE or TERMINATE."""
+    """Return what happens to a VM when its host needs maintenance: MIGRATE or TERMINATE."""
     return machine_types()[machine_type].on_host_maintenance
 
 
 def boot_disk(names: Names, role: str, disk: Disk) -> dict[str, Any]:
     """Return the boot disk of a VM that stays.
 
-    It is made from the family: a new image is no change of it, and a VM that is made anew gets
-    the newest.
+    It is created from the image family: a new image doesn't change it, and a recreated VM gets the
+    newest image.
     """
     return {
         "auto_delete": True,

@@ -2,8 +2,8 @@
 
 The daemon and SLURM's programs run as they are installed; Google Cloud is fakecloud in another
 process, with instances that are records, 100 ms until each answer, 20 calls a second of each group
-of methods and 10 bulk operations at once. scontrol is played, but for the row `reconcile`: it reads
-a real slurmctld in a container, or with --played a list such as slurmctld's.
+of methods and 10 bulk operations at once. scontrol is a stand-in, except for the row `reconcile`:
+it reads a real slurmctld in a container, or with --played a list like slurmctld's.
 
 As root, with podman (without --played). Ten minutes: to delete 5,000 VMs at 20 a second takes four.
 Ends with 0 when the work was done, however long it took; the table is Markdown.
@@ -36,13 +36,13 @@ ANSWER_S = 0.1
 CALLS_PER_SECOND = 20
 OPERATION_S = 2.0
 WAIT_S = 600
-"""For the longest of the works; without an end nothing is measured."""
+"""Timeout of the longest work; work that doesn't end has no figures."""
 REPEATED = 5
 READ_AGAIN_S = 1.5
-"""A plan a second and a status file a second, at most, follow what was read."""
+"""After a read the daemon reconciles and writes its status file within a second each."""
 
 ASKING = ("instances.bulkInsert", "instances.insert")
-"""Methods by which VMs are asked for."""
+"""Methods that create VMs."""
 PAGES = "instances.aggregatedList"
 
 
@@ -57,14 +57,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Scene:
-    """The cloud, the controller and SLURM of one work."""
+    """The cloud, the controller and SLURM of one measurement."""
 
     cloud: Fake
     controller: Controller
     slurm: PlayedSlurm
 
     def resume(self, nodes: list[str], jobs: dict[int, list[str]]) -> float:
-        """Let SLURM ask for nodes; when ResumeProgram was started."""
+        """Let SLURM ask for nodes; return when ResumeProgram was started."""
         self.slurm.set(nodes, POWERING_UP)
         return self.controller.call("muster-resume", nodes, jobs)
 
@@ -77,7 +77,7 @@ class Scene:
         self.until(lambda: not self.controller.spooled(), "all requests are settled")
 
     def until(self, state: Callable[[], object], what: str) -> None:
-        """Wait for a state, or end the program with what the daemon says."""
+        """Wait for a state, or exit with the daemon's log."""
         try:
             until(state, what, WAIT_S)
         except SystemExit as error:
@@ -86,7 +86,7 @@ class Scene:
 
 @contextmanager
 def scene(vms: int = 0, **settings: object) -> Iterator[Scene]:
-    """Have a cloud and a controller, with nodes of which the first `vms` are in service."""
+    """Start a cloud and a controller, with nodes of which the first `vms` are in service."""
     slurm = PlayedSlurm(NODES)
     with fake() as cloud:
         cloud.make(slurm.names[:vms])
@@ -97,7 +97,7 @@ def scene(vms: int = 0, **settings: object) -> Iterator[Scene]:
 
 
 def errors(calls: list[Call]) -> str:
-    """What was refused, as a part of a sentence."""
+    """Refused calls, as a part of a sentence."""
     statuses = Counter(f"{call.method} {call.status}" for call in calls if call.status >= 400)
     return "0 errors" if not statuses else f"ERRORS {dict(statuses)}"
 
@@ -109,7 +109,7 @@ def counted(calls: list[Call]) -> str:
 
 
 def asked_for(calls: list[Call]) -> list[float]:
-    """Return when VMs were asked for."""
+    """Return the times of calls that create VMs."""
     return [call.came for call in calls if call.method in ASKING and call.status < 400]
 
 
@@ -192,7 +192,7 @@ def played_reconcile() -> Iterator[Row]:
 def real_reconcile(release: str) -> Iterator[Row]:
     """With a slurmctld of which half of the nodes were powered up and then set down.
 
-    Nobody boots them, and what is down needs nothing of the daemon, as what is in service.
+    Nobody boots them, and the daemon has nothing to do for nodes that are down or in service.
     """
     name = bench_slurmctld.NAME
     with bench_slurmctld.container(release, "elastic", NODES, boots=False) as pid, fake() as cloud:
@@ -203,7 +203,7 @@ def real_reconcile(release: str) -> Iterator[Row]:
         cloud.set(answer_seconds=ANSWER_S, calls_per_second=CALLS_PER_SECOND)
         wanted = f"nodename=bench-n0-[0-{VMS - 1}]"
         podman("exec", name, "scontrol", "update", wanted, "state=power_up")
-        # Until slurmctld has begun, they are off, and their VMs would be deleted.
+        # Before slurmctld has started they count as off, and the daemon would delete their VMs.
         shown = ("scontrol", "-o", "show", "node")
         until(
             lambda: podman("exec", name, *shown).count("+POWERING_UP") == VMS,
@@ -226,7 +226,9 @@ def reconciled(cloud: Fake, made: Controller, what: str) -> Iterator[Row]:
         time.sleep(READ_AGAIN_S)
         before = made.usage()
         began = made.wake()
-        until(lambda since=began: read_since(cloud, made, since), "all is read anew", WAIT_S)
+        until(
+            lambda since=began: read_since(cloud, made, since), "everything is read again", WAIT_S
+        )
         time.sleep(READ_AGAIN_S)
         cpu.append(made.usage().cpu_s - before.cpu_s)
         calls = cloud.calls(began)
@@ -250,13 +252,13 @@ def read_since(cloud: Fake, made: Controller, since: float) -> bool:
 
 
 def smaller(by: int) -> None:
-    """Make all work smaller, for a try."""
+    """Reduce all numbers, for a trial run."""
     for name in ("NODES", "VMS", "JOBS", "PAIRS"):
         globals()[name] //= by
 
 
 def machine() -> str:
-    """What the figures were measured on, and when."""
+    """The machine and the date of the figures."""
     at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     kernel = platform.release().partition("-")[0]
     return (
@@ -267,7 +269,7 @@ def machine() -> str:
 
 
 def main() -> int:
-    """Do the works and print the table."""
+    """Do all measurements and print the table."""
     works = {
         "burst": burst,
         "placement": placement,

@@ -2,8 +2,8 @@
 
 Run: .venv/bin/python tests/bench/bench_boot.py [bookworm | trixie ...]
 As root. Raises the cluster of `make cloud-demo` (five minutes a release), lets jobs make nodes one
-after the other, and destroys it. VMs are containers: no kernel, udev or DHCP is waited for, so
-these seconds are no part of what VMs take.
+after the other, and destroys it. VMs are containers: nothing waits for a kernel, udev or DHCP, so
+real VMs take longer.
 """
 
 import os
@@ -29,11 +29,11 @@ while True:
     time.sleep(0.02)
 print(time.monotonic())
 """
-"""On the controller: when SLURM has a node. All containers have one clock."""
+"""Runs on the controller: the time when SLURM has a node. All containers have the same clock."""
 
 
 def boot(stack: Stack, number: int) -> float:
-    """Let a job make a node; return the seconds from its systemd's first moment to its service."""
+    """Let a job create a node; return the seconds from its systemd's start to its service."""
     node = f"{stack.name}-debug-{number}"
     tour.run(stack, f"sbatch --nodelist={node} --output=/dev/null --wrap true")
     controller = stack.container(f"{stack.name}-controller")
@@ -43,7 +43,7 @@ def boot(stack: Stack, number: int) -> float:
 
 
 def chain(stack: Stack, number: int) -> list[str]:
-    """What slurmd waited for on a node, the last first: a unit and its time on each line."""
+    """The units that slurmd waited for on a node, the last first: a unit and its time per line."""
     node = stack.container(f"{stack.name}-debug-{number}")
     said = podman("exec", node, "systemd-analyze", "critical-chain", "--no-pager", "slurmd.service")
     return [line.strip(" └─") for line in said.splitlines() if "@" in line or " +" in line]

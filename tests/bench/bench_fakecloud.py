@@ -123,7 +123,7 @@ def over_http(client: httpx.Client) -> Send:
 
 
 def main() -> None:
-    """Measure both ways, with the state in a file as `muster cloud fake --state` has it."""
+    """Measure both ways, with the state in a file as with `muster cloud fake --state`."""
     instances = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
     with tempfile.TemporaryDirectory() as folder:
         cloud = open_cloud(Settings(validate=False), Path(folder))

@@ -2,7 +2,7 @@
 
 Run: .venv/bin/python tests/bench/bench_render.py [NODES]
 Prints counts first (they don't depend on the machine), then CPU seconds, then wall seconds. The
-goal is 2 s for 10,000 nodes, which is what an administrator waits before each play.
+goal is 2 s for 10,000 nodes: an administrator waits that long before each play.
 """
 
 import sys
@@ -31,7 +31,7 @@ def cluster(nodes: int) -> tuple[dict[str, Any], dict[str, list[str]]]:
         for number in range(SETS)
     }
     hosts = {
-        # Every seventh is missing: real node sets have gaps, which ranges have to spell out.
+        # Every seventh is missing: real node sets have gaps, which hostlists have to spell out.
         name: [f"bench-{name}-{i:04d}" for i in range(nodes * 7 // 6 // SETS + 1) if i % 7][
             : nodes // SETS
         ]
@@ -61,7 +61,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def main() -> None:
-    """Measure each step once, as a program does that has just begun, and print."""
+    """Measure each step once, as in a program that has just started, and print."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else NODES
     data = cluster(nodes)
     definition, validating = timed(lambda: validate(*data))

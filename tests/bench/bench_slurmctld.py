@@ -1,16 +1,16 @@
-"""What slurmctld itself needs until a queue has its nodes, with the slurm.conf of each profile.
+"""How long slurmctld itself takes until a queue has its nodes, with each profile's slurm.conf.
 
 Run: .venv/bin/python tests/bench/bench_slurmctld.py [bookworm | trixie ...]
      .venv/bin/python tests/bench/bench_slurmctld.py RELEASE PACKAGE
 As root, with podman; twelve minutes a release. Prints counts first, then CPU and wall time:
 * burst: an array of 1,000 exclusive tasks over 10,000 nodes that are off, until all are asked for;
   then with 2,000 jobs of another partition in the way. Goals: <= 15 s, <= 4 calls of ResumeProgram.
-* cold: jobs at random moments, sbatch to script less the boot of 1 s. Goal: 95 % <= 2.5 s. The
-  nodes are real slurmds in one container; the gate is Muster's, the program that waits at it too.
+* cold: jobs at random moments, sbatch to script without the boot of 1 s. Goal: 95 % <= 2.5 s. The
+  nodes are real slurmds in one container; the gate and the program that waits at it are Muster's.
 * reading: the states of 10,000 nodes.
-With a PACKAGE, made by `make slurmctld-package`, `cold` alone: the archive's slurmctld and that of
-the package, first without the program that waits at the gate; fifteen minutes.
-Not shown: authentication (auth/none stands in for munge), accounting, the network.
+With a PACKAGE, made by `make slurmctld-package`, only `cold`: the archive's slurmctld and the
+package's, first without the program that waits at the gate; fifteen minutes.
+Not measured: authentication (auth/none instead of munge), accounting, the network.
 """
 
 import json
@@ -48,7 +48,7 @@ FIRST_PORT = 20001
 REPOSITORY = Path(__file__).parents[2]
 WAIT = REPOSITORY / "roles/autoscaler/templates/usr/local/sbin/muster-wait-for-nodes.j2"
 
-# What a container without munge, cgroups of its own and accounting has in place of the roles'.
+# Settings for a container without munge, its own cgroups and accounting, instead of the roles'.
 REPLACED = {
     "AuthType": "auth/none",
     "CredType": "cred/none",
@@ -123,7 +123,7 @@ def definition(release: str, profile: str, nodes: int) -> Definition:
 
 
 def slurm_conf(release: str, profile: str, nodes: int, *, waits: bool) -> str:
-    """The profile's slurm.conf, with what a container needs in place of the roles' work."""
+    """The profile's slurm.conf, with a container's settings instead of the roles'."""
     lines = []
     port = FIRST_PORT
     for line in parse(render(definition(release, profile, nodes)).slurm_conf):
@@ -174,7 +174,7 @@ def container(
         folder = Path(place)
         (folder / "etc").mkdir()
         (folder / "etc/slurm.conf").write_text(slurm_conf(release, profile, nodes, waits=waits))
-        # 22.05 knows no way to do without cgroups, and needs none for what is asked of it here.
+        # 22.05 can't be configured without cgroups, but these measurements don't need them.
         (folder / "etc/cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\n" if release == "bookworm" else "CgroupPlugin=disabled\n"
         )
@@ -212,12 +212,12 @@ def measure(
     waits: bool = True,
     package: Path | None = None,
 ) -> dict[str, Any]:
-    """What inside.py says; with Muster's gate at work where the profile waits at it."""
+    """The output of inside.py; with Muster's gate running if the profile waits at it."""
     boots = work[0] == "cold"
     with container(release, profile, nodes, boots=boots, waits=waits, package=package) as pid:
         gate = None
         if work[0] != "reading" and profile == "elastic" and waits:
-            # In the container's network, where the programs that wait look for it.
+            # In the container's network, where the waiting programs connect to it.
             enter = ["nsenter", "--net", f"--target={pid}", sys.executable, __file__]
             gate = subprocess.Popen(as_root([*enter, "--gate", pid]))
         try:
@@ -230,7 +230,7 @@ def measure(
 
 
 def keep_gate(pid: str) -> None:
-    """Keep Muster's gate for the slurmctld in the container of process `pid`."""
+    """Run Muster's gate for the slurmctld in the container of process `pid`."""
     programs = Path(f"/proc/{pid}/root/bench")
     scontrol = programs / "scontrol"
     scontrol.write_text(f'#!/bin/sh\nexec nsenter --mount --target={pid} scontrol "$@"\n')

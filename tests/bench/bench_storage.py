@@ -1,9 +1,9 @@
-"""What a Python environment on NFS asks of the server: a tree, a cached tree, one squashfs file.
+"""NFS calls for a Python environment: a tree of files, a cached tree, one squashfs file.
 
 Run: .venv/bin/python tests/bench/bench_storage.py [1 4]
 As root, with what `make vm` installs: half an hour for one client, three quarters for four.
-Virtual machines with kernels of their own import all modules of an environment of 3,500 files: on
-a node that has never seen it, and again after the node's reboot. They are emulated, so calls are
+Virtual machines with their own kernels import all modules of an environment of 3,500 files: on a
+node that has never read it, and again after the node's reboot. They are emulated, so calls are
 counted and seconds are not.
 """
 
@@ -60,13 +60,13 @@ def cluster(*, cached: bool) -> dict[str, object]:
 
 
 def all_at_once(work: Callable[[Machine], T], nodes: list[Machine]) -> list[T]:
-    """Do the same on some nodes, at once."""
+    """Do the same on some nodes at the same time."""
     with ThreadPoolExecutor(len(nodes)) as pool:
         return list(pool.map(work, nodes))
 
 
 def import_all(folder: str) -> Callable[[Machine], Counter[str]]:
-    """What imports the environment in `folder`; it returns the calls that this took."""
+    """A function that imports the environment in `folder` and returns the calls it took."""
 
     def run(node: Machine) -> Counter[str]:
         # ssh answers before folders are mounted.
@@ -86,7 +86,7 @@ def import_all(folder: str) -> Callable[[Machine], Counter[str]]:
 
 
 def forget(node: Machine) -> None:
-    """Make a node one that has never seen the environment."""
+    """Clear a node's caches, as if it had never read the environment."""
     node.check("systemctl stop apps.mount")
     if node.ssh("systemctl is-active cachefilesd").returncode == 0:
         node.check(f"systemctl stop cachefilesd && rm -rf {CACHE}/* && systemctl start cachefilesd")
@@ -95,11 +95,11 @@ def forget(node: Machine) -> None:
 
 def row(store: str, nodes: int, when: str, asked: Iterable[Counter[str]]) -> str:
     """One line of the table: the calls of each node, and the most frequent ones."""
-    found = list(asked)
-    total: Counter[str] = sum(found, Counter())
-    each = sorted(sum(one.values()) for one in found)
+    counters = list(asked)
+    total: Counter[str] = sum(counters, Counter())
+    sums = sorted(sum(counter.values()) for counter in counters)
     most = ", ".join(f"{count // nodes:,} {name}" for name, count in total.most_common(4))
-    spread = f"{each[0]:,}" if each[0] == each[-1] else f"{each[0]:,} to {each[-1]:,}"
+    spread = f"{sums[0]:,}" if sums[0] == sums[-1] else f"{sums[0]:,} to {sums[-1]:,}"
     return f"| {store} | {nodes} | {when} | {spread} | {total['READ'] // nodes:,} | {most} |"
 
 

@@ -1,7 +1,7 @@
-"""A controller on this machine: the daemon and SLURM's programs as installed, and who plays SLURM.
+"""A controller on this machine: the daemon and SLURM's programs as installed, and a fake SLURM.
 
-They find their files where they are on a controller: a mount namespace has layers over /etc, /run,
-/usr/bin, /var/log and /var/spool, which end with it.
+They find their files where they are on a controller: a mount namespace has overlays on /etc, /run,
+/usr/bin, /var/log and /var/spool, which are gone when it ends.
 """
 
 import json
@@ -61,7 +61,7 @@ def until(state: Callable[[], object], what: str, seconds: float, pause_s: float
     """Return when `state()` holds.
 
     Raises:
-        SystemExit: it does not within the bound: the work was not done.
+        SystemExit: it does not within the timeout: the work was not done.
 
     """
     end = time.monotonic() + seconds
@@ -73,10 +73,10 @@ def until(state: Callable[[], object], what: str, seconds: float, pause_s: float
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used."""
+    """CPU and memory of a process."""
 
     cpu_s: float
-    """With its children that have ended."""
+    """With its ended children."""
     memory_mb: float
     most_memory_mb: float
 
@@ -102,10 +102,10 @@ class Controller:
         self._process.wait(SOON_S)
         self._log.close()
 
-    # --- what SLURM does --------------------------------------------------------------------------
+    # --- SLURM's actions --------------------------------------------------------------------------
 
     def call(self, program: str, nodes: list[str], jobs: Mapping[int, list[str]]) -> float:
-        """Run one of SLURM's programs; when it was started."""
+        """Run one of SLURM's programs; return when it was started."""
         listed = [{"job_id": job, "nodes_resume": fold(names)} for job, names in jobs.items()]
         resume_file = self.folder / "resume-file"
         resume_file.write_text(json.dumps({"jobs": listed, "all_nodes_resume": fold(nodes)}))
@@ -117,12 +117,12 @@ class Controller:
         return began
 
     def wake(self) -> float:
-        """Wake the daemon without a word; when."""
+        """Wake the daemon without a request; return the time."""
         began = time.time()
         power_save_program.wake(f"{self.root}{power_save_program.SPOOL}")
         return began
 
-    # --- what is seen of the daemon ---------------------------------------------------------------
+    # --- the daemon's state -----------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Return the status file, without its nodes; {} = there is none yet."""
@@ -140,7 +140,7 @@ class Controller:
         return (self.folder / "daemon.log").read_text()[-4000:]
 
     def ready(self) -> None:
-        """Wait until it has read all it needs."""
+        """Wait until the daemon has read slurmctld and the cloud."""
 
         def read() -> bool:
             status = self.status()
@@ -167,7 +167,7 @@ class Controller:
 
 
 class PlayedSlurm:
-    """A scontrol that prints nodes in the states that they are set to; it takes what it is told."""
+    """A fake scontrol: it prints nodes in the states that are set and accepts all commands."""
 
     def __init__(self, count: int) -> None:
         self.names = [f"lab-debug-{number}" for number in range(count)]
@@ -182,7 +182,7 @@ class PlayedSlurm:
         return f'#!/bin/sh\n[ "$2" = show ] && exec cat {self.file}\necho "$@" >>{told}\n'
 
     def set(self, names: list[str], state: str) -> None:
-        """Let nodes be in a state."""
+        """Set the state of nodes."""
         assert self.file
         self.states |= dict.fromkeys(names, state)
         text = "".join(
@@ -197,7 +197,7 @@ class PlayedSlurm:
 def controller(
     scontrol: Callable[[Path], str], url: str, metadata: str, cluster: str = "lab"
 ) -> Iterator[Controller]:
-    """Have a controller; `scontrol` writes that program for a folder."""
+    """Start a controller; `scontrol` writes that program for a folder."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as made:
         folder = Path(made)
         _install(folder, scontrol(folder), url, cluster)
@@ -239,6 +239,6 @@ def _install(folder: Path, scontrol: str, url: str, cluster: str) -> None:
     for path, text in programs.items():
         path.write_text(text)
         path.chmod(0o755)
-    # As the folders that they lie over: overlayfs shows the mode of the upper one.
+    # The same modes as the folders below: overlayfs shows the mode of the upper one.
     for place in LAYERS:
         shutil.copymode(f"/{place}", root / place)

@@ -1,7 +1,7 @@
-"""fakecloud in a process of its own, with the cluster `lab` and its controller's VM.
+"""fakecloud in its own process, with the cluster `lab` and its controller's VM.
 
-That VM has the address 127.0.0.1, so a program on this machine finds its metadata, its token and
-its rights as it would in the cloud.
+That VM has the address 127.0.0.1, so a program on this machine gets the VM's metadata, token and
+permissions as in the cloud.
 """
 
 import json
@@ -36,14 +36,14 @@ SETS = {
     }
 }
 LOT = 1000
-"""VMs that are made at a time: the cloud's thread may do one thing for 10 s."""
+"""VMs that are made at a time: a task on the cloud's thread may take 10 s."""
 START_S, ANSWER_S = 60, 120
-"""Seconds until the process must be there, and until it must have done what is asked of it."""
+"""Timeouts in seconds of the process's start, and of each request to it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that the cloud was asked."""
+    """A call that the cloud got."""
 
     method: str
     came: float
@@ -52,7 +52,7 @@ class Call:
 
 
 class Heard(list[Call]):
-    """What a cloud calls for each call."""
+    """The function that records each of a cloud's calls."""
 
     def __call__(self, method: str, came: float, status: int) -> None:
         self.append(Call(method.removeprefix("compute."), came, status))
@@ -60,7 +60,7 @@ class Heard(list[Call]):
 
 @dataclass(frozen=True)
 class Fake:
-    """The cloud: its addresses, and a way to have something done there."""
+    """The cloud: its addresses, and functions that run in its process."""
 
     url: str
     metadata: str
@@ -71,10 +71,10 @@ class Fake:
         self.connection.send((function, words))
         if not self.connection.poll(ANSWER_S):
             raise TimeoutError(f"{function.__name__} is not done in {ANSWER_S} s")
-        found: T = self.connection.recv()
-        if isinstance(found, Exception):
-            raise found
-        return found
+        answer: T = self.connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def calls(self, since: float) -> list[Call]:
         """Return the calls since a time."""
@@ -89,7 +89,7 @@ class Fake:
         self.do(_set, settings)
 
     def make(self, names: list[str], cluster: str = "lab") -> None:
-        """Have VMs that run; before the limits are set."""
+        """Make running VMs; before the limits are set."""
         for begin in range(0, len(names), LOT):
             self.do(_make, names[begin : begin + LOT], cluster)
 
@@ -100,8 +100,10 @@ def _calls(cloud: Cloud, since: float) -> list[Call]:
 
 
 def _statuses(cloud: Cloud) -> Counter[str]:
-    found = cloud.store.within("compute.instances", SCOPE)
-    return Counter(vm["status"] for vm in found.values() if vm["labels"]["muster-role"] == "node")
+    instances = cloud.store.within("compute.instances", SCOPE)
+    return Counter(
+        vm["status"] for vm in instances.values() if vm["labels"]["muster-role"] == "node"
+    )
 
 
 def _set(cloud: Cloud, settings: dict[str, Any]) -> None:
@@ -156,13 +158,13 @@ def _serve(connection: Connection) -> None:
         try:
             connection.send(server.do(lambda fake: function(fake, *words)))  # noqa: B023
         except Exception as error:
-            # Whatever it is: the other process waits for an answer, and raises it there.
+            # Any error: the other process waits for an answer, and raises the error there.
             connection.send(error)
     server.stop()
 
 
 def _controller(cloud: controllerkit.Cloud) -> None:
-    """Make the VM that the daemon runs on, as its metadata server sees it."""
+    """Make the controller's VM, on which the daemon runs."""
     subnet = {"name": "here", "network": "global/networks/lab", "ipCidrRange": "126.0.0.0/7"}
     cloud.post(f"{COMPUTE}/regions/{REGION}/subnetworks", subnet)
     body = {

@@ -34,9 +34,9 @@ class Compute:
         return operation
 
     def _done(self, operation: dict) -> bool:
-        found = self.http.get(operation["selfLink"].partition(f"/{PROJECT}/")[2]).json()
-        assert "error" not in found, found
-        return found["status"] == "DONE"
+        answer = self.http.get(operation["selfLink"].partition(f"/{PROJECT}/")[2]).json()
+        assert "error" not in answer, answer
+        return answer["status"] == "DONE"
 
     def get(self, path: str) -> dict:
         answer = self.http.get(path)
@@ -60,19 +60,19 @@ class Compute:
         return email
 
     def wait_for_console(self, name: str, text: str) -> None:
-        """Return when a machine's console shows `text`, a moment after the machine has said it."""
+        """Return when a machine's console shows `text`, soon after the machine has written it."""
         place = f"{ZONE}/instances/{name}/serialPort"
         until(lambda: text in self.get(place)["contents"], f"{name} shows {text!r}", 30)
 
     def attribute(self, name: str, path: str) -> str:
-        found = self.http.get(
+        answer = self.http.get(
             f"{ZONE}/instances/{name}/getGuestAttributes", params={"queryPath": path}
         )
-        return found.json()["queryValue"]["items"][0]["value"] if found.status_code == 200 else ""
+        return answer.json()["queryValue"]["items"][0]["value"] if answer.status_code == 200 else ""
 
 
 def instance(name: str, image: str, script: str, **more: object) -> dict:
-    """The body of an insert: a machine with a startup-script that may report of itself."""
+    """The body of an insert: a machine with a startup-script that may set guest attributes."""
     return {
         "name": name,
         "machineType": f"{ZONE}/machineTypes/n1-standard-2",
@@ -90,7 +90,7 @@ def instance(name: str, image: str, script: str, **more: object) -> dict:
 
 @contextmanager
 def in_network(server: Server, subnet: str) -> Iterator[Compute]:
-    """Serve, with a network `lab` that machines can be in."""
+    """Run a fakecloud with a network `lab` for machines."""
     server.start()
     try:
         compute = Compute(server.url)

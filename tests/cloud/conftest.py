@@ -1,3 +1,3 @@
-"""Fixtures that all tests of this folder have."""
+"""Fixtures of all tests of this folder."""
 
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)

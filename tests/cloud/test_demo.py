@@ -1,4 +1,4 @@
-"""`make cloud-demo`, as a user types it, on Debian 13."""
+"""The command `make cloud-demo` on Debian 13."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.proof(
-    "raises a cloud cluster of its own, whose steps are those of tests/cloud/cloudcluster"
+    "raises its own cloud cluster, whose steps are those of tests/cloud/cloudcluster"
 )
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""The image: built by a VM of fakecloud out of the bundle alone, and booted twice."""
+"""The image: a VM of fakecloud builds it from only the bundle, then two VMs boot from it."""
 
 import base64
 import io
@@ -34,12 +34,12 @@ ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
 BUCKET = "slurm10-bundles"
 PLANTED = "planted-5e1f"
-"""In the definition and beside it, wherever a name or a secret may stand."""
+"""Planted in and beside the definition, wherever a name or a secret may be."""
 PLANTED_KEY = base64.b64encode(os.urandom(64)).decode()
 
 BUILD_SECONDS = 600
 
-# What the image adds to a Debian: each VM runs it, whatever it is for.
+# What the image adds to Debian: each VM runs it, whatever its role.
 ENABLED = {
     "chrony.service",
     "logrotate.timer",
@@ -47,7 +47,7 @@ ENABLED = {
     "muster-guard.service",
     "muster-host-keys.service",
     "nfs-client.target",
-    # systemd's own; the image that a real cloud begins with has them enabled already.
+    # systemd's own; Google's images have them enabled already.
     "remote-fs.target",
     "systemd-pstore.service",
 }
@@ -91,7 +91,7 @@ class Site:
         )
 
     def build(self, name: str, archive: bytes, digest: str = "") -> dict:
-        """Let a builder run to its end, and return its report."""
+        """Run a builder to its end, and return its report."""
         digest = digest or bundle.digest(archive)
         self.upload(f"image-{digest}.tar.gz", archive)
         self.insert(
@@ -111,8 +111,8 @@ class Site:
             )
         finally:
             sys.stdout.write(self.compute.get(f"{path}/serialPort")["contents"])
-        found = self.compute.get(f"{path}/getGuestAttributes", queryPath="muster/report")
-        return json.loads(found["queryValue"]["items"][0]["value"])
+        answer = self.compute.get(f"{path}/getGuestAttributes", queryPath="muster/report")
+        return json.loads(answer["queryValue"]["items"][0]["value"])
 
     def container(self, name: str) -> str:
         return f"{NAME}-{self.compute.get(f'{ZONE}/instances/{name}')['id']}"
@@ -121,7 +121,7 @@ class Site:
         return podman("exec", self.container(name), *command, timeout=120)
 
     def state(self, name: str, *command: str) -> str:
-        """What a command prints, whatever its exit status."""
+        """The output of a command, whatever its exit status."""
         return self.run(name, "sh", "-c", f"{' '.join(command)} || true")
 
 
@@ -159,15 +159,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         for name, value in environment(server.url, project).items():
             patch.setenv(name, value)
         try:
-            found = Site(
+            empty_project = Site(
                 server,
                 api.Compute(project),
                 account(server.url, project, "roles/storage.objectViewer"),
             )
-            found.do("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
+            empty_project.do("global/networks", {"name": "lab", "autoCreateSubnetworks": False})
             subnet = {"network": "global/networks/lab", "ipCidrRange": "10.214.52.0/24"}
-            found.do(f"{REGION}/subnetworks", {"name": "lab", **subnet})
-            yield found
+            empty_project.do(f"{REGION}/subnetworks", {"name": "lab", **subnet})
+            yield empty_project
         finally:
             server.stop()
     assert server.cloud.failures == []
@@ -175,7 +175,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A definition, and beside it secrets, of which nothing may get into the image."""
+    """A definition, and secrets beside it: none of them may get into the image."""
     folder = tmp_path_factory.mktemp("definition") / "cloud"
     shutil.copytree(ROOT / "inventories/cloud", folder)
     file = folder / "group_vars/all/cluster.yml"
@@ -226,21 +226,21 @@ def test_nothing_of_the_definition_is_in_the_image(site: Site, machines: tuple[s
     words = f"-e {PLANTED} -e {PLANTED_KEY}"
     search = f"grep -rlaF {words} / --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev"
     assert site.state(machines[0], search) == ""
-    # The search would find it.
+    # The search itself works:
     site.run(machines[0], "sh", "-c", f"echo {PLANTED} >/var/lib/seen")
     assert site.state(machines[0], search) == "/var/lib/seen"
 
 
 def test_nothing_of_the_build_is_left(site: Site, machines: tuple[str, str]) -> None:
     left = "find /var/lib/apt/lists /var/cache/apt/archives /root -type f -size +0"
-    found = site.state(machines[0], left).split()
-    assert [path for path in found if path.split("/")[-1] not in {".bashrc", ".profile"}] == []
+    paths = site.state(machines[0], left).split()
+    assert [path for path in paths if path.split("/")[-1] not in {".bashrc", ".profile"}] == []
     assert site.state(machines[0], "grep -rlE 'Setting up|muster-build' /var/log /tmp") == ""
 
 
 def test_no_daemon_runs_that_nobody_asked_for(site: Site, machines: tuple[str, str]) -> None:
     listing = ["systemctl", "--root=/", "list-unit-files", "--state=enabled", "--no-legend"]
-    # Beside what all machines of a release have.
+    # Units that are enabled on all machines of a release.
     base = podman("run", "--rm", *ulimits(), base_image.ensure(RELEASE), *listing)
     plain, after = (
         {line.split()[0] for line in text.splitlines()}
@@ -277,7 +277,7 @@ def test_bundle_that_was_changed_is_not_run(site: Site) -> None:
 
 
 def test_failed_task_is_told(site: Site, archive: bytes) -> None:
-    """The definition says another system than the one that the VM has."""
+    """The definition names another system than the VM's."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as unpacked:
         files = {name: unpacked.extractfile(name).read() for name in unpacked.getnames()}
     files["image.json"] = b'{"os": "debian-11", "slurm_version": "20.11"}'

@@ -1,4 +1,4 @@
-"""A builder of images works once: the next one made alike leaves what the first one left."""
+"""An image builder runs once: the next one with the same digest reuses its result."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ echo "made $(cat /root/made)"
 python3 -c "{PUT}" "$(cat /root/made)"
 systemctl poweroff
 """
-"""What no two runs have in common."""
+"""A value that differs in each run."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def built(folder: Path, run: str, script: str = BUILD, *, image: bool = True) -> str:
-    """What a builder of a new cloud made; the image that is made of it has it, too."""
+    """The value that a builder of a new cloud made; an image of its disk has it, too."""
     with (
         with_machines(f"{NAME}-{run}", folder / run, kept=kept.Kept(folder / "kept")) as server,
         in_network(server, "10.214.56.0/24") as compute,
@@ -61,5 +61,5 @@ def in_image(compute: Compute, cloud: str) -> str:
 
 
 def test_a_builder_that_is_made_alike_leaves_the_same(folder: Path) -> None:
-    # Nobody made an image of the first one's disk: it may have failed.
+    # No image was made of the first one's disk: the builder may have failed.
     assert built(folder, "a", image=False) != built(folder, "b") == built(folder, "c")

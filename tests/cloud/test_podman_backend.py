@@ -89,7 +89,7 @@ def test_services_of_a_machine_reach_the_apis_as_its_account(compute: Compute) -
 def test_this_machine_keeps_its_hardware_address_when_machines_come_and_go(
     compute: Compute,
 ) -> None:
-    # With another one it would be out of the machines' reach until they ask for it anew.
+    # With another one machines couldn't reach it before their next ARP request.
     for name in ("one", "two"):
         known = [
             line.split() for line in in_machine(compute, name, "cat", "/proc/net/arp").split("\n")
@@ -132,7 +132,7 @@ def test_what_a_machine_writes_at_its_end_is_on_the_disk_that_stays(compute: Com
             in_machine(compute, name, "mkfs.ext4", "-q", device)
         in_machine(compute, name, "mount", device, "/mnt")
         if number == 0:
-            # As slurmctld, which writes its state as it ends.
+            # Like slurmctld, which writes its state at its end.
             daemon = [
                 *("systemd-run", "--quiet", "--property=RequiresMountsFor=/mnt"),
                 f"--property=ExecStop=sh -c 'echo {name} >>/mnt/seen'",

@@ -1,4 +1,4 @@
-"""Muster's own program as the tests run it: its checkout and definition, and its cloud."""
+"""Muster's own program in tests: a copy of the checkout, a definition, and a cloud."""
 
 import shutil
 import sys
@@ -14,7 +14,7 @@ CLUSTER = "slurm10"
 PROJECT = "/compute/v1/projects/demo-project"
 ZONE = f"{PROJECT}/zones/europe-west4-a"
 NEEDED = ("ansible", "ansible.cfg", "muster", "pulumi", "requirements-vm.txt", "roles")
-"""What of the checkout a `pulumi up` reads."""
+"""The parts of the checkout that `pulumi up` reads."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Definition:
 
 
 def check_out(folder: Path) -> None:
-    """Put what is needed of this checkout into a folder, over what is there."""
+    """Copy these parts of the checkout into a folder, over existing files."""
     ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
     for name in NEEDED:
         source = ROOT / name
@@ -49,12 +49,12 @@ def check_out(folder: Path) -> None:
 
 
 def names(outside: httpx.Client, path: str) -> list[str]:
-    """Names of what a list has."""
+    """Names of a list's resources."""
     return sorted(item["name"] for item in items(outside, path))
 
 
 def items(outside: httpx.Client, path: str) -> list[dict]:
-    """What a list has."""
+    """A list's resources."""
     listed = outside.get(path)
     assert listed.status_code == 200, listed.text
     return list(listed.json().get("items", []))

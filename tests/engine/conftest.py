@@ -27,20 +27,20 @@ from muster_sandbox.provider.rest import Rest
 
 PROGRAMS = Path(__file__).with_name("programs")
 SETTINGS = {"gcp:pollInterval": "1s", "gcp:batching": '{"sendAfter":"0.1s"}'}
-"""Of the stacks: the provider's own 10 s and 3 s only make tests slow."""
+"""The stacks' settings: the provider's defaults of 10 s and 3 s only make tests slow."""
 
 MEMORIES = {"compute.operations", "compute.requests", "compute.work"}
-"""Of fakecloud's records: what was asked for, not what there is."""
+"""Kinds of fakecloud's store that record calls, not resources."""
 
 ALWAYS_ASKED = {"openidconnect.googleapis.com:443"}
-"""Google's provider asks there who it is, whatever it is told; that it fails does no harm."""
+"""Google's provider always asks there for its identity; a refusal is harmless."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     try:
         provider = choose_provider()
     except ProviderError:
-        return  # each test has said it
+        return  # each test has printed its own
     ran = any(terminalreporter.getreports(word) for word in ("passed", "failed"))
     if not (provider.real and ran):
         terminalreporter.write_line("real provider: not run")
@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def pulumi() -> Path:
-    """The CLI; without one the tests are left out, but in CI they must run."""
+    """The CLI; without one the tests are skipped, but in CI they must run."""
     try:
         return cli.ensure().path
     except cli.NoPulumiError as error:
@@ -60,7 +60,7 @@ def pulumi() -> Path:
 
 @pytest.fixture(scope="session")
 def provider() -> Provider:
-    """The real provider, or the test double."""
+    """The real provider, or the stand-in."""
     return choose_provider()
 
 
@@ -72,7 +72,7 @@ def script() -> Script:
 
 @pytest.fixture
 def fakecloud(script: Script) -> Iterator[Server]:
-    """A cloud of one test's own."""
+    """A cloud for one test."""
     server = Server(Settings(), backend=lambda fake, _url: Guests(fake, script)).start()
     yield server
     server.stop()
@@ -82,7 +82,7 @@ def fakecloud(script: Script) -> Iterator[Server]:
 
 @pytest.fixture
 def outside(fakecloud: Server) -> Iterator[httpx.Client]:
-    """Somebody who looks at the cloud, and changes it, behind Pulumi's back."""
+    """A client that reads and changes the cloud without Pulumi."""
     headers = {"Authorization": "Bearer owner"}
     with httpx.Client(base_url=fakecloud.url, headers=headers, trust_env=False) as client:
         yield client
@@ -90,7 +90,7 @@ def outside(fakecloud: Server) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
-    """All that the project has, of every kind: (kind, name)."""
+    """All resources of the project: (kind, name)."""
 
     def look() -> set[tuple[str, str]]:
         def work(cloud: Cloud) -> set[tuple[str, str]]:
@@ -99,7 +99,7 @@ def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
                 (kind, f"{scope}/{name}")
                 for kind in store._kinds
                 for scope, name, item in store.all(kind)
-                # A deleted role stays for a while, marked.
+                # A deleted role stays for a while, marked as deleted.
                 if kind not in MEMORIES and not item.get("deleted")
             }
 
@@ -112,7 +112,7 @@ def contents(fakecloud: Server) -> Callable[[], set[tuple[str, str]]]:
 def environment(
     tmp_path: Path, pulumi: Path, provider: Provider, fakecloud: Server
 ) -> dict[str, str]:
-    """All that a command of Pulumi gets."""
+    """The environment of a Pulumi command."""
     make_home(tmp_path / "home", provider)
     return engine_environment(pulumi, tmp_path) | cloud_environment(
         fakecloud.url, fakecloud.cloud.settings.project
@@ -141,13 +141,13 @@ def stack(new_stack: Callable[[str], Stack]) -> Stack:
 
 @pytest.fixture
 def everything(new_stack: Callable[[str], Stack]) -> Stack:
-    """That of one resource of each type."""
+    """The stack with one resource of each type."""
     return new_stack("everything")
 
 
 @pytest.fixture
 def definition(tmp_path: Path) -> Definition:
-    """The definition of Muster's own program: a copy of the one that people begin with."""
+    """The definition for Muster's own program: a copy of the example that users start from."""
     folder = tmp_path / "inventory"
     shutil.copytree(ROOT / "inventories" / "cloud", folder)
     return Definition(folder / "group_vars" / "all" / "cluster.yml")
@@ -157,7 +157,7 @@ def definition(tmp_path: Path) -> Definition:
 def cluster(
     tmp_path: Path, pulumi: Path, environment: dict[str, str], definition: Definition
 ) -> Stack:
-    """The stack of Muster's own program, all of whose code is that of a copy of the checkout."""
+    """The stack of Muster's own program, which runs from a copy of the checkout."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     check_out(checkout)
@@ -175,7 +175,7 @@ def cluster(
 
 @pytest.fixture
 def life(fakecloud: Server) -> Iterator[Life]:
-    """Resources made through the double alone, against a cloud of the test's own."""
+    """Resources made through the stand-in alone, against the test's own cloud."""
     environment = cloud_environment(fakecloud.url, OWNER)
     bases = [value for name, value in environment.items() if name.endswith("_ENDPOINT")]
     recorder = Recorder([*bases, fakecloud.url])

@@ -1,4 +1,4 @@
-"""A resource's life through the double alone, without an engine: its calls, in order.
+"""A resource's lifecycle through the stand-in alone, without an engine: its calls, in order.
 
 After each step the state must agree with the program, or a second `up` would change something.
 """
@@ -18,7 +18,7 @@ OWNER = "demo-project"
 
 
 class Recorder(httpx.HTTPTransport):
-    """Sends requests on, and remembers them as `POST zones/Z/disks?x=y`."""
+    """Forwards requests, and records them as `POST zones/Z/disks?x=y`."""
 
     def __init__(self, bases: list[str]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Recorder(httpx.HTTPTransport):
 
 @dataclass
 class Life:
-    """Resources made through the double, each by its own mapping."""
+    """Resources made through the stand-in, each by its own mapping."""
 
     rest: Rest
     recorder: Recorder
@@ -46,7 +46,7 @@ class Life:
     )
 
     def create(self, kind: str, inputs: dict[str, Any]) -> list[str]:
-        """Make one, check that it agrees with its inputs, and return the calls of making it."""
+        """Create one, check that it agrees with its inputs, and return the calls."""
         mapping = MAPPINGS[kind](self.rest)
         made, calls = self.watch(lambda: mapping.create(inputs))
         state = mapping.state(made.id, made.answer, inputs)
@@ -55,7 +55,7 @@ class Life:
         return calls
 
     def refresh(self, kind: str) -> list[str]:
-        """Read one, check that nothing seems changed, and return the calls."""
+        """Read one, check that it shows no change, and return the calls."""
         mapping, identity, inputs, state = self.made[kind]
         answer, calls = self.watch(lambda: mapping.read(identity, state))
         assert answer is not None
@@ -68,10 +68,10 @@ class Life:
         """Change one in place, and return the calls."""
         mapping, identity, inputs, state = self.made[kind]
         wanted = {**inputs, **news}
-        found = self.differs(mapping, wanted, state, inputs)
-        assert found, "the change is none"
-        assert not any(change.replace for change in found), found
-        names = {change.name for change in found}
+        differences = self.differs(mapping, wanted, state, inputs)
+        assert differences, "the change is none"
+        assert not any(change.replace for change in differences), differences
+        names = {change.name for change in differences}
         answer, calls = self.watch(lambda: mapping.update(identity, state, wanted, names))
         after = mapping.state(identity, answer, wanted)
         self.agrees(mapping, wanted, after)
@@ -79,10 +79,10 @@ class Life:
         return calls
 
     def replaces(self, kind: str, **news: Any) -> list[str]:
-        """Return the inputs whose change makes a new one."""
+        """Return the inputs whose change replaces the resource."""
         mapping, _, inputs, state = self.made[kind]
-        found = self.differs(mapping, {**inputs, **news}, state, inputs)
-        return sorted({change.name for change in found if change.replace})
+        differences = self.differs(mapping, {**inputs, **news}, state, inputs)
+        return sorted({change.name for change in differences if change.replace})
 
     def delete(self, kind: str) -> list[str]:
         """Delete one, check that it is gone, and return the calls."""
@@ -90,7 +90,7 @@ class Life:
         _, calls = self.watch(lambda: mapping.delete(identity, state))
         gone = mapping.read(identity, state)
         assert gone is None or gone.get("deleted")
-        mapping.delete(identity, state)  # what is gone already is no error
+        mapping.delete(identity, state)  # deleting a missing one is no error
         return calls
 
     def state(self, kind: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Life:
         return self.made[kind][3]
 
     def agrees(self, mapping: Resource, inputs: dict[str, Any], state: dict[str, Any]) -> None:
-        """Check that an unchanged `up` would change nothing, and no input got lost."""
+        """Check that an unchanged `up` would change nothing, and that no input is lost."""
         assert self.differs(mapping, inputs, state, inputs) == []
         lacking = [name for name, value in state.items() if value is None and name in inputs]
         assert lacking == []
@@ -107,12 +107,12 @@ class Life:
     def differs(
         mapping: Resource, news: dict[str, Any], state: dict[str, Any], olds: dict[str, Any]
     ) -> list[Change]:
-        """Return what the next `up` would change."""
-        found = list(changes(mapping.fields, news, state, olds))
-        return mapping.refine(found, state, news)
+        """Return the changes of the next `up`."""
+        differences = list(changes(mapping.fields, news, state, olds))
+        return mapping.refine(differences, state, news)
 
     def watch(self, work: Callable[[], Any]) -> tuple[Any, list[str]]:
-        """Do something and return the calls it made."""
+        """Call a function and return the REST calls it made."""
         before = len(self.recorder.calls)
         done = work()
         return done, self.recorder.calls[before:]

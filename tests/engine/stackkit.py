@@ -1,6 +1,6 @@
-"""A Pulumi stack that a test drives: each command is the CLI's own, and its events are read back.
+"""A Pulumi stack that a test drives: it runs the CLI's commands and reads their event logs.
 
-What is counted comes from the engine's event log, not from what it prints for people.
+Results come from the engine's event log, not from its printed output.
 """
 
 import json
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT = 180
-"""Seconds for one command; a test that needs more says so."""
+"""Timeout of one command in seconds; a test may set a longer one."""
 
 UNCHANGED = {"same", "read", "refresh"}
 
 
 class StackError(AssertionError):
-    """A command ended otherwise than the test expected; holds all it printed."""
+    """A command had another result than the test expected; the text is its output."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Step:
     urn: str
     failed: bool = False
     replaces: tuple[str, ...] = ()
-    """Inputs whose change made a new resource."""
+    """Inputs whose change replaced the resource."""
 
     differs: tuple[str, ...] = ()
     """Inputs that changed."""
@@ -52,7 +52,7 @@ class Step:
 
     @property
     def of_program(self) -> bool:
-        """Whether it is a resource of the program: the stack and providers are the engine's."""
+        """Whether it is a resource of the program; the stack and providers belong to the engine."""
         return not self.kind.startswith("pulumi:")
 
 
@@ -67,16 +67,16 @@ class Run:
 
     @property
     def counts(self) -> Counter[str]:
-        """Steps by what they did to the program's resources."""
+        """Steps on the program's resources by operation."""
         return Counter(step.op for step in self.steps if step.of_program)
 
     def named(self, *ops: str) -> list[str]:
-        """Names of the resources to which one of these was done, sorted."""
+        """Sorted names of the resources with one of these operations."""
         return sorted(step.name for step in self.steps if step.op in ops and step.of_program)
 
     @property
     def changes(self) -> list[str]:
-        """`op name` of all but what stayed: empty when nothing changed."""
+        """`op name` of all changed resources: empty when nothing changed."""
         return sorted(
             f"{step.op} {step.name}"
             for step in self.steps
@@ -91,9 +91,9 @@ class Run:
 
 @dataclass
 class Stack:
-    """A stack of a program, in a backend of its own.
+    """A stack of a program, in its own backend.
 
-    `events` is the folder for event logs; `environment` holds all that a command gets.
+    `events` is the folder for event logs; `environment` is the commands' whole environment.
     """
 
     pulumi: Path
@@ -104,7 +104,7 @@ class Stack:
     runs: int = field(default=0, init=False)
 
     def create(self, config: Mapping[str, str] | None = None) -> None:
-        """Make the stack and set its configuration; a plain `pulumi stack init` and `config`."""
+        """Make the stack and set its configuration with `pulumi stack init` and `config`."""
         self.events.mkdir(parents=True, exist_ok=True)
         self.command("stack", "init", self.name)
         self.configure(config or {})
@@ -120,7 +120,7 @@ class Stack:
         return self.engine("preview", *options, fails=fails)
 
     def up(self, *options: str, fails: bool = False) -> Run:
-        """Run `pulumi up`, without a preview before."""
+        """Run `pulumi up` without a preview."""
         return self.engine("up", "--yes", "--skip-preview", *options, fails=fails)
 
     def refresh(self, *options: str, fails: bool = False) -> Run:
@@ -149,12 +149,12 @@ class Stack:
         return list(self.export()["deployment"].get("pending_operations") or [])
 
     def recover(self, made: Mapping[str, str] | None = None) -> None:
-        """Free a stack whose engine was killed: its lock goes, and what was pending is settled.
+        """Free a stack whose engine was killed: remove its lock and settle pending operations.
 
-        The engine can't know whether the cloud made what was under way.
+        The engine can't know whether the cloud has made the pending resources.
 
         Args:
-            made: name in the program -> id, of what it did make: the state takes it over.
+            made: name in the program -> id, of resources that exist: they are put into the state.
 
         """
         self.command("cancel", "--yes", "--stack", self.name)
@@ -186,7 +186,7 @@ class Stack:
         self.engine("import", *options, "--file", str(file))
 
     def command(self, *words: str) -> str:
-        """Run any command that isn't the engine's, and return what it printed."""
+        """Run a command that doesn't use the engine, and return its output."""
         done = subprocess.run(
             [str(self.pulumi), "--non-interactive", "-C", str(self.program), *words],
             env=self.environment,
@@ -200,10 +200,10 @@ class Stack:
         return done.stdout
 
     def engine(self, *words: str, fails: bool = False, timeout: float = TIMEOUT) -> Run:
-        """Run a command of the engine to its end, which is failure if `fails`.
+        """Run a command of the engine to its end; with `fails` it must fail.
 
         Raises:
-            StackError: it ended the other way.
+            StackError: it didn't.
 
         """
         with self.running(*words) as process:
@@ -217,7 +217,7 @@ class Stack:
     def running(self, *words: str) -> Iterator["Process"]:
         """Run a command of the engine while the test does something else.
 
-        At the end nothing of it is left: engine, plugins and program are one session.
+        At the end all its processes are killed: engine, plugins and program are one session.
         """
         self.runs += 1
         log = self.events / f"{self.runs:02d}-{words[0]}.json"
@@ -246,7 +246,7 @@ class Stack:
 
 @dataclass
 class Process:
-    """A command of the engine that runs."""
+    """A running command of the engine."""
 
     child: subprocess.Popen[bytes]
     log: Path
@@ -257,20 +257,20 @@ class Process:
         """Wait for its end.
 
         Raises:
-            StackError: it takes longer.
+            StackError: it takes longer than the timeout.
 
         """
         try:
             self.child.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise StackError(f"no end after {timeout} s:\n{self.printed()}") from None
+            raise StackError(f"not done after {timeout} s:\n{self.printed()}") from None
         self.seconds = time.monotonic() - self.started
 
     def wait_for(self, seen: Callable[[], bool], timeout: float = 60) -> None:
-        """Wait until something is so, while the command runs.
+        """Wait until a condition is true, while the command runs.
 
         Raises:
-            StackError: it isn't in time, or the command ended before.
+            StackError: it isn't within the timeout, or the command ended before.
 
         """
         until = time.monotonic() + timeout
@@ -282,11 +282,11 @@ class Process:
             time.sleep(0.05)
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does: the engine ends what it has begun."""
+        """Interrupt as Ctrl-C does: the engine completes running operations."""
         self.child.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill the engine alone, as the kernel does when memory is short."""
+        """Kill only the engine, as the kernel does when memory is short."""
         self.child.kill()
         self.child.wait()
 
@@ -299,24 +299,24 @@ class Process:
 
     def session(self) -> list[int]:
         """Return the processes of the engine's session that are alive, the engine among them."""
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended meanwhile
+                continue  # the process ended meanwhile
             if int(fields[3]) == self.child.pid and fields[0] != "Z":
-                found.append(int(entry.name))
-        return found
+                pids.append(int(entry.name))
+        return pids
 
     def printed(self) -> str:
-        """Return what it has printed so far."""
+        """Return the output so far."""
         return self.log.with_suffix(".txt").read_text()
 
     def result(self) -> Run:
-        """Return what it did."""
+        """Return the steps so far."""
         return Run(self.child.returncode, self.printed(), tuple(read_steps(self.log)), self.seconds)
 
 

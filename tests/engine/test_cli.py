@@ -1,4 +1,4 @@
-"""Where the CLI comes from: the installed one, one built once, or a sentence."""
+"""The source of the CLI: the installed one, one that is built once, or an error."""
 
 import os
 import re
@@ -25,12 +25,12 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 def ensure(folder: Path) -> cli.Pulumi:
-    """Look for the CLI, with only what lies in `folder/bin`."""
+    """Look for the CLI, with only `folder/bin` on the path."""
     return cli.ensure(str(folder / "bin"), folder / "cache", lambda _: None)
 
 
 def fake_go(folder: Path, module: Path, *, then: str = "") -> None:
-    """A `go` that counts its builds and makes a `pulumi` in an eye's blink."""
+    """A fake `go` that counts its builds and makes a `pulumi` immediately."""
     (module / "python/cmd").mkdir(parents=True, exist_ok=True)
     (module / "python/cmd/pulumi-language-python-exec").write_text("runner\n")
     program(
@@ -47,8 +47,8 @@ esac""",
 def test_an_installed_cli_of_the_sdks_minor_version_is_used(tmp_path):
     minor = cli.minor(cli.VERSION)
     there = program(tmp_path / "bin", "pulumi", f"echo v{minor}.99")
-    found = ensure(tmp_path)
-    assert found == cli.Pulumi(there, "installed")
+    pulumi = ensure(tmp_path)
+    assert pulumi == cli.Pulumi(there, "installed")
     assert not (tmp_path / "cache").exists()
 
 
@@ -56,26 +56,26 @@ def test_an_installed_cli_of_the_sdks_minor_version_is_used(tmp_path):
 def test_another_one_is_left_alone_and_ours_is_built(tmp_path, script):
     program(tmp_path / "bin", "pulumi", script)
     fake_go(tmp_path / "bin", tmp_path / "sdk")
-    found = ensure(tmp_path)
-    assert found.origin == "built"
-    assert sorted(path.name for path in found.path.parent.iterdir()) == [
+    pulumi = ensure(tmp_path)
+    assert pulumi.origin == "built"
+    assert sorted(path.name for path in pulumi.path.parent.iterdir()) == [
         "pulumi",
         "pulumi-language-python",
         "pulumi-language-python-exec",
         "pulumi-resource-pulumi-python",
     ]
-    assert all(os.access(path, os.X_OK) for path in found.path.parent.iterdir())
+    assert all(os.access(path, os.X_OK) for path in pulumi.path.parent.iterdir())
 
 
 def test_two_that_want_it_at_once_build_it_once(tmp_path):
     fake_go(tmp_path / "bin", tmp_path / "sdk", then="sleep 0.3;")
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(ensure(tmp_path))) for _ in range(2)]
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(ensure(tmp_path))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(set(found)) == 1
+    assert len(set(results)) == 1
     assert (tmp_path / "bin/builds").read_text() == "build\n"
 
 
@@ -135,10 +135,10 @@ def test_the_provider_is_the_real_one_where_it_is_installed(tmp_path):
     assert not choose_provider(home).real
     with pytest.raises(ProviderError, match="pulumi plugin install resource gcp"):
         choose_provider(home | {"PROVIDER": "real"})
-    with pytest.raises(ProviderError, match="it is `real` or `double`"):
+    with pytest.raises(ProviderError, match="it is `real` or `stand-in`"):
         choose_provider(home | {"PROVIDER": "reel"})
     (tmp_path / "plugins" / PLUGIN).mkdir(parents=True)
     program(tmp_path / "plugins" / PLUGIN, "pulumi-resource-gcp", "")
     assert choose_provider(home).folder == tmp_path / "plugins" / PLUGIN
     assert choose_provider(home | {"PROVIDER": "real"}).real
-    assert not choose_provider(home | {"PROVIDER": "double"}).real
+    assert not choose_provider(home | {"PROVIDER": "stand-in"}).real

@@ -1,7 +1,7 @@
-"""What the double calls of Compute Engine for each resource type, and what that leaves.
+"""The stand-in's calls to Compute Engine for each resource type, and their results.
 
-The calls are those that Google's provider was seen to make. Every life runs against fakecloud,
-which checks each call against Google's description of the interface.
+The calls were recorded from Google's provider. Every lifecycle runs against fakecloud, which
+checks each call against Google's description of the interface.
 """
 
 from collections.abc import Mapping
@@ -223,7 +223,7 @@ def test_a_template_with_local_ssds_stays_as_it_is(life: Life):
     }
     life.create(TEMPLATE, inputs)
     sent = life.state(TEMPLATE)["disks"][1:]
-    assert [{key: each[key] for key in ssd} for each in sent] == [ssd, ssd]
+    assert [{key: disk[key] for key in ssd} for disk in sent] == [ssd, ssd]
     fewer = inputs["disks"][:2]
     assert life.replaces(TEMPLATE, disks=fewer) == ["disks"]
 

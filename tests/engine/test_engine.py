@@ -1,6 +1,6 @@
-"""A program goes through its life with the real engine and state file, against fakecloud.
+"""The lifecycle of a program with the real engine and state file, against fakecloud.
 
-What this proves of Google's own provider is only what a run with PROVIDER=real shows.
+Only a run with PROVIDER=real proves anything about Google's own provider.
 """
 
 import time
@@ -24,9 +24,9 @@ MACHINE = "projects/demo-project/zones/europe-west4-a/instances/t-controller"
 
 def machine_of(outside: httpx.Client) -> dict:
     """The program's instance as the cloud has it."""
-    found = outside.get(f"{ZONE}/instances/t-controller")
-    assert found.status_code == 200, found.text
-    return found.json()
+    answer = outside.get(f"{ZONE}/instances/t-controller")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def machines(outside: httpx.Client) -> list[str]:
@@ -50,7 +50,7 @@ def test_up_makes_all_and_a_second_one_changes_nothing(stack: Stack, outside: ht
 
     assert stack.up().changes == []
     assert stack.preview().changes == []
-    # An output that nobody fills in is None, and a text made from it holds the word.
+    # An output without a value is None, and a text made from it contains "None".
     assert "None" not in str(stack.export())
 
 
@@ -103,7 +103,7 @@ def test_what_stands_on_a_replaced_network_is_replaced_with_it(stack: Stack, out
     assert stack.up().changes == []
 
 
-def test_a_new_digest_makes_the_dynamic_resource_anew(stack: Stack):
+def test_a_new_digest_replaces_the_dynamic_resource(stack: Stack):
     stack.up()
     stack.configure({"digest": "two"})
     done = stack.up()
@@ -230,9 +230,9 @@ def test_a_wrong_key_in_a_dictionary_is_refused_before_anything_is_made(
     assert machines(outside) == []
 
 
-def test_the_double_says_what_it_does_not_map(stack: Stack, provider: Provider):
+def test_the_stand_in_says_what_it_does_not_map(stack: Stack, provider: Provider):
     if provider.real:
-        pytest.skip("of the test double")
+        pytest.skip("only the stand-in says so")
     program = stack.program / "__main__.py"
     program.write_text(
         program.read_text().replace("auto_create_subnetworks=False", "network_profile='x'")

@@ -1,4 +1,4 @@
-"""One resource of each type, through the engine: made, unchanged, refreshed, gone."""
+"""One resource of each type, through the engine: create, no change, refresh, destroy."""
 
 from stackkit import Stack
 

@@ -1,4 +1,4 @@
-"""What a change of an input means: the double's comparison of program and state."""
+"""The effect of a changed input: the stand-in's comparison of program and state."""
 
 import pytest
 
@@ -22,8 +22,8 @@ LINK = "https://www.googleapis.com/compute/v1/projects"
 
 def changed(mapping, news: dict, state: dict, olds: dict | None = None) -> dict[str, bool]:
     """Path -> whether it replaces."""
-    found = changes(mapping.fields, news, state, news if olds is None else olds)
-    return {change.path: change.replace for change in found}
+    differences = changes(mapping.fields, news, state, news if olds is None else olds)
+    return {change.path: change.replace for change in differences}
 
 
 def test_what_the_cloud_fills_in_is_no_change():
@@ -38,7 +38,7 @@ def test_a_change_replaces_where_the_table_says_so():
 
 
 def test_what_the_cloud_leaves_out_is_a_change_at_every_up():
-    """So a fake that answers less than Google is noticed."""
+    """It reveals a fake that answers less than Google."""
     news = {"name": "d", "zone": "z", "size": 20}
     complete = {"name": "d", "zone": "z", "size": 20, "type": "pd-standard"}
     assert changed(Disk, news, complete) == {}
@@ -67,7 +67,7 @@ def test_links_are_compared_by_what_they_name():
 
 
 def test_a_disk_attached_by_somebody_else_is_a_change_of_the_instance():
-    """After a refresh AttachedDisk and the instance fight; the provider's documentation says so."""
+    """After a refresh AttachedDisk and the instance conflict: the provider's documentation."""
     attached = {"source": "d", "deviceName": "state", "mode": "READ_WRITE"}
     nic = {"network": "n", "accessConfigs": []}
     news = {"name": "i", "zone": "z", "machineType": "m", "networkInterfaces": [{"network": "n"}]}

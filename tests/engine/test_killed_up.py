@@ -1,4 +1,4 @@
-"""A `pulumi up` of Muster's own program is killed while it builds the image; what comes then."""
+"""A `pulumi up` of Muster's own program is killed while it builds the image, and runs again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.proof("two minutes of interrupted runs")
 INSTANCES, IMAGES = f"{ZONE}/instances", f"{PROJECT}/global/images"
 INSERT = "compute.images.insert"
 LONG_S = 3600
-"""Longer than any test: what takes so long is under way until a test has had enough of it."""
+"""Longer than any test: such an operation runs until the test ends it."""
 
 
 @dataclass
 class Killer:
-    """Kills `up` at moments that it makes last until then."""
+    """Kills `up` at moments that it extends until then."""
 
     cluster: Stack
     script: Script
@@ -47,7 +47,7 @@ class Killer:
         self.fakecloud.do(lambda _: setattr(self.script, "stays_on", False))
 
     def while_image_is_made(self) -> None:
-        """The builder is off, and the image that is made of its disk is not whole yet."""
+        """The builder is off, and the image of its disk is not complete yet."""
         latency = self.fakecloud.cloud.settings.latency_seconds
         self.fakecloud.do(lambda _: latency.update({INSERT: LONG_S}))
         self.kill(lambda: bool(items(self.outside, IMAGES)))
@@ -58,12 +58,12 @@ class Killer:
     @property
     def builder(self) -> str:
         """Status of the builder, the only VM; "" where there is none."""
-        found = items(self.outside, INSTANCES)
-        assert len(found) <= 1
-        return found[0]["status"] if found else ""
+        instances = items(self.outside, INSTANCES)
+        assert len(instances) <= 1
+        return instances[0]["status"] if instances else ""
 
     def kill(self, seen: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Kill an `up` when something is so and all is done that doesn't need the image."""
+        """Kill an `up` when `seen` is true and only the image and what needs it are not done."""
         with self.cluster.running("up", "--yes", "--skip-preview") as process:
             process.wait_for(lambda: seen() and self.under_way() == ["image"])
             meanwhile()
@@ -71,13 +71,13 @@ class Killer:
         self.cluster.recover()
 
     def under_way(self) -> list[str]:
-        """Names of what the engine has begun and not ended."""
+        """Names of the engine's pending operations."""
         return [name_of(item["resource"]["urn"]) for item in self.cluster.pending()]
 
 
 @pytest.fixture
 def killer(cluster: Stack, script: Script, fakecloud: Server, outside: httpx.Client) -> Killer:
-    """Of the cluster's first `up`."""
+    """The killer of the cluster's first `up`."""
     return Killer(cluster, script, fakecloud, outside)
 
 

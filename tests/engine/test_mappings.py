@@ -1,4 +1,4 @@
-"""The double's tables hold to pulumi_gcp's classes, and say what they refuse."""
+"""The stand-in's tables agree with pulumi_gcp's classes, and their refusals name the reason."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -83,7 +83,7 @@ def scratch(**members: Any) -> dict[str, Any]:
         (TEMPLATE, scratch(diskSizeGb=375), "and only these, are local-ssd"),
     ],
 )
-def test_what_the_real_provider_or_the_double_can_not_take_is_refused(
+def test_what_the_real_provider_or_the_stand_in_can_not_take_is_refused(
     kind: str, inputs: dict, sentence: str
 ):
     refused = provider.refusals(kind, inputs)
@@ -99,7 +99,7 @@ def test_what_is_not_known_yet_and_the_names_of_defaults_pass():
 
 def test_the_schema_is_the_same_from_its_file(tmp_path, monkeypatch):
     fresh = schema.inputs.__wrapped__(NETWORK)
-    monkeypatch.setenv("MUSTER_DOUBLE_CACHE", str(tmp_path))
+    monkeypatch.setenv("MUSTER_PROVIDER_CACHE", str(tmp_path))
     written = schema.inputs.__wrapped__(NETWORK)
     monkeypatch.setattr(schema, "class_of", lambda *_: pytest.fail("the file was not read"))
     assert schema.inputs.__wrapped__(NETWORK) == written == fresh

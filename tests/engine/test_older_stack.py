@@ -1,4 +1,4 @@
-"""What one Muster has raised, a later one destroys."""
+"""A later Muster destroys the cluster of an older one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +19,11 @@ OLDER = {
     "image.py": {"def delete(": "def remove(", "starting the": "an older Muster starts the"},
     "sweep.py": {"def everything(": "def clear("},
 }
-"""By file of muster/gcp: words of the present -> the older one's."""
+"""By file of muster/gcp: present names -> the older version's names."""
 
 
 def make_older(checkout: Path) -> None:
-    """Give a checkout the code of another Muster, which has none of the words of this one."""
+    """Give a checkout the code of another Muster, which uses none of the present names."""
     for name, words in OLDER.items():
         file = checkout / "muster" / "cloud" / name
         text = file.read_text()
@@ -36,11 +36,11 @@ def make_older(checkout: Path) -> None:
 def test_a_stack_of_an_older_muster_is_destroyed_and_leaves_nothing(
     cluster: Stack, contents: Callable[[], set[tuple[str, str]]]
 ):
-    """Stands for `git pull` between `pulumi up` and `pulumi destroy`.
+    """Simulates `git pull` between `pulumi up` and `pulumi destroy`.
 
-    A destroy runs no program: the dynamic resources are deleted by the providers that the state
-    holds pickled, from the `up` of the older code. What they refer to must be found in the present
-    one, so it may be nothing but their classes: here all else that they use has another name.
+    A destroy runs no program: pickled providers in the state, from the older code's `up`, delete
+    the dynamic resources. The present code must have everything they refer to, so that may only be
+    their classes: here all else that they use has another name.
     """
     before = contents()
     checkout = cluster.program.parent

@@ -1,6 +1,6 @@
-"""Muster's own program with the real engine: a cluster's life in fakecloud, whose VMs only report.
+"""Muster's own program with the real engine: a cluster's lifecycle in fakecloud with fake guests.
 
-What VMs really do is shown where they boot: tests/cloud.
+Its VMs only report; tests/cloud has VMs that boot.
 """
 
 import io
@@ -30,12 +30,14 @@ pytestmark = pytest.mark.proof(
 
 def vm(outside: httpx.Client, name: str) -> dict[str, Any]:
     """An instance, its metadata as a mapping."""
-    found = outside.get(f"{ZONE}/instances/{name}").json()
-    return found | {"metadata": {each["key"]: each["value"] for each in found["metadata"]["items"]}}
+    instance = outside.get(f"{ZONE}/instances/{name}").json()
+    return instance | {
+        "metadata": {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+    }
 
 
 def make_node(outside: httpx.Client, name: str) -> None:
-    """Make a node as the controller does: by name, from its template."""
+    """Create a node as the controller does: by name, from its template."""
     query = {"sourceInstanceTemplate": templates(outside)["debug"]["choices"][0]["template"]}
     made = outside.post(f"{ZONE}/instances", json={"name": name}, params=query)
     assert made.is_success, made.text
@@ -71,7 +73,7 @@ STAYING = {"Instance", "Disk", "Address", "Secret", "Network", "Subnetwork", "Im
 
 
 def disturbed(run: Run) -> list[str]:
-    """What must stay and doesn't: controllers, login nodes, disks and what they stand on."""
+    """New, replaced and deleted controllers, login nodes, disks and resources that these need."""
     return [
         f"{step.op} {step.name}"
         for step in run.steps
@@ -114,15 +116,15 @@ def test_up_makes_a_cluster_and_a_second_one_nothing(
 
 
 def reads_no_secret(cluster: Stack, outside: httpx.Client, values: list[str]) -> None:
-    """Whoever reads the bucket, the metadata or the state reads no secret of the inventory."""
+    """The bucket, the metadata and the state contain no secret of the inventory."""
     bucket = f"/storage/v1/b/demo-project-{CLUSTER}-muster/o"
     texts = [
         json.dumps(cluster.export()).encode(),
         outside.get(f"{ZONE}/instances").content,
         outside.get(f"{PROJECT}/global/instanceTemplates").content,
     ]
-    for each in outside.get(bucket).json()["items"]:
-        got = outside.get(f"{bucket}/{quote(each['name'], safe='')}", params={"alt": "media"})
+    for stored in outside.get(bucket).json()["items"]:
+        got = outside.get(f"{bucket}/{quote(stored['name'], safe='')}", params={"alt": "media"})
         with tarfile.open(fileobj=io.BytesIO(got.content)) as archive:
             texts += [member.read() for entry in archive if (member := archive.extractfile(entry))]
     everything = b"\0".join(texts)
@@ -159,10 +161,10 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert resized.named("replace") == ["nodes-debug-template"]
     order = [step.op for step in resized.steps if step.name == "nodes-debug-template"]
     assert order.index("create-replacement") < order.index("delete-replaced")
-    # The controller is told of the new one before the old one goes: nobody makes a node of neither.
+    # The controller gets the new one before the old one is deleted, so it always has a template.
     whole = [(step.op, step.name) for step in resized.steps]
-    told = whole.index(("update", "controller"))
-    assert told < whole.index(("delete-replaced", "nodes-debug-template"))
+    notified = whole.index(("update", "controller"))
+    assert notified < whole.index(("delete-replaced", "nodes-debug-template"))
     assert set(resized.named("delete")) > set(new_set)
     new = templates(outside)["debug"]["choices"][0]["template"]
     assert new != old
@@ -207,11 +209,11 @@ def test_nodes_have_the_gpus_that_are_attached(
     assert cluster.up().changes == []
 
 
-def test_a_new_image_reaches_templates_and_who_is_made_anew(
+def test_a_new_image_reaches_templates_and_recreated_machines(
     cluster: Stack, definition: Definition, outside: httpx.Client
 ):
     lists = {"iap_admins": ["user:eve@example.org"], "iap_users": ["user:ada@example.org"]}
-    definition.change(lambda found: found["cloud"].update(lists))
+    definition.change(lambda document: document["cloud"].update(lists))
     cluster.up()
     let_in = reaching(outside, "controller"), reaching(outside, "login-0")
     assert let_in == ({"user:eve@example.org"}, {"user:ada@example.org", "user:eve@example.org"})
@@ -224,7 +226,7 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
     built = cluster.up()
     assert sorted(built.named("replace")) == ["image", "nodes-debug-template"]
     (changed,) = names(outside, f"{PROJECT}/global/images")
-    # Asked for, it is built anew where nothing has changed: for Debian's updates.
+    # On request it is rebuilt although nothing has changed: for Debian's updates.
     updated = cluster.up("--replace", urn(cluster, "pulumi-python:dynamic/muster:Image"))
     assert sorted(updated.named("replace")) == ["image", "nodes-debug-template"]
     (image,) = names(outside, f"{PROJECT}/global/images")
@@ -232,7 +234,7 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
     assert vm(outside, f"{CLUSTER}-controller")["id"] == controller["id"]
     assert cluster.up().changes == []
 
-    # Asked for, the controller is made anew: from the new image, with its disk and address.
+    # On request the controller is recreated: from the new image, with its disk and address.
     done = cluster.up("--replace", urn(cluster, "gcp:compute/instance:Instance", "controller"))
     who = "controller-user:eve@example.org"
     assert done.named("replace") == ["controller", who, f"{who}-sees"]
@@ -254,12 +256,12 @@ def test_a_new_image_reaches_templates_and_who_is_made_anew(
 
 def urn(cluster: Stack, kind: str, name: str = "") -> str:
     """What Pulumi calls a resource, the only one of its kind whose name ends so."""
-    (found,) = (
+    (text,) = (
         item["urn"]
         for item in cluster.export()["deployment"]["resources"]
         if item["type"] == kind and item["urn"].endswith(name)
     )
-    return str(found)
+    return str(text)
 
 
 def test_destroy_is_refused_and_then_leaves_nothing(
@@ -293,7 +295,7 @@ def test_destroy_is_refused_and_then_leaves_nothing(
 
 
 def reaching(outside: httpx.Client, host: str) -> set[str]:
-    """Who may reach a VM through IAP and may see it, as gcloud needs both."""
+    """Members that may reach a VM through IAP and may see it: gcloud needs both."""
     place = f"zones/europe-west4-a/instances/{CLUSTER}-{host}"
     tunnel = outside.post(
         f"/iap/v1/projects/demo-project/iap_tunnel/{place}:getIamPolicy",
@@ -311,20 +313,20 @@ def reaching(outside: httpx.Client, host: str) -> set[str]:
 
 
 def templates(outside: httpx.Client) -> dict[str, Any]:
-    """What the controller is told of the node sets."""
+    """The controller's metadata about the node sets."""
     metadata = vm(outside, f"{CLUSTER}-controller")["metadata"]
     return dict(json.loads(metadata["muster-templates"]))
 
 
 def bundle_of(outside: httpx.Client) -> str:
-    """The program's name of the archive that the controller is to apply."""
+    """The program's name of the bundle that the controller applies."""
     address = vm(outside, f"{CLUSTER}-controller")["metadata"]["muster-bundle"]
     digest = address.rpartition("bundle-")[2].removesuffix(".tar.gz")
     return f"bundles-bundle-{digest[:12]}"
 
 
 def parents_are_components(cluster: Stack) -> None:
-    """Each of the provider's resources is part of a component, but one or two that stand alone."""
+    """Each of the provider's resources is part of a component, except one or two."""
     loose = {
         name
         for name, item in cluster.resources().items()
@@ -346,7 +348,7 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
     assert names(outside, f"{ZONE}/instances") == []
     assert names(outside, f"{PROJECT}/global/images") == []
 
-    # A first boot that fails is another failure; both are mended by an up.
+    # A first boot that fails is another failure; an up repairs both.
     def fail_at_login(_: Cloud) -> None:
         script.fails.clear()
         script.fails["login"] = "no munge key"
@@ -387,7 +389,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
         assert contents() == before
 
     cluster.configure({"muster:inventry": "x"})
-    refused("muster:inventry means nothing to Muster", "pulumi config rm muster:inventry")
+    refused("muster:inventry is no setting of Muster", "pulumi config rm muster:inventry")
     cluster.command("config", "rm", "--stack", CLUSTER, "muster:inventry")
 
     inventory = str(definition.inventory)
@@ -400,10 +402,12 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_made(
     cluster.configure({"gcp:project": "demo-project"})
 
     good = definition.file.read_text()
-    definition.change(lambda found: found["nodes"]["debug"].update(machine_type="n1-standard-3"))
+    definition.change(
+        lambda document: document["nodes"]["debug"].update(machine_type="n1-standard-3")
+    )
     refused("cluster.yml:", 'no machine type "n1-standard-3" is known')
     definition.file.write_text(good)
-    definition.change(lambda found: found.update(name="other"))
+    definition.change(lambda document: document.update(name="other"))
     refused("the stack is slurm10", "pulumi stack select --create other")
     definition.file.write_text(good)
 

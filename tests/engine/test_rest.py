@@ -1,4 +1,4 @@
-"""How the double calls: addresses, token, retries, operations, errors."""
+"""How the stand-in calls: addresses, token, retries, operations, errors."""
 
 import base64
 import threading
@@ -19,14 +19,14 @@ TOKEN = {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
 def connection(
     handler: Handler, config: dict[str, str] | None = None, environment: dict[str, str] = TOKEN
 ) -> Rest:
-    """A connection whose other end is a function, and which doesn't wait."""
+    """A connection whose server is a function, and which doesn't wait."""
     rest = Rest(config or {}, environment, transport=httpx.MockTransport(handler))
     rest.pause = lambda _: None
     return rest
 
 
 def failing(*statuses: int) -> tuple[Handler, list[str]]:
-    """A handler that answers these statuses, then 200; and the addresses that were asked."""
+    """A handler that answers these statuses, then 200; and the URLs that were called."""
     answers, asked = list(statuses), []
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -107,7 +107,7 @@ def test_a_service_accounts_key_is_exchanged_for_a_token(fakecloud: Server):
 
 
 def operations(*answers: dict) -> tuple[Rest, list[str], list[float]]:
-    """A connection that answers operations, the addresses asked, and the pauses between."""
+    """A connection that answers operations, the URLs that were called, and the pauses between."""
     waiting, asked, pauses = list(answers), [], []
 
     def handle(request: httpx.Request) -> httpx.Response:

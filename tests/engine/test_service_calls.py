@@ -1,6 +1,6 @@
-"""What the double calls for all but Compute Engine, and for members of roles on anything.
+"""The stand-in's calls to all services but Compute Engine, and for members of roles everywhere.
 
-As in test_compute_calls.py: seen of Google's provider, checked by fakecloud.
+As in test_compute_calls.py: recorded from Google's provider, checked by fakecloud.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -208,7 +208,7 @@ def test_a_member_of_a_role(life: Life, kind: str, inputs: dict, get: str, put: 
     life.create(SECRET, {"secretId": "munge", "replication": {"auto": {}}})
     life.create(BUCKET, {"name": "lab-bundle", "location": "EU"})
     make_compute(life)
-    # Read, modify, set with the etag, three looks whether it shows, and one for the resource.
+    # Read, modify, set with the etag, three reads until it is visible, and one for the resource.
     written = [get, put, get, get, get]
     assert life.create(kind, inputs | WHO) == [*written, get]
     assert life.refresh(kind) == [get]

@@ -1,4 +1,4 @@
-"""The clusters that the tests of this folder share: each is raised once, by site.yml."""
+"""The clusters that the tests of this folder share: site.yml raises each once."""
 
 import os
 import re
@@ -23,18 +23,18 @@ RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+f
 
 
 CGROUP = "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1"
-"""What the kernel mounts, and so the plugin that SLURM chooses."""
+"""The cgroup version that the kernel mounts, which decides SLURM's plugin."""
 
 
 def pytest_report_header() -> str:
-    """Say which code of SLURM keeps the jobs apart: that of the other version is not proven."""
+    """Print the cgroup version: SLURM's code for the other one is not tested."""
     how = {"v1": "the kernel's devices controller", "v2": "eBPF programs"}[CGROUP]
     return f"cgroup {CGROUP}: SLURM's plugin cgroup/{CGROUP} keeps jobs apart, devices by {how}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of site.yml said."""
+    """The output of a run of site.yml."""
 
     code: int
     output: str
@@ -52,18 +52,18 @@ class Run:
     @property
     def changed_tasks(self) -> list[str]:
         """Titles of the tasks that changed something, as `role : title [host]`."""
-        found, title = [], ""
+        changed, title = [], ""
         for line in self.output.splitlines():
             if match := re.match(r"TASK \[(.*)\]", line):
                 title = match[1]
             elif match := re.match(r"changed: \[([^\]]+)\]", line):
-                found.append(f"{title} [{match[1].split(' -> ')[0]}]")
-        return found
+                changed.append(f"{title} [{match[1].split(' -> ')[0]}]")
+        return changed
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A cluster that is up."""
+    """A running cluster."""
 
     instance: Instance
 
@@ -81,7 +81,7 @@ class Lab:
         return Run(done.returncode, done.stdout + done.stderr)
 
     def kill_play_at(self, task: str, *options: str) -> None:
-        """Start site.yml and SIGKILL it, workers included, when `task` has begun on the hosts."""
+        """Start site.yml and SIGKILL it, workers included, when `task` has started on the hosts."""
         seen = []
         with subprocess.Popen(
             [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
@@ -119,7 +119,7 @@ class Lab:
         return Session(self.instance.fleet())
 
     def container(self, host: str) -> str:
-        """Return the name of the container that stands for `host`."""
+        """Return the name of the container of `host`."""
         return self.instance.fleet().container(host)
 
     @property
@@ -135,7 +135,7 @@ class Lab:
 
 
 def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[Lab]:
-    """Raise a cluster from `template`, hand it out, remove it; what was left of it goes first."""
+    """Remove an earlier run's remains, raise a cluster from `template`, remove it at the end."""
     check_machine()
     instance = Instance(ROOT / "build" / name)
     machines.down(name)
@@ -153,7 +153,7 @@ def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[
 
 @pytest.fixture(scope="session")
 def fresh_lab() -> Iterator[Lab]:
-    """The machines of the demo, nothing configured yet."""
+    """The machines of the demo, not configured yet."""
     yield from raise_lab(ROOT / "inventories" / "demo", "muster-test", "bookworm", "10.214.43.0/24")
 
 

@@ -1,7 +1,7 @@
 """SLURM's daemons in one container, on files that Muster rendered.
 
-slurmd takes the cores and memory of the definition for its own (config_overrides); each node is a
-slurmd in namespaces of its own, with its name, address and spool folder.
+slurmd reports the definition's cores and memory as its own (config_overrides); each node is a
+slurmd in its own namespaces, with its name, address and spool folder.
 """
 
 import tempfile
@@ -28,7 +28,7 @@ EMULATED_SLURM = {
 }
 EMULATED_CGROUP = {"IgnoreSystemd": True} if CGROUP == "v2" else {"CgroupPlugin": "cgroup/v1"}
 
-# What the roles munge, users, slurm, health, scratch and mail do, as far as these tests need it.
+# The parts of the roles munge, users, slurm, health, scratch and mail that these tests need.
 PREPARE = """
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
@@ -101,7 +101,7 @@ class Emulation:
 
 
 def wait_for(done: Callable[[], bool], what: Callable[[], str]) -> None:
-    """Return when `done` holds; fail with the text of `what` when it does not in time."""
+    """Return when `done` holds; fail with the text of `what` after the timeout."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:
@@ -117,12 +117,12 @@ def wait_for(done: Callable[[], bool], what: Callable[[], str]) -> None:
 def emulated(
     name: str, release: str, files: Mapping[str, str], nodes: Sequence[str]
 ) -> Iterator[Emulation]:
-    """Make the container of a release, with the files in /etc/slurm; no daemon runs yet."""
+    """Make the container of a release, with the files in /etc/slurm, without daemons."""
     lab = Emulation(f"{name}-{release}", release, tuple(nodes))
     if exists("container", lab.name):
         podman("rm", "--force", "--time", "0", lab.name)
     try:
-        # --rm and sleep: gone after a while even where these tests were killed.
+        # --rm and sleep: the container ends by itself even if these tests are killed.
         podman(
             *("run", "--detach", "--rm", "--name", lab.name, "--hostname", CONTROLLER),
             *("--privileged", *ulimits(), base_image.ensure(release), "sleep", "900"),

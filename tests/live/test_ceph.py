@@ -1,7 +1,6 @@
-"""Homes, modules and data from CephFS: three storage hosts with an OSD each, by the same play.
+"""Homes, modules and data from CephFS: three storage hosts with one OSD each, by the same play.
 
-Containers have no kernel of their own, so folders are mounted by ceph-fuse; tests/vm mounts them by
-a kernel.
+Containers have no own kernel, so ceph-fuse mounts the folders; in tests/vm a kernel mounts them.
 """
 
 import json
@@ -63,7 +62,7 @@ def test_each_host_has_a_monitor_and_an_osd_and_two_have_the_rest(ceph: Lab) -> 
     assert sorted(status["quorum_names"]) == ["ceph-1", "ceph-2", "ceph-3"]
     tree = json.loads(ceph.on(FIRST, "ceph osd tree --format json"))
     hosts = {
-        each["name"]: len(each["children"]) for each in tree["nodes"] if each["type"] == "host"
+        item["name"]: len(item["children"]) for item in tree["nodes"] if item["type"] == "host"
     }
     assert hosts == {"ceph-1": 1, "ceph-2": 1, "ceph-3": 1}
     rule = json.loads(ceph.on(FIRST, "ceph osd pool get cephfs.cephfs.data size --format json"))
@@ -81,7 +80,7 @@ def test_a_node_may_do_with_its_key_what_its_folders_need_and_no_more(ceph: Lab)
     mount = "ceph-fuse --conf /etc/ceph/muster.conf --id muster-compute --client_mount_timeout 20"
     said = ceph.on(NODE, f"mkdir -p /mnt/all && {mount} -r / /mnt/all", check=False)
     assert "Permission denied" in said or "Operation not permitted" in said, said
-    # Modules are for reading, whatever the mount's options say.
+    # Modules are read-only, whatever the mount's options say.
     ceph.on(NODE, f"mkdir -p /mnt/apps && {mount} -r /apps /mnt/apps")
     try:
         assert "Permission denied" in ceph.on(NODE, "touch /mnt/apps/planted", check=False)
@@ -113,7 +112,7 @@ def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) ->
         state = f"scontrol show job {job}"
         until(lambda: "JobState=COMPLETED" in as_ada(ceph, state), "the job has ended", 60)
         count = int(as_ada(ceph, written))
-        assert as_ada(ceph, "cat lines").split() == [str(each) for each in range(1, count + 1)]
+        assert as_ada(ceph, "cat lines").split() == [str(number) for number in range(1, count + 1)]
         assert as_ada(ceph, "srun -n 1 --mem=50M sha256sum <before") == whole
     finally:
         podman("start", ceph.container(LOST))

@@ -1,4 +1,4 @@
-"""The commands that the documentation types on hosts work there and print what it shows."""
+"""The documentation's commands for hosts work there and print what it shows."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ BLOCKS = [
 
 @pytest.fixture(autouse=True)
 def _nodes_in_service(lab: Lab) -> Iterator[None]:
-    """Undo a documented drain; refused where there is none."""
+    """Undo a documented drain; SLURM refuses if there is none."""
     yield
     lab.on("lab-access", "scontrol update NodeName=lab-gpu-01 State=RESUME", check=False)
 
@@ -29,7 +29,7 @@ def _nodes_in_service(lab: Lab) -> Iterator[None]:
 def test_commands_work_and_print_what_is_shown(lab: Lab, block: Block) -> None:
     for command in block.commands:
         if command.host not in HOSTS:
-            # Commands of the control machine, and of hosts that the page only makes up.
+            # Commands on the control machine, and on example hosts that don't exist.
             continue
         if command.user == "root":
             output = lab.on(command.host, command.line)

@@ -1,4 +1,4 @@
-"""Daemons and nodes die; nothing that users gave or that accounting knows is lost."""
+"""Daemons and nodes are killed; no submitted job and no accounting record is lost."""
 
 from conftest import Lab
 from waiting import until
@@ -42,8 +42,8 @@ def test_killed_slurmctld_keeps_queue_and_running_jobs(lab: Lab) -> None:
     held = submit(lab, "--hold", "--wrap true")
     try:
         until(lambda: state(lab, running) == "RUNNING", "the job runs")
-        # slurmctld writes its state every 5 s, so the last seconds before a kill are not promised;
-        # and only when something has changed since.
+        # slurmctld writes its state every 5 s if something has changed, so the last seconds
+        # before a kill may be lost.
         lab.on("lab-access", "touch /run/submitted")
         lab.ada.run(f"scontrol update jobid={held} comment=kept")
         until(

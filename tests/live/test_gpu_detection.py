@@ -1,7 +1,7 @@
-"""slurmd finds a node's GPUs itself (`autodetect: nvidia`), by what SLURM has to play a machine's.
+"""slurmd finds a node's GPUs itself (`autodetect: nvidia`), here through SLURM's fake GPUs.
 
-Real daemons; what the driver would show stands in fake_gpus.conf, of which SLURM's own tests make
-use (gres_gpu.c, 24.11), and the device files have nothing behind them.
+Real daemons; fake_gpus.conf replaces the driver's answers, as in SLURM's own tests (gres_gpu.c,
+24.11), and the device files have nothing behind them.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from muster.render.slurm import render
 from muster_sandbox.containers.podman import podman
 
 NODE = "lab-gpu-01"
-# Of the releases that are packaged, the one that can (see the check gpu-autodetect-release).
+# The only packaged release that can do it (see the check gpu-autodetect-release).
 RELEASE, SYSTEM = "trixie", "debian-13"
 DEVICES = "for gpu in 0 1; do mknod -m 0666 /dev/nvidia$gpu c 195 $gpu; done"
 # Type, CPUs of the machine, those near the GPU, links to the others, device file, UUID, flags.
-FOUND = [
+DEVICES = [
     "nvidia_h100_80gb_hbm3|8|0-3|-1,0|/dev/nvidia0|(null)|nvidia_gpu_env",
     "nvidia_h100_80gb_hbm3|8|4-7|0,-1|/dev/nvidia1|(null)|nvidia_gpu_env",
 ]
@@ -50,13 +50,13 @@ def emulation() -> Iterator[Emulation]:
         yield lab
 
 
-def boot(emulation: Emulation, found: list[str]) -> None:
-    """Start the node's slurmd anew, on a machine with these GPUs."""
+def boot(emulation: Emulation, devices: list[str]) -> None:
+    """Restart the node's slurmd on a machine with these GPUs."""
     script = (
         "pkill -x slurmd && while pgrep -x slurmd >/dev/null; do sleep 0.1; done;"
         ' printf "%s\\n" "$@" >/etc/slurm/fake_gpus.conf'
     )
-    podman("exec", emulation.name, "sh", "-c", script, "sh", *found)
+    podman("exec", emulation.name, "sh", "-c", script, "sh", *devices)
     run = (
         f"hostname {NODE}; mkdir -p /run/slurm /var/spool/slurmd;"
         f" exec slurmd -D >/var/log/slurm/{NODE}.log 2>&1"
@@ -73,7 +73,7 @@ def log(emulation: Emulation) -> str:
 
 
 def test_the_gpus_that_are_found_are_given_to_jobs(emulation: Emulation) -> None:
-    boot(emulation, FOUND)
+    boot(emulation, DEVICES)
     wait_for(lambda: state(emulation).startswith("idle"), lambda: state(emulation) + log(emulation))
     script = (
         "for gpu in 0 1; do LC_ALL=C cat /dev/nvidia$gpu 2>&1; done; echo $CUDA_VISIBLE_DEVICES"
@@ -89,19 +89,19 @@ def test_the_gpus_that_are_found_are_given_to_jobs(emulation: Emulation) -> None
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("devices", "reason"),
     [
-        (FOUND[:1], "gres/gpu count reported lower than configured (1 < 2)"),
+        (DEVICES[:1], "gres/gpu count reported lower than configured (1 < 2)"),
         (
-            [line.replace("h100_80gb_hbm3", "l4") for line in FOUND],
+            [line.replace("h100_80gb_hbm3", "l4") for line in DEVICES],
             "gres/gpu count reported lower than configured (0 < 2)",
         ),
     ],
     ids=["one is gone", "others"],
 )
 def test_a_node_with_fewer_or_other_gpus_gets_no_jobs(
-    emulation: Emulation, found: list[str], reason: str
+    emulation: Emulation, devices: list[str], reason: str
 ) -> None:
-    boot(emulation, found)
+    boot(emulation, devices)
     wait_for(lambda: reason in state(emulation), lambda: state(emulation) + log(emulation))
     assert state(emulation).split()[0] in ("drained", "inval", "invalid")

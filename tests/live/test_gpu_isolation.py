@@ -1,8 +1,8 @@
 """A job opens the device files of its own GPUs and MIG instances, and no others.
 
-Real cgroups and real daemons, and device files with nothing behind them: they open with ENXIO for
-who may, with EPERM for who may not. The driver of the node with MIG is played; its instances are
-named by muster-mig, so this is also what gres.conf, those names and slurmd make of each other.
+Real cgroups and real daemons, and device files with nothing behind them: opening one gives ENXIO
+if it is allowed, EPERM if not. The driver of the node with MIG is fake; muster-mig names its
+instances, so this also tests gres.conf and slurmd with those names.
 """
 
 import json
@@ -26,7 +26,7 @@ LAYOUT = {"3g.40gb": 1, "1g.10gb": 2}
 CUT = {"count": 1, "type": "h100", "devices": "/dev/nvidia2", "mig": LAYOUT}
 NODES = ("lab-cut-01", "lab-whole-01")
 
-# /proc/driver as the driver has it for /dev/nvidia2 with three instances, and what nvidia-smi says.
+# /proc/driver as the driver has it for /dev/nvidia2 with three instances, and a fake nvidia-smi.
 DRIVER = """
 mkdir -p /root/driver/nvidia/gpus/0000:3b:00.0 /dev/nvidia-caps
 for gpu in 0 1 2; do mknod -m 0666 /dev/nvidia$gpu c 195 $gpu; done
@@ -128,8 +128,8 @@ DEVICES = {
 
 
 def opened_by(emulation: Emulation, node: str, *options: str) -> tuple[set[str], str]:
-    """Run a job; return which of the node's device files it may open, and what CUDA is told."""
-    # No srun: a node that is emulated finds no way back to it.
+    """Run a job; return which of the node's device files it may open, and CUDA_VISIBLE_DEVICES."""
+    # No srun: emulated nodes can't connect back to it.
     script = (
         f"for file in {' '.join(sorted(DEVICES[node]))}; do"
         ' case $(LC_ALL=C cat $file 2>&1) in *"No such device"*) echo $file;;'
@@ -159,7 +159,7 @@ def test_a_job_without_a_gpu_opens_none(emulation, node):
             {"/dev/nvidia2"} | caps(282, 283),
             "cuda 0",
         ),
-        # Of two that are alike the first by its place on the GPU, which is instance 11.
+        # Of two equal ones the first by its placement on the GPU, which is instance 11.
         (
             ["--gres=gpu:h100_1g.10gb:1"],
             "lab-cut-01",

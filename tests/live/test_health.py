@@ -1,4 +1,4 @@
-"""A GPU that is lost drains its node, and its return brings the node back; nvidia-smi is played."""
+"""A lost GPU drains its node, and its return resumes the node; nvidia-smi is fake."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ REASON = "muster: health: gpus: 0000:AF:00.0 has fallen off the bus; reboot the 
 
 @pytest.fixture
 def play(lab: Lab) -> Iterator[Callable[[str], None]]:
-    """Return what decides what nvidia-smi does on the node."""
+    """Return the file that controls the node's fake nvidia-smi."""
 
     def write(script: str) -> None:
         lab.on(NODE, f"cat >{TOOL} <<'END'\n#!/bin/sh\n{script}\nEND\nchmod 0755 {TOOL}")
@@ -56,7 +56,7 @@ def test_a_job_does_not_start_on_a_broken_node(lab: Lab, play: Callable[[str], N
     ).strip()
     try:
         until(lambda: state(lab).endswith(f" {REASON}"), "the node is drained", 30)
-        # Queued again, and not held.
+        # Requeued, and not held.
         shown = f"squeue -h -j {job} -o '%T %Q'"
         until(lambda: ada.run(shown).startswith("PENDING"), "it waits", 30)
         assert ada.run(shown).split()[1] != "0"

@@ -1,4 +1,4 @@
-"""What a user does: ada's tour, arrays, and what SLURM must refuse."""
+"""A user's jobs: ada's tour, arrays, and jobs that SLURM must refuse."""
 
 import pytest
 from conftest import Lab

@@ -1,4 +1,4 @@
-"""What a job finds on its nodes and in the shared folders: scratch, caches, projects."""
+"""A job's folders on its nodes and the shared ones: scratch, caches, projects."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ RUNS = "cat again.out 2>/dev/null || true"
 
 @pytest.fixture(scope="module")
 def requeued(lab: Lab) -> Iterator[str]:
-    """A job that ran, left a file in its scratch, and was queued again."""
+    """A job that ran, left a file in its scratch, and was requeued."""
     ada = lab.ada
     script = "'ls -A $TMPDIR >>again.out; echo run >>again.out; touch $TMPDIR/left; sleep 300'"
     ada.run("rm -f again.out")
@@ -64,8 +64,8 @@ def test_a_job_has_scratch_on_each_node_that_nobody_else_reads(lab: Lab) -> None
 
 
 def test_a_job_s_caches_are_its_own_and_what_was_downloaded_stays_in_the_home(lab: Lab) -> None:
-    found = environment(lab.ada.run(f"{SRUN} env"))
-    own = f"/scratch/{found['SLURM_JOB_ID']}"
+    variables = environment(lab.ada.run(f"{SRUN} env"))
+    own = f"/scratch/{variables['SLURM_JOB_ID']}"
     wanted = {
         "TMPDIR": own,
         "PIP_CACHE_DIR": f"{own}/.cache/pip",
@@ -75,16 +75,16 @@ def test_a_job_s_caches_are_its_own_and_what_was_downloaded_stays_in_the_home(la
         "TORCHINDUCTOR_CACHE_DIR": f"{own}/.cache/torchinductor",
         "HF_XET_CACHE": f"{own}/.cache/xet",
     }
-    assert {name: found.get(name) for name in wanted} == wanted
+    assert {name: variables.get(name) for name in wanted} == wanted
     of_home = {"HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TORCH_HOME", "XDG_CACHE_HOME"}
-    assert of_home.isdisjoint(found)
+    assert of_home.isdisjoint(variables)
 
 
 def test_what_a_person_has_set_is_what_the_job_has(lab: Lab) -> None:
     shown = lab.ada.run(f"TMPDIR=/tmp UV_CACHE_DIR=/home/ada/uv {SRUN} env")
-    found = environment(shown)
-    assert (found["TMPDIR"], found["UV_CACHE_DIR"]) == ("/tmp", "/home/ada/uv")
-    assert "UV_LINK_MODE" not in found
+    variables = environment(shown)
+    assert (variables["TMPDIR"], variables["UV_CACHE_DIR"]) == ("/tmp", "/home/ada/uv")
+    assert "UV_LINK_MODE" not in variables
 
 
 def test_a_job_that_a_job_submits_has_its_own(lab: Lab) -> None:
@@ -92,9 +92,9 @@ def test_a_job_that_a_job_submits_has_its_own(lab: Lab) -> None:
     inner = f"{SBATCH} --wait -o inner.out --wrap env"
     outer = environment(ada.run(f'{SRUN} sh -c "env; {inner}"'))
     assert outer["TMPDIR"] == f"/scratch/{outer['SLURM_JOB_ID']}"
-    found = environment(ada.run("cat inner.out"))
-    assert found["SLURM_JOB_ID"] != outer["SLURM_JOB_ID"]
-    assert found["TMPDIR"] == f"/scratch/{found['SLURM_JOB_ID']}"
+    variables = environment(ada.run("cat inner.out"))
+    assert variables["SLURM_JOB_ID"] != outer["SLURM_JOB_ID"]
+    assert variables["TMPDIR"] == f"/scratch/{variables['SLURM_JOB_ID']}"
 
 
 def test_a_job_that_starts_again_finds_its_scratch_empty(lab: Lab, requeued: str) -> None:

@@ -1,4 +1,4 @@
-"""Two containers as machines: up, reached by ssh, compared with a definition, and gone again."""
+"""Two containers as machines: started, reached by ssh, compared with a definition, removed."""
 
 import json
 import os
@@ -30,7 +30,7 @@ all:
     compute: {{children: {{gpu: {{hosts: {{gpu-01: {{ansible_host: {gpu}}}}}}}}}}}
     storage: {{}}
 """
-# What the node has is wrong on purpose; the test lets Muster say what is right.
+# The node's hardware is wrong on purpose; in the test Muster reports the right values.
 DEFINITION = """\
 cluster:
   name: machines
@@ -137,7 +137,7 @@ def test_etc_hosts_can_be_replaced_by_rename(fleet: machines.Fleet) -> None:
 
 def test_up_again_starts_only_what_is_down(fleet: machines.Fleet) -> None:
     podman("stop", "--time", "0", fleet.container("gpu-01"))
-    # As a run leaves it that was killed right after the container was made.
+    # The state after a run that was killed right after it made the container.
     podman("exec", fleet.container("access"), "rm", "/root/.ssh/authorized_keys")
     assert machines.up(fleet) == []
     assert ssh(fleet, "access", "hostname") == "access"

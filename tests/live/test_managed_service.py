@@ -1,7 +1,7 @@
-"""managed_service against a real systemd: what it does to a daemon, and when it leaves it alone.
+"""managed_service with a real systemd: when it starts, restarts, reloads or ignores a daemon.
 
-The daemon is a program of ten lines that notes what it reads and when; the module runs in the
-container as Ansible would run it, without Ansible around it.
+The daemon is a short program that logs what it reads and when; the module runs in the container
+as Ansible would run it, but without Ansible.
 """
 
 import json
@@ -17,7 +17,7 @@ from muster_sandbox.containers import base_image, machines
 from muster_sandbox.containers.podman import podman, run, ulimits
 
 pytestmark = pytest.mark.proof(
-    "58 plays on daemons of its own, four minutes; roles use the module in `make test`"
+    "58 plays on its own daemons, four minutes; roles use the module in `make test`"
 )
 
 MODULES = Path(__file__).parents[2] / "ansible/plugins/modules"
@@ -68,7 +68,7 @@ class Host:
     """A container with the probe in it."""
 
     def __init__(self, name: str) -> None:
-        # nsenter, for podman exec takes a fifth of a second and there are hundreds of calls.
+        # nsenter, because podman exec takes a fifth of a second and there are hundreds of calls.
         self.pid = podman("container", "inspect", "--format", "{{.State.Pid}}", name)
 
     def sh(self, command: str, *, stdin: str | None = None) -> str:
@@ -205,31 +205,31 @@ def test_what_was_mended_is_told_again_as_somebody_may_have_told_it_spoilt(host:
     host.write(HUP_CONF, "spoilt")
     host.sh(f"rm -f /run/told; cat {HUP_CONF} >>/run/told")
     host.write(HUP_CONF, "one")
-    mended = {HUP_CONF: host.sh("printf one | sha256sum").split()[0]}
+    repaired = {HUP_CONF: host.sh("printf one | sha256sum").split()[0]}
     for check in (True, False):
-        done = host.module(check=check, reload_command=command, pending=mended)
+        done = host.module(check=check, reload_command=command, pending=repaired)
         assert done["action"] == "reload"
     assert host.sh("cat /run/told") == "spoiltone"
 
 
 def test_what_a_start_does_not_hand_out_is_handed_out_after_it(host: Host) -> None:
     host.sh("rm -f /run/told")
-    told = {
+    options = {
         "reload_after_start": True,
         "reload_command": ["sh", "-c", f"cat {HUP_CONF} >>/run/told"],
     }
-    assert host.module(**told)["action"] == "start"
+    assert host.module(**options)["action"] == "start"
     assert host.sh("cat /run/told") == "one"
-    # Whoever restarts the daemon by hand has told the others nothing.
+    # A restart by hand doesn't notify the other units.
     host.write(HUP_CONF, "two")
     host.sh("systemctl restart probe")
-    assert host.module(**told)["action"] == "reload"
+    assert host.module(**options)["action"] == "reload"
     assert host.sh("cat /run/told") == "onetwo"
-    # A restart with what they know needs no word, nor does a boot of this host.
+    # A restart with the configuration they know needs no notice, nor does a boot of this host.
     host.write(CONF, "second")
-    assert host.module(**told)["action"] == "restart"
+    assert host.module(**options)["action"] == "restart"
     host.sh("rm -rf /run/muster; systemctl restart probe")
-    assert host.module(**told)["action"] == "none"
+    assert host.module(**options)["action"] == "none"
     assert host.sh("cat /run/told") == "onetwo"
 
 
@@ -237,7 +237,7 @@ def test_the_daemon_s_own_log_is_a_part_of_the_message(host: Host) -> None:
     host.write("/var/log/probe.log", "[2026-01-01T00:00:00] fatal: no database\n")
     host.write(CONF, "die")
     failed = host.module(log_file="/var/log/probe.log")
-    assert "its last words: fatal: no database; mend" in failed["msg"]
+    assert "its last words: fatal: no database; fix" in failed["msg"]
 
 
 def test_a_reload_that_fails_is_tried_again(host: Host) -> None:
@@ -265,7 +265,7 @@ def test_a_play_killed_before_the_daemon_was_told_is_made_up_for(host: Host) -> 
     host.module()
     host.write(CONF, "second")
     host.write(HUP_CONF, "two")
-    # Nothing tells the next run but the disk and the daemon's own record.
+    # The next run knows only the disk and the daemon's own record.
     done = host.module(pending={})
     assert (done["changed"], done["action"]) == (True, "restart")
     assert host.log()[-1] == "start second two"
@@ -380,7 +380,7 @@ def test_a_changed_unit_is_read_by_systemd_before_the_restart(host: Host) -> Non
 
 def test_a_unit_that_is_not_there_is_named(host: Host) -> None:
     assert "probe2.service is not-found" in host.module(name="probe2")["msg"]
-    # In check mode on a fresh host its package is not there yet.
+    # In check mode on a new host its package is not installed yet.
     assert host.module(name="probe2", check=True)["action"] == "start"
 
 

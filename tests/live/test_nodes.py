@@ -1,4 +1,4 @@
-"""A node comes and goes while the cluster works."""
+"""A node is added and removed while the cluster is running."""
 
 from conftest import Lab
 from waiting import until

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import ROOT, Lab, raise_lab
 
-pytestmark = pytest.mark.proof("raises a cluster of its own")
+pytestmark = pytest.mark.proof("raises its own cluster")
 
 BOX = "onebox"
 
@@ -60,7 +60,7 @@ def test_no_database_is_installed(box: Lab) -> None:
 
 
 def test_partition_change_costs_no_daemon_its_life(box: Lab) -> None:
-    # From 23.11 on `scontrol reconfigure` puts a new slurmctld in the old one's place.
+    # From 23.11 on `scontrol reconfigure` replaces the process of slurmctld.
     def started() -> str:
         return box.on(BOX, "systemctl show -P InvocationID slurmctld slurmd munge")
 

@@ -1,8 +1,8 @@
-"""The rendered files start real daemons: the lab's hardware, emulated in one container a release.
+"""The rendered files start real daemons: the lab's hardware, emulated in a container per release.
 
-slurmd takes the cores and memory of the definition for its own (config_overrides); each node is a
-slurmd in namespaces of its own, with its name, address and spool folder. Not shown by this:
-accounting (the other tests of this folder have it), and what the lab's GPUs do.
+slurmd reports the definition's cores and memory as its own (config_overrides); each node is a
+slurmd in its own namespaces, with its name, address and spool folder. Not tested here: accounting
+(the other tests of this folder have it) and the lab's GPUs.
 """
 
 import re
@@ -25,8 +25,8 @@ NODES = ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02")
 # Shards have the type of their GPUs.
 GRES = "gpu:rtx4080:4,shard:rtx4080:32"
 
-# The cloud's controller beside the lab's: names, network and files of its own. It prints its log,
-# then what it says of its nodes.
+# The cloud's controller beside the lab's, with its own names, network and files. It prints its log,
+# then its nodes.
 CLOUD_SLURMCTLD = """
 hostname slurm10-controller
 ip link set lo up
@@ -89,7 +89,7 @@ def emulation(request) -> Iterator[Emulation]:
         for gpu in range(4):
             lab.run("mknod", "-m", "0666", f"/dev/nvidia{gpu}", "c", "195", str(gpu))
         podman("cp", str(ROOT / "examples" / "lab-train.sbatch"), f"{lab.name}:/home/ada")
-        # The first start finds no state, which it calls an error; the second one is looked at.
+        # The first start logs the missing state as an error; the test reads the second one's log.
         lab.starts_slurmctld("/var/log/slurm/first.log")
         lab.run("pkill", "-x", "slurmctld")
         wait_for(lambda: "DOWN" in lab.run("sh", "-c", "scontrol ping || :"), lambda: "running")
@@ -99,8 +99,8 @@ def emulation(request) -> Iterator[Emulation]:
 
 
 def errors_in(log: str, release: str) -> list[str]:
-    """What slurmctld calls an error, but for what no configuration changes."""
-    # Said of a machine that is busy at this moment.
+    """slurmctld's error lines, except those that no configuration changes."""
+    # Logged when the machine is busy.
     harmless = ["High latency for 1000 calls to gettimeofday"]
     if release == "bookworm":
         # 22.05 loads every MPI plugin whatever MpiDefault says; PMIx's library is in a package
@@ -217,7 +217,7 @@ def test_a_queued_job_can_not_be_changed_to_a_type_that_is_not_there(emulation):
 
 
 def test_jobs_share_a_gpu_by_its_shards(emulation):
-    # No srun: a node that is emulated finds no way back to it.
+    # No srun: emulated nodes can't connect back to it.
     batch = ["sbatch", "--partition=ml-gpu", "--nodelist=lab-gpu-01", "--parsable", "--mem=1G"]
     jobs = [
         emulation.run(*ADA, *batch, "--gres=shard:1", "--wrap=sleep 100").strip() for _ in range(2)
@@ -230,7 +230,7 @@ def test_jobs_share_a_gpu_by_its_shards(emulation):
             lambda: emulation.run(*states).split() == ["RUNNING"] * 2,
             lambda: emulation.run("squeue"),
         )
-        # Both on GPU 0, as either release says it.
+        # Both on GPU 0, in either release's notation.
         assert re.search(
             r"GresUsed=\S*shard:rtx4080:\d\((IDX:0|2/8,0/8,0/8,0/8)\)", emulation.run(*node)
         )

@@ -19,7 +19,7 @@ def secrets_of(lab: Lab) -> list[str]:
 def watch_arguments(stop: threading.Event, seen: set[str]) -> None:
     """Collect the arguments of all processes of this machine, the containers' included."""
     while not stop.is_set():
-        # A pattern that goes into the folders would look at files of processes that have ended.
+        # A pattern for these folders could name files of processes that have ended.
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 line = (process / "cmdline").read_bytes()
@@ -33,7 +33,7 @@ def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
     watcher = threading.Thread(target=watch_arguments, args=(stop, seen))
     watcher.start()
     try:
-        # Everything that touches a secret is done again, as verbosely as people do it.
+        # All tasks that use a secret run again, with the verbosity that people use.
         for host in ("lab-access", "lab-cpu-01"):
             lab.on(host, "rm /etc/munge/munge.key")
         lab.on("lab-access", "rm /etc/slurm/slurmdbd.conf")
@@ -57,7 +57,7 @@ def test_secret_is_in_no_output_log_argument_or_readable_file(lab: Lab) -> None:
                 f"grep -rlsF -e {value} /etc /var /root /tmp /run /home /apps "
                 "| xargs -r stat -c '%A %U %n'",
             )
-            # The user's secrets are for root and the daemon that needs them.
+            # Only root and the daemon that needs a secret may read it.
             assert all(line[7:10] == "---" for line in readable.splitlines()), readable
 
 

@@ -1,4 +1,4 @@
-"""What site.yml promises: a second run changes nothing, a change costs little, a kill heals."""
+"""A second run of site.yml changes nothing, a change touches little, a killed run is completed."""
 
 import re
 from pathlib import Path
@@ -18,9 +18,9 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def invocations(lab: Lab) -> dict[str, str]:
-    """Return what a start of each daemon of the lab changes (systemd.exec(5), INVOCATION_ID).
+    """Return the INVOCATION_ID of each daemon of the lab: each start changes it (systemd.exec(5)).
 
-    Not the process: from SLURM 23.11 `scontrol reconfigure` puts another one in its place.
+    Not the process id: from SLURM 23.11 `scontrol reconfigure` replaces the process.
     """
     daemons = {
         "lab-access": ["munge", "mariadb", "slurmdbd", "slurmctld"],
@@ -35,7 +35,7 @@ def invocations(lab: Lab) -> dict[str, str]:
 
 
 def no_node_completes(lab: Lab) -> bool:
-    """Whether no node is stuck with a job that it does not end."""
+    """Whether no node has a job that it doesn't end."""
     return "comp" not in lab.on("lab-access", "sinfo -hN -o %t")
 
 
@@ -83,7 +83,7 @@ def diffs(output: str) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "options"),
     [
-        # slurm.conf is written, slurmctld was not told; the next run is a whole one.
+        # slurm.conf is written, slurmctld not reconfigured; the next run is a complete one.
         ("slurmctld : Run slurmctld", ()),
         ("slurmctld : Write the files of slurmctld", ("--tags", "slurmctld")),
     ],
@@ -123,7 +123,7 @@ def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
         )
     assert run.code != 0
     assert "lab-cpu-01: not configured in this run" in run.output
-    # No job was sent there: it would wait for that node for minutes.
+    # No job runs there: slurmctld would wait for that node for minutes.
     assert "test job" not in run.output
     until(lambda: no_node_completes(lab), "no node waits for the end of a job", 10)
     assert "spoilt" not in lab.on("lab-gpu-01", "cat /etc/default/slurmd")
@@ -160,13 +160,13 @@ def test_wrong_munge_key_is_named_by_verify(lab: Lab) -> None:
     assert "test job" not in run.output
     until(lambda: no_node_completes(lab), "no node waits for the end of a job", 10)
 
-    mended = lab.play("--limit", "lab-cpu-02", "--tags", "munge,verify")
-    assert mended.code == 0, mended.output[-4000:]
-    assert mended.changed_tasks[0] == "munge : Write the key and the options [lab-cpu-02]"
+    repaired = lab.play("--limit", "lab-cpu-02", "--tags", "munge,verify")
+    assert repaired.code == 0, repaired.output[-4000:]
+    assert repaired.changed_tasks[0] == "munge : Write the key and the options [lab-cpu-02]"
 
 
 def test_clock_that_is_off_is_named_by_verify(lab: Lab) -> None:
-    # Containers share their machine's clock, so only munged is told a wrong time.
+    # Containers share their machine's clock, so only munged gets a wrong time.
     dropin = "/run/systemd/system/munge.service.d/clock.conf"
     lab.on("lab-cpu-01", "apt-get -qq install -y libfaketime >/dev/null 2>&1", timeout=120)
     lab.on(

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT, Lab, raise_lab
 from waiting import until
 
-pytestmark = pytest.mark.proof("raises a cluster of its own")
+pytestmark = pytest.mark.proof("raises its own cluster")
 
 
 @pytest.fixture(scope="module")

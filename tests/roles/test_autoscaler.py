@@ -1,6 +1,6 @@
-"""slurmctld's calls reach the daemon, which works in its confines and comes back from anything.
+"""slurmctld's calls reach the daemon, which works in its sandbox and is restarted after a kill.
 
-SLURM is real; in the daemon's place is molecule/autoscaler/daemon.py, which gives all nodes back.
+SLURM is real; in the daemon's place is molecule/autoscaler/daemon.py, which releases all nodes.
 """
 
 import json
@@ -17,18 +17,18 @@ UNIT = "muster-autoscaler"
 
 @pytest.fixture
 def journal(host):
-    """What the daemon has said since, when it has said `wanted`."""
+    """What the daemon has logged since, once a line matches `pattern`."""
     since = host.check_output("date +%s.%N")
 
-    def read(wanted: str, seconds: float = 60) -> str:
+    def read(pattern: str, seconds: float = 60) -> str:
         deadline = time.monotonic() + seconds
         while True:
-            said = host.check_output(
+            lines = host.check_output(
                 f"journalctl --unit={UNIT} --since=@{since} --output=cat --no-pager"
             )
-            if re.search(wanted, said):
-                return said
-            assert time.monotonic() < deadline, f"not within {seconds} s: {wanted}; said: {said}"
+            if re.search(pattern, lines):
+                return lines
+            assert time.monotonic() < deadline, f"not within {seconds} s: {pattern}; got: {lines}"
             time.sleep(0.3)
 
     return read
@@ -38,17 +38,17 @@ def shown(host, name: str) -> str:
     return host.check_output(f"systemctl show {UNIT} --property={name} --value")
 
 
-def test_a_job_asks_for_its_nodes_and_they_are_released_with_a_reason(host, journal):
-    """From sbatch to the reason at the node, through all there is but the cloud."""
+def test_a_job_requests_its_nodes_and_they_are_released_with_a_reason(host, journal):
+    """From sbatch to the node's reason, through everything but the cloud."""
     job = host.check_output(
         "cd /tmp && sbatch --parsable --nodes=2 --nodelist=lab-debug-[0-1] --wrap true"
     )
     try:
         names = r"\('lab-debug-0', 'lab-debug-1'\)"
-        said = journal(rf"{names} wanted by {{{job}: {names}}}")
-        said = journal(f"suspend of {names}")
-        assert "'lab-debug-0': 'powering up', 'lab-debug-1': 'powering up'" in said
-        assert "'lab-debug-9': 'powered down'" in said
+        journal(rf"{names} requested for {{{job}: {names}}}")
+        lines = journal(f"suspend of {names}")
+        assert "'lab-debug-0': 'powering up', 'lab-debug-1': 'powering up'" in lines
+        assert "'lab-debug-9': 'powered down'" in lines
         node = host.check_output("scontrol --oneliner show node lab-debug-1")
         assert "Reason=muster: no cloud here [slurm@" in node
         assert "CONFIGURING" not in host.check_output(f"squeue --noheader --format=%T --job={job}")
@@ -57,7 +57,7 @@ def test_a_job_asks_for_its_nodes_and_they_are_released_with_a_reason(host, jour
     assert host.check_output(f"find {SPOOL} -type f") == ""
 
 
-def test_what_slurm_asks_for_while_the_daemon_is_away_is_not_lost(host, journal):
+def test_requests_while_the_daemon_does_not_run_are_not_lost(host, journal):
     host.check_output(f"systemctl stop {UNIT}")
     try:
         call = f"{SLURM} env -i PATH=/bin:/usr/bin /usr/local/sbin/muster-resume lab-debug-[4-5]"
@@ -66,7 +66,7 @@ def test_what_slurm_asks_for_while_the_daemon_is_away_is_not_lost(host, journal)
         assert re.fullmatch(r"\d{19}-\d+\.resume", name)
     finally:
         host.check_output(f"systemctl start {UNIT}")
-    journal(r"\('lab-debug-4', 'lab-debug-5'\) wanted by {}")
+    journal(r"\('lab-debug-4', 'lab-debug-5'\) requested for {}")
 
 
 @pytest.mark.parametrize("program", ["suspend", "resume-failed"])
@@ -75,53 +75,53 @@ def test_the_other_programs_reach_it(host, journal, program):
     journal(rf"{program} of \('lab-debug-7',\)")
 
 
-def test_a_program_that_can_do_nothing_says_so_in_the_journal(host):
-    """slurmctld throws away what its programs print."""
+def test_a_program_that_fails_writes_to_the_journal(host):
+    """slurmctld drops what its programs print."""
     # As on a full disk.
     call = "ulimit -f 0; exec /usr/local/sbin/muster-resume lab-debug-7 2>/dev/null"
     done = host.run(f"{SLURM} env -i PATH=/bin sh -c {shlex.quote(call)}")
     assert done.rc == 1
     host.check_output("journalctl --sync")
-    said = host.check_output("journalctl --identifier=muster-resume --output=cat --no-pager")
-    assert said.splitlines()[-1].startswith("lab-debug-7 is not in the spool: ")
+    lines = host.check_output("journalctl --identifier=muster-resume --output=cat --no-pager")
+    assert lines.splitlines()[-1].startswith("lab-debug-7 can't be written to the spool: ")
 
 
-def test_no_job_waits_for_nodes_while_the_daemon_is_away(host):
+def test_no_job_waits_for_nodes_while_the_daemon_does_not_run(host):
     job = "env -i SLURM_JOB_ID=1 SLURM_JOB_NODELIST=lab-debug-0"
     done = host.run(f"{SLURM} timeout 10 {job} /usr/local/sbin/muster-wait-for-nodes")
     assert (done.rc, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_settings_are_what_the_daemon_reads(host):
-    found = json.loads(host.check_output(f"{SLURM} cat /etc/muster/autoscaler.json"))
-    assert found == {
+    settings = json.loads(host.check_output(f"{SLURM} cat /etc/muster/autoscaler.json"))
+    assert settings == {
         "cluster": "lab",
         "compute_endpoint": "http://192.0.2.1/compute/v1/",
         "resume_timeout_s": 60,
     }
 
 
-def test_the_spool_is_slurms_alone(host):
+def test_only_slurm_can_read_the_spool(host):
     folder = host.file(SPOOL)
     assert (folder.user, folder.group, oct(folder.mode)) == ("slurm", "slurm", "0o700")
 
 
-def test_the_daemon_comes_back_when_it_is_killed_and_at_boot(host):
+def test_the_daemon_is_restarted_when_it_is_killed_and_at_boot(host):
     before = shown(host, "MainPID")
     assert before != "0"
     host.check_output(f"kill -KILL {before}")
     deadline = time.monotonic() + 60
     while shown(host, "ActiveState") != "active" or shown(host, "MainPID") == before:
-        assert time.monotonic() < deadline, "it did not come back"
+        assert time.monotonic() < deadline, "it was not restarted"
         time.sleep(0.3)
     assert host.service(UNIT).is_enabled
 
 
-def test_other_code_or_settings_are_what_runs(host, converge):
+def test_changed_code_or_settings_restart_the_daemon(host, converge):
     def run(**variables) -> tuple[str, str]:
-        said = converge("autoscaler", "--tags=autoscaler", **variables)
-        assert "failed=0" in said, said
-        return shown(host, "MainPID"), said
+        output = converge("autoscaler", "--tags=autoscaler", **variables)
+        assert "failed=0" in output, output
+        return shown(host, "MainPID"), output
 
     before = shown(host, "MainPID")
     try:
@@ -133,17 +133,17 @@ def test_other_code_or_settings_are_what_runs(host, converge):
     assert run()[0] == again
 
 
-def test_systemd_would_notice_that_it_is_stuck(host):
+def test_systemd_would_restart_a_stuck_daemon(host):
     assert shown(host, "WatchdogUSec") == "1min"
-    heard = int(shown(host, "WatchdogTimestampMonotonic"))
+    before = int(shown(host, "WatchdogTimestampMonotonic"))
     deadline = time.monotonic() + 30
-    while int(shown(host, "WatchdogTimestampMonotonic")) == heard:
-        assert time.monotonic() < deadline, "it says nothing"
+    while int(shown(host, "WatchdogTimestampMonotonic")) == before:
+        assert time.monotonic() < deadline, "it does not notify systemd"
         time.sleep(0.3)
 
 
 @pytest.mark.parametrize(
-    ("tries", "says"),
+    ("command", "error"),
     [
         ("touch /etc/muster/x", "Read-only file system"),
         ("touch /opt/muster/current/x", "Read-only file system"),
@@ -155,30 +155,32 @@ def test_systemd_would_notice_that_it_is_stuck(host):
         ),
     ],
 )
-def test_what_the_daemon_may_not(host, tries, says):
-    """The same confines around another command."""
+def test_what_the_sandbox_forbids(host, command, error):
+    """Run another command in the sandbox of the unit."""
     unit = host.check_output(f"systemctl cat {UNIT}")
-    kept = re.findall(
+    settings = re.findall(
         r"^((?:User|UMask|Protect\w+|Private\w+|ProcSubset|ReadWritePaths|NoNewPrivileges|"
         r"CapabilityBoundingSet|Restrict\w+|LockPersonality|Memory\w+|SystemCall\w+)=.*)$",
         unit,
         re.MULTILINE,
     )
-    assert len(kept) > 20
-    options = " ".join(f"--property={shlex.quote(each)}" for each in kept)
-    done = host.run(f"systemd-run --quiet --wait --pipe {options} /bin/sh -c {shlex.quote(tries)}")
+    assert len(settings) > 20
+    options = " ".join(f"--property={shlex.quote(setting)}" for setting in settings)
+    done = host.run(
+        f"systemd-run --quiet --wait --pipe {options} /bin/sh -c {shlex.quote(command)}"
+    )
     assert done.rc != 0
-    assert re.search(says, done.stderr), done.stderr
+    assert re.search(error, done.stderr), done.stderr
 
 
-def test_systemd_finds_little_to_blame(host):
-    """0.0 is a unit that may nothing, 10.0 one that may all."""
-    said = host.check_output(f"systemd-analyze security --no-pager {UNIT}")
-    [level] = re.findall(r"Overall exposure level for \S+: ([\d.]+)", said)
-    assert float(level) <= 1.5, said
+def test_systemds_security_analysis_is_good(host):
+    """0.0 is a unit that may do nothing, 10.0 one that may do everything."""
+    output = host.check_output(f"systemd-analyze security --no-pager {UNIT}")
+    [level] = re.findall(r"Overall exposure level for \S+: ([\d.]+)", output)
+    assert float(level) <= 1.5, output
 
 
-def test_what_the_daemon_shows_everybody_reads_and_it_outlives_the_daemon(host):
+def test_all_users_can_read_the_status_file_and_it_outlives_the_daemon(host):
     status = "/run/muster-autoscaler/status.json"
     nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
     assert json.loads(host.check_output(f"{nobody} cat {status}"))["cluster"] == "lab"
@@ -205,7 +207,7 @@ def test_the_event_log_is_rotated_and_goes_on_in_a_new_file(host, journal):
     assert host.file(f"{log}.1").exists
 
 
-def test_the_command_of_people_is_there(host):
-    shown = host.file("/usr/local/bin/muster")
-    assert (shown.mode, shown.user) == (0o755, "root")
-    assert 'exec /opt/muster/venv/bin/python -m muster "$@"' in shown.content_string
+def test_the_command_muster_is_installed(host):
+    command = host.file("/usr/local/bin/muster")
+    assert (command.mode, command.user) == (0o755, "root")
+    assert 'exec /opt/muster/venv/bin/python -m muster "$@"' in command.content_string

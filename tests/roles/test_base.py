@@ -16,8 +16,8 @@ def test_the_host_has_the_name_of_the_inventory(host):
 def test_all_names_lead_to_the_addresses_of_the_definition(host):
     # ahosts asks as getaddrinfo does, and slurmctld with it.
     for name, address in ADDRESSES.items():
-        found = host.check_output(f"getent ahosts {name}")
-        assert {line.split()[0] for line in found.splitlines()} == {address}
+        answer = host.check_output(f"getent ahosts {name}")
+        assert {line.split()[0] for line in answer.splitlines()} == {address}
 
 
 def test_the_own_name_stands_on_no_loopback_line(host):
@@ -34,9 +34,9 @@ def test_localhost_and_foreign_lines_survive(host):
 
 
 def test_chronyd_asks_the_servers_of_the_definition_and_no_other(host):
-    found = host.run("chronyc -n -c sources")
-    assert found.rc == 0, found.stderr + found.stdout
-    assert [line.split(",")[2] for line in found.stdout.splitlines()] == ["192.0.2.1"]
+    answer = host.run("chronyc -n -c sources")
+    assert answer.rc == 0, answer.stderr + answer.stdout
+    assert [line.split(",")[2] for line in answer.stdout.splitlines()] == ["192.0.2.1"]
 
 
 def test_chrony_has_taken_the_place_of_the_installer_s_program(host):
@@ -61,9 +61,9 @@ def test_needrestart_skips_the_daemons_of_the_cluster(host):
     units = (
         "slurmd.service slurmctld.service munge.service mariadb.service dbus.service cron.service"
     )
-    found = host.run("perl -e %s " + units, program)
-    assert found.rc == 0, found.stderr
-    kept = [line.split()[0] for line in found.stdout.splitlines() if line.endswith(" 0")]
+    answer = host.run("perl -e %s " + units, program)
+    assert answer.rc == 0, answer.stderr
+    kept = [line.split()[0] for line in answer.stdout.splitlines() if line.endswith(" 0")]
     assert kept == units.split()[:5]
 
 
@@ -75,8 +75,8 @@ def test_unattended_upgrades_skips_the_packages_of_the_cluster(host):
         "print(*[p for p in sys.argv[1:] if any(re.match(b, p) for b in bad)])"
     )
     packages = "slurmd slurm-client libslurm38 munge libmunge2 mariadb-server nvidia-driver-libs"
-    found = host.run("python3 -c %s " + packages + " openssl linux-image-amd64", program)
-    assert found.rc == 0, found.stderr
-    assert found.stdout.split() == packages.split()
+    answer = host.run("python3 -c %s " + packages + " openssl linux-image-amd64", program)
+    assert answer.rc == 0, answer.stderr
+    assert answer.stdout.split() == packages.split()
     reboot = host.check_output("apt-config dump Unattended-Upgrade::Automatic-Reboot")
     assert '"false"' in reboot

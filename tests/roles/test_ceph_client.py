@@ -20,8 +20,8 @@ NOWHERE = "192.0.2.77"
 def kind_of(host, path):
     """Return the type of what is mounted at `path`, empty if nothing is."""
     table = host.file("/proc/self/mountinfo").content_string
-    found = [line.split(" - ")[1].split()[0] for line in table.splitlines() if f" {path} " in line]
-    return found[-1] if found else ""
+    kinds = [line.split(" - ")[1].split()[0] for line in table.splitlines() if f" {path} " in line]
+    return kinds[-1] if kinds else ""
 
 
 def mounts(*more):

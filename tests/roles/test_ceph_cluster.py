@@ -53,13 +53,13 @@ def as_client(host):
 
 
 def test_clients_have_exactly_the_least_rights(host):
-    found = users(host)
-    assert found["client.muster-compute"] == {
+    rights = users(host)
+    assert rights["client.muster-compute"] == {
         "mds": "allow rw fsname=cephfs path=/home, allow r fsname=cephfs path=/data/projects",
         "mon": "allow r fsname=cephfs",
         "osd": "allow rw tag cephfs data=cephfs",
     }
-    assert found["client.muster-login"] == {
+    assert rights["client.muster-login"] == {
         "mds": "allow r fsname=cephfs path=/data/projects",
         "mon": "allow r fsname=cephfs",
         "osd": "allow r tag cephfs data=cephfs",
@@ -101,10 +101,10 @@ def test_what_is_insecure_is_off(host):
     }
     assert settings["mon", "auth_allow_insecure_global_id_reclaim"] == "false"
     (monitor,) = ceph(host, "mon dump")["mons"]
-    addresses = {each["type"]: each["addr"] for each in monitor["public_addrs"]["addrvec"]}
+    addresses = {address["type"]: address["addr"] for address in monitor["public_addrs"]["addrvec"]}
     assert set(addresses) == {"v1", "v2"}
     assert host.socket(f"tcp://{addresses['v2']}").is_listening
-    # Without a key nobody is let in.
+    # Without a key there is no access.
     assert host.run("timeout 60 ceph --name client.nobody --keyring /dev/null status").rc != 0
 
 
@@ -181,8 +181,8 @@ def test_keys_are_for_root_and_the_daemons(host):
         (f"/var/lib/ceph/mds/ceph-{name}/keyring", "ceph"),
         ("/var/lib/ceph/osd/ceph-0/keyring", "ceph"),
     ):
-        found = host.file(path)
-        assert (found.user, found.mode) == (owner, 0o600), path
+        file = host.file(path)
+        assert (file.user, file.mode) == (owner, 0o600), path
     assert host.check_output("ls /var/lib/ceph/tmp") == ""
 
 

@@ -55,10 +55,10 @@ def hosts(host, *more):
     ]
 
 
-def test_the_manager_s_key_is_let_in_from_its_host_alone(host):
-    found = host.file(AUTHORIZED)
-    assert (found.user, found.group, found.mode) == ("cephadm", "cephadm", 0o600)
-    (line,) = [each for each in found.content_string.splitlines() if each[:1] not in ("#", "")]
+def test_the_manager_s_key_is_accepted_from_its_host_alone(host):
+    file = host.file(AUTHORIZED)
+    assert (file.user, file.group, file.mode) == ("cephadm", "cephadm", 0o600)
+    (line,) = [entry for entry in file.content_string.splitlines() if entry[:1] not in ("#", "")]
     assert line.startswith(f'restrict,from="{address(host, FIRST)}" ssh-ed25519 AAAA')
 
 
@@ -98,10 +98,10 @@ def test_cephadm_is_the_one_of_the_image(host):
 
 
 def test_daemons_are_placed_by_one_specification(first):
-    found = cluster(first)
+    state = cluster(first)
     placed = {
         service["service_name"]: (service["placement"], service.get("unmanaged", False))
-        for service in found["services"]
+        for service in state["services"]
     }
     assert placed == {
         "mon": ({"hosts": [FIRST]}, False),
@@ -110,7 +110,7 @@ def test_daemons_are_placed_by_one_specification(first):
         "osd.bookworm": ({"hosts": [FIRST]}, False),
         "osd.trixie": ({"hosts": [OTHER]}, False),
     }
-    assert {host["hostname"]: host["labels"] for host in found["hosts"]} == {
+    assert {host["hostname"]: host["labels"] for host in state["hosts"]} == {
         FIRST: ["_admin"],
         OTHER: [],
     }
@@ -118,7 +118,9 @@ def test_daemons_are_placed_by_one_specification(first):
 
 def test_osds_are_made_of_each_host_s_disks_and_of_no_filter(first):
     services = cluster(first)["services"]
-    disks = [each["spec"]["data_devices"] for each in services if each["service_type"] == "osd"]
+    disks = [
+        service["spec"]["data_devices"] for service in services if service["service_type"] == "osd"
+    ]
     assert disks == [{"paths": [device]} for device in DEVICES.values()]
     assert cluster(first)["osds"] == {
         f"{name}:{device}": n for n, (name, device) in enumerate(DEVICES.items())
@@ -126,23 +128,25 @@ def test_osds_are_made_of_each_host_s_disks_and_of_no_filter(first):
 
 
 def test_settings_pools_and_file_system_are_those_of_the_definition(first):
-    found = cluster(first)
-    settings = {(each["section"], each["name"]): each["value"] for each in found["config"]}
+    state = cluster(first)
+    settings = {
+        (setting["section"], setting["name"]): setting["value"] for setting in state["config"]
+    }
     assert settings["mon", "auth_allow_insecure_global_id_reclaim"] == "false"
     assert settings["global", "container_image"] == IMAGE
-    assert {pool["pool_name"]: pool["size"] for pool in found["pools"]} == {
+    assert {pool["pool_name"]: pool["size"] for pool in state["pools"]} == {
         "cephfs.cephfs.meta": 2,
         "cephfs.cephfs.data": 2,
     }
-    assert found["filesystems"] == [{"fs_name": "cephfs", "standby_count_wanted": 1}]
+    assert state["filesystems"] == [{"fs_name": "cephfs", "standby_count_wanted": 1}]
 
 
 def test_folders_and_clients_are_made(first):
-    found = cluster(first)
-    assert found["folders"]["/home"] == {"mode": 0o755}
+    state = cluster(first)
+    assert state["folders"]["/home"] == {"mode": 0o755}
     quota = {"ceph.quota.max_bytes": str(2 * 2**30)}
-    assert found["folders"]["/data/projects"] == {"mode": 0o2775, **quota}
-    (client,) = [each for each in found["auth"] if each["entity"] == "client.muster-compute"]
+    assert state["folders"]["/data/projects"] == {"mode": 0o2775, **quota}
+    (client,) = [user for user in state["auth"] if user["entity"] == "client.muster-compute"]
     assert client["caps"] == {
         "mds": "allow rw fsname=cephfs path=/home, allow r fsname=cephfs path=/data/projects",
         "mon": "allow r fsname=cephfs",
@@ -187,7 +191,7 @@ def test_what_is_another_s_is_refused_and_left_alone(host, converge):
         host.check_output(f"losetup --detach {device}; rm /root/precious; rmdir {folder}")
 
 
-def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_made_anew(first, play, converge):
+def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_started_again(first, play, converge):
     known = {
         **{"ceph_cluster_fsid": FSID, "ceph_cluster_devices": [], "cephadm_hosts": hosts(first)},
         **{"ceph_cluster_monitors": [{"name": FIRST}], "cephadm_image": IMAGE},

@@ -104,8 +104,8 @@ def booted(host, request):
     host.check_output("systemctl start apt-daily.timer")
     host.check_output("systemctl start --no-block muster-node.target")
     yield
-    # A boot under way asks for its target anew once it has the key: stopped before that, it would
-    # go on after the stop and be met, half done, by the next test.
+    # A boot in progress starts its target again once it has the key: stopped before that, it would
+    # continue after the stop and disturb the next test.
     key = wait_for(host, "systemctl is-active muster-key", "active")
     units = "muster-node.target muster-key.service muster-mounts.service muster-spot.service"
     host.check_output(f"systemctl stop {units} slurmd munge metadata; systemctl reset-failed")
@@ -198,8 +198,8 @@ def test_on_a_machine_that_is_no_node_nothing_starts(host):
     host.check_output("rm -f /etc/munge/munge.key; systemctl daemon-reload")
     for unit in ("munge", "slurmd"):
         host.check_output(f"systemctl start {unit}")
-        found = properties(host, unit, "ActiveState", "ConditionResult")
-        assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+        state = properties(host, unit, "ActiveState", "ConditionResult")
+        assert state == {"ActiveState": "inactive", "ConditionResult": "no"}
 
 
 def test_a_node_gets_its_key_and_starts_munged_and_slurmd(host, booted):
@@ -216,9 +216,9 @@ def test_a_node_gets_its_key_and_starts_munged_and_slurmd(host, booted):
 
 
 def test_slurmd_comes_after_key_mounts_and_munged(host):
-    found = properties(host, "slurmd", "After", "EnvironmentFiles")
+    values = properties(host, "slurmd", "After", "EnvironmentFiles")
     needed = {"muster-key.service", "muster-mounts.service", "munge.service"}
-    assert needed <= set(found["After"].split())
+    assert needed <= set(values["After"].split())
     assert "muster-key.service" in properties(host, "munge", "After")["After"].split()
 
 
@@ -240,8 +240,8 @@ def test_without_its_cache_a_node_works(host, cache, failing_cache, booted):
 def test_a_node_that_caches_nothing_has_no_cache(host, cache, booted):
     assert order(host) == ["mounts"]
     for unit in ("muster-cache-disk", "cachefilesd"):
-        found = properties(host, unit, "ActiveState", "ConditionResult")
-        assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+        state = properties(host, unit, "ActiveState", "ConditionResult")
+        assert state == {"ActiveState": "inactive", "ConditionResult": "no"}
 
 
 def test_a_node_without_local_ssds_says_so(host):
@@ -282,23 +282,23 @@ def test_who_is_taken_out_is_unknown_at_once(host, converge, linked):
 
 def test_the_host_s_own_users_come_first(host):
     lines = host.file("/etc/nsswitch.conf").content_string.splitlines()
-    found = [line.split() for line in lines if line.startswith(("passwd:", "group:"))]
-    assert [line[1:3] for line in found] == [["files", "extrausers"]] * 2
+    sources = [line.split() for line in lines if line.startswith(("passwd:", "group:"))]
+    assert [line[1:3] for line in sources] == [["files", "extrausers"]] * 2
 
 
 def test_a_boot_that_fails_is_tried_again(host, stumbling, booted):
     assert wait_for(host, "systemctl is-active munge", "active") == "active"
     called = "pgrep --full --oldest '^/usr/sbin/slurmd ' | wc --lines"
     assert wait_for(host, called, "1") == "1"
-    found = properties(host, "muster-key", "NRestarts", "ActiveState")
-    assert found == {"NRestarts": "1", "ActiveState": "active"}
+    state = properties(host, "muster-key", "NRestarts", "ActiveState")
+    assert state == {"NRestarts": "1", "ActiveState": "active"}
 
 
 def test_a_vm_on_demand_waits_for_no_notice(host, slurm, booted):
     assert wait_for(host, "systemctl is-active munge", "active") == "active"
     host.check_output("systemctl start muster-spot")
-    found = properties(host, "muster-spot", "ActiveState", "ConditionResult")
-    assert found == {"ActiveState": "inactive", "ConditionResult": "no"}
+    state = properties(host, "muster-spot", "ActiveState", "ConditionResult")
+    assert state == {"ActiveState": "inactive", "ConditionResult": "no"}
 
 
 @pytest.mark.parametrize("booted", [SPOT], indirect=True)

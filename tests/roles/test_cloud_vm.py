@@ -54,14 +54,14 @@ def failed_guard(host):
 
 
 @pytest.mark.parametrize("unit", ["door", "muster-configure"])
-def test_nobody_is_let_in_while_the_guard_does_not_hold(host, failed_guard, unit):
+def test_no_login_works_while_the_guard_does_not_hold(host, failed_guard, unit):
     started = host.run(f"systemctl start {unit}")
     assert started.rc != 0
     assert "Assertion failed" in started.stderr
     assert not host.service(unit).is_running
 
 
-def test_a_guard_that_is_loaded_anew_ends_nothing_that_runs(host):
+def test_a_guard_that_is_reloaded_ends_nothing_that_runs(host):
     host.check_output("systemctl start door")
     pid = host.check_output("systemctl show door --property MainPID --value")
     try:
@@ -90,8 +90,8 @@ def test_role_of_the_vm_says_what_is_started(host, role, unit):
         if unit:
             # It is started without waiting for it.
             host.check_output(f"timeout 20 sh -c 'until systemctl is-active {unit}; do :; done'")
-        shown = {each: host.run(f"systemctl is-active {each}").stdout.strip() for each in units}
-        others = {each: state for each, state in shown.items() if each != unit}
+        shown = {name: host.run(f"systemctl is-active {name}").stdout.strip() for name in units}
+        others = {name: state for name, state in shown.items() if name != unit}
         assert set(others.values()) == {"inactive"}
     finally:
         host.check_output(f"systemctl stop muster-boot {' '.join(units)}")

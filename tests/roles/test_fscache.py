@@ -46,16 +46,16 @@ def test_the_disk_is_mounted_and_nothing_is_left_to_do(host):
 
 
 def test_no_part_of_it_is_kept_for_root(host):
-    found = host.check_output(f"dumpe2fs -h {DEVICE} 2>/dev/null")
-    assert re.search(r"^Reserved block count: +0$", found, re.MULTILINE)
+    superblock = host.check_output(f"dumpe2fs -h {DEVICE} 2>/dev/null")
+    assert re.search(r"^Reserved block count: +0$", superblock, re.MULTILINE)
 
 
 def test_the_daemon_comes_after_the_disk_and_before_any_shared_folder(host):
     words = host.check_output("systemctl show cachefilesd --property Requires,After,Before")
-    found = dict(line.split("=", 1) for line in words.splitlines())
-    assert "muster-cache-disk.service" in found["Requires"].split()
-    assert "muster-cache-disk.service" in found["After"].split()
-    assert "remote-fs-pre.target" in found["Before"].split()
+    values = dict(line.split("=", 1) for line in words.splitlines())
+    assert "muster-cache-disk.service" in values["Requires"].split()
+    assert "muster-cache-disk.service" in values["After"].split()
+    assert "remote-fs-pre.target" in values["Before"].split()
     path = host.check_output("systemctl show cachefilesd --property FragmentPath --value")
     assert path == "/etc/systemd/system/cachefilesd.service"
 
@@ -71,7 +71,7 @@ def test_the_node_says_how_its_cache_is(host):
     assert done.rc == 0
 
 
-def test_a_damaged_file_system_of_ours_is_made_anew(host, unmounted):
+def test_a_damaged_file_system_of_ours_is_recreated(host, unmounted):
     # The inode of its root folder.
     host.check_output(f"debugfs -w -R 'clri <2>' {DEVICE}")
     done = apply(host)

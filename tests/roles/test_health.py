@@ -1,4 +1,4 @@
-"""The health check on a host; commands of SLURM and NVIDIA are played."""
+"""The health check on a host; commands of SLURM and NVIDIA are simulated."""
 
 import time
 
@@ -17,7 +17,7 @@ AS_SLURMD = "env -i SLURMD_NODENAME=n1"
 
 @pytest.fixture
 def stub(host):
-    """Return what plays a command; what it is told stands in /root/told."""
+    """Return a stand-in for a command; its arguments are in /root/told."""
     names = []
 
     def play(name, script):

@@ -16,8 +16,10 @@ FAILS = "/run/mount.nfs4.fails"
 def source_of(host, path):
     """Return what is mounted at `path`, empty if nothing is."""
     table = host.file("/proc/self/mountinfo").content_string
-    found = [line.split(" - ")[1].split()[1] for line in table.splitlines() if f" {path} " in line]
-    return found[-1] if found else ""
+    sources = [
+        line.split(" - ")[1].split()[1] for line in table.splitlines() if f" {path} " in line
+    ]
+    return sources[-1] if sources else ""
 
 
 def changed(said, host):

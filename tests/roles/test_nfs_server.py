@@ -11,12 +11,12 @@ HOME = {
 
 def exported(host):
     """Return (folder, client) -> options as exportfs told them to the server."""
-    found = {}
+    exports = {}
     for line in host.file("/var/lib/nfs/etab").content_string.splitlines():
         path, client = line.split("\t")
         name, _, options = client.partition("(")
-        found[path, name] = set(options.rstrip(")").split(","))
-    return found
+        exports[path, name] = set(options.rstrip(")").split(","))
+    return exports
 
 
 def started(host):

@@ -28,18 +28,18 @@ def versions(host, *packages):
 
 
 def test_all_of_the_driver_is_of_one_version_of_the_branch(host, release):
-    found = versions(host, *PINNED)
-    assert sorted(found) == sorted(PINNED)
-    assert len({*found.values()}) == 1, found
-    assert found["libcuda1"].startswith(f"{BRANCHES[release]}.")
+    installed = versions(host, *PINNED)
+    assert sorted(installed) == sorted(PINNED)
+    assert len({*installed.values()}) == 1, installed
+    assert installed["libcuda1"].startswith(f"{BRANCHES[release]}.")
 
 
 def test_nvidia_smi_runs_and_finds_no_driver(host):
     if host.file("/proc/driver/nvidia/version").exists:
         pytest.skip("the machine below has a GPU, which nvidia-smi sees")
-    found = host.run("nvidia-smi")
-    assert found.rc == 9, found.stdout + found.stderr
-    assert "couldn't communicate with the NVIDIA driver" in found.stdout + found.stderr
+    answer = host.run("nvidia-smi")
+    assert answer.rc == 9, answer.stdout + answer.stderr
+    assert "couldn't communicate with the NVIDIA driver" in answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize("library", ["libcuda.so.1", "libnvidia-ml.so.1"])
@@ -61,10 +61,10 @@ def test_an_upgrade_leaves_the_driver_alone(host):
 
 def test_libraries_of_other_sources_do_not_get_in(host, release):
     policy = host.check_output("apt-cache policy libnvidia-ptxjitcompiler1")
-    found = re.search(r"^ [* ]{3} (\S+) (\d+)$", policy, re.MULTILINE)
-    assert found, policy
-    assert found.group(1).startswith(f"{BRANCHES[release]}.")
-    assert found.group(2) == "990"
+    match = re.search(r"^ [* ]{3} (\S+) (\d+)$", policy, re.MULTILINE)
+    assert match, policy
+    assert match.group(1).startswith(f"{BRANCHES[release]}.")
+    assert match.group(2) == "990"
 
 
 def test_the_components_are_taken_from_the_host_s_own_archive(host, release):
@@ -95,10 +95,10 @@ def test_parameters_reach_the_module_by_its_name_on_this_system(host):
 def test_slurmd_starts_after_the_device_files_are_made(host):
     host.check_output("systemd-analyze verify /etc/systemd/system/muster-nvidia.service")
     shown = host.check_output("systemctl show --property=Before,After,Wants muster-nvidia.service")
-    found = dict(line.split("=", 1) for line in shown.splitlines())
-    assert "slurmd.service" in found["Before"].split()
-    assert "nvidia-persistenced.service" in found["After"].split()
-    assert "nvidia-persistenced.service" in found["Wants"].split()
+    values = dict(line.split("=", 1) for line in shown.splitlines())
+    assert "slurmd.service" in values["Before"].split()
+    assert "nvidia-persistenced.service" in values["After"].split()
+    assert "nvidia-persistenced.service" in values["Wants"].split()
 
 
 def test_gpus_are_cut_before_slurmd_looks_for_them(host):
@@ -111,9 +111,9 @@ def test_gpus_are_cut_before_slurmd_looks_for_them(host):
 def test_without_a_driver_the_program_that_cuts_gpus_is_one_sentence(host):
     if host.file("/proc/driver/nvidia/version").exists:
         pytest.skip("the machine below has a GPU, which would be cut")
-    found = host.run("muster-mig")
-    assert found.rc == 1
-    assert re.fullmatch(r"muster-mig: nvidia-smi lists no GPUs \(.*\): mend .*\n", found.stderr)
+    answer = host.run("muster-mig")
+    assert answer.rc == 1
+    assert re.fullmatch(r"muster-mig: nvidia-smi lists no GPUs \(.*\): fix .*\n", answer.stderr)
 
 
 def test_the_daemon_that_keeps_the_driver_initialised_is_there(host):
@@ -165,7 +165,7 @@ def test_there_are_no_metrics_of_gpus_that_are_not_ready(host, ready):
 def test_the_cdi_specification_is_written_when_gpus_are_ready(host, ready):
     file = host.file("/run/cdi/nvidia.yaml")
     assert awaited(lambda: file.exists)
-    # And anew when they were cut in another way.
+    # And again when they were partitioned differently.
     host.check_output("rm /run/cdi/nvidia.yaml && systemctl restart muster-nvidia")
     assert awaited(lambda: file.exists)
 

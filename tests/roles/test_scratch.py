@@ -1,4 +1,4 @@
-"""A job's scratch on a host; slurmd, which calls the programs, is played."""
+"""A job's scratch on a host; slurmd, which calls the programs, is simulated."""
 
 import pytest
 

@@ -24,10 +24,10 @@ def test_a_job_can_be_submitted_from_here(host):
 
 def test_the_configuration_is_fetched_where_sackd_exists(host):
     places = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
-    found = [place for place in places if host.file(place).exists]
+    existing = [place for place in places if host.file(place).exists]
     fetched = is_login(host) and release(host) == "trixie"
-    assert found == [places[0] if fetched else places[1]]
-    assert "ClusterName=trial" in host.file(found[0]).content_string
+    assert existing == [places[0] if fetched else places[1]]
+    assert "ClusterName=trial" in host.file(existing[0]).content_string
 
 
 def test_the_host_has_the_version_of_the_definition(host):

@@ -69,9 +69,9 @@ def test_a_batch_script_can_call_srun(host):
 
 def test_the_configuration_comes_from_one_place(host):
     places = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
-    found = [place for place in places if host.file(place).exists]
-    assert found == [places[0] if is_configless(host) else places[1]]
-    assert "ClusterName=trial" in host.file(found[0]).content_string
+    existing = [place for place in places if host.file(place).exists]
+    assert existing == [places[0] if is_configless(host) else places[1]]
+    assert "ClusterName=trial" in host.file(existing[0]).content_string
 
 
 def test_a_running_job_survives_a_restart_of_slurmd(host, running_job):

@@ -72,7 +72,7 @@ def test_the_daemon_does_not_start_without_the_disk(host):
     assert needed.count("muster-state-disk.service") == 2
 
 
-def test_the_disk_s_content_wins_on_a_machine_made_anew(host):
+def test_the_disk_s_content_wins_on_a_recreated_machine(host):
     """The daemon's folder of the new machine holds something else, and the owner another number."""
     host.check_output(f"sh -c 'systemctl stop keeper; umount {FOLDER}; umount /shared'")
     host.check_output(f"sh -c 'rm -rf {FOLDER}; mkdir {FOLDER}; echo new >{FOLDER}/log'")
@@ -94,7 +94,7 @@ def test_the_disk_s_content_wins_on_a_machine_made_anew(host):
         host.check_output("systemctl start keeper")
 
 
-def test_host_keys_come_back_to_a_machine_made_anew(host):
+def test_host_keys_come_back_to_a_recreated_machine(host):
     key = "/etc/ssh/ssh_host_ed25519_key"
     before = host.check_output(f"sha256sum <{key}")
     host.check_output(f"sh -c 'rm {key}; ssh-keygen -q -t ed25519 -N \"\" -f {key}'")
@@ -146,7 +146,7 @@ def test_a_disk_that_is_neither_known_nor_blank_is_refused(host, settings, other
     settings(device=other_disk, path="/srv/other")
     done = run(host)
     assert done.rc == 1
-    assert "is not formatted: mend it" in done.stderr
+    assert "is not formatted: repair it" in done.stderr
     assert host.check_output(f"sha256sum {other_disk}") == before
 
 

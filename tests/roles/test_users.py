@@ -84,5 +84,7 @@ def test_a_group_without_members_exists(host):
 
 
 def test_people_may_have_keys_of_their_own(host):
-    found = host.check_output("sshd -T -C user=ada,host=localhost,addr=127.0.0.1")
-    assert "authorizedkeysfile /etc/ssh/muster_keys.d/%u .ssh/authorized_keys" in found.splitlines()
+    settings = host.check_output("sshd -T -C user=ada,host=localhost,addr=127.0.0.1")
+    assert (
+        "authorizedkeysfile /etc/ssh/muster_keys.d/%u .ssh/authorized_keys" in settings.splitlines()
+    )

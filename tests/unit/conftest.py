@@ -1,6 +1,6 @@
-"""The games of the autoscaler, all lots together: seeds, and how often each fault occurred.
+"""Totals of the autoscaler's randomized fault-injection tests: seeds, and counts of each fault.
 
-A run of all lots in which a class of faults came too seldom fails: it has proved nothing of it.
+A session of all lots fails if a kind of fault occurred too rarely: it proves nothing about it.
 """
 
 from collections import Counter
@@ -10,56 +10,56 @@ from typing import Any
 import pytest
 
 LEAST = 20
-"""How often each class of faults occurs in all lots together, at least."""
+"""How often each kind of fault occurs in all lots together, at least."""
 
 
-class Games:
-    """Games of one kind, as far as their lots were played."""
+class FaultTotals:
+    """Sums over the lots of one test that were run."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.seed = self.lots = self.played = 0
+        self.seed = self.lots = self.lots_run = 0
 
     def add(self, lot: Mapping[str, Any]) -> None:
-        """Take what a lot has recorded."""
+        """Add what a lot has recorded."""
         self.counts.update(lot["faults"])
         self.seed, self.lots = lot["seed"], lot["lots"]
-        self.played += 1
+        self.lots_run += 1
 
     @property
     def rare(self) -> list[str]:
-        """What came too seldom; of a part of the lots nothing is asked."""
-        if self.played < self.lots:
+        """The faults that were too rare; [] if not all lots were run."""
+        if self.lots_run < self.lots:
             return []
         return sorted(name for name, count in self.counts.items() if count < LEAST)
 
 
-def _games(reporter: pytest.TerminalReporter) -> dict[str, Games]:
-    # Of all processes of pytest-xdist: reports carry the properties.
-    found: dict[str, Games] = {}
+def _totals(reporter: pytest.TerminalReporter) -> dict[str, FaultTotals]:
+    # Reports have the properties of all processes of pytest-xdist.
+    totals: dict[str, FaultTotals] = {}
     for report in reporter.getreports("passed") + reporter.getreports("failed"):
         lot = dict(report.user_properties)
-        if report.when == "call" and "games" in lot:
-            found.setdefault(lot["games"], Games()).add(lot)
-    return found
+        if report.when == "call" and "fault_runs" in lot:
+            totals.setdefault(lot["fault_runs"], FaultTotals()).add(lot)
+    return totals
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # The processes of pytest-xdist have none, and don't know of each other.
+    # The workers of pytest-xdist have no reporter and don't know each other's results.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    rare = reporter and any(games.rare for games in _games(reporter).values())
+    rare = reporter and any(total.rare for total in _totals(reporter).values())
     if rare and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for kind, games in _games(terminalreporter).items():
-        terminalreporter.section(f"games of {kind}: MUSTER_SEED={games.seed}")
-        counts = sorted(games.counts.items())
+    for test, total in _totals(terminalreporter).items():
+        terminalreporter.section(f"fault injection into {test}: MUSTER_SEED={total.seed}")
+        counts = sorted(total.counts.items())
         terminalreporter.line(", ".join(f"{name}: {count}" for name, count in counts))
-        if games.rare:
+        if total.rare:
             terminalreporter.line(
-                f"error: fewer than {LEAST} times in all {games.lots} lots: "
-                f"{', '.join(games.rare)}; the run proves nothing of it",
+                f"error: fewer than {LEAST} times in all {total.lots} lots: "
+                f"{', '.join(total.rare)}; the run proves nothing about it",
                 red=True,
             )

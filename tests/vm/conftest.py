@@ -1,4 +1,4 @@
-"""A storage host, which is the controller too, and a node: booted once, configured by site.yml."""
+"""A storage host, which is also the controller, and a node: booted once, set up by site.yml."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ CLUSTER: dict[str, Any] = {
         "home": {"kind": "nfs", "path": "/home"},
         "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": True},
         "data": {"kind": "ceph", "path": "/data"},
-        # Debian 12's kernel is slow at it, and right.
+        # Debian 12's kernel is slow at it, but correct.
         "cache": {"device": "/dev/vda", "any_kernel": site.RELEASE == "bookworm"},
     },
 }
@@ -30,7 +30,7 @@ CLUSTER: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def booted() -> Iterator[tuple[Site, Ceph]]:
-    """Two machines that have booted, and beside them a Ceph cluster in a container."""
+    """Two booted machines, and a Ceph cluster in a container beside them."""
     with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         raising = pool.submit(stack.enter_context, raised(site.RELEASE))
         machines = stack.enter_context(site.booted(alone=False))
@@ -39,13 +39,13 @@ def booted() -> Iterator[tuple[Site, Ceph]]:
 
 @pytest.fixture(scope="session")
 def ceph(booted: tuple[Site, Ceph]) -> Ceph:
-    """The Ceph cluster that is there already."""
+    """The existing Ceph cluster."""
     return booted[1]
 
 
 @pytest.fixture(scope="session")
 def pair(booted: tuple[Site, Ceph]) -> Site:
-    """A cluster of them: /home on a disk of its own, /apps on the root disk, /data from Ceph."""
+    """Their cluster: /home on its own disk, /apps on the root disk, /data from Ceph."""
     machines, ceph = booted
     machines.server.check(
         "mke2fs -q -t ext4 /dev/vda && echo '/dev/vda /home ext4' >>/etc/fstab && mount -a"
@@ -58,5 +58,5 @@ def pair(booted: tuple[Site, Ceph]) -> Site:
 
 
 def known(ceph: Ceph) -> dict[str, Any]:
-    """A Ceph cluster that is there already, as the definition has it."""
+    """An existing Ceph cluster, as the definition has it."""
     return {"monitors": [ADDRESS], "fsid": ceph.fsid, "user": USER}

@@ -1,4 +1,4 @@
-"""What a node keeps of a cached folder on a disk of its own: counted where the kernel counts it."""
+"""A node's cache of a folder on its own disk, measured by the kernel's counters."""
 
 import json
 import time
@@ -31,7 +31,7 @@ def files(pair: Site) -> Iterator[Site]:
 
 
 def reading(pair: Site, path: str, before: str = "true") -> int:
-    """READ calls for reading the file at `path` once, after a command."""
+    """The number of READ calls for reading the file at `path` once, after a command."""
     pair.client.check(before)
     held = calls(pair.client, path)["READ"]
     assert pair.client.check(f"sha256sum <{path}/big") == pair.server.check(
@@ -57,7 +57,7 @@ def test_what_was_read_once_is_not_read_again_not_even_after_a_new_mount(files: 
     assert reading(pair, "/apps", "systemctl restart apps.mount") == 0
 
 
-def test_a_folder_that_is_not_cached_is_read_anew(files: Site) -> None:
+def test_a_folder_that_is_not_cached_is_read_again(files: Site) -> None:
     forget = "echo 3 >/proc/sys/vm/drop_caches"
     first, second = (reading(files, "/home", forget) for _ in range(2))
     assert first > 200
@@ -67,7 +67,7 @@ def test_a_folder_that_is_not_cached_is_read_anew(files: Site) -> None:
 def test_two_folders_of_one_file_system_are_cached_and_not_as_each_of_them_says(
     pair: Site,
 ) -> None:
-    # Of a server that is there already, as a filer with all on one volume: that of /apps, which is
+    # An existing server, such as a filer with all folders on one volume: that of /apps, which is
     # mounted with other options.
     filer = {"kind": "nfs", "server": "storage1"}
     folders = {
@@ -94,10 +94,10 @@ def test_two_folders_of_one_file_system_are_cached_and_not_as_each_of_them_says(
 
 
 def test_the_node_says_what_is_cached_and_what_it_spared(files: Site) -> None:
-    told = json.loads(files.client.check("muster-cache --json"))
-    assert told["active"]
-    assert told["disk"]["bytes"] - told["disk"]["free_bytes"] >= MIB * 2**20
-    asked = {folder["path"]: folder["asked"] for folder in told["folders"]}
+    report = json.loads(files.client.check("muster-cache --json"))
+    assert report["active"]
+    assert report["disk"]["bytes"] - report["disk"]["free_bytes"] >= MIB * 2**20
+    asked = {folder["path"]: folder["asked"] for folder in report["folders"]}
     assert asked == {"/apps": True, "/home": False}
     files.client.check("systemctl stop cachefilesd")
     done = files.client.ssh("muster-cache")
@@ -122,7 +122,7 @@ def test_a_full_disk_costs_speed_alone(files: Site) -> None:
 
     try:
         until(told_full, "muster-cache says that the disk is full", 60)
-        # Whatever is kept of it by now, what is read is right.
+        # However much of it is still cached, the content is right.
         reading(pair, "/apps", forget)
         assert pair.client.check("systemctl is-active cachefilesd apps.mount").split() == [
             "active",

@@ -1,4 +1,4 @@
-"""CephFS mounted by a kernel: the role ceph_client against a Ceph cluster that is there already."""
+"""CephFS mounted by a kernel: the role ceph_client with an existing Ceph cluster."""
 
 import re
 
@@ -16,7 +16,7 @@ KEPT_MIB = 8
 
 
 def options(pair: Site) -> tuple[str, set[str]]:
-    """Type and options of what the node has at /data, as its kernel tells them."""
+    """Type and options of the node's mount at /data, from its kernel."""
     table = pair.client.check("cat /proc/self/mountinfo")
     line = next(line for line in table.splitlines() if line.split()[4] == "/data")
     own, _, of_system = line.partition(" - ")
@@ -25,9 +25,9 @@ def options(pair: Site) -> tuple[str, set[str]]:
 
 
 def test_what_one_host_writes_the_other_reads(pair: Site) -> None:
-    kind, found = options(pair)
+    kind, mount_options = options(pair)
     assert kind == "ceph"
-    assert found >= {"rw", "nosuid", "nodev", "noatime", "recover_session=clean"}
+    assert mount_options >= {"rw", "nosuid", "nodev", "noatime", "recover_session=clean"}
     pair.server.check("install -d -o 20001 -g 20001 -m 700 /data/ada")
     ada = "setpriv --reuid=20001 --regid=20001 --clear-groups"
     pair.client.check(f"{ada} sh -c 'echo from the node >/data/ada/file'")
@@ -44,7 +44,7 @@ def test_the_key_is_nobody_s_and_the_kernel_does_not_show_it(pair: Site, ceph: C
 def test_the_node_sees_its_quota_and_can_not_write_past_it(pair: Site, ceph: Ceph) -> None:
     size = int(pair.client.check("df --output=size --block-size=1M /data").split()[-1])
     assert size == 1024
-    # A client without the right `p` can't change it, be it root's.
+    # A client without the capability `p` can't change it, even as root.
     lift = "import os; os.setxattr('/data', 'ceph.quota.max_bytes', b'0')"
     assert "Permission" in pair.client.ssh(f'python3 -c "{lift}"').stderr
     # Smaller, so that it is soon reached.
@@ -80,7 +80,7 @@ def test_what_was_read_of_ceph_can_be_kept_on_the_node(pair: Site, ceph: Ceph) -
     asked = f"cat {counts} | awk '$1 == \"read\" {{n += $2}} END {{print n}}'"
 
     def reads() -> int:
-        """Reads that the node asks of Ceph for reading the file once."""
+        """Reads that the node sends to Ceph for reading the file once."""
         before = int(pair.client.check(f"sync; echo 3 >/proc/sys/vm/drop_caches; {asked}"))
         assert pair.client.check("sha256sum </mnt/kept/kept") == whole
         return int(pair.client.check(asked)) - before

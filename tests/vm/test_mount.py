@@ -1,6 +1,6 @@
-"""One folder served by a kernel and mounted by another: what `make test` shows of NFS.
+"""One folder served by a kernel and mounted by another: the NFS test of `make test`.
 
-Machines of its own, configured by two roles; all else is in test_nfs.py.
+It has its own machines, configured by two roles; all else is in test_nfs.py.
 """
 
 from collections.abc import Iterator

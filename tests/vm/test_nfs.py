@@ -1,4 +1,4 @@
-"""Folders served and mounted by a kernel: what the roles nfs_server and nfs_client promise.
+"""Folders served and mounted by a kernel: the roles nfs_server and nfs_client.
 
 The machines are booted once; each test leaves them as it found them.
 """
@@ -44,7 +44,7 @@ def project(pair: Site) -> Iterator[str]:
 
 
 def options_at(pair: Site, path: str) -> set[str]:
-    """Options of the client's mount at `path`, as its kernel tells them."""
+    """Options of the client's mount at `path`, from its kernel."""
     table = pair.client.check("cat /proc/self/mountinfo")
     line = next(line for line in table.splitlines() if line.split()[4] == path)
     own, _, of_system = line.partition(" - ")
@@ -77,7 +77,7 @@ def test_the_members_of_a_group_change_each_other_s_files_whatever_their_umask(
     modes = f"stat -c %a:%g {project}/plans {project}/plans/file"
     assert pair.server.check(modes).split() == [f"2770:{GROUP}", f"660:{GROUP}"]
     assert "Permission denied" in pair.client.ssh(f"{ADA} cat {project}/plans/file").stderr
-    # Elsewhere the umask holds.
+    # In other folders the umask applies.
     pair.client.check(f"{ADA} sh -c 'umask 077; touch {home}/file'")
     assert pair.server.check(f"stat -c %a {home}/file") == "600"
 
@@ -104,7 +104,7 @@ def test_the_server_lets_nodes_write_no_modules_however_they_mount_them(pair: Si
 def test_the_kernel_has_the_options_that_were_asked_for(pair: Site, path: str) -> None:
     mounts = nfs.mounts(load(pair.inventory), computes=True, caches=True)
     asked = next(mount["options"] for mount in mounts if mount["path"] == path)
-    # The kernel tells actimeo by what it sets, and of that what is no default.
+    # The kernel shows actimeo as the options that it sets, without those at their defaults.
     told = {"actimeo=60": {"acregmin=60", "acdirmin=60"}}
     wanted = {told_as for word in asked.split(",") for told_as in told.get(word, {word})}
     assert wanted - options_at(pair, path) == set()
@@ -189,9 +189,9 @@ def test_the_role_says_why_a_folder_can_not_be_mounted(pair: Site) -> None:
     for wrong, said in WRONG_MOUNTS:
         changes = json.dumps({"nfs_client_mounts": [*mounts, {**wrong, "path": "/mnt/wrong"}]})
         begin = time.monotonic()
-        told = pair.failed("--limit=node1", f"--extra-vars={changes}", roles="nfs_client")
+        output = pair.failed("--limit=node1", f"--extra-vars={changes}", roles="nfs_client")
         assert time.monotonic() - begin < 120
-        assert said in told, told
+        assert said in output, output
     assert "Mount the folders" in " ".join(pair.play("--limit=node1", roles="nfs_client"))
     assert state(pair, "mnt-wrong.mount") == "inactive"
     assert state(pair, "home.mount") == "active"
@@ -209,5 +209,5 @@ def test_no_role_waits_for_a_server_that_is_away(pair: Site) -> None:
         assert time.monotonic() - begin < 180
     finally:
         pair.server.check("systemctl start nfs-server")
-    # `hard`: whoever waited goes on.
+    # `hard`: processes that waited continue.
     assert "ada" not in pair.client.check("timeout 100 ls /home")

@@ -1,4 +1,4 @@
-"""SLURM on machines whose storage goes away and comes back, and that are switched off and on."""
+"""SLURM on machines whose storage fails and returns, and that are powered off and on."""
 
 import re
 import time
@@ -29,7 +29,7 @@ WHOLE_AGAIN = "nft delete table ip cut"
 
 
 def cut(machine: Machine, hook: str, rule: str) -> None:
-    """Have a machine drop what a rule says, until WHOLE_AGAIN."""
+    """Let a machine drop the packets of a rule, until WHOLE_AGAIN."""
     chain = f"add chain ip cut here {{ type filter hook {hook} priority 0; }}"
     machine.check(
         f"nft add table ip cut && nft '{chain}' && nft 'add rule ip cut here {rule} drop'"
@@ -38,7 +38,7 @@ def cut(machine: Machine, hook: str, rule: str) -> None:
 
 @pytest.fixture
 def no_storage(pair: Site, ceph: Ceph):
-    """No word reaches the folders of the storage host and of Ceph; SLURM is spoken as before."""
+    """The folders of the storage host and of Ceph are unreachable; SLURM's ports are not."""
     cut(pair.server, "input", "tcp dport 2049")
     cut(pair.client, "output", f"ip daddr {ceph.address}")
     yield
@@ -51,7 +51,7 @@ def test_while_storage_is_away_writers_wait_and_the_node_gets_no_jobs(
 ) -> None:
     pair.client.check("rm -f /run/enough; dd if=/dev/urandom of=/run/sample bs=1M count=8")
     pair.server.check("install -d -m 1777 /home/trial /data/trial")
-    # As somebody whom both hosts know; root of the node may not write there.
+    # As a user of both hosts; the node's root may not write there.
     batch = f"sbatch --parsable --chdir=/ --output=/home/trial/lines --wrap '{WRITER}'"
     job = pair.server.check(f"runuser -u nobody -- {batch}")
     # An earlier test's outage may just have ended: the node is back after its next check.
@@ -91,13 +91,13 @@ def test_while_storage_is_away_writers_wait_and_the_node_gets_no_jobs(
         assert pair.server.check(f"sha256sum <{folder}/sample") == whole
 
 
-def test_a_folder_that_its_server_made_anew_is_mounted_again(pair: Site) -> None:
+def test_a_folder_that_its_server_recreated_is_mounted_again(pair: Site) -> None:
     pid = "systemctl show slurmd --property=MainPID"
     before = pair.client.check(pid)
     pair.server.check("rm -r /apps && mkdir /apps && exportfs -f && touch /apps/new")
     assert "Stale file handle" in pair.client.ssh("stat --file-system /apps/.").stderr
     said = pair.client.check("muster-health")
-    assert "muster-health: mounted anew, for it was stale: /apps\n" in said
+    assert "muster-health: mounted again because it was stale: /apps\n" in said
     assert pair.client.check("ls /apps") == "new"
     assert (pair.client.check(pid), pair.in_slurm()) == (before, ("idle", "none"))
 
@@ -106,10 +106,11 @@ def test_a_node_whose_clock_is_wrong_is_named_and_comes_back(pair: Site) -> None
     # More than munge takes: 300 s, munge(7).
     pair.client.check("date --set '+400 seconds'")
     try:
-        told = pair.failed(roles="verify")
+        output = pair.failed(roles="verify")
         # At least: the task that asks takes seconds itself.
-        assert re.search(r"node1: its clock is (3[5-9]|40)\d s ahead of this machine's", told), told
-        assert "its munge key or its clock differs" in told, told
+        clock = r"node1: its clock is (3[5-9]|40)\d s ahead of this machine's"
+        assert re.search(clock, output), output
+        assert "its munge key or its clock differs" in output, output
     finally:
         pair.client.check("date --set '-400 seconds'")
     until(lambda: pair.in_slurm() == ("idle", "none"), "in service", 3 * HEALTH_SECONDS)
@@ -141,7 +142,7 @@ def test_after_a_reboot_the_node_waits_for_its_folders_and_still_has_its_cache(p
 
 
 def in_service_after_reboot(pair: Site) -> None:
-    """Reboot the node, and have SLURM take it back, as an administrator who pulled the plug."""
+    """Cut the node's power and boot it, then resume it in SLURM as an administrator would."""
     pair.client.reboot()
     rebooted = "Node unexpectedly rebooted"
     until(lambda: pair.in_slurm() == ("down", rebooted), "slurmd has registered", 120)
@@ -158,8 +159,8 @@ def test_a_node_whose_cache_has_lost_its_disk_is_in_service_and_reads(pair: Site
         done = pair.client.ssh("muster-cache")
         assert "disk: none is mounted" in done.stdout
         assert (done.returncode, "muster-cache-disk" in done.stderr) == (1, True), done.stderr
-        told = pair.failed("--limit=node1", roles="fscache")
-        assert "/dev/vda: no such device; name another in storage.cache.device" in told, told
+        output = pair.failed("--limit=node1", roles="fscache")
+        assert "/dev/vda: no such device; name another in storage.cache.device" in output, output
     finally:
         pair.client.disks = disks
         in_service_after_reboot(pair)

@@ -27,22 +27,24 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         if not self._task.args.get("names"):
             return {"changed": False, "missing": []}
-        found = self._execute_module(module_args=self._task.args, task_vars=task_vars)
-        if found.get("failed") or not found["missing"]:
-            return found
+        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        if result.get("failed") or not result["missing"]:
+            return result
         file, held = self._task.args.get("file"), self._task.args.get("held")
         if file:
             name = Path(file).name
-            needed = [need for need in found["missing"] if need.split("=")[0] != name.split("_")[0]]
+            needed = [
+                need for need in result["missing"] if need.split("=")[0] != name.split("_")[0]
+            ]
             if self._task.check_mode:
                 # A task before would have installed what it needs.
-                return {**found, "changed": True}
+                return {**result, "changed": True}
             if needed:
                 return {"failed": True, "msg": f"{name} needs {' and '.join(needed)}"}
             options = {"deb": self._sent(file), **APT_OPTIONS}
         else:
-            options = {"name": found["missing"], **APT_OPTIONS}
-        if found["replaced"]:
+            options = {"name": result["missing"], **APT_OPTIONS}
+        if result["replaced"]:
             options["fail_on_autoremove"] = False
         if held:
             options |= {"allow_change_held_packages": True, "allow_downgrade": True}

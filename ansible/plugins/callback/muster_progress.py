@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell the program that runs this play which task it is at, and which one failed."""
+"""Report the task that runs and failed tasks to the program that runs this play."""
 
 import json
 import os
@@ -14,7 +14,7 @@ description:
   - One JSON object per line, C({"task"}) for a task that begins, C({"task", "failed"}) for one that
     failed, to the file descriptor whose number is in the environment variable MUSTER_PROGRESS_FD.
     Without the variable nothing is written.
-  - Tasks that are no work (facts, checks of arguments, and those that only end a run) are left out,
+  - Tasks that change nothing (facts, checks of arguments, and those that only end a run) are left out,
     unless they fail.
 requirements: [enabled in the configuration]
 """
@@ -25,7 +25,7 @@ NO_WORK = ("fail", "assert", "gather_facts", "validate_argument_spec")
 
 def sentence(result):
     """Return what a failed task said, in one line."""
-    # Of a loop the result only says that items failed.
+    # The result of a loop only says that items failed.
     items = [item for item in result.get("results", []) if item.get("failed")]
     said = (items or [result])[0]
     words = said.get("msg") or said.get("censored") or said.get("stderr") or "no reason given"
@@ -59,7 +59,7 @@ class CallbackModule(CallbackBase):
         self._failed(result)
 
     def _failed(self, result):
-        # Of a task with no_log the result holds no more than that.
+        # The result of a task with no_log holds no more than that.
         title = result.task.get_name().strip()
         self._write({"task": title, "failed": sentence(result.result)})
 

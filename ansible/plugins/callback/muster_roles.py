@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line for each role with its seconds; all that Ansible says besides goes into the log file."""
+"""One line for each role with its seconds; all other output of Ansible goes into the log file."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ short_description: One line for each role; the rest in the log file
 description:
   - Prints a line when a role has run, with the play, the number of hosts on which it did anything,
     the number of changes and the seconds. A role that was skipped on all hosts has no line.
-  - Failures, unreachable hosts, differences (C(--diff)), warnings and what tasks are to say are
+  - Failures, unreachable hosts, differences (C(--diff)), warnings and messages of tasks are
     printed in full.
   - All else that C(default) would print goes into Ansible's log file, whose name is the last line.
 extends_documentation_fragment: [default_callback, result_format_callback]
@@ -25,7 +25,7 @@ ROLE_COLUMNS, PLAY_COLUMNS = 16, 26
 
 
 class LogOnly:
-    """Ansible's display whose lines go to the log file alone, unless `shown` is set."""
+    """Ansible's display whose lines go only to the log file, unless `shown` is set."""
 
     def __init__(self, display):
         self._display = display
@@ -39,7 +39,7 @@ class LogOnly:
         self._display.display(msg, *arguments, log_only=log_only or not self.shown, **options)
 
     def _error(self, *arguments, **options):
-        """Print an error with its place, unless the play goes on: its result is in the log."""
+        """Print an error with its place, unless the play continues: its result is in the log."""
         if self.shown:
             self._display._error(*arguments, **options)
 
@@ -87,7 +87,7 @@ class CallbackModule(Default):
         self._hosts.add(result.host.get_name())
         self._changes += bool(result.result.get("changed"))
         super().v2_runner_on_ok(result)
-        # Of debug and assert, whose sentences are for whoever runs the play.
+        # Of debug and assert, whose messages are for the person who runs the play.
         if result.result.get("_ansible_verbose_always") and "msg" in result.result:
             said = result.result["msg"]
             for line in said if isinstance(said, list) else str(said).splitlines():
@@ -122,7 +122,7 @@ class CallbackModule(Default):
     # Lines.
 
     def _begin_task(self, task):
-        # The public ways give a task's name with the role's in it, but not the role's alone.
+        # The public methods give a task's name with the role's in it, but not the role's alone.
         role = task._role.get_name() if task._role else ""
         if role != self._role:
             self._end_role()

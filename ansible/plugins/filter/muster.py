@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of wiring.yml: thin, for the work is in muster.render.role_variables."""
+"""The filters of wiring.yml: thin wrappers around muster.render.role_variables."""
 
 from dataclasses import asdict
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of a cluster in the cloud, as its Pulumi stack has made them."""
+"""The hosts of a cluster in the cloud, as its Pulumi stack made them."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +18,8 @@ short_description: The hosts of a cluster in the cloud
 description:
   - Asks C(pulumi) for the outputs of the stack with the cluster's name, and gives the five groups of
     Muster, with hosts that ssh reaches through Identity-Aware Proxy.
-  - Nodes are no hosts of it, because no play is run on them.
-  - C(secrets) are asked from Secret Manager when a task uses them.
+  - Nodes are not among them, because no play is run on them.
+  - C(secrets) are read from Secret Manager when a task uses them.
 extends_documentation_fragment: [inventory_cache]
 options:
   plugin:
@@ -72,18 +72,18 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
                 )
             made = self._stack(cluster.name, f"{self.get_cache_key(path)}_{cluster.name}", cache)
         except (DefinitionError, stack.StackError) as error:
-            # Of an exception Ansible makes a warning, tries its other plugins on the file, prints
-            # what each says of it, and goes on without hosts.
+            # Ansible turns an exception into a warning, tries its other plugins on the file, prints
+            # the error of each, and continues without hosts.
             raise SystemExit(f"error: {error}") from None
         self._fill(cloud_hosts(cluster).groups, made)
 
     def _stack(self, name, key, use):
         """Return the stack, from the cache where it may be used and has it."""
         keep = self.get_option("cache")
-        found = self._cache.get(key) if keep and use else None
-        made = stack.stack_of(name, stack.outputs(name) if found is None else found)
+        cached = self._cache.get(key) if keep and use else None
+        made = stack.stack_of(name, stack.outputs(name) if cached is None else cached)
         if keep:
-            # Only of a stack that is up: who has just made one must not wait.
+            # Only of a stack that is up: a new one must be seen at once.
             self._cache[key] = asdict(made)
         return made
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A value of Google's Secret Manager, asked with the rights of whoever runs the play."""
+"""A value from Google's Secret Manager, read with the rights of the person who runs the play."""
 
 import subprocess
 

@@ -22,7 +22,7 @@ class Ceph:
         self.user = ["--name", name, *(["--keyring", keyring] if keyring else [])]
 
     @classmethod
-    def of(cls, module, monitor):
+    def for_monitor(cls, module, monitor):
         """Return the command as a monitor of this host, or as the administrator without one."""
         if not monitor:
             return cls(module)

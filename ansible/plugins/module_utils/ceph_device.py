@@ -11,7 +11,7 @@ import stat
 # The first bytes of what BlueStore manages: doc/man/8/ceph-bluestore-tool.rst, "bdev label".
 MAGIC = b"bluestore block device"
 LOOKED_AT = 2**20
-"""Bytes at the beginning that must be zero on a device that is taken."""
+"""Bytes at the beginning that must be zero on a device that becomes an OSD."""
 
 # A physical volume has its label in one of the first four sectors: lib/label/label.h of LVM2.
 VOLUME = b"LABELONE"
@@ -22,7 +22,7 @@ BEGUN = "/var/lib/ceph/tmp"
 
 
 class DeviceError(Exception):
-    """Why a device is not taken, in a sentence with the remedy."""
+    """Why a device is refused, in a sentence with the remedy."""
 
 
 def note_path(path):
@@ -60,7 +60,7 @@ class Device:
             return stream.read(count)
 
     def is_there(self):
-        """Whether there is anything that can be read."""
+        """Whether the device can be read."""
         return os.path.isfile(self.path) or stat_is_block(self.path)
 
     def read_label(self):
@@ -84,12 +84,12 @@ class Device:
 
     @property
     def unread(self):
-        """Whether an OSD is on it, and which can't be told before Ceph is installed."""
+        """Whether an OSD is on it that can't be identified before Ceph is installed."""
         return self.is_there() and self.head(len(MAGIC)) == MAGIC and not self.label
 
     @property
     def is_ours(self):
-        """Whether this cluster's OSD is on it, or was about to be."""
+        """Whether this cluster's OSD is on it, also an incomplete one."""
         uuid = begun(self.path).get("uuid")
         return self.osd is not None or (uuid is not None and self.label.get("osd_uuid") == uuid)
 
@@ -136,14 +136,14 @@ class Device:
 
     def signature(self):
         """Return what libblkid finds: a file system, a partition table, a member of a volume."""
-        # 2: nothing that libblkid knows.
+        # 2: libblkid recognises nothing.
         code, out, err = self.module.run_command(
             ["blkid", "--probe", "--output", "export", self.path]
         )
         if code == 2:
             return ""
-        found = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-        kind = found.get("TYPE") or found.get("PTTYPE")
+        fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+        kind = fields.get("TYPE") or fields.get("PTTYPE")
         return f"{kind} (blkid --probe)" if kind else f"what blkid can't tell ({err.strip()})"
 
     def user(self):
@@ -162,7 +162,7 @@ class Device:
 class Volume(Device):
     """A device as cephadm takes it: all of it is LVM's, and the OSD's label is a volume's tags."""
 
-    # Without Ceph on the host there is LVM to ask.
+    # Without Ceph on the host LVM is asked.
     unread = False
 
     def read_label(self):
@@ -175,7 +175,7 @@ class Volume(Device):
                 "and run again"
             )
         for tags, devices in self.volumes():
-            # doc/man/8/ceph-volume.rst; a device with a database of others is none of Muster's.
+            # doc/man/8/ceph-volume.rst; a device with the database of others is not Muster's.
             if tags.get("ceph.type") == "block" and os.path.realpath(self.path) in devices:
                 fsid, number = tags["ceph.cluster_fsid"], tags["ceph.osd_id"]
                 return {"ceph_fsid": fsid, "whoami": number, "ready": "ready"}
@@ -187,7 +187,7 @@ class Volume(Device):
             ["lvs", "--reportformat", "json", "--options", "lv_tags,devices"]
         )
         if code != 0:
-            raise DeviceError(f"lvs: {err.strip()}; mend LVM and run again")
+            raise DeviceError(f"lvs: {err.strip()}; fix LVM and run again")
         for row in json.loads(out)["report"][0]["lv"]:
             tags = dict(tag.split("=", 1) for tag in row["lv_tags"].split(",") if "=" in tag)
             # "/dev/sdb(0)": with the first extent.

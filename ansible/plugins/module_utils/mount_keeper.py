@@ -27,7 +27,7 @@ AGAIN_PATH = f"{UNITS}/{AGAIN_NAME}"
 # Below /run: what was mounted before this boot is no longer.
 RECORDS = "/run/muster"
 
-# The bound of one try in a play, and of an unmount.
+# Time limits of one mount in a play, and of an unmount.
 MOUNT_SECONDS = 60
 UMOUNT_SECONDS = 30
 
@@ -50,18 +50,18 @@ class Unit:
         self.files = (self.file, self.automount)
         self.outdated = f"{RECORDS}/{self.name}.outdated"
         table = read_text("/proc/self/mountinfo")
-        self.found = mounted(table).get(path)
+        self.mounted = mounted(table).get(path)
         self.automounted = automounts(table).get(path)
 
     def refuse_what_is_in_the_way(self):
-        """End the task where something that is not ours is mounted at the path, or is to be."""
+        """End the task where something that is not Muster's is or will be mounted at the path."""
         for file in self.files:
             if file.before and not file.before.startswith(MARK):
                 self.module.fail_json(
                     msg=f"{file.path} is not Muster's; take that file away, or say in the "
                     "definition that the folder exists (kind: existing)"
                 )
-        source = self.found[1] if self.found else self.automounted
+        source = self.mounted[1] if self.mounted else self.automounted
         if source and self.wanted and not self.ours():
             self.module.fail_json(
                 msg=f"{self.path} is mounted from {source} already; unmount that and take it "
@@ -69,25 +69,25 @@ class Unit:
             )
 
     def ours(self):
-        """Whether what is mounted is this unit's: of now, of before, or kept for its users."""
-        if not self.found:
+        """Whether this unit mounted it: now, with earlier options, or kept because it is in use."""
+        if not self.mounted:
             return bool(self.automount.before)
         texts = self.file.before + (read_text(self.outdated) or "")
         sources = [line[5:] for line in texts.splitlines() if line.startswith("What=")]
-        return self.found[1] in [*sources, self.wanted["source"]]
+        return self.mounted[1] in [*sources, self.wanted["source"]]
 
     def is_enabled(self):
-        """Whether a boot starts what it is to start, and nothing else."""
+        """Whether a boot starts the wanted units, and no other."""
         return all(file.is_enabled() == file.at_boot for file in self.files)
 
     def is_as_wanted(self):
         """Whether the mount, as far as the kernel tells, has the wanted source and options."""
         if bool(self.automounted) != self.on_entry:
             return False
-        if not self.wanted or not self.found:
-            # Nobody needs to have entered an automount yet.
-            return not self.found and not self.writes() and (self.on_entry or not self.wanted)
-        kind, source, options = self.found
+        if not self.wanted or not self.mounted:
+            # An automount that nobody has entered is not mounted yet.
+            return not self.mounted and not self.writes() and (self.on_entry or not self.wanted)
+        kind, source, options = self.mounted
         same = source == self.wanted["source"] and not os.path.exists(self.outdated)
         if kind in self.protocol.kinds:
             wanted = self.wanted["options"]
@@ -100,36 +100,36 @@ class Unit:
             return "none"
         if not self.wanted:
             return "unmount"
-        return "remount" if self.found else "mount"
+        return "remount" if self.mounted else "mount"
 
     def writes(self):
-        """Whether a file is to be written; that of a mount that is not wanted goes last."""
+        """Whether a file must be written; the file of an unwanted mount is removed last."""
         return bool(self.wanted) and any(file.before != file.after for file in self.files)
 
     def pending(self):
-        """Whether anything is to be done."""
+        """Whether anything has to be done."""
         if not self.wanted:
             return True
         return self.writes() or not self.is_enabled() or self.action() != "none"
 
     def write(self):
-        """Bring the files to what is wanted; systemd learns of it from the caller."""
-        if self.found and self.writes() and not os.path.exists(self.outdated):
-            # First: a run that is killed now must leave word that the mount is older than its unit.
+        """Write the wanted files; the caller reloads systemd."""
+        if self.mounted and self.writes() and not os.path.exists(self.outdated):
+            # First: if the run is killed now, this must show that the mount is older than its unit.
             write_text(self.outdated, self.file.before)
         for file in self.files:
             if file.before != file.after and file.after:
                 write_text(file.path, file.after)
 
     def enable(self):
-        """Have the next boot bring what is wanted, whatever becomes of the mount now."""
+        """Let the next boot start what is wanted, whatever happens to the mount now."""
         for file in self.files:
             if file.is_enabled() != file.at_boot:
                 word = "enable" if file.at_boot else "disable"
                 self.module.run_command(["systemctl", word, "--quiet", file.name], check_rc=True)
 
     def forget_automount(self):
-        """Remove its file if nobody's entry is waited for; while it waits, that says whose it is."""
+        """Remove the automount's file, except while it waits: the file says whose it is."""
         if self.automount.before.startswith(MARK) and not self.on_entry:
             os.unlink(self.automount.path)
 
@@ -141,19 +141,19 @@ class Unit:
         self.run("systemctl", "daemon-reload")
 
     def give_up(self, *names):
-        """Stop units that may still try to mount, and the tries after them."""
-        # A mount that is stopped while it waits has failed, so that more tries begin: OnFailure=.
+        """Stop units that may still try to mount, and their retries."""
+        # A mount that is stopped while it waits has failed, so that retries begin: OnFailure=.
         self.run("systemctl", "mask", "--runtime", "--quiet", self.again)
         self.run("systemctl", "stop", self.again, *names)
         self.run("systemctl", "unmask", "--runtime", "--quiet", self.again)
 
     def run(self, *command, seconds=MOUNT_SECONDS):
-        """Run a command; return its exit code and its words. 124 or 137: it took too long."""
+        """Run a command; return its exit code and its output. 124 or 137: it took too long."""
         code, out, err = self.module.run_command(["timeout", "-k", "5", str(seconds), *command])
         return code, (err.strip() or out.strip())
 
     def unmount(self):
-        """Unmount; return whether nobody was using it."""
+        """Unmount; return False while somebody uses it."""
         code, _ = self.run("umount", self.path, seconds=UMOUNT_SECONDS)
         if code == 0 and os.path.exists(self.outdated):
             os.unlink(self.outdated)
@@ -163,11 +163,11 @@ class Unit:
         """Mount through systemd; end the task with the cause if that fails."""
         self.wait_for_servers()
         os.makedirs(self.path, exist_ok=True)
-        # To look into an automount is to enter it.
+        # Looking into an automount mounts it.
         hidden = [] if self.automounted else sorted(os.listdir(self.path))
         if hidden:
             self.module.warn(
-                f"{self.path} of this host has files of its own, which the mount hides: "
+                f"{self.path} of this host has files, which the mount hides: "
                 f"{', '.join(hidden[:5])}; move them away"
             )
         self.run("systemctl", "reset-failed", self.name, self.again)
@@ -176,7 +176,7 @@ class Unit:
         if code != 0:
             late = f"no answer within {MOUNT_SECONDS} s" if code in (124, 137) else said
             why = self.last_words() or late
-            # It would go on trying, and the next run would find an automount.
+            # It would keep trying, and the next run would see an automount.
             self.give_up(*names)
             self.module.fail_json(
                 msg=f"{self.wanted['source']} can't be mounted at {self.path}: {why}; "
@@ -189,8 +189,8 @@ class Unit:
         _, log, _ = self.module.run_command(
             ["journalctl", "--unit", self.name, "--lines=10", "--no-pager", "--output=cat"]
         )
-        found = (self.protocol.words.search(line) for line in log.splitlines())
-        return "; ".join(dict.fromkeys(words[0] for words in found if words))
+        matches = (self.protocol.words.search(line) for line in log.splitlines())
+        return "; ".join(dict.fromkeys(words[0] for words in matches if words))
 
     def wait_for_servers(self):
         """Return when a server listens; a mount without one would wait for minutes."""
@@ -217,7 +217,7 @@ class Unit:
     def diff(self):
         """Return what changes, as Ansible shows it."""
         action = self.action()
-        state = "mounted" if self.found else "not mounted"
+        state = "mounted" if self.mounted else "not mounted"
         pairs = [(file.path, file.before, file.after) for file in self.files]
         pairs.append((self.path, f"{state}\n", f"{state if action == 'none' else action}\n"))
         return [
@@ -238,9 +238,9 @@ def forgotten(module, protocol, wanted):
 
 
 def settle(unit):
-    """Bring the mount to what is wanted; return what was done, None while somebody uses it."""
+    """Mount, remount or unmount as wanted; return what was done, None while somebody uses it."""
     action = unit.action()
-    if unit.found and action in ("remount", "unmount") and not unit.unmount():
+    if unit.mounted and action in ("remount", "unmount") and not unit.unmount():
         # What is mounted there says whose it is.
         unit.forget_automount()
         return None
@@ -255,7 +255,7 @@ def settle(unit):
 
 
 def apply(module, units):
-    """Bring units and mounts to what is wanted; return the folders that somebody uses."""
+    """Make units and mounts as wanted; return the folders that somebody uses."""
     for unit in units:
         unit.write()
     # Always: a run that was killed may have left systemd with an older unit.
@@ -266,7 +266,7 @@ def apply(module, units):
 
 
 def keep(module, protocol, mounts):
-    """Bring the host's mounts of `protocol` to `mounts`, and end the module."""
+    """Make the host's mounts of `protocol` those of `mounts`, and end the module."""
     wanted = {mount["path"]: mount for mount in mounts}
     units = [Unit(module, protocol, path, mount) for path, mount in wanted.items()]
     for unit in units:
@@ -284,6 +284,6 @@ def keep(module, protocol, mounts):
             f"{', '.join(in_use)}: somebody uses it, so it stays mounted as it is; the next run "
             "after that, or a boot, changes it"
         )
-    # What only waits for its users is no change of this run.
+    # A mount that only waits for its users is no change of this run.
     changed = tries or any(unit.path not in in_use or unit.writes() for unit in pending)
     module.exit_json(changed=changed, in_use=in_use, diff=diff)

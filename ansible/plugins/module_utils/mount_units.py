@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-# At a boot servers may come up later than their clients. Until then they wait; people can't log
-# in, and slurmd does not start. After that the unit fails, people can, and AGAIN goes on trying.
+# At a boot servers may come up later than their clients. Clients wait for so long; people can't
+# log in, and slurmd does not start. After that the unit fails, people can log in, and AGAIN retries.
 BOOT_SECONDS = 600
 
-# Where a folder is mounted when somebody enters it, each look waits for this long, and logging in
+# Where a folder is mounted when somebody enters it, each access waits for this long, and a login
 # takes 6 of them, with a shell 19 (bash on Debian 12). A mount takes less than a second.
 ENTRY_SECONDS = 10
 
@@ -30,7 +30,7 @@ TimeoutSec={seconds}
 # nfs-utils' utils/mount/stropts.c.
 AT_BOOT = "OnFailure=muster-mount-again@%N.service\n"
 
-# With a limit of tries systemd takes the automount away, and people write below the mount point:
+# With a limit of tries systemd removes the automount, and people write below the mount point:
 # automount_trigger_notify() in systemd's src/core/automount.c.
 ON_ENTRY = "StartLimitIntervalSec=0\n"
 
@@ -43,7 +43,7 @@ Description=Shared folder {path}, when somebody enters it
 Where={path}
 """
 
-# How all units begin that Muster writes for mounts, whatever the protocol.
+# First line of all units that Muster writes for mounts, for any protocol.
 MARK = "# Written by Muster"
 
 AGAIN_NAME = "muster-mount-again@.service"
@@ -67,10 +67,10 @@ WantedBy=remote-fs.target
 
 
 class Protocol(NamedTuple):
-    """What differs between file systems of the network."""
+    """What differs between network file systems."""
 
     mark: str
-    """First line of its units, by which those are found that are no longer asked for."""
+    """First line of its units, by which unwanted ones are recognised."""
     kinds: tuple
     """Types that the kernel's table has for it."""
     shown: re.Pattern
@@ -85,7 +85,7 @@ class Protocol(NamedTuple):
     away: str
     """What to do about servers that don't answer."""
     refused: str
-    """What to ask where they do, and the mount fails."""
+    """What to check where they do, and the mount fails."""
 
 
 def unit_name(path):

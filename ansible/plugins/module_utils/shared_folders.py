@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether folders that may lie on a server answer, asked by a process that nobody has to wait for."""
+"""Whether folders that may be on a server answer; a separate process asks, as it may hang."""
 
 import os
 import subprocess
 
 SECONDS = 60
-"""Of one look. A client tries a server that was away again after 3 s, then after twice as long each
+"""Of one access. A client tries a server that was away again after 3 s, then after twice as long each
 time (net/sunrpc/xprtsock.c), so this spans a restart."""
 
 
@@ -24,7 +24,7 @@ def silent(path):
         try:
             code = look.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            # Not waited for again: in the kernel it may wait on for as long as the server is away.
+            # Not waited for again: in the kernel it may hang for as long as the server is away.
             look.kill()
             return path
         above = os.path.dirname(path)

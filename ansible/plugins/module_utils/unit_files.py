@@ -25,7 +25,7 @@ def write_text(path, text):
 
 
 class File:
-    """The file of a unit: what it says, what it is to say, and whether a boot is to start it."""
+    """The file of a unit: its text, the wanted text, and whether a boot should start it."""
 
     def __init__(self, name, after, at_boot):
         self.name = name

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Have apt see further components of the distribution's archive, or a repository of others."""
+"""Let apt see further components of the distribution's archive, or a repository of others."""
 
 import os
 import re
@@ -13,9 +13,9 @@ short_description: Let apt see more packages than the host was installed with
 description:
   - Writes C(/etc/apt/sources.list.d/muster-NAME.sources) and fetches its package lists, of this
     file alone. Files of somebody else are read and never changed.
-  - O(components) are taken from where the host gets the distribution from by now, be it a mirror,
+  - O(components) are taken from where the host gets the distribution from now, such as a mirror,
     with the same key; what the host has already is left out, since apt complains of doubles.
-  - Lists that are missing are fetched in the next run, should one be killed before.
+  - If a run is killed before it fetches the lists, the next run fetches them.
 options:
   name:
     description: Name of the file, without its prefix.
@@ -27,7 +27,7 @@ options:
     elements: str
     default: []
   uri:
-    description: Address of a repository that is no part of the distribution, in place of components.
+    description: Address of a repository outside the distribution, in place of components.
     type: str
     default: ""
   keyring:
@@ -68,14 +68,14 @@ def key_of(text, entry):
     """
     path, _, number = entry.rpartition(":")
     if not path.endswith(".sources"):
-        found = re.search(r"signed-by=([^\s\]]+)", text.splitlines()[int(number) - 1])
-        return found.group(1) if found else ""
+        match = re.search(r"signed-by=([^\s\]]+)", text.splitlines()[int(number) - 1])
+        return match.group(1) if match else ""
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))
-    # A key may stand there itself, on lines that begin with a space.
+    # The key itself may be there, on lines that begin with a space.
     pattern = r"^signed-by:[ \t]*(.*(?:\n[ \t].*)*)"
-    found = re.search(pattern, paragraphs[int(number) - 1], re.IGNORECASE | re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(pattern, paragraphs[int(number) - 1], re.IGNORECASE | re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def stanza(uri, suites, components, key):
@@ -96,14 +96,14 @@ def wanted_stanzas(targets, components, read):
         place = (target["REPO_URI"], target["RELEASE"])
         if target["ORIGIN"] in DISTRIBUTIONS:
             suites.setdefault(place, {})[target["COMPONENT"]] = target["SOURCESENTRY"]
-    found = []
+    stanzas = []
     for (uri, release), there in suites.items():
         missing = [component for component in components if component not in there]
         if "main" in there and missing:
             path = there["main"].rpartition(":")[0]
             key = key_of(read(path), there["main"])
-            found.append(stanza(uri, release, " ".join(missing), key))
-    return found
+            stanzas.append(stanza(uri, release, " ".join(missing), key))
+    return stanzas
 
 
 class Source:
@@ -130,24 +130,24 @@ class Source:
         """Return what the file is to hold; empty: nothing is missing."""
         params = self.module.params
         if params["uri"]:
-            # A flat repository: its lists lie beside the packages.
+            # A flat repository: its lists are beside the packages.
             stanzas = [stanza(params["uri"], "/", "", params["keyring"])]
         else:
             others = self.of_others()
             if not others and not self.module.check_mode:
-                # A new machine knows of whom its archive is only after its first update.
+                # A new machine knows the origin of its archive only after its first update.
                 self.module.run_command(["apt-get", "update"], check_rc=True)
                 others = self.of_others()
             if not others:
                 self.module.fail_json(
-                    msg="apt knows no archive of the distribution; mend /etc/apt/sources.list.d "
+                    msg="apt knows no archive of the distribution; fix /etc/apt/sources.list.d "
                     "until `apt-get update` ends well, and run again"
                 )
             stanzas = wanted_stanzas(others, params["components"], read_text)
         return "# Written by Muster.\n" + "\n\n".join(stanzas) + "\n" if stanzas else ""
 
     def write(self, text):
-        """Bring the file to `text`."""
+        """Write `text` into the file where it differs."""
         if not text:
             os.unlink(self.path)
             return

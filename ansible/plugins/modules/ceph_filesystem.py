@@ -31,7 +31,7 @@ options:
     choices: [host, osd]
     required: true
   standbys:
-    description: How many metadata servers are to wait for the active one to fail.
+    description: How many metadata servers stand by for a failure of the active one.
     type: int
     required: true
 author: [The Muster authors]
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 MANAGERS_POOLS = ("device_health_metrics", ".mgr")
 METADATA_PGS = "16"
 BULK_SINCE = 17
-"""Major release from which a pool can be told that it will hold most of the data."""
+"""Major release from which pools have the flag `bulk` (most of the data)."""
 
 
 def settings(copies):
@@ -59,10 +59,10 @@ def settings(copies):
     return {
         "global": {"osd_pool_default_size": copies},
         "mon": {
-            # Clients that could be made to reuse another's ticket: CVE-2021-20288. All of today's
-            # know better.
+            # Clients that could be made to reuse another's ticket: CVE-2021-20288. Today's
+            # clients don't do this.
             "auth_allow_insecure_global_id_reclaim": "false",
-            # Whoever asks for one copy has been told.
+            # `muster check` warns of one copy.
             "mon_allow_pool_size_one": "true" if copies == 1 else "false",
             "mon_warn_on_pool_no_redundancy": "false" if copies == 1 else "true",
         },
@@ -75,7 +75,7 @@ def min_size(copies):
 
 
 class Cluster:
-    """What there is, and what was done about it."""
+    """The cluster's state, and the changes made to it."""
 
     def __init__(self, ceph, params, act):
         self.ceph = ceph
@@ -85,7 +85,7 @@ class Cluster:
         self.release = self._release()
 
     def _release(self):
-        """Return the monitors' oldest major release; in check mode of a fresh host nobody's."""
+        """Return the monitors' oldest major release; in check mode of a fresh host the newest."""
         # {"ceph version 16.2.15 (...) pacific (stable)": 3}; the command here may be another one.
         said = (self.ask("versions") or {}).get("mon", {})
         return min((int(text.split()[2].split(".")[0]) for text in said), default=BULK_SINCE)
@@ -119,8 +119,8 @@ class Cluster:
 
     def rules(self):
         """Return the rules by which copies are placed: name -> id."""
-        found = self.ask("osd", "crush", "rule", "dump") or []
-        return {rule["rule_name"]: rule["rule_id"] for rule in found}
+        rules = self.ask("osd", "crush", "rule", "dump") or []
+        return {rule["rule_name"]: rule["rule_id"] for rule in rules}
 
     def rule(self):
         """Provide the wanted rule; return its name and id."""
@@ -132,8 +132,8 @@ class Cluster:
 
     def pools(self):
         """Return the pools by name."""
-        found = self.ask("osd", "pool", "ls", "detail") or []
-        return {pool["pool_name"]: pool for pool in found}
+        pools = self.ask("osd", "pool", "ls", "detail") or []
+        return {pool["pool_name"]: pool for pool in pools}
 
     def bring(self, pool, wanted):
         """Bring the properties of a pool to the wanted values."""
@@ -141,7 +141,7 @@ class Cluster:
         there = {**pool, "bulk": "bulk" in pool["flags_names"].split(",")}
         for key, (value, word) in wanted.items():
             if there[key] != value:
-                # For one copy Ceph wants to hear twice that there is none to lose.
+                # For one copy Ceph needs a second confirmation.
                 sure = ["--yes-i-really-mean-it"] if (key, value) == ("size", 1) else []
                 self.tell("osd", "pool", "set", name, key, word, *sure)
 
@@ -170,10 +170,10 @@ class Cluster:
                 self.bring(pools[name], wanted[name])
 
     def filesystem(self):
-        """Return what there is of the file system."""
-        found = (self.ask("fs", "dump") or {"filesystems": []})["filesystems"]
-        maps = [entry["mdsmap"] for entry in found]
-        return next((each for each in maps if each["fs_name"] == self.params["name"]), None)
+        """Return the file system's map; None if there is none."""
+        filesystems = (self.ask("fs", "dump") or {"filesystems": []})["filesystems"]
+        maps = [entry["mdsmap"] for entry in filesystems]
+        return next((mdsmap for mdsmap in maps if mdsmap["fs_name"] == self.params["name"]), None)
 
     def provide(self):
         """Bring everything to what is wanted."""
@@ -199,7 +199,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    ceph = Ceph.of(module, module.params["monitor"])
+    ceph = Ceph.for_monitor(module, module.params["monitor"])
     try:
         cluster = Cluster(ceph, module.params, act=not module.check_mode)
         cluster.provide()

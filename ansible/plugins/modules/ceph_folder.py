@@ -16,9 +16,9 @@ DOCUMENTATION = r"""
 module: ceph_folder
 short_description: Make folders of a CephFS with their quotas
 description:
-  - Speaks to the file system as C(client.admin) by libcephfs (C(python3-cephfs)), with no mount.
-  - Mode is for a folder that is made; those of one that is there are its users' business. The quota
-    is always brought to what is wanted.
+  - Accesses the file system as C(client.admin) by libcephfs (C(python3-cephfs)), with no mount.
+  - The mode is set when a folder is made; that of an existing folder is left to its users. The
+    quota is always set.
 options:
   filesystem:
     description: The file system.
@@ -98,8 +98,8 @@ class Tree:
             self.files.mkdir(path, int(mode, 8))
             # mkdir takes the umask into account.
             self.files.chmod(path, int(mode, 8))
-        found = self.quota(path) if there else 0
-        if found != wanted and self.change(path, f"quota {found}", f"quota {wanted}"):
+        quota = self.quota(path) if there else 0
+        if quota != wanted and self.change(path, f"quota {quota}", f"quota {wanted}"):
             self.files.setxattr(path, QUOTA, str(wanted).encode(), 0)
 
 
@@ -113,7 +113,7 @@ def mounted(filesystem):
         try:
             files.mount(filesystem_name=filesystem.encode())
         except cephfs.Error:
-            # Right after its making the monitors may know of no active metadata server.
+            # Right after it is made the monitors may know of no active metadata server.
             if time.monotonic() > deadline:
                 raise
             time.sleep(1)
@@ -142,7 +142,7 @@ def main():
     folders, name = module.params["folders"], module.params["filesystem"]
     fresh = cephfs is None or not os.path.exists("/etc/ceph/ceph.conf")
     if fresh and module.check_mode:
-        # On a fresh host a check comes before the cluster: everything is still to be made.
+        # In check mode on a fresh host there is no cluster yet: everything will be made.
         after = "".join(f"{folder['path']}: folder, mode {folder['mode']}\n" for folder in folders)
         module.exit_json(changed=bool(folders), diff={"before": "", "after": after})
     if cephfs is None:

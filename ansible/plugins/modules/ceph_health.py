@@ -15,7 +15,7 @@ description:
     (C(ceph health mute)) doesn't count.
 options:
   osds:
-    description: OSDs that must be up; one that never was is missed by nobody else.
+    description: OSDs that must be up. Ceph does not report one that never was.
     type: list
     elements: int
     default: []
@@ -24,7 +24,7 @@ options:
     type: dict
     default: {}
   orchestrated:
-    description: Whether all daemons that the cluster's own orchestrator is to run must run.
+    description: Whether all daemons of the cluster's orchestrator must run.
     type: bool
     default: false
   timeout_seconds:
@@ -53,22 +53,22 @@ def complaints(health, dump, osds):
 
     `health` and `dump` are what `ceph health detail` and `ceph osd dump` answer.
     """
-    found = []
+    problems = []
     for code, check in sorted(health["checks"].items()):
         if not check.get("muted"):
             detail = [entry["message"] for entry in check["detail"]][:3]
-            found.append(f"{code} ({'; '.join([check['summary']['message'], *detail])})")
+            problems.append(f"{code} ({'; '.join([check['summary']['message'], *detail])})")
     up = {osd["osd"] for osd in dump["osds"] if osd["up"]}
-    found += [f"osd.{number} is not up" for number in sorted({*osds} - up)]
-    if health["status"] != "HEALTH_OK" and not found:
-        found.append(health["status"])
-    return found
+    problems += [f"osd.{number} is not up" for number in sorted({*osds} - up)]
+    if health["status"] != "HEALTH_OK" and not problems:
+        problems.append(health["status"])
+    return problems
 
 
 def missing_osds(tree, wanted):
     """Return which hosts have fewer OSDs that are up than wanted; `tree` is of `ceph osd tree`."""
     up = {node["id"] for node in tree["nodes"] if node.get("status") == "up"}
-    # A host is called there by its name without a domain.
+    # The tree has host names without a domain.
     there = {
         node["name"]: len(up & {*node["children"]})
         for node in tree["nodes"]
@@ -83,19 +83,21 @@ def missing_osds(tree, wanted):
 
 def missing_daemons(services):
     """Return which services lack daemons, with their last error; of `ceph orch ls`."""
-    found = []
+    problems = []
     for service in services:
         running, size = service["status"]["running"], service["status"]["size"]
         if running < size:
             errors = [event for event in service.get("events", []) if "[ERROR]" in event][-1:]
-            found.append(": ".join([f"{running} of {size} {service['service_name']} run", *errors]))
-    return found
+            problems.append(
+                ": ".join([f"{running} of {size} {service['service_name']} run", *errors])
+            )
+    return problems
 
 
-def remedy(found, seconds):
+def remedy(problems, seconds):
     """Return the sentence with which the task ends."""
     return (
-        f"the Ceph cluster is not healthy after {seconds} s: {', '.join(found)}; mend that and run "
+        f"the Ceph cluster is not healthy after {seconds} s: {', '.join(problems)}; fix that and run "
         "again, or say that a warning may stay: ceph health mute CODE 1w"
     )
 
@@ -103,12 +105,12 @@ def remedy(found, seconds):
 def missing(ceph, params):
     """Return all that the cluster lacks."""
     health, dump = ceph.ask("health", "detail"), ceph.ask("osd", "dump")
-    found = complaints(health, dump, params["osds"])
+    problems = complaints(health, dump, params["osds"])
     if params["osds_of"]:
-        found += missing_osds(ceph.ask("osd", "tree"), params["osds_of"])
+        problems += missing_osds(ceph.ask("osd", "tree"), params["osds_of"])
     if params["orchestrated"]:
-        found += missing_daemons(ceph.ask("orch", "ls"))
-    return found
+        problems += missing_daemons(ceph.ask("orch", "ls"))
+    return problems
 
 
 def main():
@@ -128,11 +130,11 @@ def main():
     seconds = module.params["timeout_seconds"]
     try:
         while True:
-            found = missing(ceph, module.params)
-            if not found:
+            problems = missing(ceph, module.params)
+            if not problems:
                 break
             if time.monotonic() - begin > seconds:
-                module.fail_json(msg=remedy(found, seconds))
+                module.fail_json(msg=remedy(problems, seconds))
             time.sleep(1)
     except CephError as error:
         module.fail_json(msg=str(error))

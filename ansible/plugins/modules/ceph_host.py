@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Say what a host holds of a Ceph cluster, or why it can't be a part of it. Changes nothing."""
+"""Report what a host has of a Ceph cluster, or why it can't be part of it. Changes nothing."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ options:
     type: str
     required: true
   name:
-    description: Name by which this host's monitor would go.
+    description: Name that this host's monitor would have.
     type: str
     required: true
   devices:
@@ -77,10 +77,10 @@ def refusal_of_conf(text, fsid):
     """Return why a host with this ceph.conf (or None) is not taken; empty if it is."""
     if text is None:
         return ""
-    found = re.search(r"^\s*fsid\s*=\s*(\S+)", text, re.MULTILINE)
-    if found and found[1].lower() == fsid:
+    match = re.search(r"^\s*fsid\s*=\s*(\S+)", text, re.MULTILINE)
+    if match and match[1].lower() == fsid:
         return ""
-    whose = f"of the cluster {found[1]}" if found else "without fsid"
+    whose = f"of the cluster {match[1]}" if match else "without fsid"
     return (
         f"{CONF} on this host is {whose}, and this is cluster {fsid}, so nothing is touched; take "
         "the host out of group storage, or remove that cluster from it first"
@@ -93,7 +93,7 @@ def folder_of_monitor(fsid, name, cephadm):
 
 
 def refusals_of_state(fsid, cephadm):
-    """Yield what the folders of daemons say against this host."""
+    """Yield each conflict in the folders of daemons."""
     for path in sorted(glob.glob(f"{STATE}/osd/*/ceph_fsid")):
         other = (text_of(path) or "").strip()
         if other != fsid:
@@ -119,7 +119,7 @@ def refusals_of_state(fsid, cephadm):
 
 
 def refusals(module, fsid, devices, cephadm=False):
-    """Yield each reason why this host is not taken."""
+    """Yield each reason why this host is refused."""
     conf = refusal_of_conf(text_of(CONF), fsid)
     if conf:
         yield conf
@@ -151,9 +151,9 @@ def main():
     )
     fsid, devices = module.params["fsid"], module.params["devices"]
     name, cephadm = module.params["name"], module.params["cephadm"]
-    found = list(refusals(module, fsid, devices, cephadm))
-    if found:
-        module.fail_json(msg="; ".join(found))
+    reasons = list(refusals(module, fsid, devices, cephadm))
+    if reasons:
+        module.fail_json(msg="; ".join(reasons))
     kind = Volume if cephadm else Device
     ids = [kind(module, path, fsid).osd for path in devices]
     module.exit_json(

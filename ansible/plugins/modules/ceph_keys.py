@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: ceph_keys
 short_description: Give users of a Ceph cluster exactly their rights
 description:
-  - Makes users that are missing, and takes back what somebody granted beside the wanted rights.
+  - Makes users that are missing, and revokes all other rights.
     Keys stay as they are. Users who are not named are left alone.
   - Without O(read) nothing that it returns is secret; with it the task needs C(no_log).
 options:
@@ -90,7 +90,7 @@ def folder_caps(filesystem, folders):
         + ("" if folder["path"] == "/" else f" path={folder['path']}")
         for folder in folders
     )
-    # By pool, so the same for all its folders: the MDS is who knows paths.
+    # By pool, so the same for all its folders: only the MDS knows paths.
     data = "rw" if any(folder["access"] == "rw" for folder in folders) else "r"
     return {
         "mds": caps,
@@ -123,21 +123,21 @@ def wanted(user, filesystem):
 
 def users_of(ceph):
     """Return user -> (key, caps) of all that there are."""
-    found = ceph.ask("auth", "ls")["auth_dump"]
-    return {entry["entity"]: (entry["key"], entry["caps"]) for entry in found}
+    entries = ceph.ask("auth", "ls")["auth_dump"]
+    return {entry["entity"]: (entry["key"], entry["caps"]) for entry in entries}
 
 
 def provide(ceph, users, there, act):
     """Give each user (name -> rights) its rights; return (before, after) of the diff."""
     before = after = ""
     for name, caps in users.items():
-        found = there.get(name)
-        if found and found[1] == caps:
+        existing = there.get(name)
+        if existing and existing[1] == caps:
             continue
-        before += shown(name, found[1]) if found else ""
+        before += shown(name, existing[1]) if existing else ""
         after += shown(name, caps)
         if act:
-            ceph.run("auth", "caps" if found else "add", name, *words_of(caps))
+            ceph.run("auth", "caps" if existing else "add", name, *words_of(caps))
     return before, after
 
 
@@ -170,7 +170,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    ceph = Ceph.of(module, module.params["monitor"])
+    ceph = Ceph.for_monitor(module, module.params["monitor"])
     users = {
         entity(user["name"]): wanted(user, module.params["filesystem"])
         for user in module.params["users"]
@@ -179,7 +179,7 @@ def main():
         try:
             there = users_of(ceph)
         except CephError:
-            # On a fresh host a check comes before the cluster: everybody is still to be made.
+            # In check mode on a fresh host there is no cluster yet: all users will be made.
             if not module.check_mode:
                 raise
             there = {}

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Make the store of a Ceph monitor once; its daemon is a service's business."""
+"""Make the store of a Ceph monitor once; a service runs its daemon."""
 
 import os
 import re
@@ -16,7 +16,7 @@ description:
   - With the map of all monitors that are wanted. Those of a new cluster elect a leader as soon as
     most of them run; one that is added later joins the others.
   - A store that is there is kept, whatever is in it.
-  - Made beside its place and renamed, so that a run that is killed leaves no half of one.
+  - Made beside its place and renamed, so that a killed run leaves no incomplete one.
 options:
   name:
     description: The monitor's name.

@@ -89,12 +89,12 @@ def by_kernel(given, mount):
         f"name={given['user']}",
         f"fs={given['filesystem']}",
         f"secretfile={given['key_file']}",
-        # Else another one in /etc/ceph may tell the number of another cluster.
+        # Otherwise a file in /etc/ceph may give the fsid of another cluster.
         f"conf={given['config']}",
         # Checksums without encryption where the monitors allow it.
         "ms_mode=prefer-crc",
-        # After the cluster took it for dead a client comes back by itself. Without, the folder is
-        # dead until somebody unmounts it.
+        # An evicted client reconnects by itself. Without this the folder is unusable until
+        # somebody unmounts it.
         "recover_session=clean",
         "_netdev",
     ]
@@ -107,7 +107,7 @@ def by_kernel(given, mount):
 
 
 def by_fuse(given, mount):
-    """Return the mount as mount.fuse.ceph(8) takes it; the rest stands in the configuration."""
+    """Return the mount as mount.fuse.ceph(8) takes it; the rest is in the configuration."""
     words = [
         mount["options"],
         f"ceph.conf={given['config']}",
@@ -116,7 +116,7 @@ def by_fuse(given, mount):
         "_netdev",
     ]
     return {
-        # So the kernel's table calls all of them.
+        # The kernel's table calls all of them so.
         "source": "ceph-fuse",
         "path": mount["path"],
         "type": "fuse.ceph",
@@ -169,7 +169,7 @@ def main():
     )
     given = module.params
     way = by_kernel if given["driver"] == "kernel" else by_fuse
-    keep(module, protocol(given), [way(given, each) for each in given["mounts"]])
+    keep(module, protocol(given), [way(given, entry) for entry in given["mounts"]])
 
 
 if __name__ == "__main__":

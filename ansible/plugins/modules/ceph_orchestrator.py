@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Bring hosts and services of a cephadm cluster to what one specification says."""
+"""Apply one specification of hosts and services to a cephadm cluster."""
 
 import json
 
@@ -106,13 +106,13 @@ def name_of(spec):
 
 def is_there(spec, hosts, services):
     """Whether the orchestrator has that already."""
-    found = (hosts if spec["service_type"] == "host" else services).get(name_of(spec))
+    entry = (hosts if spec["service_type"] == "host" else services).get(name_of(spec))
     # Left alone by the orchestrator, as bootstrap leaves monitors and managers.
-    if found is None or found.get("unmanaged"):
+    if entry is None or entry.get("unmanaged"):
         return False
     if spec["service_type"] == "host":
-        return found["addr"] == spec["addr"] and {*spec["labels"]} <= {*found["labels"]}
-    return covers(found, spec)
+        return entry["addr"] == spec["addr"] and {*spec["labels"]} <= {*entry["labels"]}
+    return covers(entry, spec)
 
 
 def differing(ceph, wanted):
@@ -149,7 +149,7 @@ def main():
         try:
             names = differing(ceph, spec)
         except CephError:
-            # On a fresh host a check comes before the cluster: everything is still to be placed.
+            # In check mode on a fresh host there is no cluster yet: everything will be placed.
             if not module.check_mode:
                 raise
             names = [name_of(entry) for entry in spec]

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Make one OSD of each device, and find again those that are there."""
+"""Make one OSD of each device, and keep existing ones."""
 
 import contextlib
 import json
@@ -17,8 +17,8 @@ DOCUMENTATION = r"""
 module: ceph_osd
 short_description: Make one OSD of each device
 description:
-  - A device with an OSD of this cluster is kept, and its folder below C(/var/lib/ceph/osd) made
-    anew from the device's label where it is missing, as after a new installation of the host.
+  - A device with an OSD of this cluster is kept, and its folder below C(/var/lib/ceph/osd) restored
+    from the device's label where it is missing, as after a reinstallation of the host.
   - A blank one becomes an OSD. One that holds anything else is refused, and never wiped.
   - An OSD whose making was interrupted is completed under its own id.
   - Needs the keyring of C(client.bootstrap-osd) at its usual place.
@@ -102,7 +102,7 @@ class Osds:
             self.make(device)
             device = Device(self.module, path, self.fsid)
         self.prime(device)
-        # Last, so that an interrupted run comes this way again.
+        # Last, so that an interrupted run repeats this.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(note_path(path))
         return device.osd
@@ -128,7 +128,7 @@ class Osds:
         self.link(folder, device.path)
         self.run(
             *("ceph-osd", "--mkfs", "--id", str(number), "--osd-uuid", note["uuid"]),
-            # With it the key gets into the label, from which the folder can be made anew.
+            # It writes the key into the label, from which the folder can be restored.
             *("--keyfile", "-", "--setuser", "ceph", "--setgroup", "ceph"),
             data=note["key"],
         )
@@ -142,7 +142,7 @@ class Osds:
         own(f"{folder}/block")
 
     def prime(self, device):
-        """See to it that the OSD's folder is whole and leads to the device."""
+        """Make sure that the OSD's folder is complete and links to the device."""
         folder = f"{FOLDERS}/ceph-{device.osd}"
         right = os.path.islink(f"{folder}/block") and os.readlink(f"{folder}/block") == device.path
         whole = all(os.path.exists(f"{folder}/{name}") for name in ("keyring", "whoami", "fsid"))

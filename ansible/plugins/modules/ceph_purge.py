@@ -55,18 +55,18 @@ STATE = (
     "/etc/systemd/system/ceph-m??@?*.service.d",
     "/etc/systemd/system/ceph-osd@?*.service.d",
     "/var/lib/muster/cephadm-bootstrap",
-    # Whoever has the manager's key is root.
+    # Who has the manager's key is root.
     "/var/lib/cephadm/.ssh/authorized_keys",
     "/etc/sudoers.d/50-cephadm",
     "/etc/ceph/ceph.pub",
     "/etc/ceph/ceph.client.admin.keyring",
-    # Last: an interrupted run finds by it whose the rest is.
+    # Last: an interrupted run identifies the rest by it.
     "/etc/ceph/ceph.conf",
 )
 
 
 class Purge:
-    """What there is to be removed, and its removal."""
+    """Finds what has to be removed, and removes it."""
 
     def __init__(self, module):
         self.module = module

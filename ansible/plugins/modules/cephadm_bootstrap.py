@@ -13,13 +13,13 @@ DOCUMENTATION = r"""
 module: cephadm_bootstrap
 short_description: Make the first monitor and manager of a Ceph cluster by cephadm
 description:
-  - Once. A bootstrap that was interrupted, and so has no data yet, is taken away by C(cephadm
-    rm-cluster) and made anew.
+  - Once. A bootstrap that was interrupted, and so has no data yet, is removed by C(cephadm
+    rm-cluster) and made again.
   - No dashboard, no monitoring. Monitors and managers are not placed yet, which is for a
     specification to say.
   - A cluster that is there is asked whether it runs this image, and refused if it does not. An
     upgrade is a person's decision.
-  - cephadm writes the keys that it makes into its log, which everybody may read; they are taken out.
+  - cephadm writes the keys that it makes into its log, which everybody may read; they are removed.
 options:
   fsid:
     description: The cluster.
@@ -75,7 +75,7 @@ def clean(path):
 
 
 class Bootstrap:
-    """One cluster's beginning."""
+    """The bootstrap of one cluster."""
 
     def __init__(self, module):
         self.module = module
@@ -93,7 +93,7 @@ class Bootstrap:
             said = f"no end after {BOUND_SECONDS} s" if code == 124 else err or out
             self.module.fail_json(
                 msg=f"cephadm {words[0]}: {without_keys(said.strip()[-2000:])}; "
-                "/var/log/ceph/cephadm.log has the rest, and the next run begins anew"
+                "/var/log/ceph/cephadm.log has the rest, and the next run starts again"
             )
 
     def make(self):
@@ -109,7 +109,7 @@ class Bootstrap:
             *("--ssh-user", self.params["user"], "--allow-fqdn-hostname"),
             # What an interrupted one wrote to /etc/ceph; a foreign cluster's was refused before.
             "--allow-overwrite",
-            # The host was made ready, and has the image.
+            # The host is prepared, and has the image.
             *("--skip-prepare-host", "--skip-pull"),
             *("--skip-dashboard", "--skip-monitoring-stack", "--orphan-initial-daemons"),
         )
@@ -128,8 +128,8 @@ class Bootstrap:
 
     def refuse_another_image(self):
         """Fail unless the cluster runs the wanted image."""
-        wanted, found = self.params["image"], Ceph(self.module).ask("config", "dump")
-        images = [entry["value"] for entry in found if entry["name"] == "container_image"]
+        wanted, settings = self.params["image"], Ceph(self.module).ask("config", "dump")
+        images = [entry["value"] for entry in settings if entry["name"] == "container_image"]
         for image in images:
             # The manager writes down the digest of what a tag meant.
             if image != wanted and self.id_of(image) != self.id_of(wanted):

@@ -10,7 +10,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: cephadm_host
-short_description: Refuse a host whose name or clock cephadm and Ceph do not bear
+short_description: Refuse a host whose name or clock cephadm and Ceph can't work with
 description:
   - The host must go by the name under which cephadm is to know it; each host's name must lead from
     here to its address, and to no other; and chrony must follow a clock. Monitors whose clocks are
@@ -49,23 +49,23 @@ def refusals_of_names(name, addresses):
         yield f"this host calls itself {own}; set its name to {name}, as the inventory does"
     for host, address in addresses.items():
         try:
-            found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+            resolved = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
         except OSError as error:
             yield f"{host} has no address here ({error}); write it into /etc/hosts"
             continue
-        others = sorted(found - {address})
+        others = sorted(resolved - {address})
         if others:
-            # As of a name on the line of 127.0.1.1, where Debian's installer puts it.
+            # For example a name on the line of 127.0.1.1, where Debian's installer puts it.
             yield (
                 f"{host} leads to {', '.join(others)} here, and the inventory says {address}; "
-                "mend /etc/hosts"
+                "fix /etc/hosts"
             )
 
 
 def refusal_of_clock(module, seconds):
     """Return what is wrong with the clock; empty if nothing is."""
     if module.check_mode and shutil.which("chronyc") is None:
-        # On a fresh host a check comes before chrony.
+        # In check mode on a fresh host chrony is not there yet.
         return ""
     deadline = time.monotonic() + seconds
     while True:
@@ -93,12 +93,12 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    found = [
+    refusals = [
         *refusals_of_names(given["name"], given["addresses"]),
         refusal_of_clock(module, given["clock_seconds"]),
     ]
-    if any(found):
-        module.fail_json(msg="; ".join(reason for reason in found if reason))
+    if any(refusals):
+        module.fail_json(msg="; ".join(reason for reason in refusals if reason))
     module.exit_json(changed=False)
 
 

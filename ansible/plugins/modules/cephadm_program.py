@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Have a container image of Ceph on the host, and the cephadm that lies in it."""
+"""Have a container image of Ceph on the host, and the cephadm from it."""
 
 import filecmp
 import os
@@ -11,7 +11,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: cephadm_program
-short_description: Have a container image of Ceph on the host, and the cephadm that lies in it
+short_description: Have a container image of Ceph on the host, and the cephadm from it
 description:
   - Pulls the image unless it is there, by podman.
   - Each image of Ceph has the cephadm of its own release, which the cluster's manager brings to all

@@ -11,7 +11,7 @@ DOCUMENTATION = r"""
 module: cluster_report
 short_description: Decode other hosts' credentials, read the nodes' states and run a test job
 description:
-  - Runs on the controller, as root. What is found is judged by C(muster.verify.verdict).
+  - Runs on the controller, as root. C(muster.verify.verdict) evaluates the result.
   - The job runs on idle nodes only, so a busy cluster stays as it is and no cloud node is woken;
     and not on hosts that are to be avoided or whose credential can't be decoded, where it would
     hang in completing.
@@ -31,26 +31,26 @@ options:
     type: bool
     default: true
   avoid:
-    description: Hosts that no job is to run on, because this run could not reach them.
+    description: Hosts to run no job on, because this run could not reach them.
     type: list
     elements: str
     default: []
   ping_seconds:
-    description: How long slurmctld is waited for by a host that is not the controller.
+    description: How long a host that is not the controller waits for slurmctld.
     type: int
     default: 60
   settle_seconds:
-    description: How long nodes that are down are waited for.
+    description: How long to wait for nodes that are down.
     type: int
     default: 30
   answer_seconds:
     description:
-      - How long nodes that don't answer are waited for before they are taken for broken.
+      - How long to wait for nodes that don't answer before they count as broken.
       - slurmctld asks a silent node again every third of SlurmdTimeout, so every 100 s.
     type: int
     default: 120
   job_seconds:
-    description: Bound of the test job.
+    description: Time limit of the test job.
     type: int
     default: 30
   max_job_nodes:
@@ -81,7 +81,7 @@ NODE_FORMAT = "%N|%R|%T|%u|%E"
 
 
 class Cluster:
-    """The cluster as its controller sees it."""
+    """What the controller says of the cluster."""
 
     def __init__(self, module):
         self.module = module
@@ -134,9 +134,9 @@ class Cluster:
             time.sleep(0.5)
 
     def patience(self, node):
-        """Return for how many seconds `node` is given time to come up by itself."""
+        """Return for how many seconds to wait until `node` comes up by itself."""
         if node["state"].startswith("drain"):
-            return 0  # somebody, or slurmctld, wants it so
+            return 0  # a person or slurmctld set this state
         if node["state"].startswith("down"):
             return self.parameters["settle_seconds"]
         if node["state"].startswith("unk") or node["state"].endswith("*"):
@@ -208,7 +208,7 @@ def main():
         supports_check_mode=True,
     )
     cluster = Cluster(module)
-    # Credentials first: they age while nodes are waited for.
+    # Credentials first: they age while the module waits for nodes.
     undecoded = cluster.undecoded()
     if not module.params["whole"]:
         report = {"undecoded": undecoded, "unanswered": cluster.unanswered()}

@@ -11,14 +11,14 @@ from ansible.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: group_folders
-short_description: Folders that a group shares, whatever the umask of its members is
+short_description: Folders that a group shares, regardless of its members' umask
 description:
   - Makes folders that belong to a group, with the setgid bit, by which what is made in them belongs
     to the group too, and with a default access list, which takes the place of the umask (acl(5)).
-  - What lies in a folder already stays as it is, and so do other entries of its access lists.
+  - What is in a folder already stays as it is, and so do other entries of its access lists.
   - Needs the package C(acl), and a file system with POSIX access lists. A mount of NFS 4.2 shows
     none, so this is for the server's own host; there they hold for all clients.
-  - Where the server of a folder does not answer it ends within a bound.
+  - Fails after a time limit where the server of a folder does not answer.
 options:
   folders:
     description: The folders.
@@ -63,7 +63,7 @@ def wanted(folder, gid):
     ]
 
 
-def found(module, path):
+def access_list(module, path):
     """Return the lines of getfacl(1) of a folder, None where there is none."""
     try:
         state = os.lstat(path)
@@ -118,9 +118,9 @@ def apply(module, folder, gid):
 
 
 def bring(module, folder):
-    """Bring a folder where it belongs; return what changed as a diff, or None."""
+    """Make a folder as wanted; return what changed as a diff, or None."""
     gid = number_of(module, folder)
-    before = found(module, folder["path"])
+    before = access_list(module, folder["path"])
     missing = [line for line in wanted(folder, gid) if line not in (before or [])]
     if not missing:
         return None

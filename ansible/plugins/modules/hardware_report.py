@@ -15,13 +15,13 @@ DOCUMENTATION = r"""
 module: hardware_report
 short_description: Report a machine's processors, memory, GPUs, system, name and clock
 description:
-  - Asks C(slurmd -C) where it is installed, since its answer is what the controller will hear, and
+  - Asks C(slurmd -C) where it is installed, since the controller will get the same answer, and
     otherwise lscpu and /proc/meminfo. What is found is judged by C(muster.verify.hardware).
   - The action plugin of the same name adds between which two moments of the control machine the
     clock was read.
 options:
   paths:
-    description: Paths of which to report what lies there.
+    description: Paths to report on.
     type: list
     elements: path
     default: []

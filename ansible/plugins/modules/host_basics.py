@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   hosts:
-    description: Hosts of the cluster, C(name) and C(address) each. Without any, the block vanishes.
+    description: Hosts of the cluster, C(name) and C(address) each. Without any, the block is removed.
     type: list
     elements: dict
     required: true
@@ -184,7 +184,7 @@ def main():
             ipaddress.ip_address(address)
         except ValueError:
             module.fail_json(
-                msg=f"{name}: {address} is no IP address, so it can't stand in {HOSTS}; "
+                msg=f"{name}: {address} is no IP address, so it can't be in {HOSTS}; "
                 "give the number, or leave the host out if DNS knows it"
             )
 

@@ -28,7 +28,7 @@ description:
   - Contents arrive ready to write. Templates are rendered by the action plugin of the same name.
   - A file is written beside its destination, validated, and renamed over it, so a reader never sees
     half of it and a kill leaves the old one.
-  - Where the server of a folder does not answer it ends within a bound.
+  - Fails after a time limit where the server of a folder does not answer.
 options:
   files:
     description: What to manage, in order. Missing parents of a file are created (root, 0755).
@@ -58,7 +58,7 @@ options:
         type: str
       block:
         description:
-          - Lines kept at the end of a file of somebody else's, such as the start file of a shell,
+          - Lines kept at the end of a file that others own, such as the start file of a shell,
             between two lines with O(files[].block.name). The rest of the file, its owner and its
             mode stay.
           - Where there is no such file none is made; its package is not installed.
@@ -184,7 +184,7 @@ class Refused(Exception):  # noqa: N818 (reads as what happened)
 
 def sentence(path, error):
     """Return what the OSError says of the file or folder at `path`, and the remedy."""
-    remedy = REMEDIES.get(error.errno, "mend that and run again")
+    remedy = REMEDIES.get(error.errno, "fix that and run again")
     return f"{path}: {error.strerror}; " + remedy.format(folder=os.path.dirname(path))
 
 
@@ -225,9 +225,9 @@ def with_block(text, name, lines):
     """Return `text` with the block `name` holding `lines`, at its end if it had none."""
     begin, end = f"# BEGIN Muster: {name}\n", f"# END Muster: {name}\n"
     block = begin + lines.rstrip("\n") + "\n" + end
-    before, found, rest = text.partition(begin)
+    before, opened, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
-    if found and closed:
+    if opened and closed:
         return before + block + after
     return text + ("" if text.endswith("\n") or not text else "\n") + block
 
@@ -237,7 +237,7 @@ class Entry:
 
     def __init__(self, module, wanted):
         self.module = module
-        # A block goes into the file itself: the one that a link stands for stays a link.
+        # A block goes into the file itself: a link stays a link.
         is_block = wanted["block"] is not None
         self.dest = os.path.realpath(wanted["dest"]) if is_block else wanted["dest"]
         self.state = wanted["state"]
@@ -299,7 +299,7 @@ class Entry:
 
     @property
     def differs(self):
-        """Whether anything must be done."""
+        """Whether anything must be changed."""
         if self.has_no_place:
             return False
         if self.state == "absent":
@@ -349,7 +349,7 @@ class Entry:
         return "" if self.state == "absent" else "(directory)\n"
 
     def refuse_if_in_the_way(self):
-        """Raise Refused where people's work would have to go; nothing below a folder is removed."""
+        """Raise Refused where people's work would be lost; nothing below a folder is removed."""
         if self.before in (self.state, "absent"):
             return
         if self.state == "absent" and (self.before != "directory" or not os.listdir(self.dest)):
@@ -362,7 +362,7 @@ class Entry:
         )
 
     def apply(self):
-        """Do it. Raises Refused or OSError."""
+        """Make the change. Raises Refused or OSError."""
         if self.state == "absent":
             self._remove()
             return

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Say which of the wanted packages are missing; the action plugin has apt install them."""
+"""Report which of the wanted packages are missing; the action plugin installs them by apt."""
 
 import fnmatch
 
@@ -11,7 +11,7 @@ module: managed_packages
 short_description: Install packages without what they recommend and without starting them
 description:
   - The one way in which roles install packages of the distribution.
-  - Asks dpkg first, which takes a tenth of what apt takes to find out that nothing is to be done.
+  - Asks dpkg first, which finds in a tenth of apt's time that nothing has to be done.
     What is missing is installed by M(ansible.builtin.apt) in one transaction, without recommended
     packages; no daemon starts before it was configured, and no other package is removed.
 options:
@@ -28,13 +28,13 @@ options:
         in one version alone, which apt's module does not see to and dpkg finds out too late.
     type: path
   replaces:
-    description: Packages that these take the place of; apt may remove packages where one is there.
+    description: Packages that these replace; apt may remove packages where one is there.
     type: list
     elements: str
     default: []
   held:
     description:
-      - Whether apt leaves those of O(names) that have a version as they are, whoever runs it
+      - Whether apt leaves those of O(names) that have a version as they are, also when a person runs it
         (C(apt-mark hold)). Another version in O(names) still takes their place, a lower one too.
     type: bool
     default: false
@@ -68,7 +68,7 @@ replaced:
 
 def installed(module, names):
     """Return package -> version of those of `names` that are installed."""
-    # Exit code 1 says that dpkg has never heard of one of them: no error here.
+    # Exit code 1 says that dpkg does not know one of them: no error here.
     _, out, _ = module.run_command(
         ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status} ${Version}\n", *names]
     )
@@ -100,10 +100,10 @@ def main():
         for name, version in wanted
         if name not in there or (version and not fnmatch.fnmatch(there[name], version))
     ]
-    # Asked only where something is to be installed: the second run has one question for dpkg.
+    # Asked only where something has to be installed: a second run asks dpkg only once.
     old = module.params["replaces"] if missing else []
     replaced = sorted(installed(module, old)) if old else []
-    # Those that are missing are held when the action plugin, after apt, has this run once more.
+    # Missing ones are held when the action plugin runs this module again after apt.
     pinned = [name for name, version in wanted if version]
     held = not_held(module, pinned) if module.params["held"] and pinned and not missing else []
     if held and not module.check_mode:

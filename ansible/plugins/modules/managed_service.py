@@ -14,7 +14,7 @@ short_description: Run a daemon with the configuration that is on disk
 description:
   - Enables and starts a unit, and restarts or reloads it exactly when it runs with other files
     than those on disk.
-  - A handler is lost when a play is killed between "file written" and "daemon told"; and a handler
+  - A handler is lost when a play is killed between "file written" and "daemon restarted"; and a handler
     restarts a daemon that somebody else has restarted since. So the unit itself records, at each
     start, the SHA-256 of the files it is about to read (a drop-in with an ExecStartPre, written by
     this module, into /run/muster); this module compares and acts.
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   config:
-    description: Files that the daemon reads at its start only; another content means a restart.
+    description: Files that the daemon reads only at its start; a change means a restart.
     type: list
     elements: path
     default: []
@@ -80,7 +80,7 @@ action:
 
 RECORDS = "/run/muster"
 TOLD = "/var/lib/muster"
-"""What other hosts were told outlives a boot of this one."""
+"""On disk: what other hosts have received outlives a boot of this one."""
 
 LOOKS = 6
 """How often a unit must have been seen up; six take 0.6 s on an idle host."""
@@ -97,10 +97,10 @@ def sha256(path):
 
 def record_of(paths, pending=None):
     """Return what `sha256sum PATHS` prints; the digests of `pending` replace those on disk."""
-    found = {path: sha256(path) for path in paths} | {
+    digests = {path: sha256(path) for path in paths} | {
         path: digest for path, digest in (pending or {}).items() if path in paths
     }
-    return "".join(f"{digest}  {path}\n" for path, digest in found.items() if digest)
+    return "".join(f"{digest}  {path}\n" for path, digest in digests.items() if digest)
 
 
 def read_text(path):
@@ -132,7 +132,7 @@ class Unit:
         return out
 
     def fail(self, message):
-        """End the task with what the daemon itself said last."""
+        """Fail the task with the daemon's last log lines."""
         # On a busy host journald may still have to read what the daemon wrote before it died.
         self.module.run_command(["journalctl", "--sync"])
         _, log, _ = self.module.run_command(
@@ -141,11 +141,11 @@ class Unit:
         lines = log.splitlines() + self.log_lines()
         if any("fatal" in line for line in lines):
             lines = [line for line in lines if "fatal" in line or "error" in line]
-        # A daemon that tries again every few seconds says the same each time.
+        # A daemon that retries every few seconds logs the same each time.
         words = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip()))
         self.module.fail_json(
             msg=f"{self.name}: {message}; its last words: {words or '(none)'}; "
-            f"mend the cause and run again (journalctl -u {self.name} shows more)"
+            f"fix the cause and run again (journalctl -u {self.name} shows more)"
         )
 
     def log_lines(self):
@@ -172,7 +172,7 @@ class Unit:
         lines = ["# Written by Muster: records what this daemon is started with", "[Service]"]
         reload_config = [] if self.reload_after_start else self.reload_config
         for kind, paths in (("config", self.config), ("reload", reload_config)):
-            # For root alone: who has a file's digest can try what its secret may be.
+            # Only for root: with a file's digest one can guess its secret.
             command = (
                 f"umask 077; mkdir -p {RECORDS}; "
                 f"sha256sum {' '.join(dict.fromkeys(paths))} >{self.record_path(kind)}"
@@ -188,17 +188,17 @@ class Unit:
     def differs(self, kind, paths):
         """Whether the daemon runs with another content of `paths` than that on disk."""
         pending = self.module.params["pending"]
-        # A reload by hand through a command leaves no record: what has just been mended may have
-        # been told to the daemon while it was spoilt.
+        # A reload by hand through a command leaves no record: what has just been fixed may have
+        # been loaded by the daemon while it was wrong.
         if kind == "reload" and self.module.params["reload_command"] and {*pending} & {*paths}:
             return True
         pending = pending if self.module.check_mode else {}
         return bool(paths) and read_text(self.record_path(kind)) != record_of(paths, pending)
 
     def write_record(self, kind, text):
-        """Note that the daemon now runs with `text`."""
+        """Record that the daemon now runs with `text`."""
         os.makedirs(os.path.dirname(self.record_path(kind)), mode=0o700, exist_ok=True)
-        # A new one by rename: a kill must not leave a record that says nothing.
+        # By rename: a killed run must not leave an empty record.
         temporary = f"{self.record_path(kind)}.new"
         with open(temporary, "w", encoding="utf-8") as stream:
             os.fchmod(stream.fileno(), 0o600)
@@ -208,8 +208,8 @@ class Unit:
     def action(self):
         """Return what has to be done to the daemon."""
         state = self.state.get("ActiveState")
-        # One that has been starting for long waits for something with the configuration it has
-        # read; to start it would be to wait with it, even where the new one is the cure.
+        # A unit that is starting for long waits for something with the configuration it has
+        # read; starting it would wait too, even where the new configuration is the remedy.
         if state == "activating" and self.differs("config", self.config):
             return "restart"
         if state not in ("active", "reloading"):
@@ -231,7 +231,7 @@ class Unit:
         """Start, restart or reload the daemon and wait until it is up."""
         deadline = time.monotonic() + self.module.params["timeout_seconds"]
         if action == "reload":
-            # Taken before: what changes meanwhile is told at the next run.
+            # Read before the start: what changes meanwhile is handled by the next run.
             text = record_of(self.reload_config)
             command = self.module.params["reload_command"]
             if command:
@@ -260,7 +260,7 @@ class Unit:
         return f"/{self.name}.service" in (read_text(f"/proc/{pid}/cgroup") or "")
 
     def listens(self, port):
-        """Whether the unit itself listens on `port`: something else there is no sign of life."""
+        """Whether the unit itself listens on `port`: another process there does not count."""
         return any(self.owns(pid) for pid in listeners(port))
 
     def refuse_taken_port(self, port):
@@ -278,8 +278,8 @@ class Unit:
         """Return when the unit is up and listens; fail at `deadline` (monotonic seconds)."""
         port = self.module.params["port"]
         # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass,
-        # and so would one that systemd starts again each time. So it is looked at several times,
-        # which takes longer on a busy host, where dying does too.
+        # and so would one that systemd starts again each time. So the state is read several
+        # times, which takes longer on a busy host, where a failing start does too.
         up_since, looks, restarts = None, 0, None
         while time.monotonic() < deadline:
             state = self.show()
@@ -314,15 +314,15 @@ def listening_sockets(port):
 def listeners(port):
     """Return the processes that listen on TCP `port`, as {pid: name}."""
     wanted = {f"socket:[{inode}]" for inode in listening_sockets(port)}
-    found = {}
+    processes = {}
     for pid in [name for name in os.listdir("/proc") if name.isdigit()] if wanted else []:
         try:
             links = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
         except OSError:  # it ended, or closed a file, meanwhile
             continue
         if links & wanted:
-            found[pid] = (read_text(f"/proc/{pid}/comm") or "").strip()
-    return found
+            processes[pid] = (read_text(f"/proc/{pid}/comm") or "").strip()
+    return processes
 
 
 def main():

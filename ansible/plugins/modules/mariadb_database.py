@@ -57,7 +57,7 @@ database_created:
 """
 
 TIMEOUT_SECONDS = 60
-# What may stand in a name: none of it needs to be quoted inside SQL quotes.
+# Characters allowed in a name: none needs to be escaped inside SQL quotes.
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
@@ -132,16 +132,16 @@ def privileges(grant):
     return grant.split(" IDENTIFIED ")[0]
 
 
-def statements(name, user, wanted, exists, found):
-    """Return the SQL that leads from what was found to what is wanted.
+def statements(name, user, wanted, exists, current):
+    """Return the SQL that leads from the current grants to the wanted ones.
 
-    `wanted` and `found` map a host to its grants (as SHOW GRANTS words them).
+    `wanted` and `current` map a host to its grants (as SHOW GRANTS words them).
     """
     sql = [] if exists else [f"CREATE DATABASE `{name}`;"]
-    sql += [f"DROP USER '{user}'@'{host}';" for host in found if host not in wanted]
+    sql += [f"DROP USER '{user}'@'{host}';" for host in current if host not in wanted]
     for host, grants in wanted.items():
         account = f"'{user}'@'{host}'"
-        have = found.get(host, [])
+        have = current.get(host, [])
         hashed = grants[0].rsplit("'", 2)[1]
         login = f"{account} IDENTIFIED VIA mysql_native_password USING '{hashed}';"
         if not have:
@@ -193,13 +193,13 @@ def main():
         hashed = password_hash(module.params["password"])
         wanted = {host: wanted_grants(name, user, host, hashed) for host in hosts}
         try:
-            exists, found = read(name, user)
+            exists, current = read(name, user)
         except RefusedError:
-            # On a fresh host a check comes before the server: everything is still to be made.
+            # In check mode on a fresh host there is no server yet: everything will be made.
             if not module.check_mode:
                 raise
-            exists, found = False, {}
-        sql = statements(name, user, wanted, exists, found)
+            exists, current = False, {}
+        sql = statements(name, user, wanted, exists, current)
         if sql and not module.check_mode:
             ask("\n".join(sql))
             if read(name, user) != (True, wanted):
@@ -209,7 +209,7 @@ def main():
                 )
     except RefusedError as error:
         module.fail_json(msg=str(error))
-    before, after = shown(exists, found, name), shown(True, wanted, name)
+    before, after = shown(exists, current, name), shown(True, wanted, name)
     if sql and before == after:
         after += "(the password changes)\n"
     module.exit_json(

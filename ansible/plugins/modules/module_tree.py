@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Publish a tree of modulefiles for Lmod, checked first, and keep its spider cache true."""
+"""Publish a tree of modulefiles for Lmod, checked first, and keep its spider cache current."""
 
 import hashlib
 import os
@@ -16,11 +16,11 @@ description:
   - Compares the wanted modulefiles with those in the tree. If they differ, all wanted ones are written
     to a scratch folder and checked there; only then the tree is touched, file by file and by rename,
     so that a broken modulefile never replaces a good one and a reader never sees half of one.
-  - Files that this module wrote carry a first line that says so. Those that are no longer wanted are
+  - The first line of files that this module wrote says so. Those that are no longer wanted are
     removed; files of other people are left alone, and never overwritten.
-  - The cache is rebuilt when what it was built from has changed since, whoever changed it. A run that was
+  - The cache is rebuilt when what it was built from has changed since, also by hand. A run that was
     killed between publishing and rebuilding is completed by the next.
-  - Where the server of a folder does not answer it ends within a bound.
+  - Fails after a time limit where the server of a folder does not answer.
 options:
   path:
     description: Root of the tree, a folder of MODULEPATH.
@@ -35,7 +35,7 @@ options:
     type: path
     required: true
   watch:
-    description: Folders whose presence the modulefiles ask for. One that comes or goes makes the cache stale.
+    description: Folders whose presence the modulefiles check. One that comes or goes makes the cache stale.
     type: list
     elements: path
     default: []
@@ -85,7 +85,7 @@ class Lmod:
 
     @property
     def version(self):
-        """The installed version, empty if there is none: the tools lie in a folder of that name."""
+        """The installed version, empty if there is none: the tools are in a folder of that name."""
         return os.path.basename(os.path.realpath(self.home)) if os.path.isdir(self.home) else ""
 
     @property
@@ -106,8 +106,8 @@ class Lmod:
         return path
 
     def check(self, folder):
-        """Raise RefusedError with Lmod's own words if a file below `folder` is no modulefile."""
-        # check_module_tree_syntax passes over a .modulerc.lua that no user's Lmod can read.
+        """Raise RefusedError with Lmod's message if a file below `folder` is no modulefile."""
+        # check_module_tree_syntax ignores a .modulerc.lua that no user's Lmod can read.
         for path in sorted(tree(folder)):
             if os.path.basename(path) == ".modulerc.lua":
                 code, _, err = self.run(["luac", "-p", f"{folder}/{path}"])
@@ -138,15 +138,15 @@ class Lmod:
 
 def tree(path):
     """Return path below `path` -> text of all files in it; those in the making left out."""
-    found = {}
+    texts = {}
     for folder, _, names in os.walk(path):
         for name in names:
             full = os.path.join(folder, name)
             if name.endswith(NEW):
                 continue
             with open(full, encoding="utf-8", errors="surrogateescape") as stream:
-                found[os.path.relpath(full, path)] = stream.read()
-    return found
+                texts[os.path.relpath(full, path)] = stream.read()
+    return texts
 
 
 class Tree:
@@ -155,18 +155,18 @@ class Tree:
     def __init__(self, path, files):
         self.path = path
         self.wanted = {name: MARK + text for name, text in files.items()}
-        self.found = tree(path)
+        self.current = tree(path)
         for name in self.wanted:
             if os.path.isabs(name) or ".." in name.split("/") or not name.endswith(".lua"):
                 raise RefusedError(f"{name}: not a path below {path} that ends in .lua")
-            if name in self.found and not self._is_ours(name):
+            if name in self.current and not self._is_ours(name):
                 raise RefusedError(
                     f"{path}/{name} was not written by Muster; move it away or leave its module "
                     "out of the definition"
                 )
 
     def _is_ours(self, name):
-        return self.found[name].startswith(MARK)
+        return self.current[name].startswith(MARK)
 
     def _is_readable(self, name):
         return os.stat(f"{self.path}/{name}").st_mode & 0o444 == 0o444
@@ -177,14 +177,14 @@ class Tree:
         names = [
             name
             for name, text in self.wanted.items()
-            if self.found.get(name) != text or not self._is_readable(name)
+            if self.current.get(name) != text or not self._is_readable(name)
         ]
         return sorted(names, key=lambda name: (name.endswith("/.modulerc.lua"), name))
 
     @property
     def to_remove(self):
         """Defaults first, for the same reason."""
-        names = [name for name in self.found if name not in self.wanted and self._is_ours(name)]
+        names = [name for name in self.current if name not in self.wanted and self._is_ours(name)]
         return sorted(names, key=lambda name: (not name.endswith("/.modulerc.lua"), name))
 
     def diff(self):
@@ -193,14 +193,14 @@ class Tree:
             {
                 "before_header": f"{self.path}/{name}",
                 "after_header": f"{self.path}/{name}",
-                "before": self.found.get(name, ""),
+                "before": self.current.get(name, ""),
                 "after": self.wanted.get(name, ""),
             }
             for name in self.to_write + self.to_remove
         ]
 
     def check(self, lmod):
-        """Let Lmod read the wanted files where no user looks."""
+        """Let Lmod check the wanted files in a private folder."""
         with tempfile.TemporaryDirectory(prefix="muster-modules-") as scratch:
             for name, text in self.wanted.items():
                 write(f"{scratch}/{name}", text)
@@ -211,7 +211,7 @@ class Tree:
                 raise RefusedError(f"{self.path} is left as it was; Lmod refuses {said}") from error
 
     def publish(self):
-        """Write and remove files; the folders that this leaves empty vanish too."""
+        """Write and remove files; folders that this leaves empty are removed too."""
         os.makedirs(self.path, mode=0o755, exist_ok=True)
         for name in self.to_write:
             write(f"{self.path}/{name}", self.wanted[name])
@@ -224,11 +224,11 @@ class Tree:
 
 
 def write(path, text):
-    """Write a file beside its place and rename it: it is there in whole or not at all."""
+    """Write a file beside its place and rename it: it is there completely or not at all."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    # Lmod reads no file whose name begins with a dot; always the same one, so that a run which was
-    # killed leaves nothing that the next does not take up.
+    # Lmod reads no file whose name begins with a dot; always the same one, so that the next run
+    # reuses what a killed one leaves.
     temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
     with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
         stream.write(text)
@@ -252,7 +252,7 @@ def cache_source(lmod, files, watch):
 
 
 def cache_is_stale(cache, source):
-    """Whether the cache was built from something else, or was not built to the end."""
+    """Whether the cache was built from other files, or was not completed."""
     try:
         with open(f"{cache}/source", encoding="utf-8") as stream:
             return stream.read() != f"{source}\n" or not os.path.exists(
@@ -296,7 +296,7 @@ def main():
     except OSError as error:
         module.fail_json(
             msg=f"{error.filename}: {error.strerror}; the modulefiles there are whole, "
-            "mend the cause and run again",
+            "fix the cause and run again",
             diff=diff,
         )
     if stale:

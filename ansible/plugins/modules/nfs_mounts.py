@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the NFS mounts of a host as systemd units, mounted with the options that are asked for."""
+"""Keep the NFS mounts of a host as systemd units, mounted with the wanted options."""
 
 import re
 
@@ -19,7 +19,7 @@ description:
   - NFS takes most options at the mount only. A folder whose options have changed is unmounted and
     mounted again if nobody uses it. If somebody does it stays as it is and the task says so; a
     later run does it, or the next boot.
-  - A unit of this module that is no longer asked for is removed, on the same terms.
+  - A unit of this module that is no longer wanted is removed, in the same way.
 options:
   mounts:
     description: The mounts.
@@ -67,7 +67,7 @@ PROTOCOL = Protocol(
     mark="# Written by Muster's nfs_mounts: changes here are lost\n",
     kinds=("nfs", "nfs4"),
     shown=re.compile(r"rw|ro|hard|soft|noatime|nosuid|nodev|noexec|nocto|fsc|vers=.*|proto=.*"),
-    # In minutes, 0 for one try; mount.nfs gives up in time for systemd to tell its last words.
+    # In minutes, 0 for one try; mount.nfs gives up in time for systemd to log its last message.
     waits=lambda seconds: f"retry={max(seconds // 60 - 1, 0)}",
     words=re.compile(r"^mount.*"),
     servers=servers,

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Report what decides which NVIDIA packages a machine needs. Changes nothing."""
+"""Report what a machine's NVIDIA packages depend on. Changes nothing."""
 
 import glob
 import os
@@ -40,7 +40,7 @@ nvswitches:
   type: int
   returned: always
 users:
-  description: The processes that use GPUs, but for those that look after them.
+  description: The processes that use GPUs, except daemons that look after them.
   type: list
   elements: str
   sample: [python (4711)]

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Have NVIDIA's kernel module built for each kernel, and loaded if none is."""
+"""Check that NVIDIA's kernel module is built for each kernel; load it if none is loaded."""
 
 import glob
 import os
@@ -16,7 +16,7 @@ description:
   - apt succeeds when the build of a module has failed. So the module is looked for in the kernel
     that runs and in each one with headers; where it is missing, the end of the build's log is a
     part of the message.
-  - It is loaded where no driver is. A driver that is loaded is never taken out, for jobs may use
+  - It is loaded where no driver is. A loaded driver is never unloaded, since jobs may use
     it; then RV(reboot_for) says what a reboot would change.
 options:
   name:
@@ -78,7 +78,7 @@ def dkms_states(text):
     between name and version). A module that was built for no kernel has neither kernel nor machine.
     """
     pattern = r"^nvidia[^,/]*(?:/|, )[^,]+, (?P<kernel>[^,]+), [^:]+: (?P<state>\w+)"
-    return {found["kernel"]: found["state"] for found in re.finditer(pattern, text, re.MULTILINE)}
+    return {match["kernel"]: match["state"] for match in re.finditer(pattern, text, re.MULTILINE)}
 
 
 def without_module(state, loading=True):
@@ -107,7 +107,7 @@ def complaint(state, kernel, log):
     lines = [line for line in log.splitlines() if not re.match(r"\s*$|# |-+$", line)]
     end = " | ".join(lines[-LOG_LINES:]) or "no log was written"
     return (
-        f"kernel {kernel} has no NVIDIA module ({what}); mend what the end of its log says, try "
+        f"kernel {kernel} has no NVIDIA module ({what}); fix what the end of its log says, try "
         f"`dkms autoinstall -k {kernel}` and run again: {end}"
     )
 

@@ -27,9 +27,9 @@ description:
   - Takes people out of the groups given here only; their other memberships stay.
   - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
     anybody else are removed from there.
-  - Looks at homes only where it makes them; where their server does not answer it ends within a bound.
-  - A person who goes leaves the home and the number behind. While processes of this person run, the
-    account is expired (nobody logs in) and taken out of the groups; a later run removes it.
+  - Accesses homes only where it makes them; fails after a time limit where their server does not answer.
+  - When a person is removed, the home and the number stay. While processes of this person run, the
+    account is expired (it can't log in) and taken out of the groups; a later run removes it.
 options:
   groups:
     description: Groups, C(name) and C(gid) each.
@@ -60,7 +60,7 @@ options:
     type: path
     default: /home
   no_login:
-    description: Logins that sshd is about to refuse; nobody among them may be running this.
+    description: Logins that sshd will refuse; the module fails if one of them runs it.
     type: list
     elements: str
     default: []
@@ -84,7 +84,7 @@ EXAMPLES = r"""
       - {name: bob, uid: 20002, state: absent}
 """
 
-# Day of an account's expiry, counted from 1970-01-01, that bars every login.
+# Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
 
 
@@ -117,7 +117,7 @@ class Person:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """An account that the host has; `local` = it stands in /etc/passwd."""
+    """An account that the host has; `local` = it is in /etc/passwd."""
 
     uid: int
     gid: int
@@ -128,7 +128,7 @@ class Account:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class HostState:
     """What the host has: accounts, gids and members of groups by name, uids of homes by path.
 
     `keys` are the texts of the files with keys by login, `busy` the people to be removed who have
@@ -155,29 +155,29 @@ class Step:
     keys_of: str | None = None
 
 
-def conflicts(groups, people, found, create_homes):
-    """Return a sentence for each thing on the host that stands against what is wanted.
+def conflicts(groups, people, host, create_homes):
+    """Return a sentence for each conflict between the host and what is wanted.
 
     Args:
         groups: Wanted groups.
         people: Wanted people.
-        found: What the host has.
+        host: What the host has.
         create_homes: Whether this host makes homes, and so looks at their owners.
 
     """
     said = []
-    names_by_gid = {gid: name for name, gid in found.groups.items()}
-    names_by_uid = {account.uid: name for name, account in found.accounts.items()}
-    # Who differs in the uid is told about that alone, not about the own group too.
+    names_by_gid = {gid: name for name, gid in host.groups.items()}
+    names_by_uid = {account.uid: name for name, account in host.accounts.items()}
+    # For a different uid only that is reported, not the own group too.
     own_groups = [
         Group(person.name, person.uid)
         for person in people
         if person.present
         and names_by_uid.get(person.uid, person.name) == person.name
-        and (person.name not in found.accounts or found.accounts[person.name].uid == person.uid)
+        and (person.name not in host.accounts or host.accounts[person.name].uid == person.uid)
     ]
     for group in [*groups, *own_groups]:
-        gid = found.groups.get(group.name)
+        gid = host.groups.get(group.name)
         other = names_by_gid.get(group.gid)
         if gid is not None and gid != group.gid:
             said.append(
@@ -191,7 +191,7 @@ def conflicts(groups, people, found, create_homes):
                 "the definition, or move that group"
             )
     for person in people:
-        account = found.accounts.get(person.name)
+        account = host.accounts.get(person.name)
         other = names_by_uid.get(person.uid)
         if account is None:
             if person.present and other is not None:
@@ -208,16 +208,16 @@ def conflicts(groups, people, found, create_homes):
         elif not account.local:
             said.append(
                 f"{person.name} comes from a directory service (LDAP, sssd), not from /etc/passwd: "
-                f"take {person.name} out of one of both"
+                f"remove {person.name} from one of the two"
             )
-        names = {group.name for group in groups} | set(found.groups)
+        names = {group.name for group in groups} | set(host.groups)
         said += [
             f"{person.name} is to be in group {name}, which is neither in the definition nor here: "
             "add it to the definition's groups"
             for name in sorted(person.groups - names)
             if person.present
         ]
-        owner = found.home_owners.get(person.home)
+        owner = host.home_owners.get(person.home)
         if create_homes and person.present and owner is not None and owner != person.uid:
             said.append(
                 f"{person.home} belongs to uid {owner}, {person.name} has {person.uid}: "
@@ -226,35 +226,35 @@ def conflicts(groups, people, found, create_homes):
     return said
 
 
-def plan(groups, people, found, create_homes):
+def plan(groups, people, host, create_homes):
     """Return the steps from what the host has to what is wanted, in order.
 
     Args:
         groups: Wanted groups.
         people: Wanted people.
-        found: What the host has; free of conflicts.
+        host: What the host has; free of conflicts.
         create_homes: Whether a missing home is made.
 
     """
     keys = {person.name: person.keys_text for person in people}
-    # First of all who goes can't log in any more.
-    steps = [_keys(name, text, "") for name, text in found.keys.items() if not keys.get(name)]
+    # First: people who are removed can't log in any more.
+    steps = [_keys(name, text, "") for name, text in host.keys.items() if not keys.get(name)]
     own_groups = [Group(person.name, person.uid) for person in people if person.present]
     for group in [*groups, *own_groups]:
-        if group.name not in found.groups:
+        if group.name not in host.groups:
             command = ("groupadd", "--gid", str(group.gid), group.name)
             steps.append(Step(f"group {group.name}", "absent", f"gid {group.gid}", command))
     owned = frozenset(group.name for group in groups)
     for person in people:
-        account = found.accounts.get(person.name)
+        account = host.accounts.get(person.name)
         if person.present:
-            steps += _present(person, account, found, owned)
-            if create_homes and found.home_owners.get(person.home) is None:
+            steps += _present(person, account, host, owned)
+            if create_homes and host.home_owners.get(person.home) is None:
                 steps.append(Step(person.home, "absent", f"home of {person.name}", home_of=person))
         elif account is not None:
-            steps += _absent(person, account, found, owned)
+            steps += _absent(person, account, host, owned)
     for name, text in keys.items():
-        before = found.keys.get(name, "")
+        before = host.keys.get(name, "")
         if text and text != before:
             steps.append(_keys(name, before, text))
     return steps
@@ -264,15 +264,15 @@ def _keys(name, before, after):
     return Step(f"ssh keys of {name}", before, after, keys_of=name)
 
 
-def _memberships(name, found):
-    return frozenset(group for group, members in found.members.items() if name in members)
+def _memberships(name, host):
+    return frozenset(group for group, members in host.members.items() if name in members)
 
 
 def _words(uid, groups, shell, home, note=""):
     return f"uid {uid}, groups {' '.join(sorted(groups)) or '-'}, {shell}, {home}{note}"
 
 
-def _present(person, account, found, owned):
+def _present(person, account, host, owned):
     what = f"person {person.name}"
     if account is None:
         command = ("useradd", "--uid", str(person.uid), "--gid", str(person.uid))
@@ -281,7 +281,7 @@ def _present(person, account, found, owned):
         command += ("--shell", person.shell, "--groups", ",".join(sorted(person.groups)))
         after = _words(person.uid, person.groups, person.shell, person.home)
         return [Step(what, "absent", after, (*command, person.name))]
-    member = _memberships(person.name, found)
+    member = _memberships(person.name, host)
     groups = (member - owned) | person.groups
     options = []
     if account.gid != person.uid:
@@ -306,14 +306,14 @@ def _notes(person, account):
     return gid + (", expired" if account.expires == EXPIRED else "")
 
 
-def _absent(person, account, found, owned):
+def _absent(person, account, host, owned):
     what = f"person {person.name}"
-    member = _memberships(person.name, found)
+    member = _memberships(person.name, host)
     before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
-    if person.name not in found.busy:
+    if person.name not in host.busy:
         steps = [Step(what, before, "absent", ("userdel", person.name))]
-        # userdel takes the own group along, unless others are in it.
-        if found.members.get(person.name):
+        # userdel removes the own group too, unless others are in it.
+        if host.members.get(person.name):
             steps.append(
                 Step(f"group {person.name}", "present", "absent", ("groupdel", person.name))
             )
@@ -326,12 +326,12 @@ def _absent(person, account, found, owned):
     return [Step(what, before, after, command)]
 
 
-def warnings(people, found, shells):
+def warnings(people, host, shells):
     """Return a sentence for each thing that works, but not as somebody may expect.
 
     Args:
         people: Wanted people.
-        found: What the host has.
+        host: What the host has.
         shells: Shells of present people that this host lacks.
 
     """
@@ -339,7 +339,7 @@ def warnings(people, found, shells):
         f"{person.name} still has processes here: the account is expired, so nobody logs in with "
         "it; a run after they have ended removes it"
         for person in people
-        if person.name in found.busy
+        if person.name in host.busy
     ]
     return said + [
         f"the shell {shell} is not installed here: people who have it can't log in on this host; "
@@ -409,7 +409,7 @@ def write_keys(path, text):
     os.replace(temporary, path)
 
 
-def found_here(people, keys_dir, create_homes):
+def read_host(people, keys_dir, create_homes):
     """Return what this host has, as far as `people` and groups are concerned.
 
     Args:
@@ -434,7 +434,7 @@ def found_here(people, keys_dir, create_homes):
     groups = grp.getgrall()
     leaving = [person for person in people if not person.present and person.name in accounts]
     busy = busy_uids() if leaving else set()
-    return Found(
+    return HostState(
         accounts,
         {group.gr_name: group.gr_gid for group in groups},
         {group.gr_name: frozenset(group.gr_mem) for group in groups if group.gr_mem},
@@ -479,7 +479,7 @@ def is_mounted(path, table):
 
 
 def locked_out(no_login, environment):
-    """Say so if who runs this, through sudo or doas, could not log in again."""
+    """Report if the person who runs this by sudo or doas could not log in again."""
     login = environment.get("SUDO_USER") or environment.get("DOAS_USER")
     if login not in no_login:
         return []
@@ -554,20 +554,20 @@ def main():
     keys_dir = module.params["keys_dir"]
     if create_homes:
         refuse_silent(module, [module.params["home_root"]])
-    found = found_here(people, keys_dir, create_homes)
-    problems = conflicts(groups, people, found, create_homes)
+    host = read_host(people, keys_dir, create_homes)
+    problems = conflicts(groups, people, host, create_homes)
     problems += locked_out(module.params["no_login"], os.environ)
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 
     shells = {person.shell for person in people if person.present}
-    # One in a shared folder is not missing because its server is away.
+    # A shell in a shared folder is not missing while its server is away.
     missing_shells = {
         shell for shell in shells if not silent(shell) and not os.access(shell, os.X_OK)
     }
-    for sentence in warnings(people, found, missing_shells):
+    for sentence in warnings(people, host, missing_shells):
         module.warn(f"{os.uname().nodename}: {sentence}")
-    steps = plan(groups, people, found, create_homes)
+    steps = plan(groups, people, host, create_homes)
     if not module.check_mode:
         for step in steps:
             apply(module, step, keys_dir)
@@ -592,7 +592,7 @@ def apply(module, step, keys_dir):
         if code != 0:
             module.fail_json(
                 msg=f"{step.what}: {step.command[0]} said: {err.strip() or out.strip()}; "
-                "mend that and run again, what was done before it stays"
+                "fix that and run again, what was done before it stays"
             )
         return
     try:
@@ -604,7 +604,7 @@ def apply(module, step, keys_dir):
         remedy = (
             "make homes on the one host that may write there as root (users_create_homes)"
             if step.home_of
-            else "mend that and run again"
+            else "fix that and run again"
         )
         module.fail_json(msg=f"{step.what}: {error.filename}: {error.strerror}; {remedy}")
 

@@ -65,7 +65,7 @@ options:
         elements: str
         default: []
   users:
-    description: What is to be said of users beyond the accounts that list them.
+    description: Further settings of users, beyond the accounts that list them.
     type: list
     elements: dict
     default: []
@@ -187,7 +187,7 @@ class User:
 
 @dataclass(frozen=True)
 class State:
-    """What slurmdbd holds, or is to hold, of one cluster; without account and user root."""
+    """What slurmdbd has, or should have, of one cluster; without account and user root."""
 
     registered: bool = False
     accounts: dict = field(default_factory=dict)
@@ -217,8 +217,8 @@ def parse(cluster, outputs):
         elif account != ROOT:
             accounts[account] = Account(parent, *texts.get(account, ("", "")), fairshare)
     users = {
-        user: User(*logins.get(user, ("", "none")), frozenset(found))
-        for user, found in associations.items()
+        user: User(*logins.get(user, ("", "none")), frozenset(pairs))
+        for user, pairs in associations.items()
     }
     return State(
         registered=[lower(cluster)] in [[lower(row[0])] for row in rows["clusters"]],
@@ -232,7 +232,7 @@ def checked_name(what, name):
     """Return `name` as sacctmgr stores it, or refuse it."""
     if not NAME.fullmatch(name):
         raise RefusedError(
-            f'{what} "{name}": only letters, digits and _ . @ - may stand in it; choose another'
+            f'{what} "{name}": only letters, digits and _ . @ - are allowed in it; choose another'
         )
     return lower(name)
 
@@ -317,9 +317,9 @@ def unlisted(current, wish):
     """Return (accounts, {(user, account, partition)}) that are there and not wanted."""
     accounts = set(current.accounts) - set(wish.accounts)
     associations = set()
-    for user, found in current.users.items():
+    for user, existing in current.users.items():
         of_user = wish.users[user].associations if user in wish.users else frozenset()
-        associations |= {(user, *association) for association in found.associations - of_user}
+        associations |= {(user, *association) for association in existing.associations - of_user}
     return accounts, associations
 
 
@@ -330,8 +330,12 @@ def target(current, wish, prune=False, busy=frozenset()):
     """
     accounts, associations = unlisted(current, wish)
     if prune:
-        associations = {found for found in associations if (found[1], found[0]) in busy}
-        with_jobs = {account for account, _ in busy} | {found[1] for found in associations}
+        associations = {
+            association for association in associations if (association[1], association[0]) in busy
+        }
+        with_jobs = {account for account, _ in busy} | {
+            association[1] for association in associations
+        }
         accounts = _with_parents((with_jobs | current.accounts_of_root) & accounts, current)
     kept = {user: set() for user, _, _ in associations}
     for user, account, partition in associations:
@@ -341,11 +345,11 @@ def target(current, wish, prune=False, busy=frozenset()):
         if user in users:
             users[user] = replace(users[user], associations=users[user].associations | extra)
         else:
-            found = current.users[user]
-            default = found.default_account
+            existing = current.users[user]
+            default = existing.default_account
             if prune and default not in {account for account, _ in extra}:
                 default = min(extra)[0]
-            users[user] = replace(found, default_account=default, associations=frozenset(extra))
+            users[user] = replace(existing, default_account=default, associations=frozenset(extra))
     return State(
         registered=True,
         accounts={name: current.accounts[name] for name in accounts - set(wish.accounts)}
@@ -357,13 +361,13 @@ def target(current, wish, prune=False, busy=frozenset()):
 
 def _with_parents(names, state):
     """Return `names` and all accounts above them."""
-    found = set()
+    accounts = set()
     for start in names:
         name = start
-        while name in state.accounts and name not in found:
-            found.add(name)
+        while name in state.accounts and name not in accounts:
+            accounts.add(name)
             name = state.accounts[name].parent
-    return found
+    return accounts
 
 
 def plan(cluster, current, goal):
@@ -375,13 +379,13 @@ def plan(cluster, current, goal):
     on = f"cluster={cluster}"
     commands = [] if current.registered else [["add", "cluster", cluster]]
     for name in ordered(goal.accounts):
-        account, found = goal.accounts[name], current.accounts.get(name)
+        account, existing = goal.accounts[name], current.accounts.get(name)
         settings = [
             f"{key}={getattr(account, key)}"
             for key in ("parent", "fairshare", "description", "organization")
-            if found is None or getattr(found, key) != getattr(account, key)
+            if existing is None or getattr(existing, key) != getattr(account, key)
         ]
-        if found is None:
+        if existing is None:
             commands.append(["add", "account", f"name={name}", on, *settings])
         elif settings:
             commands.append(["modify", "account", "where", f"name={name}", on, "set", *settings])
@@ -404,11 +408,11 @@ def plan(cluster, current, goal):
             ]
 
     # One by one: 22.05 refuses a list of users of whom one has a default account.
-    for user, found in sorted(current.users.items()):
+    for user, existing in sorted(current.users.items()):
         if user not in goal.users:
             commands.append(["delete", "user", "where", f"name={user}", on])
             continue
-        for account, partition in sorted(found.associations - goal.users[user].associations):
+        for account, partition in sorted(existing.associations - goal.users[user].associations):
             which = [f"account={account}"] + ([f"partition={partition}"] if partition else [])
             commands.append(["delete", "user", "where", f"name={user}", on, *which])
     commands += [
@@ -460,7 +464,7 @@ def shown(cluster, state):
             f'description="{account.description}" organization="{account.organization}"'
         )
     for name, user in sorted(state.users.items()):
-        accounts = ",".join(_association(*found) for found in sorted(user.associations))
+        accounts = ",".join(_association(*association) for association in sorted(user.associations))
         lines.append(
             f"user {name}: accounts={accounts} default={user.default_account} "
             f"adminlevel={user.admin_level}"
@@ -491,7 +495,7 @@ class Sacctmgr:
         self.run = run
 
     def _call(self, program, *words):
-        """Return (exit code, output, errors) of `program` run with a slurm.conf of its own.
+        """Return (exit code, output, errors) of `program` run with its own slurm.conf.
 
         A database host has no slurm.conf, and a controller has none before its cluster is known.
         """
@@ -597,7 +601,7 @@ def apply(slurmdbd, current, wish, prune, busy):
         raise RefusedError(
             f"slurmdbd did not take: {'; '.join(map(shlex.join, left))}"
             + (f"; it said: {' | '.join(said)}" if said else " (and gave no reason)")
-            + "; what was taken stays, mend the cause and run again"
+            + "; what was taken stays, fix the cause and run again"
         )
     return done
 

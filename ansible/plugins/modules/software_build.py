@@ -18,7 +18,7 @@ description:
   - Runs the build command of each installation whose folder does not exist, in the given order.
   - Programs such as virtual environments can't be moved, so each is built in its final folder. As long as
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
-    holds its lock, a build was killed; its remains are removed and it is built anew.
+    holds its lock, a build was killed; its remains are removed and it is built again.
   - A build that fails leaves nothing behind. What exists is never touched.
   - Where the server of a folder does not answer it ends within a bound.
 options:
@@ -33,7 +33,7 @@ options:
         type: path
         required: true
       build:
-        description: Command for /bin/sh. Without one the folder is not this module's business.
+        description: Command for /bin/sh. Without one the module leaves the folder alone.
         type: str
   timeout_seconds:
     description: How long one build may take.
@@ -88,7 +88,7 @@ def build(root, command, timeout_seconds):
         os.unlink(mark)
     if said is not None:
         raise BuildError(
-            f"{root} was not built and nothing is left of it: {said}; mend the command `{command}` "
+            f"{root} was not built and nothing is left of it: {said}; fix the command `{command}` "
             "and run again, or set `built: false` to build it by hand"
         )
 

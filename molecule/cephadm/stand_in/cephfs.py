@@ -34,8 +34,8 @@ class LibCephFS:
         pass
 
     def mount(self, filesystem_name):
-        names = [each["fs_name"] for each in self.cluster["filesystems"]]
-        servers = [each["service_name"] for each in self.cluster["services"]]
+        names = [filesystem["fs_name"] for filesystem in self.cluster["filesystems"]]
+        servers = [service["service_name"] for service in self.cluster["services"]]
         name = filesystem_name.decode()
         if name not in names or f"mds.{name}" not in servers:
             raise Error(f"no active metadata server of {name}")

@@ -59,7 +59,7 @@ def entry(name, key, caps):
 
 
 def apply(specs):
-    """Place hosts and services, as the manager's orchestrator does by and by."""
+    """Place hosts and services, as the manager's orchestrator does over time."""
     cluster = read(CLUSTER, {})
     hosts = {host["hostname"]: host for host in cluster["hosts"]}
     for spec in specs:
@@ -79,7 +79,7 @@ def apply(specs):
                 for device in spec["spec"]["data_devices"]["paths"]:
                     osd(cluster, host, device)
         cluster["services"] = [
-            *(each for each in cluster["services"] if each["service_name"] != name),
+            *(service for service in cluster["services"] if service["service_name"] != name),
             {**spec, "service_name": name},
         ]
     write(CLUSTER, {**cluster, "hosts": list(hosts.values())})
@@ -118,7 +118,9 @@ def answers(cluster):
         "versions": {"mon": {VERSION: 1}, "mgr": {VERSION: 1}},
         "config dump": cluster["config"],
         "auth ls": {"auth_dump": cluster["auth"]},
-        "fs dump": {"filesystems": [{"mdsmap": each} for each in cluster["filesystems"]]},
+        "fs dump": {
+            "filesystems": [{"mdsmap": filesystem} for filesystem in cluster["filesystems"]]
+        },
         "health detail": {"status": "HEALTH_OK", "checks": {}, "mutes": []},
         "osd crush rule dump": cluster["rules"],
         "osd dump": {"osds": [{"osd": n, "up": 1, "in": 1} for n in cluster["osds"].values()]},
@@ -131,16 +133,18 @@ def answers(cluster):
 
 
 def tell(cluster, words):
-    """Do what is told; False for what is unknown."""
+    """Run a command; False for an unknown one."""
     match words:
         case ["config", "set", section, name, value]:
             key = {"section": section, "name": name}
-            rest = [each for each in cluster["config"] if not key.items() <= each.items()]
+            rest = [setting for setting in cluster["config"] if not key.items() <= setting.items()]
             cluster["config"] = [*rest, {**key, "value": value}]
         case ["osd", "crush", "rule", "create-replicated", name, "default", "host" | "osd"]:
             cluster["rules"].append({"rule_name": name, "rule_id": len(cluster["rules"])})
         case ["osd", "pool", "create", name, *_, "replicated", rule]:
-            number = next(each["rule_id"] for each in cluster["rules"] if each["rule_name"] == rule)
+            number = next(
+                known["rule_id"] for known in cluster["rules"] if known["rule_name"] == rule
+            )
             settings = {"size": 3, "min_size": 2, "pg_autoscale_mode": "on"}
             pool = {"pool_name": name, "crush_rule": number, "flags_names": "hashpspool"}
             cluster["pools"].append({**pool, **settings})
@@ -154,7 +158,7 @@ def tell(cluster, words):
             named(cluster["filesystems"], "fs_name", name)["standby_count_wanted"] = int(value)
         case ["auth", "add" | "caps" as verb, name, *caps]:
             key = new_key() if verb == "add" else named(cluster["auth"], "entity", name)["key"]
-            rest = [each for each in cluster["auth"] if each["entity"] != name]
+            rest = [user for user in cluster["auth"] if user["entity"] != name]
             pairs = dict(zip(caps[::2], caps[1::2], strict=True))
             cluster["auth"] = [*rest, entry(name, key, pairs)]
         case _:
@@ -163,7 +167,7 @@ def tell(cluster, words):
 
 
 def named(entries, key, name):
-    return next(each for each in entries if each[key] == name)
+    return next(item for item in entries if item[key] == name)
 
 
 def ceph(words):

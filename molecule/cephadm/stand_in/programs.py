@@ -142,11 +142,11 @@ def lvs(words):
     if words == ["--reportformat", "json", "--options", "lv_tags,devices"]:
         rows = [
             {
-                "lv_tags": f"ceph.cluster_fsid={each['fsid']},ceph.osd_id={each['id']},"
+                "lv_tags": f"ceph.cluster_fsid={volume['fsid']},ceph.osd_id={volume['id']},"
                 "ceph.type=block",
-                "devices": f"{each['device']}(0)",
+                "devices": f"{volume['device']}(0)",
             }
-            for each in volumes
+            for volume in volumes
         ]
         print(json.dumps({"report": [{"lv": rows}]}))
     elif words[0] == "--make":

@@ -1,1 +1,1 @@
-"""Compute Engine, as the autoscaler reaches it: lists, makes and deletes VMs."""
+"""The client of Compute Engine: lists, creates and deletes VMs."""

@@ -1,7 +1,7 @@
-"""Many calls in one HTTP request, as text: what a call costs here is mostly its HTTP request.
+"""Many calls in one HTTP request, as text: most of a call's CPU time goes into its HTTP request.
 
-https://cloud.google.com/compute/docs/api/how-tos/batch: multipart/mixed, each part an HTTP request
-of its own with its own answer; for the rate limit each counts.
+https://cloud.google.com/compute/docs/api/how-tos/batch: multipart/mixed, each part is an HTTP
+request with its own answer. Each part counts for the rate limit.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ MOST = 1000
 
 
 def request(calls: Iterable[tuple[str, str]]) -> bytes:
-    """The body of a request with calls (verb, path with query); each is known by its place."""
+    """The body of a request with calls (verb, path with query); Content-ID is a call's index."""
     parts = [
         f"--{BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <{number}>\r\n\r\n"
         f"{verb} {path} HTTP/1.1\r\n\r\n"
@@ -22,20 +22,20 @@ def request(calls: Iterable[tuple[str, str]]) -> bytes:
 
 
 def answers(content_type: str, content: bytes) -> dict[int, tuple[int, bytes]]:
-    """Place of a call -> HTTP status and body of its answer; some may be missing.
+    """Index of a call -> HTTP status and body of its answer; some may be missing.
 
     Raises:
-        ValueError: it is no answer to a batch.
+        ValueError: this is not an answer to a batch.
 
     """
     kind, _, boundary = content_type.partition("boundary=")
     if not kind.startswith("multipart/mixed") or not boundary:
-        raise ValueError(f"no multipart/mixed but {content_type}")
-    found: dict[int, tuple[int, bytes]] = {}
+        raise ValueError(f"not multipart/mixed but {content_type}")
+    answered: dict[int, tuple[int, bytes]] = {}
     for part in content.split(b"--" + boundary.strip('"').encode())[1:-1]:
         outer, _, inner = part.partition(b"\r\n\r\n")
         head, _, body = inner.partition(b"\r\n\r\n")
         # Content-ID: <response-7>; HTTP/1.1 200 OK
         number = outer.partition(b"<response-")[2].partition(b">")[0]
-        found[int(number)] = int(head.split(b" ", 2)[1]), body
-    return found
+        answered[int(number)] = int(head.split(b" ", 2)[1]), body
+    return answered

@@ -1,4 +1,4 @@
-"""Google's access token, renewed ahead: no call waits for it while it is good."""
+"""Google's access token, renewed before it expires: no call waits for it while it is valid."""
 
 import datetime
 import logging
@@ -11,20 +11,20 @@ from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
 
-# The metadata server hands out one and the same until 5 minutes before its end:
+# The metadata server gives the same token until 5 minutes before it expires:
 # https://cloud.google.com/compute/docs/access/authenticate-workloads#applications
 AHEAD_S = 240.0
 AGAIN_S = 5.0
-"""Seconds between two tries where there is no new one yet."""
+"""Seconds between two tries while there is no new token."""
 
 
 class Token:
-    """The token of some credentials; `header()` is what a call sends."""
+    """The token of some credentials; a call sends `header()`."""
 
     def __init__(
         self, credentials: Credentials, request: Callable[..., object], stop: threading.Event
     ) -> None:
-        """Begin; `request` is a transport of google-auth's."""
+        """Start renewing; `request` is a transport of google-auth's."""
         self._credentials = credentials
         self._request = request
         self._stop = stop
@@ -32,7 +32,7 @@ class Token:
         self._wake = threading.Event()
         self._problem = ""
         if credentials.token and credentials.expiry is None:
-            # Given from outside, as GOOGLE_OAUTH_ACCESS_TOKEN: there is nothing to renew.
+            # Set by the caller (GOOGLE_OAUTH_ACCESS_TOKEN): there is nothing to renew.
             self._first.set()
         else:
             threading.Thread(target=self._renew, name="token", daemon=True).start()
@@ -41,13 +41,13 @@ class Token:
         """Return the value of Authorization.
 
         Raises:
-            CloudError: there is no token that is good (reason `noToken`); it may come.
+            CloudError: there is no valid token yet (reason `noToken`).
 
         """
         self._first.wait(within_s)
         if not self._credentials.token or self._left_s() <= 0:
             raise CloudError(
-                f"no access token: {self._problem or 'nobody answers'}; look at the VM's service "
+                f"no access token: {self._problem or 'no answer'}; look at the VM's service "
                 "account and its metadata server",
                 0,
                 "noToken",
@@ -55,14 +55,14 @@ class Token:
         return f"Bearer {self._credentials.token}"
 
     def refused(self) -> None:
-        """Get another one: Google doesn't take this one any more."""
+        """Renew the token now: Google has refused it."""
         self._wake.set()
 
     def _left_s(self) -> float:
         expiry = self._credentials.expiry
         if expiry is None:
             return float("inf")
-        # google-auth's are in UTC without saying so.
+        # google-auth's times are in UTC, without a time zone.
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         return float((expiry - now).total_seconds())
 
@@ -73,7 +73,7 @@ class Token:
                 self._credentials.refresh(self._request)  # type: ignore[no-untyped-call]
                 self._problem = ""
             except Exception as error:
-                # google-auth's own errors, and what odd answers make of it.
+                # google-auth's own errors, and others that an invalid answer causes.
                 self._problem = str(error) or repr(error)
                 log.warning("no access token: %r", error)
             self._first.set()

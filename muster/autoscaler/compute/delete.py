@@ -1,6 +1,6 @@
-"""Deleting VMs by the thousand: a few calls in each HTTP request, at the rate that is allowed.
+"""Deletes thousands of VMs: a few calls in each HTTP request, within the rate limit.
 
-Google has no bulk deletion of VMs that are in no managed group.
+Google has no bulk deletion of VMs outside a managed instance group.
 """
 
 import heapq
@@ -23,23 +23,23 @@ from muster.gcp.api import NOT_FOUND, CloudError
 log = logging.getLogger("muster")
 
 THREADS = 4
-"""Requests under way: one that hangs must not stop the others."""
+"""Requests at the same time: one that hangs must not stop the others."""
 IDLE_S = 1.0
-"""How long the end of everything may go unnoticed."""
+"""How long it may take to notice `stop`."""
 
 
 @dataclass
 class _Deletion:
     vm: Vm
     request_id: uuid.UUID = field(default_factory=uuid.uuid4)
-    """The same for each try, which may follow one whose answer was lost."""
+    """The same for each try: the answer to an earlier one may have been lost."""
     until: float = 0
-    """Counts from its first try: thousands may be before it."""
+    """Deadline, from the first try: thousands may wait before it."""
     tried: int = 0
 
 
 class Deletes:
-    """Deletes VMs; `say` is called with each one's event."""
+    """Deletes VMs; calls `say` with the event of each."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Deletes:
         self._transport = transport
         self._bucket = transport.buckets[Group.MUTATE]
         self._most = max(1, transport.limits.burst // 2)
-        """Calls of one request."""
+        """Calls in one HTTP request."""
         self._operations = operations
         self._project = project
         self._say = say
         self._stop = stop
         self._changed = threading.Condition()
         self._pending: set[tuple[str, str]] = set()
-        """Name and zone of those that have not ended."""
+        """Name and zone of deletions that have not ended."""
         self._order = count()
         self._waiting: list[tuple[float, int, _Deletion]] = []
         """(when to try, number, deletion), a heap."""
@@ -67,9 +67,9 @@ class Deletes:
             threading.Thread(target=self._run, name=f"delete-{number}", daemon=True).start()
 
     def submit(self, vm: Vm) -> None:
-        """Have a VM deleted. One that waits for its turn or its end is not asked for twice.
+        """Delete a VM, once: nothing is done while an earlier deletion of it has not ended.
 
-        A second call could come after the end of the first, and meet a new VM of the name.
+        A second call could arrive after the first has ended, and delete a new VM of that name.
         """
         with self._changed:
             if (vm.name, vm.zone) in self._pending:
@@ -98,13 +98,13 @@ class Deletes:
                 try:
                     self._delete(lot)
                 except Exception as error:
-                    # Whatever it is: each deletion has its event, and this thread serves all.
-                    log.exception("not foreseen")
-                    for each in lot:
-                        self._end(each.vm, errors.unforeseen(error))
+                    # Each deletion must get its event, and this thread serves the others too.
+                    log.exception("unexpected error")
+                    for deletion in lot:
+                        self._end(deletion.vm, errors.unexpected(error))
 
     def _next(self) -> list[_Deletion]:
-        """Those whose time has come, at most a request full; [] after a while without any."""
+        """The deletions that are due, at most one request's; [] after a while without any."""
         with self._changed:
             now = time.monotonic()
             if not self._waiting or self._waiting[0][0] > now:
@@ -119,36 +119,37 @@ class Deletes:
     def _delete(self, lot: list[_Deletion]) -> None:
         began = time.monotonic()
         calls = []
-        for each in lot:
-            each.until = each.until or began + self._transport.limits.deadline_s
-            where = f"{self._project}/zones/{each.vm.zone}/instances/{each.vm.name}"
-            calls.append(("DELETE", f"{where}?requestId={each.request_id}"))
-        for each, found in zip(lot, self._transport.batch("instances.delete", calls), strict=True):
+        for deletion in lot:
+            deletion.until = deletion.until or began + self._transport.limits.deadline_s
+            path = f"{self._project}/zones/{deletion.vm.zone}/instances/{deletion.vm.name}"
+            calls.append(("DELETE", f"{path}?requestId={deletion.request_id}"))
+        answers = self._transport.batch("instances.delete", calls)
+        for deletion, answer in zip(lot, answers, strict=True):
             try:
-                self._answered(each, found)
+                self._answered(deletion, answer)
             except Exception as error:
-                # What one answer holds must not be laid on the others of the request.
-                log.exception("not foreseen")
-                self._end(each.vm, errors.unforeseen(error))
+                # One bad answer must not fail the other deletions of the request.
+                log.exception("unexpected error")
+                self._end(deletion.vm, errors.unexpected(error))
 
-    def _answered(self, deletion: _Deletion, found: dict[str, Any] | CloudError) -> None:
+    def _answered(self, deletion: _Deletion, answer: dict[str, Any] | CloudError) -> None:
         vm = deletion.vm
-        if not isinstance(found, CloudError):
+        if not isinstance(answer, CloudError):
             self._operations.follow(
-                found,
+                answer,
                 deletion.until,
                 lambda operation: self._end(vm, errors.of_operation(operation)),
             )
             return
-        if limited(found):
+        if limited(answer):
             self._bucket.slow()
         again = time.monotonic() + pause_s(deletion.tried)
-        if (limited(found) or may_pass(found)) and again < deletion.until:
-            log.warning("delete %s: %s %s", vm.name, found.reason, found)
+        if (limited(answer) or may_pass(answer)) and again < deletion.until:
+            log.warning("delete %s: %s %s", vm.name, answer.reason, answer)
             deletion.tried += 1
             self._put(again, deletion)
         else:
-            self._end(vm, _why(found))
+            self._end(vm, _why(answer))
 
 
 def _why(error: CloudError) -> Failure | None:

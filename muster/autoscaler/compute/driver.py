@@ -1,8 +1,8 @@
-"""Google's edge of the autoscaler: what VMs there are; makes and deletes them; looks at one.
+"""The autoscaler's driver for Compute Engine: lists, creates, deletes and probes VMs.
 
-`submit` returns at once, and each action has exactly one event, also where Google refuses, hangs or
-loses answers: a little after `Limits.deadline_s` at the latest (of a deletion, after its turn). The
-code of its failure is then `notSent`, or `timeout` where nobody knows what comes of it.
+`submit` returns at once, and each action gets exactly one event, also where Google refuses, hangs
+or loses answers: at the latest a little after `Limits.deadline_s` (of a deletion, counted from its
+first call). The code of its failure is then `notSent`, or `timeout` where the outcome is unknown.
 """
 
 import logging
@@ -48,29 +48,29 @@ VM_FIELDS = (
     "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
 )
 INSERTERS = 256
-"""Inserts under way; nearly all of them wait for Google. Threads are started as they are needed."""
-LOOKERS = 16
+"""Inserts at the same time; most of them wait for Google. Threads start when they are needed."""
+PROBERS = 16
 INSERT_PAUSES_S = (0.5, 4.0)
 DELETE_PAUSES_S = (5.0, 10.0)
-"""A deletion takes half a minute, and nothing waits for its end."""
+"""A deletion takes half a minute, and mostly nothing waits for its end."""
 
 Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What Google was asked for, for metrics."""
+    """The calls to Google until now, for metrics."""
 
     calls: dict[tuple[str, str], int]
     """(method, HTTP status or Google's reason) -> how often."""
     waited_s: dict[str, float]
-    """Group of methods -> seconds that calls have waited to stay below the rate limit."""
+    """Group of methods -> seconds that calls waited to stay below the rate limit."""
     pace: dict[str, float]
-    """Group of methods -> part of its rate that is used at present; below 1: Google said so."""
+    """Group of methods -> part of its rate in use now; below 1 after refusals for the rate."""
     left: dict[str, int]
-    """Group of methods -> calls that may be sent now without a wait."""
+    """Group of methods -> calls that may be sent now without waiting."""
     bulk: int
-    """Bulk operations under way."""
+    """Bulk operations that run now."""
 
 
 class Google:
@@ -86,7 +86,7 @@ class Google:
         *,
         called: Called = lambda *_: None,
     ) -> None:
-        """Begin; `tell` and `called` are called from several threads and must not wait.
+        """Start; `tell` and `called` are called from several threads and must not block.
 
         Raises:
             CloudError: there are no credentials.
@@ -108,24 +108,24 @@ class Google:
         self._inserts = Inserts(self._transport, operations, project, cluster)
         self._deletes = Deletes(self._transport, deletions, self._project, self._say, self._stop)
         self._inserters = ThreadPoolExecutor(INSERTERS, "insert")
-        self._lookers = ThreadPoolExecutor(LOOKERS, "look")
+        self._probers = ThreadPoolExecutor(PROBERS, "probe")
 
     def close(self) -> None:
-        """End; what is under way at Google goes on there, and no more events are told.
+        """Stop. Operations at Google continue there, and there are no more events.
 
-        The daemon ends with its process and needs none of this; whoever lives longer does.
+        The daemon doesn't need this, as it ends with its process; tests do.
         """
         self._stop.set()
-        for pool in (self._inserters, self._lookers):
+        for pool in (self._inserters, self._probers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def vms(self) -> list[Vm]:
-        """Return all VMs of the cluster's nodes, in all zones, by one call per 500.
+        """Return all VMs of the cluster's nodes, in all zones, with one call per 500.
 
-        Placement policies of jobs that have no VM any more are deleted in passing.
+        Also starts to delete placement policies that no VM uses any more.
 
         Raises:
-            CloudError: they can't be listed; never a part of them.
+            CloudError: they can't be listed; a part of them is never returned.
 
         """
         until = time.monotonic() + self.limits.deadline_s / 2
@@ -139,19 +139,19 @@ class Google:
                 "maxResults": PAGE,
             },
         )
-        found = [
-            (each, last(zone))
+        instances = [
+            (instance, last(zone))
             for page in pages
             for zone, scope in page.get("items", {}).items()
-            for each in scope.get("instances", ())
+            for instance in scope.get("instances", ())
         ]
         used = {
             last(policy): zone.rpartition("-")[0]
-            for each, zone in found
-            for policy in each.get("resourcePolicies", ())
+            for instance, zone in instances
+            for policy in instance.get("resourcePolicies", ())
         }
-        self._lookers.submit(self._inserts.placements.seen, used)
-        return [_vm(each, zone) for each, zone in found]
+        self._probers.submit(self._inserts.placements.delete_unused, used)
+        return [_vm(instance, zone) for instance, zone in instances]
 
     def quotas(self, region: str) -> dict[str, float]:
         """Return what is left of each metric in a region, with those of all regions together.
@@ -168,7 +168,7 @@ class Google:
             ("projects.get", self._project),
             ("regions.get", f"{self._project}/regions/{region}"),
         ):
-            found = self._transport.call(
+            resource = self._transport.call(
                 method,
                 "GET",
                 path,
@@ -176,13 +176,13 @@ class Google:
                 groups=(Group.READ,),
                 query={"fields": "quotas(metric,limit,usage)"},
             )
-            for each in found.get("quotas", ()):
-                if counts(each["metric"], each["limit"]):
-                    left[each["metric"]] = each["limit"] - each.get("usage", 0)
+            for quota in resource.get("quotas", ()):
+                if counts(quota["metric"], quota["limit"]):
+                    left[quota["metric"]] = quota["limit"] - quota.get("usage", 0)
         return left
 
     def budget(self) -> Budget:
-        """Return what was used until now."""
+        """Return the calls until now."""
         buckets = self._transport.buckets
         return Budget(
             calls=dict(self._transport.calls),
@@ -193,41 +193,41 @@ class Google:
         )
 
     def submit(self, action: Insert | Delete | Probe) -> None:
-        """Have something done; its event comes through `tell`."""
+        """Start an action; `tell` gets its event."""
         until = time.monotonic() + self.limits.deadline_s
         if isinstance(action, Insert):
             self._inserters.submit(self._insert, action, until)
         elif isinstance(action, Delete):
             self._deletes.submit(action.vm)
         else:
-            self._lookers.submit(self._look, action, until)
+            self._probers.submit(self._probe, action, until)
 
     def _insert(self, action: Insert, until: float) -> None:
         try:
             self._say(self._inserts.run(action, until))
         except Exception as error:
-            # Whatever it is: without an event the plan would wait for this insert for ever.
-            log.exception("not foreseen")
-            self._say(Inserted(action.id, whole=errors.unforeseen(error)))
+            # Without an event, reconcile would wait for this insert for ever.
+            log.exception("unexpected error")
+            self._say(Inserted(action.id, whole=errors.unexpected(error)))
 
-    def _look(self, action: Probe, until: float) -> None:
+    def _probe(self, action: Probe, until: float) -> None:
         path = f"{self._project}/zones/{action.zone}/instances/{action.name}"
         try:
-            self._say(self._seen(action, path, until))
+            self._say(self._probe_result(action, path, until))
         except CloudError as error:
             self._say(
                 ProbeResult(action.name, action.zone, exists=False, failure=errors.of_call(error))
             )
         except Exception as error:
-            # As above: each look has its event.
-            log.exception("not foreseen")
-            why = errors.unforeseen(error)
+            # As above: each probe must get its event.
+            log.exception("unexpected error")
+            why = errors.unexpected(error)
             self._say(ProbeResult(action.name, action.zone, exists=False, failure=why))
 
-    def _seen(self, action: Probe, path: str, until: float) -> ProbeResult:
-        """Ask for the report, which says that the VM exists; without one, for the VM."""
+    def _probe_result(self, action: Probe, path: str, until: float) -> ProbeResult:
+        """Read the VM's report, which exists only with the VM; where there is none, read the VM."""
         try:
-            found = self._transport.call(
+            attributes = self._transport.call(
                 "instances.getGuestAttributes",
                 "GET",
                 f"{path}/getGuestAttributes",
@@ -235,7 +235,7 @@ class Google:
                 groups=(Group.READ,),
                 query={"queryPath": ATTRIBUTE},
             )
-            items = found.get("queryValue", {}).get("items") or [{}]
+            items = attributes.get("queryValue", {}).get("items") or [{}]
             return ProbeResult(
                 action.name, action.zone, exists=True, report=items[0].get("value", "")
             )
@@ -262,21 +262,21 @@ class Google:
             self._tell(event)
 
 
-def _vm(found: dict[str, Any], zone: str) -> Vm:
-    machine_type = last(found.get("machineType", ""))
+def _vm(instance: dict[str, Any], zone: str) -> Vm:
+    machine_type = last(instance.get("machineType", ""))
     return Vm(
-        name=found["name"],
+        name=instance["name"],
         zone=zone,
-        status=found["status"],
-        created=datetime.fromisoformat(found["creationTimestamp"]).timestamp(),
+        status=instance["status"],
+        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp(),
         machine_type=machine_type,
-        spot=found.get("scheduling", {}).get("provisioningModel") == "SPOT",
-        gpus=attached_gpus(machine_type, found.get("guestAccelerators", [])),
+        spot=instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
+        gpus=attached_gpus(machine_type, instance.get("guestAccelerators", [])),
     )
 
 
 def attached_gpus(machine_type: str, listed: list[dict[str, Any]]) -> str:
-    """The GPUs that are attached to a VM; Google may list those of a machine type as well."""
+    """The GPUs that are attached to a VM, without those that its machine type includes."""
     shape = accelerators.machine(machine_type)
     if not listed or shape is None or not accelerators.taken_by(shape):
         return ""

@@ -1,4 +1,4 @@
-"""VMs that stand already where one of their name is to be made: ours and wanted, or in the way."""
+"""VMs that exist already under a name that is to be created: to be used, or an error."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,12 +9,13 @@ from muster.gcp.api import NOT_FOUND, PAGE, CloudError
 from muster.gcp.names import CLUSTER_LABEL, of_cluster
 
 UP = {"PROVISIONING", "STAGING", "RUNNING", "REPAIRING"}
-"""https://cloud.google.com/compute/docs/instances/instance-lifecycle; others are going or gone."""
+"""Others are stopping or stopped:
+https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
 FIELDS = "name,status,labels"
 
 
-class Standing:
-    """The VMs of a project, as a cluster sees them."""
+class ExistingVms:
+    """Finds a cluster's VMs by name."""
 
     def __init__(self, transport: Transport, project: str, cluster: str) -> None:
         self._transport = transport
@@ -22,23 +23,23 @@ class Standing:
         self._cluster = cluster
 
     def find(
-        self, zone: str, names: Iterable[str], taken: Iterable[str], until: float
+        self, zone: str, names: Iterable[str], reported: Iterable[str], until: float
     ) -> dict[str, str]:
-        """Return which of the names have a VM, with what is wrong with it; "" = it is wanted.
+        """Return which of the names have a VM, and why it can't be used; "": it can.
 
-        `taken` are names of which Google says so: they are asked for one by one where the list of
-        VMs, which may be behind, has not got them.
+        `reported` are names that exist by Google's answer. Each one that is not in the list of VMs,
+        which may be stale, is read by its name.
 
         Raises:
-            CloudError: Google can't be asked.
+            CloudError: the VMs can't be read.
 
         """
-        found = self._list(zone, until)
-        for name in set(taken) - found.keys():
+        vms = self._list(zone, until)
+        for name in set(reported) - vms.keys():
             vm = self._get(zone, name, until)
             if vm:
-                found[name] = vm
-        return {name: self._problem(found[name], zone) for name in names if name in found}
+                vms[name] = vm
+        return {name: self._problem(vms[name], zone) for name in names if name in vms}
 
     def _problem(self, vm: dict[str, Any], zone: str) -> str:
         if vm.get("labels", {}).get(CLUSTER_LABEL) != self._cluster:
@@ -47,11 +48,11 @@ class Standing:
                 "or give it another name"
             )
         if vm["status"] not in UP:
-            return f"its VM of before in {zone} is {vm['status']} and not gone yet"
+            return f"the previous VM is still {vm['status']} in {zone}"
         return ""
 
     def _list(self, zone: str, until: float) -> dict[str, dict[str, Any]]:
-        """The cluster's own VMs in a zone by name."""
+        """The cluster's VMs in a zone by name."""
         query: dict[str, Any] = {
             "filter": of_cluster(self._cluster),
             "fields": f"items({FIELDS}),nextPageToken",

@@ -1,4 +1,4 @@
-"""The cluster's VMs for the daemon: Google's edge, with what this VM's metadata says."""
+"""The daemon's `Cloud`: Compute Engine's driver, and the metadata of this VM."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,13 @@ from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 
 
 class Fleet:
-    """What `muster.autoscaler.daemon` asks of a cloud."""
+    """Implements `muster.autoscaler.daemon.Cloud`."""
 
     def __init__(self, google: Google) -> None:
         self.google = google
 
     def sets(self) -> dict[str, NodeSet]:
-        """Return the node sets, as they are now: `pulumi up` changes them while we run.
+        """Return the node sets; read each time, as `pulumi up` may change them.
 
         Raises:
             CloudError: the metadata server does not answer.
@@ -44,7 +44,7 @@ class Fleet:
         """
         return self.google.vms()
 
-    def quotas(self, found: Iterable[NodeSet]) -> Quotas:
+    def quotas(self, node_sets: Iterable[NodeSet]) -> Quotas:
         """Return what the quotas leave for the pools of node sets.
 
         Raises:
@@ -52,18 +52,22 @@ class Fleet:
 
         """
         at = time.time()
-        pools = {choice.pool for node_set in found for choice in node_set.choices}
+        pools = {choice.pool for node_set in node_sets for choice in node_set.choices}
         regions = {_region(pool) for pool in pools}
         left = {region: self.google.quotas(region) for region in regions}
         uses = {pool: _uses(pool, left[_region(pool)]) for pool in pools}
         return Quotas(
-            {_named(metric, of): each for of in regions for metric, each in left[of].items()},
+            {
+                _named(metric, region): amount
+                for region in regions
+                for metric, amount in left[region].items()
+            },
             uses,
             at,
         )
 
     def submit(self, action: Insert | Delete | Probe) -> None:
-        """Begin to do something."""
+        """Start an action."""
         self.google.submit(action)
 
 
@@ -72,12 +76,13 @@ def _region(pool: CapacityPool) -> str:
 
 
 def _named(metric: str, region: str) -> str:
-    """Name a quota: that of all regions is one and the same in each."""
+    """Name a quota; a global one has no region."""
     return metric if metric in (ALL_REGIONS, GPUS_ALL_REGIONS) else f"{metric} in {region}"
 
 
 def _uses(pool: CapacityPool, left: Mapping[str, float]) -> dict[str, float]:
     """What a VM of a pool takes of each quota."""
     used = amounts(pool.machine_type, left, spot=pool.spot, gpus=pool.gpus)
-    # A metric that Google doesn't list (new machine series) is not for us to judge.
-    return {_named(metric, _region(pool)): of for metric, of in used.items() if metric in left}
+    # Google doesn't list the metrics of some new machine series: those count as unlimited.
+    region = _region(pool)
+    return {_named(metric, region): amount for metric, amount in used.items() if metric in left}

@@ -1,6 +1,6 @@
-"""Compute Engine's API over kept-alive connections: pacing, bounded tries, counters.
+"""Compute Engine's API over kept-alive connections: rate limits, deadlines, retries, counters.
 
-A call that can be lost on its way bears a requestId, so it may be sent again.
+A call that changes something has a requestId, so it can be sent again.
 """
 
 import json
@@ -32,55 +32,55 @@ FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.25, 8.0
 UNAUTHORIZED, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 429, 500, 501
 # https://cloud.google.com/compute/api-quota
 RATE_LIMIT = {"rateLimitExceeded", "userRateLimitExceeded"}
-# A 503 that is no trouble of the server's: the zone has no room.
+# A 503 that is not the server's failure: the zone has no capacity.
 # https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation
 NO_ROOM = "insufficientCapacity"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How Google is asked. The defaults are below what every project may do."""
+    """Rates and deadlines of calls. The defaults are below every project's quotas."""
 
     per_minute: float = 1200
     """Calls of each group; Google's lowest default is 1,500."""
     burst: int = 10
     bulk_per_second: float = 10
-    """With `burst` never above Google's 20 in any second."""
+    """Together with `burst` never above Google's 20 in any second."""
     bulk_at_once: int = 10
-    """Bulk operations under way; Google's limit."""
+    """Bulk operations at the same time; Google's limit."""
     deadline_s: float = 120
-    """Seconds until an action has its event."""
+    """Seconds until an action gets its event."""
     try_s: float = 10
-    """Seconds without a byte of an answer after which a call is made again."""
+    """Seconds without a byte of an answer after which a call is sent again."""
 
 
 def limited(error: CloudError) -> bool:
-    """Whether Google refused a call for its rate alone."""
+    """Whether Google refused a call for its rate limit."""
     return error.status == TOO_MANY or error.reason in RATE_LIMIT
 
 
 def may_pass(error: CloudError) -> bool:
-    """Whether a call is worth another try: no answer, a server in trouble, an old token."""
+    """Whether a call may succeed if sent again: no answer, server error, expired token."""
     if error.status >= SERVER_ERROR:
         return error.status != NOT_IMPLEMENTED and error.reason != NO_ROOM
     return error.status in (0, UNAUTHORIZED)
 
 
 def pause_s(tried: int) -> float:
-    """Seconds until a call is worth another try.
+    """Seconds until a call is sent again.
 
-    By chance, but at least half of it: those that failed together don't come back together.
+    Random, at least half of the longest pause: calls that failed together don't return together.
     """
     longest: float = min(FIRST_BACKOFF_S * 2**tried, LONGEST_BACKOFF_S)
     return longest * random.uniform(0.5, 1)  # noqa: S311
 
 
 Called = Callable[[str, float], None]
-"""Told the method and the seconds until its answer, or until it was clear that there is none."""
+"""Gets the method and the seconds until its answer, or until it failed without one."""
 
 
 class Transport:
-    """Calls of one API; may be used by many threads."""
+    """Calls of one API; thread-safe."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Transport:
         stop: threading.Event,
         called: Called = lambda *_: None,
     ) -> None:
-        """`base` is the API's address, with a slash at its end; `called` hears of each request."""
+        """`base` is the API's address, with a slash at its end; `called` gets each request."""
         self.limits = limits
         self._called = called
         self.calls: Counter[tuple[str, str]] = Counter()
@@ -104,7 +104,7 @@ class Transport:
         self._counting = threading.Lock()
         self._base = base
         self._path = urlsplit(base).path
-        # All calls go to one host: a PoolManager would look for it each time.
+        # All calls go to one host: a PoolManager would look up its pool for each.
         self._pool = urllib3.connection_from_url(base, maxsize=CONNECTIONS, retries=False)
 
     def call(
@@ -118,12 +118,12 @@ class Transport:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Make a call, again where that may help, and return the answer.
+        """Send a call, with retries, and return the answer.
 
-        `method` is its name in the API, for the counters; `path` lies below the base.
+        `method` is its name in the API, for the counters; `path` is relative to the base.
 
         Raises:
-            CloudError: it was refused, or there is no answer by `until` (time.monotonic()).
+            CloudError: it was refused, or has no answer by `until` (time.monotonic()).
 
         """
         target = f"{path}?{urlencode(query)}" if query else path
@@ -153,7 +153,7 @@ class Transport:
         """Yield the pages of a list.
 
         Raises:
-            CloudError: one of them can't be had.
+            CloudError: one of them can't be read.
 
         """
         token: dict[str, str] = {}
@@ -167,15 +167,15 @@ class Transport:
             token = {"pageToken": page["nextPageToken"]}
 
     def pause(self, seconds: float, until: float) -> bool:
-        """Wait; False: there is no time left for it."""
+        """Wait; False: there is not enough time left."""
         return time.monotonic() + seconds <= until and not self._stop.wait(seconds)
 
     def batch(
         self, method: str, calls: Sequence[tuple[str, str]]
     ) -> list[dict[str, Any] | CloudError]:
-        """Make calls of one method (verb, path) by one request, once; what came of each.
+        """Send calls of one method (verb, path) in one request, without retries.
 
-        They have their tokens already.
+        The caller has taken their tokens from the buckets.
         """
         body = batch.request([(verb, self._path + path) for verb, path in calls])
         try:
@@ -187,7 +187,7 @@ class Transport:
                 kind=batch.CONTENT_TYPE,
                 within=self.limits.try_s,
             )
-            found = batch.answers(answer.headers.get("content-type", ""), answer.data)
+            answers = batch.answers(answer.headers.get("content-type", ""), answer.data)
         except (ValueError, IndexError) as error:
             lost = CloudError(f"no answers from {self._base}: {error}", 0, "unreachable")
             return [lost] * len(calls)
@@ -195,7 +195,7 @@ class Transport:
             return [error] * len(calls)
         missing = CloudError(f"no answer from {self._base} to one call of many", 0, "unreachable")
         return [
-            self._read(method, path, *found[number]) if number in found else missing
+            self._read(method, path, *answers[number]) if number in answers else missing
             for number, (_, path) in enumerate(calls)
         ]
 
@@ -209,10 +209,10 @@ class Transport:
         answer = self._send(
             method, verb, self._path + target, content=content, kind=kind, within=within
         )
-        found = self._read(method, target, answer.status, answer.data)
-        if isinstance(found, CloudError):
-            raise found
-        return found
+        result = self._read(method, target, answer.status, answer.data)
+        if isinstance(result, CloudError):
+            raise result
+        return result
 
     def _send(
         self,
@@ -257,7 +257,7 @@ class Transport:
         try:
             return dict(json.loads(data)) if data else {}
         except (ValueError, TypeError) as error:
-            # Cut off, or a proxy's page, or no object.
+            # A truncated answer, a proxy's page, or JSON that is no object.
             return CloudError(f"no JSON from {self._base}: {error}", 0, "unreachable")
 
     def _count(self, method: str, code: str) -> None:

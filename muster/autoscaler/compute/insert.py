@@ -1,9 +1,9 @@
-"""Making VMs: one bulkInsert each, or a few single inserts where too many of those are under way.
+"""Creates VMs: one bulkInsert per action, or a few single inserts while too many of those run.
 
 https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation
 
-A VM's name is its node's name and the requestId follows from the action, so nothing is made twice
-by a retry or a successor. A name that is taken is success where it is the VM that is wanted.
+A VM's name is its node's name and the requestId is derived from the action, so neither a retry nor
+a restarted daemon creates a VM twice. A name that exists is success if its VM is ours and up.
 """
 
 import logging
@@ -14,7 +14,7 @@ import uuid
 from typing import Any
 
 from muster.autoscaler.compute import errors
-from muster.autoscaler.compute.existing import Standing
+from muster.autoscaler.compute.existing import ExistingVms
 from muster.autoscaler.compute.http import Transport
 from muster.autoscaler.compute.operations import Operation, Operations
 from muster.autoscaler.compute.placement_policy import Placements
@@ -26,21 +26,23 @@ log = logging.getLogger("muster")
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
-"""So many VMs are made one by one where no bulk operation may be started."""
+"""At most so many VMs are created one by one while no bulk operation may be started."""
 LATE = 0.25
-"""Part of an action's time in which nothing large is begun: nobody would know what came of it."""
+"""Last part of an action's time, in which no bulk operation starts: it would not end in time."""
 AGAIN_S = 1.0
-"""Seconds until a name that was taken by a VM that nobody finds is asked for again."""
+"""Seconds until a retry for a name that exists by Google's answer, but whose VM can't be found."""
 LISTS = 3
-"""How often the VMs are listed where Google doesn't say which ones it has not made."""
+"""How often the VMs are listed where Google doesn't say which ones it has not created."""
 CHILD_FIELDS = "items(targetLink,error/errors(code,message),httpErrorStatusCode),nextPageToken"
-NOT_MADE = Failure("notMade", "Google has made a part of the VMs, and doesn't say why not this one")
+NOT_MADE = Failure(
+    "notMade", "Google created only some of the VMs and does not say why not this one"
+)
 # "The resource 'projects/P/zones/Z/instances/N' already exists"
-PREEMPTED = re.compile(r"instances/([a-z0-9-]+)'")
+EXISTING_NAME = re.compile(r"instances/([a-z0-9-]+)'")
 
 
 class Inserts:
-    """Makes the VMs of a cluster; may be used by many threads."""
+    """Creates the VMs of a cluster; thread-safe."""
 
     def __init__(
         self, transport: Transport, operations: Operations, project: str, cluster: str
@@ -48,45 +50,45 @@ class Inserts:
         self.transport = transport
         self.operations = operations
         self.project = project
-        self.standing = Standing(transport, project, cluster)
+        self.existing = ExistingVms(transport, project, cluster)
         self.placements = Placements(transport, operations, project, cluster)
         self.slots = threading.BoundedSemaphore(transport.limits.bulk_at_once)
         self.bulk: set[str] = set()
-        """Ids of the actions whose bulk operations are under way."""
+        """Ids of the actions whose bulk operations run."""
 
     def run(self, action: Insert, until: float) -> Inserted:
-        """Make the VMs and wait until Google has made them or not."""
+        """Create the VMs; return when each exists or has failed."""
         try:
             if not action.placement:
-                return _Making(self, action, until).run()
+                return _Creation(self, action, until).run()
             with self.placements.held(action.job, action.choice.zone, until) as policy:
-                return _Making(self, action, until, policy).run()
+                return _Creation(self, action, until, policy).run()
         except CloudError as error:
             return Inserted(action.id, whole=errors.of_call(error))
 
 
-class _Making:
-    """One action on its way."""
+class _Creation:
+    """One action in progress."""
 
     def __init__(self, inserts: Inserts, action: Insert, until: float, policy: str = "") -> None:
         self.inserts = inserts
         self.action = action
         self.until = until
         self.names = list(action.names)
-        """Those still to be made."""
-        self.standing = 0
-        """Those that were there already."""
+        """VMs still to be created."""
+        self.existing = 0
+        """How many existed already."""
         self.failed: dict[str, Failure] = {}
         self.round = 0
         self.policy = {"resourcePolicies": [policy]} if policy else {}
-        """Members of a body that take the template's place."""
+        """Members of a body that override the template."""
         self.instances = f"projects/{inserts.project}/zones/{action.choice.zone}/instances"
 
     def run(self) -> Inserted:
         ended: Inserted | None = None
         while self.names and ended is None:
             self.round += 1
-            if self.standing + len(self.names) < self.action.least:
+            if self.existing + len(self.names) < self.action.least:
                 return self._none(errors.commonest(self.failed))
             if self._slot():
                 try:
@@ -99,12 +101,12 @@ class _Making:
                 ended = self._one_by_one()
             else:
                 return self._none(
-                    Failure("notSent", "too many bulk operations were under way all the time")
+                    Failure("notSent", "too many bulk operations were running all the time")
                 )
         return ended or Inserted(self.action.id, self.failed)
 
     def _slot(self) -> bool:
-        """Whether a bulk operation may be started; few VMs don't wait for that."""
+        """Whether a bulk operation may be started; a few VMs don't wait for that."""
         late = self.until - LATE * self.inserts.transport.limits.deadline_s
         patience = 0 if len(self.names) <= FEW else max(0, late - time.monotonic())
         return self.inserts.slots.acquire(timeout=patience)
@@ -112,13 +114,13 @@ class _Making:
     def _none(self, why: Failure) -> Inserted:
         return Inserted(self.action.id, self.failed, why)
 
-    # --- all by one call --------------------------------------------------------------------------
+    # --- all with one call ------------------------------------------------------------------------
 
     def _bulk(self) -> Inserted | None:
-        """Make them by one call; None: done, or what is left in `names` is to be asked for anew."""
+        """Create them with one call; None: done, or those left in `names` are to be tried again."""
         body: dict[str, Any] = {
             "count": len(self.names),
-            "minCount": max(1, self.action.least - self.standing),
+            "minCount": max(1, self.action.least - self.existing),
             "sourceInstanceTemplate": self.action.choice.template,
             "perInstanceProperties": {name: {} for name in self.names},
         }
@@ -137,7 +139,7 @@ class _Making:
         except CloudError as error:
             if error.reason not in errors.EXISTS:
                 raise
-            self._sort_out(set(PREEMPTED.findall(error.message)), error)
+            self._sort_out(set(EXISTING_NAME.findall(error.message)), error)
             return None
         return self._bulk_ended(self.inserts.operations.wait(operation, self.until))
 
@@ -146,27 +148,27 @@ class _Making:
         if operation is None:
             return Inserted(self.action.id, self.failed, whole)
         lacking = _lacking(operation)
-        # Without a number there may be some.
+        # Without a number, some may be lacking.
         failed = self._children(operation) if whole or lacking != 0 else {}
         if not whole and lacking:
             failed |= self._unnamed(failed, lacking - len(failed))
-        taken = {name for name in failed if failed[name].code in errors.EXISTS}
-        others = {name: why for name, why in failed.items() if name not in taken}
-        if whole and not taken:
-            # Its own word is that there were too few; theirs is why.
+        existing = {name for name in failed if failed[name].code in errors.EXISTS}
+        others = {name: why for name, why in failed.items() if name not in existing}
+        if whole and not existing:
+            # The bulk operation says only that there were too few; the single VMs say why.
             return Inserted(self.action.id, self.failed | others, errors.commonest(others, whole))
         left = self.names
-        self.names = list(taken)
-        self._sort_out(taken)
+        self.names = list(existing)
+        self._sort_out(existing)
         if whole:
-            # All were taken back, but for the names that are no longer asked for.
-            self.names += [name for name in left if name not in taken]
+            # Google has created none of the others, so they are tried again.
+            self.names += [name for name in left if name not in existing]
         else:
             self.failed |= others
         return None
 
     def _children(self, operation: Operation) -> dict[str, Failure]:
-        """Why single VMs were not made: the operations of the same group that failed."""
+        """Why single VMs were not created: the failed operations of the same group."""
         group = operation.get("operationGroupId")
         if not group:
             return {}
@@ -188,15 +190,15 @@ class _Making:
         return {name: failure for name, failure in why.items() if failure}
 
     def _unnamed(self, failed: dict[str, Failure], count: int) -> dict[str, Failure]:
-        """Of VMs that Google has not made and says nothing of: which ones they are, by the list.
+        """Find by the list of VMs which `count` ones Google has not created, where it doesn't say.
 
-        A list may be behind: it is taken for whole when it lacks no more than `count`. Is it never,
-        they count as made, and the plan asks again for those that no later list has.
+        A list may be stale: it counts as complete when it lacks no more than `count`. If none does,
+        all count as created, and reconcile tries again those that no later list has.
         """
-        made = [name for name in self.names if name not in failed]
+        expected = [name for name in self.names if name not in failed]
         for _ in range(LISTS if count > 0 else 0):
-            found = self.inserts.standing.find(self.action.choice.zone, made, (), self.until)
-            absent = [name for name in made if name not in found]
+            existing = self.inserts.existing.find(self.action.choice.zone, expected, (), self.until)
+            absent = [name for name in expected if name not in existing]
             if len(absent) <= count:
                 return dict.fromkeys(absent, NOT_MADE)
             if not self.inserts.transport.pause(AGAIN_S, self.until):
@@ -206,7 +208,7 @@ class _Making:
     # --- one by one -------------------------------------------------------------------------------
 
     def _one_by_one(self) -> Inserted | None:
-        """Make a few by a call each, and take them back where they are fewer than the least."""
+        """Create a few with one call each; delete them if they are fewer than the least."""
         names, self.names = self.names, []
         operations: dict[str, Operation] = {}
         for name in names:
@@ -220,22 +222,22 @@ class _Making:
             why = errors.of_operation(self.inserts.operations.wait(operation, self.until))
             if why:
                 self.failed[name] = why
-        taken = {each for each in names if each in self.failed and _is_taken(self.failed[each])}
-        self.names = list(taken)
-        for name in taken:
+        existing = {name for name in names if name in self.failed and _exists(self.failed[name])}
+        self.names = list(existing)
+        for name in existing:
             del self.failed[name]
-        self._sort_out(taken)
+        self._sort_out(existing)
         if not self._too_few(names):
             return None
         for name in operations:
-            # Also one whose operation has not ended: it may come yet.
+            # Also one whose operation has not ended: the VM may still be created.
             if name not in self.failed or self.failed[name].code == "timeout":
-                self._take_back(name)
+                self._delete(name)
         return self._none(errors.commonest(self.failed))
 
     def _too_few(self, names: list[str]) -> bool:
         bad = sum(name in self.failed for name in names)
-        return self.standing + len(names) - bad < self.action.least
+        return self.existing + len(names) - bad < self.action.least
 
     def _one(self, name: str) -> Operation:
         return self.inserts.transport.call(
@@ -251,8 +253,8 @@ class _Making:
             },
         )
 
-    def _take_back(self, name: str) -> None:
-        log.info("%s: deleted, as others of its job could not be made", name)
+    def _delete(self, name: str) -> None:
+        log.info("%s: deleted, as other VMs of its job could not be created", name)
         try:
             self.inserts.transport.call(
                 "instances.delete",
@@ -264,47 +266,52 @@ class _Making:
             )
         except CloudError as error:
             if error.status != NOT_FOUND:
-                # Found by the next list of VMs as one that nobody wants.
+                # The next list of VMs has it, and it is deleted as left over.
                 log.warning("%s: %s", name, error)
 
-    # --- names that are taken ---------------------------------------------------------------------
+    # --- names that exist already -----------------------------------------------------------------
 
-    def _sort_out(self, taken: set[str], error: CloudError | None = None) -> None:
-        """Probe who has the names; what nobody has stays in `names`.
+    def _sort_out(self, reported: set[str], error: CloudError | None = None) -> None:
+        """Look up the VMs that exist under `names`; names without a VM stay there.
 
         Raises:
-            CloudError: Google says to the end that names are taken, and nobody is found.
+            CloudError: until the deadline Google says that names exist, and no VM is found.
 
         """
-        if not taken and error is None:
+        if not reported and error is None:
             return
-        found = self.inserts.standing.find(self.action.choice.zone, self.names, taken, self.until)
-        self.names = [name for name in self.names if name not in found]
-        for name, problem in found.items():
+        zone = self.action.choice.zone
+        problems = self.inserts.existing.find(zone, self.names, reported, self.until)
+        self.names = [name for name in self.names if name not in problems]
+        for name, problem in problems.items():
             if problem:
                 self.failed[name] = Failure("alreadyExists", problem, ALREADY_EXISTS)
             else:
-                self.standing += 1
-        if not found and not self.inserts.transport.pause(AGAIN_S, self.until):
-            raise error or CloudError("names are taken by VMs that nobody finds", 0, "timeout")
+                self.existing += 1
+        if not problems and not self.inserts.transport.pause(AGAIN_S, self.until):
+            raise error or CloudError(
+                "names exist, but no VMs with them can be found", 0, "timeout"
+            )
 
     def _request_id(self, *names: str) -> uuid.UUID:
-        """For the same names in the same round the same, whoever asks."""
+        """The same for the same names in the same round, also after a restart."""
         return uuid.uuid5(NAMESPACE, " ".join((self.action.id, str(self.round), *names)))
 
 
-def _is_taken(why: Failure) -> bool:
+def _exists(why: Failure) -> bool:
     return why.code in errors.EXISTS
 
 
 def _lacking(operation: Operation) -> int | None:
-    """How many VMs were not made; None: it doesn't say.
+    """How many VMs were not created; None: the operation doesn't say.
 
-    failedToCreateVmCount has only those that were begun, not those for which there was no room:
+    failedToCreateVmCount counts only those that were started, not those without capacity:
     https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
     """
     places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
-    counts = [(each.get("targetVmCount"), each.get("createdVmCount")) for each in places.values()]
-    if not counts or any(None in each for each in counts):
+    counts = [
+        (place.get("targetVmCount"), place.get("createdVmCount")) for place in places.values()
+    ]
+    if not counts or any(None in pair for pair in counts):
         return None
     return sum(int(target) - int(created) for target, created in counts)

@@ -1,4 +1,4 @@
-"""What this VM's metadata says: https://cloud.google.com/compute/docs/metadata/querying-metadata."""
+"""Reads this VM's metadata: https://cloud.google.com/compute/docs/metadata/querying-metadata."""
 
 import os
 
@@ -16,7 +16,7 @@ def read(path: str) -> str:
     """Return a value; `path` such as `project/project-id`.
 
     Raises:
-        CloudError: it isn't there, or nobody answers.
+        CloudError: it doesn't exist, or the server does not answer.
 
     """
     # The variable of Google's own libraries: google.auth.environment_vars.GCE_METADATA_HOST.

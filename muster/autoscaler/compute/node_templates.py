@@ -1,4 +1,4 @@
-"""The node sets as the controller's metadata says them, where pulumi/ has put them; pure."""
+"""The node sets from the controller's metadata, where pulumi/ writes them; pure."""
 
 import json
 
@@ -7,7 +7,7 @@ from muster.autoscaler.reconcile.model import Choice, NodeSet
 ATTRIBUTE = "muster-templates"
 """The metadata attribute: JSON, set -> {choices: [template, zone, machine_type, spot], compact}.
 
-A choice has `gpus`, too, where some are attached.
+A choice also has `gpus` where some are attached.
 """
 
 
@@ -25,9 +25,9 @@ def parse(text: str) -> dict[str, NodeSet]:
     try:
         return {
             name: NodeSet(
-                name, tuple(Choice(**choice) for choice in found["choices"]), found["compact"]
+                name, tuple(Choice(**choice) for choice in node_set["choices"]), node_set["compact"]
             )
-            for name, found in json.loads(text).items()
+            for name, node_set in json.loads(text).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SetsError(

@@ -1,4 +1,4 @@
-"""Operations are followed by lists: one call a round and place for up to 80 of them.
+"""Polls operations by lists: per round and scope (zone or region) one call for up to 80 of them.
 
 https://cloud.google.com/compute/docs/api/how-tos/api-requests-responses#handling_api_responses
 """
@@ -18,17 +18,17 @@ from muster.gcp.api import PAGE, CloudError, last
 log = logging.getLogger("muster")
 
 AT_A_TIME = 80
-"""Names in one filter: an address stays below 8 KiB."""
+"""Names in one filter: a URL stays below 8 KiB."""
 FIELDS = (
     "items(name,status,error/errors(code,message),httpErrorStatusCode,operationGroupId,"
     "instancesBulkInsertOperationMetadata)"
 )
 LATE_S = 30.0
-"""How much later than asked the end of a wait may be told."""
+"""How much later than asked a wait may end."""
 IDLE_S = 1.0
-"""How long the end of everything may go unnoticed."""
+"""How long it may take to notice `stop`."""
 SLOWER = 1.5
-"""How much longer each pause is than the one before."""
+"""Factor from each pause to the next."""
 
 Operation = dict[str, Any]
 Ended = Callable[[Operation | None], None]
@@ -41,10 +41,10 @@ class _Followed:
 
 
 class Operations:
-    """Looks at operations until they have ended.
+    """Polls operations until they have ended.
 
-    `pauses` are the shortest and the longest seconds between two rounds; a new operation makes
-    them short again.
+    `pauses` are the shortest and the longest seconds between two rounds; a new operation resets the
+    pause to the shortest.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Operations:
         self._stop = stop
         self._changed = threading.Condition()
         self._followed: dict[str, dict[str, _Followed]] = defaultdict(dict)
-        """Place, as `zones/Z` -> name -> who waits."""
+        """Scope, as `zones/Z` -> name -> what to call at its end."""
         threading.Thread(target=self._run, name="operations", daemon=True).start()
 
     def follow(self, operation: Operation, until: float, ended: Ended) -> None:
-        """Call `ended` with the operation once it is done; None: not by `until`.
+        """Call `ended` with the operation once it is done; with None if it is not by `until`.
 
-        It is called from another thread and must not wait for anything.
+        It is called from another thread and must not block.
         """
         if operation.get("status") == "DONE":
             ended(operation)
@@ -83,15 +83,15 @@ class Operations:
     def wait(self, operation: Operation, until: float) -> Operation | None:
         """Return the operation when it is done; None: not by `until`."""
         done = threading.Event()
-        found: list[Operation | None] = [None]
+        result: list[Operation | None] = [None]
 
         def ended(operation: Operation | None) -> None:
-            found[0] = operation
+            result[0] = operation
             done.set()
 
         self.follow(operation, until, ended)
         done.wait(max(0, until - time.monotonic()) + LATE_S)
-        return found[0]
+        return result[0]
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -104,33 +104,37 @@ class Operations:
             self._stop.wait(pause)
             with self._changed:
                 rounds = [
-                    (where, names[at : at + AT_A_TIME])
-                    for where, followed in self._followed.items()
+                    (scope, names[at : at + AT_A_TIME])
+                    for scope, followed in self._followed.items()
                     for names in [list(followed)]
                     for at in range(0, len(names), AT_A_TIME)
                 ]
-            for where, names in rounds:
+            for scope, names in rounds:
                 try:
-                    self._look(where, names)
+                    self._poll(scope, names)
                 except Exception:
-                    # All who wait depend on this thread; the next round looks again.
-                    log.exception("not foreseen")
-        # Whoever waits would keep the process from ending.
+                    # All waiting threads depend on this one; the next round polls again.
+                    log.exception("unexpected error")
+        # Threads that still wait would keep the process from ending.
         with self._changed:
-            left = [each.ended for places in self._followed.values() for each in places.values()]
+            left = [
+                waiting.ended
+                for followed in self._followed.values()
+                for waiting in followed.values()
+            ]
             self._followed.clear()
         for call in left:
             call(None)
 
-    def _look(self, where: str, names: list[str]) -> None:
+    def _poll(self, scope: str, names: list[str]) -> None:
         now = time.monotonic()
         done: dict[str, Operation] = {}
         try:
             page = self._transport.call(
-                f"{where.partition('s/')[0]}Operations.list",
+                f"{scope.partition('s/')[0]}Operations.list",
                 "GET",
-                f"projects/{self._project}/{where}/operations",
-                # One try: the next round is the other one.
+                f"projects/{self._project}/{scope}/operations",
+                # One try: the next round is the retry.
                 until=now + self._transport.limits.try_s,
                 groups=(Group.LIST,),
                 query={
@@ -139,14 +143,17 @@ class Operations:
                     "maxResults": PAGE,
                 },
             )
-            found = page.get("items", [])
-            # One that isn't listed yet is looked for again.
-            done = {each["name"]: each for each in found if each.get("status") == "DONE"}
+            # One that isn't listed yet is polled again.
+            done = {
+                operation["name"]: operation
+                for operation in page.get("items", [])
+                if operation.get("status") == "DONE"
+            }
         except CloudError as error:
-            log.warning("operations in %s: %s", where, error)
+            log.warning("operations in %s: %s", scope, error)
         ended: list[tuple[Ended, Operation | None]] = []
         with self._changed:
-            followed = self._followed[where]
+            followed = self._followed[scope]
             for name in names:
                 if name in done or followed[name].until < now:
                     ended.append((followed.pop(name).ended, done.get(name)))
@@ -155,7 +162,7 @@ class Operations:
 
 
 def place(operation: Operation) -> str:
-    """Where an operation is found: `zones/Z` or `regions/R`."""
+    """The scope of an operation: `zones/Z`, `regions/R` or `global`."""
     for collection in ("zone", "region"):
         if collection in operation:
             return f"{collection}s/{last(operation[collection])}"

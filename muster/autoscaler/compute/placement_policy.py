@@ -1,9 +1,9 @@
-"""Placement policies: the nodes of one job near each other, by a policy that is theirs alone.
+"""Placement policies: one per job, which places its nodes near each other.
 
 https://cloud.google.com/compute/docs/instances/use-compact-placement-policies
 
-A policy is made before its job's VMs and deleted when no VM has it any more. Google refuses to
-delete one that is in use, so a list of VMs that is behind does no harm.
+A policy is created before its job's VMs and deleted when no VM uses it any more. Google refuses to
+delete one that is in use, so a stale list of VMs does no harm.
 """
 
 import logging
@@ -24,8 +24,8 @@ from muster.gcp.names import job_placement, of_jobs
 log = logging.getLogger("muster")
 
 NO_RIGHTS = "forbidden"
-"""The controller has rights to policies while a node set is compact: pulumi/components/rights.py.
-What it may not delete then costs nothing, and goes with the cluster (muster/gcp/sweep.py)."""
+"""The controller may change policies only while a node set is compact: pulumi/components/rights.py.
+Policies left after that cost nothing, and muster/gcp/sweep.py deletes them with the cluster."""
 
 
 class Placements:
@@ -42,22 +42,22 @@ class Placements:
         self._known: dict[str, str] = {}
         """Name -> region."""
         self._held: Counter[str] = Counter()
-        """Names of those whose VMs are being made."""
+        """Names of those whose VMs are being created."""
         self._listed = False
 
     @contextmanager
     def held(self, job: int, zone: str, until: float) -> Iterator[str]:
-        """Make a job's policy where there is none, and keep it meanwhile; gives its name.
+        """Create a job's policy if there is none, and keep it in the block; yields its name.
 
         Raises:
-            CloudError: it can't be made.
+            CloudError: it can't be created.
 
         """
         name, region = job_placement(self._cluster, job), zone.rpartition("-")[0]
         with self._lock:
             self._held[name] += 1
         try:
-            self._make(name, region, until)
+            self._create(name, region, until)
             with self._lock:
                 self._known[name] = region
             yield name
@@ -65,7 +65,7 @@ class Placements:
             with self._lock:
                 self._held[name] -= 1
 
-    def _make(self, name: str, region: str, until: float) -> None:
+    def _create(self, name: str, region: str, until: float) -> None:
         try:
             operation = self._transport.call(
                 "resourcePolicies.insert",
@@ -84,19 +84,19 @@ class Placements:
         if why and why.code not in errors.EXISTS:
             raise CloudError(f"placement policy {name}: {why.message}", why.status, why.code)
 
-    def seen(self, used: Mapping[str, str]) -> None:
-        """Delete the policies that no VM has; `used`: name -> region, by a list of all VMs.
+    def delete_unused(self, used: Mapping[str, str]) -> None:
+        """Delete the policies that no VM uses; `used`: name -> region, by a list of all VMs.
 
-        It raises nothing: whatever goes wrong is in the log, and the next list tries again.
+        It raises nothing: errors go to the log, and the next call tries again.
         """
         try:
             self._sweep(used)
         except Exception:  # such as an answer that is not as Google documents it
-            log.exception("placement policies of jobs that have ended may be left")
+            log.exception("placement policies of ended jobs may be left")
 
     def _sweep(self, used: Mapping[str, str]) -> None:
         with self._lock:
-            # Others are node sets' or somebody's, who deletes them.
+            # Other policies belong to node sets or to users, who delete them.
             ours = job_placement(self._cluster, 0).removesuffix("0")
             self._known |= {
                 name: region
@@ -105,19 +105,19 @@ class Placements:
             }
             known = bool(self._known)
         if known and not self._listed:
-            # A daemon before this one may have left some.
+            # An earlier run of the daemon may have left some.
             self._list()
         with self._lock:
-            idle = {
+            unused = {
                 name: region
                 for name, region in self._known.items()
                 if name not in used and not self._held[name]
             }
-        for name, region in idle.items():
+        for name, region in unused.items():
             self._delete(name, region)
 
     def _list(self) -> None:
-        found = self._transport.pages(
+        pages = self._transport.pages(
             "resourcePolicies.aggregatedList",
             f"{self._project}/aggregated/resourcePolicies",
             until=self._soon(),
@@ -129,13 +129,13 @@ class Placements:
         )
         try:
             policies = {
-                each["name"]: last(region)
-                for page in found
+                policy["name"]: last(region)
+                for page in pages
                 for region, scope in page.get("items", {}).items()
-                for each in scope.get("resourcePolicies", ())
+                for policy in scope.get("resourcePolicies", ())
             }
         except CloudError as error:
-            # Without rights it could not delete what it found, either.
+            # Without the right to list policies it may not delete any, so it doesn't list again.
             self._listed = error.reason == NO_RIGHTS
             log.warning("placement policies: %s", error)
             return
@@ -157,13 +157,13 @@ class Placements:
             if error.reason == NO_RIGHTS:
                 self._forget(name)
                 log.warning(
-                    "placement policy %s stays, costs nothing, and goes with `pulumi destroy`: %s",
+                    "placement policy %s stays until `pulumi destroy` and costs nothing: %s",
                     name,
                     error,
                 )
                 return
             if error.status != NOT_FOUND:
-                # In use by a VM that isn't listed yet, mostly; the next list tells.
+                # Mostly because a VM that isn't listed yet uses it; the next call tries again.
                 log.info("placement policy %s stays: %s", name, error)
                 return
         self._forget(name)

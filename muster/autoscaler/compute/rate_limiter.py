@@ -1,7 +1,7 @@
-"""How fast Google may be asked: token buckets, which slow down for all when Google says so.
+"""Rate limits of calls to Google: token buckets, which slow down when Google refuses a call.
 
-https://cloud.google.com/compute/api-quota: each group of methods has its own limit per minute, and
-who is above it gets 403 rateLimitExceeded until the next minute begins.
+https://cloud.google.com/compute/api-quota: each group of methods has its own limit per minute.
+Calls above it get 403 rateLimitExceeded until the next minute begins.
 """
 
 import threading
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 LEAST_PACE = 1 / 8
 RECOVERY_S = 60.0
-"""Seconds from a stop to the full pace: Google refills each minute."""
+"""Seconds from zero to the full pace: Google refills each minute."""
 
 
 class Group(StrEnum):
@@ -20,18 +20,18 @@ class Group(StrEnum):
     READ = "read"
     LIST = "list"
     BULK = "bulk"
-    """Besides MUTATE: at most 20 a second.
+    """In addition to MUTATE: at most 20 a second.
     https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation"""
 
 
 class TooLateError(Exception):
-    """No token in time."""
+    """There was no token in time."""
 
 
 class Bucket:
-    """A token bucket; a call takes one token, also where many are in one HTTP request.
+    """A token bucket; each call takes one token, also if many are in one HTTP request.
 
-    What jobs wait for is urgent. Anything else leaves half of the bucket to it, so that thousands
+    Calls that jobs wait for are urgent. Others leave half of the bucket to them, so that thousands
     of deletions don't delay an insert.
     """
 
@@ -39,22 +39,22 @@ class Bucket:
         self.per_second = per_second
         self.burst = burst
         self.waited_s = 0.0
-        """Seconds that calls have waited here, all together."""
+        """Seconds that all calls together have waited here."""
         self._stop = stop
         self._tokens = float(burst)
         self._pace = 1.0
-        """Present part of the rate."""
+        """Part of the rate in use now."""
         self._counted = self._slowed = time.monotonic()
         self._lock = threading.Lock()
-        # One of each sort waits for a token, the others for their turn: a waiting thread that is
-        # woken in vain costs more than the call.
+        # One thread of each kind waits for a token, the others for this lock: to wake a thread
+        # that gets no token costs more than the call.
         self._turn = {True: threading.Lock(), False: threading.Lock()}
 
     def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
         """Wait for tokens; `until` by time.monotonic(). At most half a bucket at a time.
 
         Raises:
-            TooLateError: there are none by then, or everything is to end.
+            TooLateError: there are none by then, or the driver stops.
 
         """
         began = time.monotonic()
@@ -69,7 +69,7 @@ class Bucket:
             self._turn[urgent].release()
 
     def _missing(self, count: int, leave: int) -> float:
-        """Seconds until there may be tokens; 0: they are taken."""
+        """Seconds until there may be tokens; 0: the tokens are taken."""
         with self._lock:
             self._refill()
             short = count + leave - self._tokens
@@ -86,25 +86,25 @@ class Bucket:
         self._tokens = min(float(self.burst), grown)
 
     def slow(self) -> None:
-        """Google refused a call for its rate: half the pace, which comes back within a minute."""
+        """Halve the pace, as Google refused a call for its rate; it recovers within a minute."""
         with self._lock:
             self._refill()
             self._tokens = min(self._tokens, 0)
-            # Those that were under way together are refused together.
+            # Calls that were sent together are refused together: they count once.
             if self._counted - self._slowed > 1 or self._pace == 1:
                 self._slowed = self._counted
                 self._pace = max(LEAST_PACE, self._pace / 2)
 
     @property
     def left(self) -> int:
-        """How many calls may be sent now without a wait."""
+        """How many calls may be sent now without waiting."""
         with self._lock:
             self._refill()
             return max(0, int(self._tokens))
 
     @property
     def pace(self) -> float:
-        """The part of its rate that it allows at present."""
+        """The part of its rate that it allows now."""
         with self._lock:
             self._refill()
             return self._pace

@@ -1,1 +1,1 @@
-"""What is to be done, from what is observed and what is remembered: all decisions; pure."""
+"""All decisions of the autoscaler: from observed and tracked state to actions."""

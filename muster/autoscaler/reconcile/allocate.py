@@ -1,4 +1,4 @@
-"""Where nodes that are asked for may be had: tried on what is known, nothing is changed; pure."""
+"""Which capacity pools have room for nodes, by breakers, refusals and quotas; pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,40 +30,40 @@ class Group:
 
 @dataclass(slots=True)
 class Allocation:
-    """How far a group's nodes find a place."""
+    """Which of a group's nodes have a place, and where."""
 
     group: Group
     asked: list[tuple[Choice, list[str]]] = field(default_factory=list)
-    """Who may be asked for where."""
+    """Choices and the nodes that may be asked for there."""
     waits: list[str] = field(default_factory=list)
-    """Of these it will be known in a moment whether there is room."""
+    """Nodes whose pool another insert is trying: its result says whether there is room."""
     no_quota: list[tuple[str, Choice]] = field(default_factory=list)
-    """What the quotas have no room for."""
+    """Nodes that the quotas have no room for, and where."""
     without: list[str] = field(default_factory=list)
-    """These have no place."""
+    """Nodes that no choice has room for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What those whose turn comes next find."""
+    """What is left for the groups that come next."""
 
     quotas: Quotas
     trials: frozenset[CapacityPool] = frozenset()
-    """Markets without room till now that those before them try."""
+    """Pools that had no room and that a group before them tries."""
 
 
 def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
-    """What the quotas leave now: as read, less what was asked for since, more what is gone."""
+    """What the quotas leave now: as read, less the VMs asked for since, more those gone since."""
     quotas = observed.quotas
     if not quotas.uses:
         return quotas
-    asked = {name: tracked.asks[of].choice.pool for name, of in tracked.asking.items()}
+    asked = {name: tracked.asks[ask].choice.pool for name, ask in tracked.asking.items()}
     made = {name: pool for name, (at, pool) in tracked.made.items() if pool and at >= quotas.at}
     since = Counter(pool for name, pool in (made | asked).items() if name not in observed.vm)
     for vm in observed.vms:
-        counted, there = vm.created <= quotas.at, not gone(observed, tracked, vm)
-        if counted != there:
-            since[vm.pool] += there - counted
+        counted, exists = vm.created <= quotas.at, not gone(observed, tracked, vm)
+        if counted != exists:
+            since[vm.pool] += exists - counted
     for pool, count in since.items():
         quotas = quotas.less(pool, count)
     return quotas
@@ -72,13 +72,13 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
 def allocate(
     observed: ObservedState, tracked: TrackedState, groups: Sequence[Group], room: Room
 ) -> tuple[list[Allocation], Room]:
-    """Try the choices of each group's set, the best one first; return what is left then, too."""
-    found, less = [], room
+    """Try the choices of each group's set, the best one first; return also the room left over."""
+    allocations, remaining = [], room
     for group in groups:
-        # The sets of a job don't wait for each other.
-        allocation, less = _allocate(observed, tracked, group, less, room.trials)
-        found.append(allocation)
-    return found, less
+        # Only with trials from before these groups: the sets of a job don't wait for each other.
+        allocation, remaining = _allocate(observed, tracked, group, remaining, room.trials)
+        allocations.append(allocation)
+    return allocations, remaining
 
 
 def _allocate(
@@ -88,7 +88,7 @@ def _allocate(
     room: Room,
     trials: frozenset[CapacityPool],
 ) -> tuple[Allocation, Room]:
-    found, quotas, tries = Allocation(group), room.quotas, room.trials
+    allocation, quotas, tries = Allocation(group), room.quotas, room.trials
     names = list(group.names)
     for choice in group.node_set.choices:
         pool = choice.pool
@@ -97,44 +97,44 @@ def _allocate(
         trial = breaker is not None and group.need >= breaker.size
         fit = [name for name in names if not refused(tracked, name, choice)]
         if state is BreakerState.OPEN or not fit or (group.job and len(fit) < len(names)):
-            # A job's nodes stand together: a choice that refused one of them is none.
+            # A job's nodes go together: a choice that refused one of them is out.
             continue
         if state is BreakerState.HALF_OPEN or (trial and pool in trials):
-            found.waits += fit
+            allocation.waits += fit
         else:
             most = quotas.room(pool)
             most = len(fit) if most is None else most
             if group.job and most < len(fit):
                 most = 0
-            found.no_quota += [(name, choice) for name in fit[most:]]
+            allocation.no_quota += [(name, choice) for name in fit[most:]]
             fit = fit[:most]
             quotas = quotas.less(pool, len(fit))
             if fit:
-                found.asked.append((choice, fit))
+                allocation.asked.append((choice, fit))
                 tries |= {pool} if trial else set()
         placed = set(fit)
         names = [name for name in names if name not in placed]
-    found.without = names
-    return found, Room(quotas, tries)
+    allocation.without = names
+    return allocation, Room(quotas, tries)
 
 
 def refused(tracked: TrackedState, name: str, choice: Choice) -> list[Failure]:
     """Why a choice had no room for a node."""
-    return [why for before, why in tracked.refused.get(name, ()) if before == choice]
+    return [failure for tried, failure in tracked.refused.get(name, ()) if tried == choice]
 
 
 def no_room(observed: ObservedState, tracked: TrackedState, group: Group, name: str) -> str:
     """Why none of the choices is possible for a node, in their order."""
-    found = []
+    reasons = []
     for choice in group.node_set.choices:
         pool = choice.pool
         breaker = tracked.breakers.get(pool)
-        why = refused(tracked, name, choice)
-        if why:
-            found.append(f"{why[-1].code} of {pool}")
+        failures = refused(tracked, name, choice)
+        if failures:
+            reasons.append(f"{failures[-1].code} of {pool}")
         elif breaker and breaker.state(observed.now, group.need) is BreakerState.OPEN:
             wait = max(0, breaker.until - observed.now)
-            found.append(f"{breaker.code} of {pool}, tried again in {wait:.0f} s")
+            reasons.append(f"{breaker.code} of {pool}, tried again in {wait:.0f} s")
         else:
-            found.append(f"{pool} has no room for another node of its job")
-    return "; ".join(found)
+            reasons.append(f"{pool} has no room for another node of its job")
+    return "; ".join(reasons)

@@ -1,4 +1,4 @@
-"""What is learnt from the ends of actions, and what is forgotten; pure but for the tracked."""
+"""Apply the results of actions to the tracked state, and drop from it what is over."""
 
 from dataclasses import replace
 
@@ -9,18 +9,18 @@ from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
 from muster.autoscaler.reconcile.tracked import TrackedState, put, take
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
-"""Before an insert that failed for a passing reason is tried again."""
+"""Wait before an insert that failed temporarily is tried again; it doubles with each try."""
 RELEASED_AGAIN_S = 10.0
-"""A node that slurmctld shows unmoved so long after it was released is released again."""
+"""A node whose state in slurmctld has not changed so long after its release is released again."""
 EARLIER_S = 5.0
-"""SLURM asked so long before we heard of it: an earlier self may have made the VM, at a place that
-we would not choose, and one list that lacks it does not say that there is none."""
+"""A request so old when it is first read: an earlier daemon may have made the VM, in a zone that
+this one would not choose, and one list that lacks it does not prove that there is none."""
 DELETED_AGAIN_S = 10.0
-"""After a deletion that failed."""
+"""Wait before a deletion that failed is tried again."""
 
 
 def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
-    """Put into the tracked what happened since the last plan, and drop what is over."""
+    """Change `tracked` by what happened since the last pass, and drop what is over."""
     for event in observed.events:
         match event:
             case Inserted():
@@ -34,12 +34,12 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
                     if name in tracked.powering_up:
                         tracked.undeleted[name] = failure
             case ProbeResult():
-                _seen(tracked, event)
+                _probed(tracked, event)
     _forget(observed, tracked)
 
 
 def _gone(observed: ObservedState, tracked: TrackedState, name: str, zone: str) -> None:
-    """There is no VM there now, whatever older lists have."""
+    """Track that there is no VM in a zone now, whatever older lists have."""
     put(tracked.gone, name, zone, observed.now)
     pool = tracked.made.get(name, (0.0, None))[1]
     if pool and pool.zone == zone:
@@ -62,20 +62,20 @@ def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -
             take(tracked.gone, name, ask.choice.zone)
         else:
             _refused(observed, tracked, ask, name, failure)
-    short = next(
-        (each for each in failures.values() if each and remedy(each) is Remedy.ELSEWHERE), None
+    shortage = next(
+        (why for why in failures.values() if why and remedy(why) is Remedy.ELSEWHERE), None
     )
     before = tracked.breakers.get(pool)
-    if short:
+    if shortage:
         tracked.breakers[pool] = circuit_breaker.after_shortage(
-            before, ask.id, short.code, observed.now, ask.least
+            before, ask.id, shortage.code, observed.now, ask.least
         )
     elif before and before.trial == ask.id:
         made = len(failures) < len(ask.names)
         if made:
             del tracked.breakers[pool]
         else:
-            # It was not tried after all; the next ask may.
+            # The trial said nothing about the pool's room; the next insert may try it.
             tracked.breakers[pool] = circuit_breaker.untried(before)
 
 
@@ -85,17 +85,17 @@ def _refused(
     match remedy(failure):
         case Remedy.ELSEWHERE:
             tracked.refused[name] = (*tracked.refused.get(name, ()), (ask.choice, failure))
-            # Google lists a VM while it looks for room, and takes it back.
+            # Google lists a VM while it looks for room, and removes it if there is none.
             _gone(observed, tracked, name, ask.choice.zone)
         case Remedy.LATER:
             tries = tracked.attempts.get(name, 1)
-            pause_s = min(FIRST_BACKOFF_S * 2 ** (tries - 1), LONGEST_BACKOFF_S)
-            tracked.backoff[name] = (observed.now + pause_s, failure)
+            backoff_s = min(FIRST_BACKOFF_S * 2 ** (tries - 1), LONGEST_BACKOFF_S)
+            tracked.backoff[name] = (observed.now + backoff_s, failure)
         case Remedy.NOTHING:
             tracked.permanent_error[name] = f"{sentence(failure)} ({ask.choice.pool})"
 
 
-def _seen(tracked: TrackedState, event: ProbeResult) -> None:
+def _probed(tracked: TrackedState, event: ProbeResult) -> None:
     if event.name in tracked.inspecting:
         tracked.said[event.name] = event.report
         return
@@ -105,47 +105,47 @@ def _seen(tracked: TrackedState, event: ProbeResult) -> None:
     if event.exists:
         del tracked.missing[event.name]
     elif event.failure:
-        # No answer is none: all begins anew.
+        # Without an answer nothing is known: the search starts again.
         del tracked.missing[event.name]
     else:
         tracked.missing[event.name] = replace(miss, without=miss.without | {event.zone})
 
 
 def _forget(observed: ObservedState, tracked: TrackedState) -> None:
-    """Drop what is over: what is known of a node's rise ends with it."""
+    """Drop what is over; what is tracked of a node that powers up ends when it is up."""
     for name, released_at in list(tracked.released.items()):
         node = observed.nodes.get(name)
         moved = node is None or (not node.down and node.power is not Power.POWERING_UP)
         if (
             observed.asked.get(name, 0) > released_at
             or (observed.nodes_at > released_at and moved)
-            # Not by the clock: slurmctld may be slow to take what it is told.
+            # By a new reading, not by the clock: slurmctld may be slow to apply an update.
             or observed.nodes_at > released_at + RELEASED_AGAIN_S
         ):
             del tracked.released[name]
     powering_up = set(observed.powering_up())
     for name in powering_up:
         if name not in tracked.powering_up:
-            # What an insert has said since the node was wanted last is of then.
+            # What an insert has said since the last request belongs to that one.
             _drop(tracked, name)
             tracked.powering_up[name] = observed.asked.get(name, observed.now)
             if tracked.powering_up[name] < observed.now - EARLIER_S:
                 tracked.made[name] = (observed.now, None)
         if observed.asked.get(name, 0) > tracked.powering_up[name]:
-            # SLURM gave it up and asks anew.
+            # SLURM gave it up and asks again.
             _drop(tracked, name)
             tracked.powering_up[name] = observed.asked[name]
     for name in [name for name in tracked.powering_up if name not in powering_up]:
         _drop(tracked, name)
-    for of, past in ((tracked.deleting, observed.now), (tracked.gone, observed.vms_at)):
-        for name, zones in list(of.items()):
+    for times, past in ((tracked.deleting, observed.now), (tracked.gone, observed.vms_at)):
+        for name, zones in list(times.items()):
             for zone, when in zones.items():
                 if when < past:
-                    take(of, name, zone)
+                    take(times, name, zone)
 
 
 def _drop(tracked: TrackedState, name: str) -> None:
-    for of in (
+    for facts in (
         tracked.powering_up,
         tracked.attempts,
         tracked.made,
@@ -158,4 +158,4 @@ def _drop(tracked: TrackedState, name: str) -> None:
         tracked.said,
         tracked.inspecting,
     ):
-        of.pop(name, None)
+        facts.pop(name, None)

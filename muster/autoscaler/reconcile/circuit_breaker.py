@@ -1,10 +1,11 @@
-"""Circuit breakers: a pool that had no room is left alone for a while; pure.
+"""Circuit breakers: a capacity pool that had no room is not asked for a while; pure.
 
-After a shortage a pool is shut for FIRST_HOLD_S; then one ask may try it. Has it room, the
-breaker is forgotten; has it none, the hold doubles, up to LONGEST_HOLD_S. Nobody needs to clear it.
+After a shortage a pool's breaker is open for FIRST_HOLD_S: no insert passes. Then one insert may
+try the pool: the breaker is half open. If there is room it is dropped, and the pool is closed
+again; if there is none the hold doubles, up to LONGEST_HOLD_S. Nobody needs to reset it.
 
-A pool that had no room for 50 VMs at once may have some for one: who needs fewer than were
-refused may ask all the same, until that is refused too.
+A pool without room for 50 VMs at once may have room for one: an insert that needs fewer VMs than
+were refused passes, until it is refused too.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +22,14 @@ class BreakerState(Enum):
     CLOSED = "closed"
     """Calls pass."""
     HALF_OPEN = "half open"
-    """One insert tries it; others wait for its end."""
+    """One insert tries it; others wait for its result."""
     OPEN = "open"
     """No call passes until the hold is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """A pool that had no room when it was asked last. A pool without one is open."""
+    """A pool that had no room when it was asked last. A pool without one is closed: calls pass."""
 
     hold_s: float
     until: float
@@ -36,12 +37,15 @@ class Breaker:
     code: str
     """Google's word for the shortage."""
     trial: str = ""
-    """The ask that tries it."""
+    """Id of the insert that tries it."""
     size: int = 1
     """The fewest VMs at once for which there was no room."""
 
     def state(self, now: float, need: int) -> BreakerState:
-        """Whether it may be asked now for so many VMs at once."""
+        """Whether it may be asked now for so many VMs at once.
+
+        After the hold the first insert passes; `provision` makes it the trial.
+        """
         if need < self.size:
             return BreakerState.CLOSED
         if self.trial:
@@ -55,9 +59,9 @@ def untried(before: Breaker) -> Breaker:
 
 
 def after_shortage(before: Breaker | None, ask: str, code: str, now: float, size: int) -> Breaker:
-    """The breaker of a pool after an ask for at least `size` VMs at once found no room.
+    """The breaker of a pool after an insert of at least `size` VMs at once found no room.
 
-    Asks that were under way together count as one: only the trial makes the hold longer.
+    Inserts that were under way together count as one: only the trial makes the hold longer.
     """
     if before is None:
         return Breaker(FIRST_HOLD_S, now + FIRST_HOLD_S, code, size=size)

@@ -1,4 +1,4 @@
-"""VMs that nobody needs: of nodes that are off, of nodes that are none, from before; pure."""
+"""VMs that nobody needs: of nodes that are off or unknown, or from before SLURM asked."""
 
 from collections.abc import Iterator
 
@@ -11,24 +11,24 @@ LEFT_OVER = "it is from before SLURM asked for the node"
 
 
 def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Delete]:
-    """Return the deletions that are due."""
-    found = []
+    """Return the deletions that are due, and track them."""
+    deletions = []
     for vm, why in _unwanted(observed, tracked):
         gone_at = tracked.gone.get(vm.name, {}).get(vm.zone, 0)
         if gone_at < observed.vms_at and vm.status not in LEAVING:
             put(tracked.deleting, vm.name, vm.zone, observed.now + observed.limits.deletion_s)
             tracked.made.pop(vm.name, None)
-            found.append(Delete(vm, why))
-    return found
+            deletions.append(Delete(vm, why))
+    return deletions
 
 
 def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[Vm, str]]:
-    """Yield what may go and is not being deleted.
+    """Yield the VMs that may go and are not being deleted, and why.
 
-    Two VMs of a node in service stay, as nobody knows which one it is.
+    Two VMs of a node in service stay: it is not known on which one its slurmd runs.
     """
     if not observed.nodes:
-        # slurmctld has not said yet what there is.
+        # slurmctld has not been read yet.
         return
     for vm in observed.vms:
         if vm.zone in tracked.deleting.get(vm.name, ()):
@@ -38,7 +38,7 @@ def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[
             if observed.left_over(vm):
                 yield vm, LEFT_OVER
         elif vm.name in tracked.released:
-            # Not before slurmctld has taken it: until then the node may come into service.
+            # Not before slurmctld shows the release: until then the node may come into service.
             if not (node and node.power is Power.UP and not node.down and vm.status == RUNNING):
                 yield vm, "its node was released"
         elif vm.name in tracked.asking:

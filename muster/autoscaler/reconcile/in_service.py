@@ -1,4 +1,4 @@
-"""Nodes in service: each has a VM that runs, or comes back to be made again; pure."""
+"""Nodes in service: one whose VM has stopped or is gone is released."""
 
 from dataclasses import replace
 
@@ -9,15 +9,15 @@ from muster.autoscaler.reconcile.release import Releases
 from muster.autoscaler.reconcile.tracked import Miss, TrackedState
 
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
-"""A VM that does nothing. STOPPING comes before: it is looked at again."""
+"""A VM that has stopped. One that is STOPPING is checked again in the next pass."""
 UP = Power.UP
-"""Looked up once: in Python 3.11 that takes longer than all else that is asked of most nodes."""
+"""Looked up once: in Python 3.11 that takes longer than all other checks of most nodes."""
 OURS = "muster:"
-"""Beginning of Muster's own reasons: nobody is to look at such a node."""
+"""Beginning of Muster's own reasons: nobody needs to look at such a node."""
 GAVE_UP = "ResumeTimeout reached"
-"""What SLURM says of a node that it has given up; 24.11 appends it to an earlier reason."""
+"""SLURM's reason for a node that it has given up; 24.11 appends it to an earlier reason."""
 PREEMPTED = "muster: Google takes this spot VM back"
-"""What a spot VM says when it leaves SLURM: roles/cloud_node, spot.py."""
+"""The reason that a spot VM sets when it leaves SLURM: roles/cloud_node, spot.py."""
 NOT_RESPONDING = "Not responding"
 """slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
 
@@ -25,16 +25,16 @@ NOT_RESPONDING = "Not responding"
 def check_in_service(
     observed: ObservedState, tracked: TrackedState, releases: Releases
 ) -> list[Probe]:
-    """Release the nodes in service that have no VM any more; return the looks due before."""
+    """Release the nodes in service that have no VM any more; return the probes due before that."""
     lost: list[str] = []
     before, tracked.preempted = tracked.preempted, {}
     for name, node in observed.nodes.items():
-        # A request that is newer than what slurmctld said takes the node out of service.
-        wanted = observed.asked.get(name, 0) > observed.nodes_at
+        # A request that is newer than slurmctld's states takes the node out of service.
+        requested = observed.asked.get(name, 0) > observed.nodes_at
         if node.down and node.power is Power.OFF and _ours(node.reason):
-            # SLURM waited in vain while nobody was here; it leaves such nodes down for ever.
+            # SLURM gave it up while no daemon ran, and leaves such nodes down for ever.
             releases.add(name, _why(node.reason))
-        elif node.power is not UP or wanted or (node.leaving and not node.busy):
+        elif node.power is not UP or requested or (node.leaving and not node.busy):
             tracked.missing.pop(name, None)
             tracked.not_responding.pop(name, None)
         elif name not in tracked.released:
@@ -46,7 +46,7 @@ def check_in_service(
 
 
 def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node) -> bool:
-    """Return whether its VM is to be looked for."""
+    """Release a node if its VM does not work any more; return whether the VM is to be probed."""
     name = node.name
     not_responding = node.down and (node.not_responding or NOT_RESPONDING in node.reason)
     if node.down and not not_responding and _ours(node.reason):
@@ -54,8 +54,8 @@ def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, n
         return False
     vm = observed.vm.get(name)
     if (node.drained or (node.down and not not_responding)) and not node.busy:
-        # Somebody looks at it, or at its disk.
-        if node.invalid and not node.down and vm and _of_before(observed, vm):
+        # Kept: somebody looks at it, or at its disk.
+        if node.invalid and not node.down and vm and _of_old_type(observed, vm):
             releases.add(
                 name,
                 f"its VM in {vm.zone} is of the type {vm.pool.kind}, which its set does not "
@@ -75,10 +75,11 @@ def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, n
     return False
 
 
-def _of_before(observed: ObservedState, vm: Vm) -> bool:
+def _of_old_type(observed: ObservedState, vm: Vm) -> bool:
     """Whether a VM is of a type that its set had before the definition was changed.
 
-    One of a type that the set has would be drained again: SLURM expects too much of all of them.
+    A new VM of a type that the set still has would be drained again: SLURM expects too much of all
+    of them.
     """
     node_set = observed.set_of(vm.name)
     types = {choice.pool.kind for choice in node_set.choices} if node_set else set()
@@ -86,7 +87,7 @@ def _of_before(observed: ObservedState, vm: Vm) -> bool:
 
 
 def _preempted(node: Node) -> bool:
-    """Whether Google takes its VM; the reason alone may be of an earlier one."""
+    """Whether Google takes its VM back; the reason alone may be that of an earlier VM."""
     return node.leaving and PREEMPTED in node.reason
 
 
@@ -95,7 +96,7 @@ def _ours(reason: str) -> bool:
 
 
 def _why(reason: str) -> str:
-    """The last of what was said: 24.11 appends it to what was said before."""
+    """The last reason: 24.11 appends it to earlier ones."""
     return reason.rpartition(" : ")[2].removeprefix(OURS).strip()
 
 
@@ -114,13 +115,13 @@ def _not_responding(
 def _missing(
     observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node
 ) -> bool:
-    """A VM that a list lacks may be there all the same: it is gone when all zones say so."""
+    """Whether to probe for a VM that a list lacks: it is gone only when all zones say so."""
     name = node.name
     if observed.vms_at == 0 or observed.vms_at < observed.nodes_at - observed.limits.missing_s:
         # The list may be older than the node's service.
         return False
     if _preempted(node):
-        # It said itself that it goes; a list from before that may be older than the VM.
+        # The node said so itself; a list from before that may be older than the VM.
         if observed.vms_at > tracked.preempted[name]:
             releases.add(name, "its VM was taken back (spot)")
         return False
@@ -134,18 +135,18 @@ def _missing(
 
 
 def _probes(observed: ObservedState, tracked: TrackedState, names: list[str]) -> list[Probe]:
-    """Ask for VMs in all zones of their sets; those that have been missing for longest first."""
-    found: list[Probe] = []
+    """Probe for VMs in all zones of their sets; those that have been missing for longest first."""
+    probes: list[Probe] = []
     most = spare(tracked)
     for name in sorted(names, key=lambda name: tracked.missing[name].since):
-        if len(found) >= most:
+        if len(probes) >= most:
             break
         miss = tracked.missing[name]
         # None: its set was removed from the definition while the node was in service.
         due = _zones(observed, name) - miss.asked
         tracked.missing[name] = replace(miss, asked=miss.asked | due)
-        found += [Probe(name, zone) for zone in sorted(due)]
-    return found
+        probes += [Probe(name, zone) for zone in sorted(due)]
+    return probes
 
 
 def _zones(observed: ObservedState, name: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the plan is about: nodes, VMs, requests, what is to be done and what came of it; pure data.
+"""What a reconcile pass works on: nodes, VMs, requests, actions and their results; data only.
 
 Times are seconds since the epoch, by the controller's clock unless said otherwise.
 """
@@ -12,7 +12,7 @@ class Power(StrEnum):
     """What SLURM takes a node for: https://slurm.schedmd.com/power_save.html."""
 
     UP = "up"
-    """It is in service, or would be if it were sound."""
+    """It is in service, or would be if it were healthy."""
     POWERING_UP = "powering up"
     """SLURM has called ResumeProgram and waits until the node registers."""
     POWERING_DOWN = "powering down"
@@ -22,7 +22,7 @@ class Power(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a node set of VMs, as slurmctld has it. Nodes that stand there are none of ours."""
+    """A node of a node set of VMs, as slurmctld has it. Static nodes are not among them."""
 
     name: str
     power: Power
@@ -37,7 +37,7 @@ class Node:
     leaving: bool = False
     """It will be powered down when its jobs have ended (POWER_DOWN)."""
     invalid: bool = False
-    """Its slurmd said that it has less than slurm.conf does, for which SLURM drains it."""
+    """Its slurmd reports less than slurm.conf says, and SLURM drains it for that."""
     reason: str = ""
 
 
@@ -54,11 +54,11 @@ class Vm:
     machine_type: str = ""
     spot: bool = False
     gpus: str = ""
-    """GPUs that are attached to it, such as `t4:2`; those of its machine type are not said."""
+    """GPUs that are attached to it, such as `t4:2`, without those of its machine type."""
 
     @property
     def pool(self) -> "CapacityPool":
-        """Where it takes its room from."""
+        """The capacity pool that it is made from."""
         return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
@@ -75,7 +75,7 @@ class Request:
     """What one call of ResumeProgram asks for; it stays in the spool until each node is settled."""
 
     id: str
-    """Name of its file: different for each call, the same for a daemon that comes after."""
+    """Name of its file: different for each call, the same after a restart of the daemon."""
     asked: float
     nodes: tuple[str, ...]
     jobs: tuple[Job, ...] = ()
@@ -92,19 +92,19 @@ class Choice:
     machine_type: str
     spot: bool = False
     gpus: str = ""
-    """GPUs that it attaches, such as `t4:2`; those of the machine type are not said."""
+    """GPUs that it attaches, such as `t4:2`, without those of the machine type."""
 
     @property
     def pool(self) -> "CapacityPool":
-        """Where it takes its room from."""
+        """The capacity pool that it makes VMs from."""
         return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CapacityPool:
-    """What runs short as a whole: a machine type in a zone, spot apart from on demand.
+    """Capacity that runs out as a whole: a machine type in a zone, spot apart from on demand.
 
-    With GPUs attached it is another one: of them there may be fewer.
+    With GPUs attached it is another pool, which may have less room.
     """
 
     zone: str
@@ -129,29 +129,29 @@ class NodeSet:
     name: str
     choices: tuple[Choice, ...]
     compact: bool = False
-    """The nodes of one job get a placement policy of their own."""
+    """The nodes of one job get their own placement policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What the project's quotas leave besides the VMs that are there; all pools share them."""
+    """What the project's quotas leave besides the VMs that exist; all pools share them."""
 
     left: Mapping[str, float] = field(default_factory=dict)
     """Such as `CPUS in europe-west4` -> how much."""
     uses: Mapping[CapacityPool, Mapping[str, float]] = field(default_factory=dict)
-    """What a VM of a pool takes of each; of a pool without, nothing is known."""
+    """What a VM of a pool takes of each quota; a pool that is not here is unknown."""
     at: float = 0
     """When they were read."""
 
     def room(self, pool: CapacityPool) -> int | None:
         """How many VMs of a pool they allow, if it had all that is left; None: unknown."""
-        found = [int(max(0, self.left[of]) // each) for of, each in self._uses(pool)]
-        return min(found, default=None)
+        counts = [int(max(0, self.left[quota]) // amount) for quota, amount in self._uses(pool)]
+        return min(counts, default=None)
 
     def less(self, pool: CapacityPool, count: int) -> "Quotas":
         """Return what they leave when so many VMs of a pool have been made."""
-        taken = {of: self.left[of] - count * each for of, each in self._uses(pool)}
-        return replace(self, left={**self.left, **taken}) if taken else self
+        less = {quota: self.left[quota] - count * amount for quota, amount in self._uses(pool)}
+        return replace(self, left={**self.left, **less}) if less else self
 
     def _uses(self, pool: CapacityPool) -> Iterable[tuple[str, float]]:
         return self.uses.get(pool, {}).items()
@@ -164,29 +164,29 @@ class Unread:
     since: float
     """When a reading failed first."""
     why: str
-    """The last one's error."""
+    """The error of the last reading."""
 
 
-# --- what is to be done ---------------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
     """Make VMs by one bulkInsert, at most 5,000; answered by `Inserted`.
 
-    `id` follows from the request, the names and the choice: it becomes the requestId, so a
-    successor that asks again asks for nothing new.
+    `id` follows from the request, the names and the choice. It becomes the requestId, so Google
+    makes nothing twice when a restarted daemon asks again.
     """
 
     id: str
     choice: Choice
     names: tuple[str, ...]
     least: int
-    """Fewer than so many: none (minCount)."""
+    """If Google has room for fewer than this, none is made (minCount)."""
     job: int = 0
     """The job that needs all of them; 0 = each counts for itself."""
     placement: bool = False
-    """With a placement policy of their own, which is made before and named after the job."""
+    """With their own placement policy, which is made first and named after the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +199,19 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseNodes:
-    """Take nodes that don't come out of their jobs, with a reason that users read.
+    """Release nodes: SLURM queues their jobs again, with a reason that users read.
 
-    SLURM queues the jobs again; powered down, the nodes may be tried again after SuspendTimeout.
+    Once they are powered down SLURM may use the nodes again after SuspendTimeout.
     """
 
     names: tuple[str, ...]
     reason: str
-    """Without the `muster: ` that each reason of Muster's begins with."""
+    """Without `muster: `, with which each of Muster's reasons begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask for one VM by its name, which is consistent where lists are not; answered by `ProbeResult`."""
+    """Get one VM by its name: unlike a list that is consistent; answered by `ProbeResult`."""
 
     name: str
     zone: str
@@ -219,7 +219,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """A request is settled: its file may go."""
+    """Delete the file of a request that is settled."""
 
     request: str
 
@@ -227,14 +227,15 @@ class Close:
 Action = Insert | Delete | ReleaseNodes | Probe | Close
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why something was refused.
 
-    `code` is Google's word: `ZONE_RESOURCE_POOL_EXHAUSTED`, `rateLimitExceeded`, `unreachable`.
+    `code` is Google's or `compute`'s: `ZONE_RESOURCE_POOL_EXHAUSTED`, `rateLimitExceeded`,
+    `unreachable`.
     """
 
     code: str
@@ -245,7 +246,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """An Insert has ended. A name that is in neither has its VM (or it existed already)."""
+    """An Insert has ended. A name without a failure has its VM (or had it already)."""
 
     id: str
     failed: dict[str, Failure] = field(default_factory=dict)
@@ -256,7 +257,7 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A Delete has ended, well (also where the VM was gone before) or not."""
+    """A Delete has ended. Without a failure the VM is gone (or was gone before)."""
 
     name: str
     zone: str
@@ -280,5 +281,5 @@ Event = Inserted | Deleted | ProbeResult
 
 
 def set_name(cluster: str, node: str) -> str:
-    """Return the name of the node set of a node called CLUSTER-SET-NUMBER; there may be no such."""
+    """Return the name of the set of a node called CLUSTER-SET-NUMBER; there may be no such set."""
     return node.removeprefix(f"{cluster}-").rpartition("-")[0]

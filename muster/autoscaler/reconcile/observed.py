@@ -1,4 +1,4 @@
-"""What is known when the plan is made; pure."""
+"""What a reconcile pass knows of SLURM, the cloud and the spool; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from muster.autoscaler.reconcile.model import (
 )
 
 STALE_S = 45.0
-"""Without news it is asked every 30 s."""
+"""Age from which slurmctld's states are stale; they are read every 30 s at least."""
 SKEW_S = 10.0
-"""Google's clock and ours may differ by so much; a VM that is left over is older by minutes."""
+"""Google's clock and ours may differ by this much; a VM that is left over is older by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Limits:
     not_responding_s: float = 600
     """How long slurmd may fail to answer while its VM runs."""
     deletion_s: float = 180
-    """After that a deletion whose end nobody told is asked for again."""
+    """After that a deletion without a result is asked for again."""
 
-    # Who lets SLURM wait for longer has VMs that take longer.
+    # The times below follow ResumeTimeout: who raises it has VMs that take longer.
 
     @property
     def verdict_s(self) -> float:
-        """Within it each node has its verdict."""
+        """Within it each node has its verdict: it is in service or released."""
         return 0.9 * self.resume_s
 
     @property
@@ -75,25 +75,25 @@ class ObservedState:
     unread: Mapping[str, Unread] = field(default_factory=dict)
     """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
     events: Sequence[Event] = ()
-    """What came of earlier actions, since the last plan."""
+    """Results of earlier actions, since the last pass."""
     limits: Limits = Limits()
 
     @cached_property
     def vm(self) -> dict[str, Vm]:
         """Name -> its VM; of several the one that most likely works."""
-        found: dict[str, Vm] = {}
+        likeliest: dict[str, Vm] = {}
         for vm in self.vms:
-            other = found.setdefault(vm.name, vm)
+            other = likeliest.setdefault(vm.name, vm)
             if other is not vm:
-                found[vm.name] = min(other, vm, key=self._worth)
-        return found
+                likeliest[vm.name] = min(other, vm, key=self._rank)
+        return likeliest
 
-    def _worth(self, vm: Vm) -> tuple[bool, bool, float]:
-        """The one that works comes first: it runs, is no leftover, and is the elder."""
+    def _rank(self, vm: Vm) -> tuple[bool, bool, float]:
+        """The VM that most likely works is the least: it runs, is not left over, and is older."""
         return vm.status != "RUNNING", self.left_over(vm), vm.created
 
     def left_over(self, vm: Vm) -> bool:
-        """Whether a VM was there before SLURM asked: SLURM takes no registration of such a one."""
+        """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
         return vm.created < self.asked.get(vm.name, 0) - SKEW_S
 
     def set_of(self, name: str) -> NodeSet | None:
@@ -103,34 +103,34 @@ class ObservedState:
     @cached_property
     def asked(self) -> dict[str, float]:
         """Node -> when SLURM asked for it last, as far as the spool knows."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for request in self.requests:
             for name in request.nodes:
-                found[name] = max(request.asked, found.get(name, 0))
-        return found
+                times[name] = max(request.asked, times.get(name, 0))
+        return times
 
     @cached_property
     def jobs(self) -> dict[str, Job]:
         """Node -> the job that needs it and others: the largest one of its latest request."""
-        found: dict[str, Job] = {}
+        by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
             for name in request.nodes:
-                found.pop(name, None)
+                by_node.pop(name, None)
             for job in sorted(request.jobs, key=lambda job: len(job.nodes)):
                 if len(job.nodes) > 1:
-                    found |= dict.fromkeys(job.nodes, job)
-        return found
+                    by_node |= dict.fromkeys(job.nodes, job)
+        return by_node
 
     @property
     def stale(self) -> bool:
-        """Whether slurmctld has been silent for so long that its states say nothing any more."""
+        """Whether slurmctld has not answered for so long that its states are out of date."""
         return self.now > self.nodes_at + STALE_S
 
     def is_powering_up(self, name: str) -> bool:
         """Whether SLURM waits for a node.
 
-        SLURM changes a node's state before it calls ResumeProgram: a request that is older than the
-        reading of the states is settled by what they say.
+        SLURM changes a node's state before it calls ResumeProgram: states that are newer than a
+        request decide.
         """
         if self._newer(name):
             return True
@@ -138,9 +138,9 @@ class ObservedState:
         return node is not None and node.power is Power.POWERING_UP and not node.down
 
     def _newer(self, name: str) -> bool:
-        """Whether a request is newer than the states.
+        """Whether a request for the node is newer than the states.
 
-        They settle one that is still to come, too: the clock was set back.
+        They also decide when the request's time is still to come: the clock was set back.
         """
         asked = self.asked.get(name, 0)
         return self.nodes_at < asked and (not self.nodes_at or asked <= self.now + SKEW_S)
@@ -151,15 +151,15 @@ class ObservedState:
 
     @cached_property
     def _powering_up(self) -> tuple[str, ...]:
-        """Asked for by all parts of a plan; of thousands of nodes mostly none."""
+        """Cached, for all parts of a pass use it; of thousands of nodes it has mostly none."""
         powering_up = Power.POWERING_UP
-        found = [
+        names = [
             name
             for name, node in self.nodes.items()
             if node.power is powering_up and self.is_powering_up(name)
         ]
         for name in self.asked:
-            of = self.nodes.get(name)
-            if self._newer(name) and (of is None or of.power is not powering_up):
-                found.append(name)
-        return tuple(found)
+            node = self.nodes.get(name)
+            if self._newer(name) and (node is None or node.power is not powering_up):
+                names.append(name)
+        return tuple(names)

@@ -1,8 +1,8 @@
-"""Which VMs are asked for, where, and how many at once; pure.
+"""Which VMs are asked for, where, and how many at once.
 
-Nodes that stand for themselves become one insert for each node set and choice, whatever the number
-of jobs; those of a job that needs several become an insert of their own that makes all or none. Are
-they of several sets, nothing is asked for before all of them have a place.
+Nodes of one-node jobs, or of none, become one insert for each node set and choice, whatever the
+number of jobs. Those of a job that needs several become one insert that makes all or none. If they
+are of several sets, nothing is asked for before all of them have a place.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ def provision(observed: ObservedState, tracked: TrackedState, releases: Releases
     room: Room | None = None
     asked: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
     for groups in queued(observed, tracked, releases):
-        # Counted only when somebody is to be asked for, which is seldom.
+        # Counted only when a node is due, which is seldom.
         room = room or Room(left(observed, tracked))
-        allocations, less = allocate(observed, tracked, groups, room)
+        allocations, remaining = allocate(observed, tracked, groups, room)
         job = groups[0].job
         if job and any(allocation.without for allocation in allocations):
             for allocation in allocations:
                 _without(observed, tracked, releases, allocation)
         elif not (job and any(allocation.waits for allocation in allocations)):
-            room = less
+            room = remaining
             for allocation in allocations:
                 _without(observed, tracked, releases, allocation)
                 for choice, names in allocation.asked:
-                    # One-node jobs are one call, whoever stands between them.
+                    # One-node jobs are one call, even with other jobs between them.
                     key = allocation.group.node_set.name, choice, job.id if job else 0
                     asked.setdefault(key, (allocation.group, []))[1].extend(names)
     return [
@@ -57,7 +57,7 @@ def provision(observed: ObservedState, tracked: TrackedState, releases: Releases
 def _without(
     observed: ObservedState, tracked: TrackedState, releases: Releases, allocation: Allocation
 ) -> None:
-    """Release what has no place."""
+    """Release the nodes without a place; track which choices had no quota for them."""
     for name, choice in allocation.no_quota:
         tracked.refused[name] = (*tracked.refused.get(name, ()), (choice, NO_QUOTA))
     for name in allocation.without:
@@ -67,9 +67,9 @@ def _without(
 def _insert(tracked: TrackedState, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:
     tries = max(tracked.attempts.get(name, 0) for name in names) + 1
     since = max(tracked.powering_up[name] for name in names)
-    # The same for a successor: Google does a call with an id that it knows only once.
+    # The same after a restart of the daemon: Google does calls with one id only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(names))}"
-    found = Insert(
+    insert = Insert(
         id=hashlib.sha256(facts.encode()).hexdigest()[:32],
         choice=choice,
         names=names,
@@ -77,12 +77,12 @@ def _insert(tracked: TrackedState, group: Group, choice: Choice, names: tuple[st
         job=group.job.id if group.job else 0,
         placement=group.job is not None and group.node_set.compact,
     )
-    tracked.asks[found.id] = found
+    tracked.asks[insert.id] = insert
     for name in names:
-        tracked.asking[name] = found.id
+        tracked.asking[name] = insert.id
         tracked.attempts[name] = tries
         tracked.backoff.pop(name, None)
     breaker = tracked.breakers.get(choice.pool)
     if breaker and group.need >= breaker.size:
-        tracked.breakers[choice.pool] = replace(breaker, trial=found.id)
-    return found
+        tracked.breakers[choice.pool] = replace(breaker, trial=insert.id)
+    return insert

@@ -1,4 +1,4 @@
-"""Nodes that are released: each once, with those that its job can't use without it; pure."""
+"""Nodes that are released: each once, with those that its job can't use without it."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from muster.autoscaler.reconcile.tracked import TrackedState
 
 @dataclass
 class Releases:
-    """The nodes that are released in this round, by reason."""
+    """The nodes that are released in this pass, by reason; `add` tracks them, too."""
 
     observed: ObservedState
     tracked: TrackedState
@@ -18,7 +18,7 @@ class Releases:
     def add(self, name: str, reason: str) -> None:
         """Release a node, and the other nodes that its job waits for.
 
-        Not while slurmctld is silent: the node may have come into service since.
+        Not while slurmctld does not answer: the node may have come into service since.
         """
         if name in self.tracked.released or self.observed.stale:
             return
@@ -37,5 +37,5 @@ class Releases:
         self.reasons.setdefault(reason, []).append(name)
 
     def actions(self) -> list[ReleaseNodes]:
-        """Return them as few actions."""
+        """Return one action for each reason."""
         return [ReleaseNodes(tuple(names), reason) for reason, names in self.reasons.items()]

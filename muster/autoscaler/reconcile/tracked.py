@@ -1,7 +1,7 @@
-"""What the plan remembers from one round to the next.
+"""What one reconcile pass remembers for the next.
 
-All of it may be lost: a daemon that begins with none comes to the same end, a little later. What
-must not be lost stands in the spool, in slurmctld and in the cloud.
+All of it may be lost: a daemon that starts without it gets to the same result a little later. What
+must not be lost is in the spool, in slurmctld and in the cloud.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ class Miss:
     since: float
     """The time of the first list without it."""
     asked: frozenset[str] = frozenset()
-    """Zones that are asked for it by name."""
+    """Zones that are probed for it."""
     without: frozenset[str] = frozenset()
     """Zones that have answered that they don't have it."""
 
 
-def put(of: dict[str, Mapping[str, float]], name: str, zone: str, when: float) -> None:
-    """Remember a time for a zone; what a copy of the tracked shares is not changed."""
-    of[name] = {**of.get(name, {}), zone: when}
+def put(times: dict[str, Mapping[str, float]], name: str, zone: str, when: float) -> None:
+    """Set a node's time for a zone. Its mapping is replaced: copies of the state share the old."""
+    times[name] = {**times.get(name, {}), zone: when}
 
 
-def take(of: dict[str, Mapping[str, float]], name: str, zone: str) -> None:
-    """Forget what is remembered for a zone."""
-    left = {each: when for each, when in of.get(name, {}).items() if each != zone}
+def take(times: dict[str, Mapping[str, float]], name: str, zone: str) -> None:
+    """Drop a node's time for a zone."""
+    left = {other: when for other, when in times.get(name, {}).items() if other != zone}
     if left:
-        of[name] = left
+        times[name] = left
     else:
-        of.pop(name, None)
+        times.pop(name, None)
 
 
 @dataclass(slots=True)
@@ -48,21 +48,21 @@ class TrackedState:
     attempts: dict[str, int] = field(default_factory=dict)
     """How many inserts there were for a node since it was asked for."""
     made: dict[str, tuple[float, CapacityPool | None]] = field(default_factory=dict)
-    """When an insert ended well, or the list that had its VM last was asked for; and the pool,
+    """When an insert succeeded, or when the last list that has the VM was asked for; and the pool,
     where it is known."""
     lacking: dict[str, float] = field(default_factory=dict)
-    """When the first list was asked for that lacks a VM in `made`, all since included."""
+    """When the first list that lacks a VM in `made` was asked for; all lists since lack it too."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Zone -> when a deletion there ended well, or there was no room. Older lists may still have
+    """Zone -> when a deletion there succeeded, or there was no room. Older lists may still have
     the VM."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> until when no other deletion there is asked for."""
     undeleted: dict[str, Failure] = field(default_factory=dict)
-    """Why its VM of before could not be deleted; while it rises."""
+    """Why its previous VM could not be deleted; while it powers up."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)
     """Choices that had no room."""
     backoff: dict[str, tuple[float, Failure]] = field(default_factory=dict)
-    """Not to be asked for before a time, and why."""
+    """The time before which it is not asked for again, and why."""
     permanent_error: dict[str, str] = field(default_factory=dict)
     """Why no further try helps."""
     released: dict[str, float] = field(default_factory=dict)
@@ -72,19 +72,19 @@ class TrackedState:
     running: dict[str, float] = field(default_factory=dict)
     """When its VM was first seen running."""
     said: dict[str, str] = field(default_factory=dict)
-    """What its VM said last of its boot; there once it was asked."""
+    """Its VM's last report of its boot, perhaps empty; from the answer to a probe on."""
     inspecting: dict[str, float] = field(default_factory=dict)
-    """When its VM was asked what it says of its boot."""
+    """When its VM was probed for its report."""
     missing: dict[str, Miss] = field(default_factory=dict)
     preempted: dict[str, float] = field(default_factory=dict)
-    """When it was first seen leaving because Google takes its VM."""
+    """When it was first seen leaving because Google takes its VM back."""
     not_responding: dict[str, float] = field(default_factory=dict)
     """Since when it is down for not answering."""
     breakers: dict[CapacityPool, Breaker] = field(default_factory=dict)
     """By pool."""
 
     def set_back(self, now: float) -> "TrackedState":
-        """Return what holds whatever the clock says: mostly that VMs are made, or being made."""
+        """Return what is true by any clock: mostly that VMs are made, or being made."""
         return TrackedState(
             asks=dict(self.asks),
             asking=dict(self.asking),
@@ -97,5 +97,5 @@ class TrackedState:
         )
 
     def copy(self) -> "TrackedState":
-        """Return one that may be changed without changing this."""
-        return TrackedState(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
+        """Return a copy; changes to it leave this one as it is."""
+        return TrackedState(**{part.name: dict(getattr(self, part.name)) for part in fields(self)})

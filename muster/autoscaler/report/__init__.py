@@ -1,1 +1,1 @@
-"""What the autoscaler tells people: status, events, metrics, and the words for them."""
+"""What the autoscaler shows people: status, events, metrics, and the words for them."""

@@ -1,6 +1,6 @@
-"""How long a node takes from SLURM's request to its service, phase by phase; pure.
+"""How long a node takes from SLURM's request until it is in service, phase by phase.
 
-Times are when the daemon saw it: it looks at the cloud and at slurmctld every few seconds.
+Times are when the daemon saw the change: it reads the cloud and slurmctld every few seconds.
 """
 
 from muster.autoscaler.report.lifecycle import Stage
@@ -24,7 +24,7 @@ class ColdStarts:
 
     def __init__(self) -> None:
         self._times: dict[str, list[float]] = {}
-        """When a node was asked for, made and running, as far as it is."""
+        """Node -> when it was asked for, made and running, as far as it is."""
 
     def moved(self, name: str, stage: Stage, now: float, asked: float) -> dict[str, float] | None:
         """Take a node's new stage; return the seconds of each phase when it is in service.

@@ -1,7 +1,7 @@
 """The event log: one line of JSON for each thing that happened to a node.
 
 logrotate may move the file away at any time: the next line goes to a new one. A log that can't be
-written never stops the daemon; it is said once in the daemon's own log.
+written never stops the daemon, which says so once in its own log.
 """
 
 import json
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 class _Handler(WatchedFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002 (logging's)
-        """Raise what went wrong instead of printing it."""
+        """Raise the error instead of printing it."""
         _, error, _ = sys.exc_info()
         if error:
             raise error
 
 
 class EventLog:
-    """The file; `delay`: it is made with its first line."""
+    """The file; `delay`: it is created with its first line."""
 
     def __init__(self, path: Path = EVENTS) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class EventLog:
         time = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
         head = {"time": time.replace("+00:00", "Z")}
         text = "\n".join(
-            json.dumps(head | {key: each for key, each in line.items() if each not in ("", None)})
+            json.dumps(head | {key: fact for key, fact in line.items() if fact not in ("", None)})
             for line in lines
         )
         record = logging.LogRecord(__name__, logging.INFO, "", 0, text, None, None)

@@ -1,7 +1,7 @@
 """What happened, as lines of the event log; pure.
 
-Each line ends with the ids of the requests and jobs that its nodes are for, each job written out:
-all that became of a job is found by one search for its number.
+Each line ends with the ids of the requests and jobs that its nodes are for. Each job is written
+out: one search for its number finds all that happened to its nodes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from muster.catalog.hostlists import fold
 
 Line = dict[str, Any]
 Owner = Callable[[str], tuple[str, tuple[int, ...]]]
-"""Node -> its request, and the jobs that wait for it or have it."""
+"""Node -> its request, and the jobs that wait for it or run on it."""
 
 
 def of_request(request: Request) -> Line:
@@ -63,18 +63,19 @@ def of_stage(
         "spot": view.spot or None,
         "gpus": view.gpus or None,
         "reason": view.reason,
-        "cold_start_s": {phase: round(each, 3) for phase, each in phases.items()} or None,
+        "cold_start_s": {phase: round(took_s, 3) for phase, took_s in phases.items()} or None,
         **_ids(row.request, row.jobs),
     }
 
 
 def of_action(action: Action, owner: Owner) -> Line:
-    """Something is done."""
+    """The daemon begins an action."""
+    line: Line
     match action:
-        case Insert(id=of, choice=choice, names=names):
+        case Insert(id=insert_id, choice=choice, names=names):
             return {
                 "event": "insert",
-                "insert": of,
+                "insert": insert_id,
                 "nodes": fold(names),
                 "zone": choice.zone,
                 "machine_type": choice.machine_type,
@@ -83,11 +84,11 @@ def of_action(action: Action, owner: Owner) -> Line:
                 **_ids_of_all(names, owner),
             }
         case Delete(vm=vm, why=why):
-            found = {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
-            return found | _ids(*owner(vm.name))
+            line = {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
+            return line | _ids(*owner(vm.name))
         case ReleaseNodes(names=names, reason=reason):
-            found = {"event": "releases", "nodes": fold(names), "reason": reason}
-            return found | _ids_of_all(names, owner)
+            line = {"event": "release", "nodes": fold(names), "reason": reason}
+            return line | _ids_of_all(names, owner)
         case Probe(name=name, zone=zone):
             return {"event": "look", "node": name, "zone": zone, **_ids(*owner(name))}
         case Close(request=request):
@@ -95,31 +96,32 @@ def of_action(action: Action, owner: Owner) -> Line:
 
 
 def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]:
-    """Something done has ended; `asked`: the nodes of an insert."""
+    """An action has ended; `asked`: the nodes of an insert."""
+    line: Line
     match event:
-        case Inserted(id=of):
+        case Inserted(id=insert_id):
             if event.whole is None:
                 made = [name for name in asked if name not in event.failed]
-                yield {"event": "inserted", "insert": of, **_ids_of_all(made, owner)}
+                yield {"event": "inserted", "insert": insert_id, **_ids_of_all(made, owner)}
             for names, failure in _refused(event, asked):
-                found = {"event": "refused", "insert": of, "nodes": fold(names), **_facts(failure)}
-                yield found | _ids_of_all(names, owner)
+                line = {"event": "refused", "insert": insert_id, "nodes": fold(names)}
+                yield line | _facts(failure) | _ids_of_all(names, owner)
         case Deleted(name, zone, failure):
-            found = {"event": "deleted", "node": name, "zone": zone}
+            line = {"event": "deleted", "node": name, "zone": zone}
             if failure:
-                found |= {"event": "not deleted", **_facts(failure)}
-            yield found | _ids(*owner(name))
+                line |= {"event": "not deleted", **_facts(failure)}
+            yield line | _ids(*owner(name))
         case ProbeResult(name, zone, exists, report, failure):
-            found = {"event": "seen", "node": name, "zone": zone}
+            line = {"event": "seen", "node": name, "zone": zone}
             if failure:
-                found |= {"event": "not seen", **_facts(failure)}
+                line |= {"event": "not seen", **_facts(failure)}
             else:
-                found |= {"exists": exists, "report": report}
-            yield found | _ids(*owner(name))
+                line |= {"exists": exists, "report": report}
+            yield line | _ids(*owner(name))
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:
-    """Yield what went wrong, such as `making`, why, and for which nodes."""
+    """Yield what failed, such as `making`, why, and for which nodes."""
     match event:
         case Inserted():
             for names, failure in _refused(event, asked):
@@ -127,7 +129,7 @@ def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure,
         case Deleted(name=name, failure=Failure() as failure):
             yield "deleting", failure, (name,)
         case ProbeResult(name=name, failure=Failure() as failure):
-            yield "looking at", failure, (name,)
+            yield "probing", failure, (name,)
 
 
 def _refused(event: Inserted, asked: Sequence[str]) -> Iterator[tuple[Sequence[str], Failure]]:
@@ -151,8 +153,8 @@ def _ids(request: str, jobs: Sequence[int]) -> Line:
 
 
 def _ids_of_all(names: Sequence[str], owner: Owner) -> Line:
-    found = [owner(name) for name in names]
+    owners = [owner(name) for name in names]
     return {
-        "requests": sorted({request for request, _ in found if request}) or None,
-        "jobs": sorted({job for _, jobs in found for job in jobs}) or None,
+        "requests": sorted({request for request, _ in owners if request}) or None,
+        "jobs": sorted({job for _, jobs in owners for job in jobs}) or None,
     }

@@ -1,4 +1,4 @@
-"""Why a job waits, or a node is what it is: one sentence for people; pure."""
+"""Why a job waits, or what state a node is in and why: one sentence for people; pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from muster.catalog.hostlists import fold
 FEW = 3
 """Nodes of a job that are named one by one."""
 UNREAD_S = 60.0
-"""After that long without a reading something is wrong: they are read every 30 s at least."""
+"""Age of a reading from which something is wrong: they are read every 30 s at least."""
 RECENT_S = 600.0
 """Age of an error of the cloud's API that may have to do with what is seen now."""
 
@@ -36,7 +36,7 @@ MEANING: Mapping[str, str] = {
 
 
 def why_node(status: Status, name: str, now: float) -> str | None:
-    """Say what is with a node; None where there is none of that name."""
+    """Say what state a node is in and why; None where there is none of that name."""
     if name in status.off:
         return f"{name} is off: no job needs it."
     row = status.nodes.get(name)
@@ -60,20 +60,20 @@ def why_job(
 ) -> str | None:
     """Say why a job waits; None where the queue has none of that number.
 
-    `partitions`: those there are, and their nodes.
+    `partitions`: each partition and its nodes.
     """
-    found = [each for each in queue if job in (each.shown, str(each.id))]
-    if not found:
+    matches = [task for task in queue if job in (task.shown, str(task.id))]
+    if not matches:
         return None
-    # Of an array those that wait: nobody asks about the others.
+    # Of an array the tasks that wait: nobody asks about the others.
     order = ("PENDING", "CONFIGURING")
-    each = min(found, key=lambda each: order.index(each.state) if each.state in order else 9)
-    rows = {node: status.nodes[node] for node in each.nodes if node in status.nodes}
+    queued = min(matches, key=lambda task: order.index(task.state) if task.state in order else 9)
+    rows = {node: status.nodes[node] for node in queued.nodes if node in status.nodes}
     late = {node: row for node, row in rows.items() if row.view.stage in POWERING_UP}
-    if each.state == "PENDING":
-        parts = _pending(status, each, _sets(status, each, partitions), now)
+    if queued.state == "PENDING":
+        parts = _pending(status, queued, _sets(status, queued, partitions), now)
     elif late:
-        parts = [f"waits for {len(late)} of its {len(each.nodes)} nodes"]
+        parts = [f"waits for {len(late)} of its {len(queued.nodes)} nodes"]
         parts += [f"{node} {_node(row, now)}" for node, row in list(late.items())[:FEW]]
         if len(late) > FEW:
             parts.append(f"and {len(late) - FEW} more")
@@ -81,18 +81,18 @@ def why_job(
         if waiting:
             sets = {set_name(status.cluster, node) for node in waiting}
             parts += _trouble(status, sets, now, besides="; ".join(parts))
-    elif each.state == "CONFIGURING":
-        parts = [f"has its nodes, {fold(each.nodes)}, and is about to start"]
+    elif queued.state == "CONFIGURING":
+        parts = [f"has its nodes, {fold(queued.nodes)}, and is about to start"]
     else:
-        parts = [f"is {each.state.lower()} on {fold(each.nodes)}"]
-    return f"job {each.shown} {'; '.join(parts)}."
+        parts = [f"is {queued.state.lower()} on {fold(queued.nodes)}"]
+    return f"job {queued.shown} {'; '.join(parts)}."
 
 
 def _sets(status: Status, job: Queued, partitions: Mapping[str, Sequence[str]]) -> Collection[str]:
-    """The node sets that a job may get nodes of; all where nobody knows."""
+    """The node sets that a job may get nodes of; all sets where that is not known."""
     nodes: Sequence[str] = job.asked
     if len(nodes) < job.count:
-        # Its others may be any.
+        # Its other nodes may be any of its partitions.
         nodes = [node for name in job.partition.split(",") for node in partitions.get(name, ())]
     if not nodes:
         return status.sets
@@ -104,7 +104,7 @@ def _pending(status: Status, job: Queued, sets: Collection[str], now: float) -> 
     meaning = MEANING.get(job.reason.partition(",")[0])
     parts = [f"waits with the reason {job.reason}" + (f": {meaning}" if meaning else "")]
     back = status.returned.get(job.id)
-    # With other reasons SLURM guesses when there is room, and knows nothing of the cloud's.
+    # With other reasons SLURM estimates when nodes are free, and knows nothing of the cloud's room.
     if job.reason in ("BeginTime", "None") and job.start > now:
         parts.append(f"it may start{' again' if back else ''} in {lasted(job.start - now)}")
     if back:
@@ -115,7 +115,7 @@ def _pending(status: Status, job: Queued, sets: Collection[str], now: float) -> 
 
 
 def _node(row: Row, now: float) -> str:
-    """What is with a node, without its name."""
+    """What state a node is in, without its name."""
     view, since = row.view, lasted(now - row.since)
     where = place(view)
     because = f": {view.reason}" if view.reason else ""
@@ -123,13 +123,14 @@ def _node(row: Row, now: float) -> str:
     said = {
         Stage.OFF: f"is off{because}",
         Stage.WAITING: f"has waited for {since} to be asked for{because}{again}",
-        Stage.ASKED: f"was asked of the cloud {since} ago ({where})",
+        Stage.ASKED: f"was requested from the cloud {since} ago ({where})",
         Stage.MADE: f"has a VM since {since} that does not run yet ({where})",
         Stage.BOOTING: f"has been booting for {since} ({where})",
         Stage.STUCK: f"boots too long and is released soon ({where}){because}",
         Stage.IDLE: f"has been idle for {since} ({where})",
         Stage.BUSY: f"has had jobs for {since} ({where})",
-        Stage.LEAVING: f"has taken no more jobs for {since}, and goes when it has none{because}",
+        Stage.LEAVING: f"has taken no more jobs for {since}, "
+        f"and is powered down when it has none{because}",
         Stage.DRAINED: f"has been drained for {since}{because}",
         Stage.DOWN: f"has been down for {since}{because}",
         Stage.NOT_RESPONDING: f"has not answered for {since} and its VM runs ({where})",
@@ -142,19 +143,18 @@ def _node(row: Row, now: float) -> str:
 
 
 def _trouble(status: Status, sets: Collection[str], now: float, besides: str) -> Iterator[str]:
-    """What stands in the way of all nodes of these sets, but for what is said already."""
+    """What blocks all nodes of these sets, without what `besides` says already."""
     whose = _whose(status, sets)
-    for shut in status.breakers:
-        if shut.pool not in whose:
+    for breaker in status.breakers:
+        if breaker.pool not in whose:
             continue
-        if shut.on_trial:
-            said = f"it is being tried whether there is room for {shut} again"
+        if breaker.half_open:
+            said = f"it is being tried whether there is room for {breaker} again"
         else:
-            again = (
-                f"in {lasted(shut.until - now)}" if shut.until > now else "with the next request"
-            )
-            said = f"there was no room for {shut} ({shut.code}), tried again {again}"
-        yield whose[shut.pool] + said
+            held = breaker.until > now
+            again = f"in {lasted(breaker.until - now)}" if held else "with the next request"
+            said = f"there was no room for {breaker} ({breaker.code}), tried again {again}"
+        yield whose[breaker.pool] + said
     for pool, vms in status.room.items():
         if vms == 0 and pool in whose:
             yield f"{whose[pool]}the quota has no room for {pool}"
@@ -172,16 +172,16 @@ def _trouble(status: Status, sets: Collection[str], now: float, besides: str) ->
 
 
 def _whose(status: Status, sets: Collection[str]) -> dict[CapacityPool, str]:
-    """Each pool of these sets -> whose it is, such as `set gpu: `; empty where there is one."""
-    found: dict[CapacityPool, list[str]] = {}
+    """Each pool of these sets -> whose it is, such as `set gpu: `; empty if there is one set."""
+    users: dict[CapacityPool, list[str]] = {}
     for name in sorted(sets):
         for pool in status.sets.get(name, ()):
-            found.setdefault(pool, []).append(name)
+            users.setdefault(pool, []).append(name)
     if len(sets) == 1:
-        return dict.fromkeys(found, "")
+        return dict.fromkeys(users, "")
     return {
         pool: f"set{'s' if len(names) > 1 else ''} {', '.join(names)}: "
-        for pool, names in found.items()
+        for pool, names in users.items()
     }
 
 
@@ -193,7 +193,7 @@ def place(view: View) -> str:
 
 
 def lasted(seconds: float) -> str:
-    """Return a time such as `45 s`, `12 min`, `3 h`, `2 d`."""
+    """Return a duration such as `45 s`, `12 min`, `3 h`, `2 d`."""
     for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
         if seconds < size * most:
             return f"{max(0.0, seconds) / size:.0f} {unit}"

@@ -1,7 +1,7 @@
-"""What the event log says of a stretch of time: each node's stages, and the jobs that asked.
+"""What the event log says of a period: each node's stages, and the jobs that asked for nodes.
 
-Jobs are those for which SLURM asked for nodes. One that found its nodes in service is not in the
-log; when a job ends is taken from its nodes, which then have no job.
+A job whose nodes were in service already is not in the log. When a job ended is taken from its
+nodes, which then have no job.
 """
 
 import gzip
@@ -56,7 +56,7 @@ class History:
     begin: float
     end: float
     nodes: dict[str, list[Span]] = field(default_factory=dict)
-    """Without those that were off all the time."""
+    """Without nodes that were off all the time."""
     jobs: list[JobSpan] = field(default_factory=list)
     """By their begin."""
 
@@ -79,7 +79,7 @@ def moment(text: str, now: float) -> float:
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the event log, oldest first, with those that logrotate has put aside.
+    """Yield the lines of the event log, oldest first, with those of rotated files.
 
     Raises:
         HistoryError: there is no log, or it can't be read.
@@ -88,11 +88,11 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
     rotated = re.compile(re.escape(path.name) + r"\.(\d+)(\.gz)?")
     try:
         older = [
-            (int(match[1]), each)
-            for each in path.parent.iterdir()
-            if (match := rotated.fullmatch(each.name))
+            (int(match[1]), file)
+            for file in path.parent.iterdir()
+            if (match := rotated.fullmatch(file.name))
         ]
-        files = [each for _, each in sorted(older, reverse=True)]
+        files = [file for _, file in sorted(older, reverse=True)]
         files += [path] if path.exists() or not files else []
         for file in files:
             yield from _lines(file)
@@ -108,12 +108,12 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
     with opened(file, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                found = json.loads(line)
-                found["at"] = datetime.fromisoformat(found["time"]).timestamp()
+                event = json.loads(line)
+                event["at"] = datetime.fromisoformat(event["time"]).timestamp()
             except (ValueError, KeyError, TypeError):
                 # Cut by a disk that was full.
                 continue
-            yield found
+            yield event
 
 
 def history(lines: Iterable[dict[str, Any]], begin: float, end: float) -> History:
@@ -129,28 +129,28 @@ def history(lines: Iterable[dict[str, Any]], begin: float, end: float) -> Histor
             case "removed":
                 _close(spans.get(line["node"], []), line["at"])
             case "start" if line.get("fresh"):
-                # The machine was booted: what had happened before nobody saw.
-                for found in spans.values():
-                    _close(found, line["at"])
+                # The machine was booted: no daemon saw what happened before.
+                for node_spans in spans.values():
+                    _close(node_spans, line["at"])
             case "request":
                 for job, names in line["jobs"].items():
                     insort(asked, (line["asked"], int(job), tuple(expand(names))))
     jobs = [_job(job, names, at, spans, end) for at, job, names in asked]
-    cut = {name: _cut(found, begin, end) for name, found in spans.items()}
+    cut = {name: _cut(node_spans, begin, end) for name, node_spans in spans.items()}
     return History(
         begin,
         end,
-        {name: found for name, found in cut.items() if found},
+        {name: node_spans for name, node_spans in cut.items() if node_spans},
         [job for job in jobs if job.end > begin],
     )
 
 
-def _stage(found: list[Span], line: dict[str, Any], end: float) -> None:
+def _stage(spans: list[Span], line: dict[str, Any], end: float) -> None:
     since = min(line.get("since", line["at"]), line["at"])
-    if not found and line.get("was"):
-        # What came before it stands in a log that is gone.
-        found.append(Span(Stage(line["was"]), since - line.get("for_s", 0), since))
-    _close(found, since)
+    if not spans and line.get("was"):
+        # The stage before it is in a log that is gone.
+        spans.append(Span(Stage(line["was"]), since - line.get("for_s", 0), since))
+    _close(spans, since)
     parts = (
         line.get("machine_type"),
         line.get("gpus"),
@@ -158,19 +158,19 @@ def _stage(found: list[Span], line: dict[str, Any], end: float) -> None:
         line.get("zone"),
     )
     where = " ".join(part for part in parts if part)
-    found.append(Span(Stage(line["stage"]), since, end, where, line.get("reason", "")))
+    spans.append(Span(Stage(line["stage"]), since, end, where, line.get("reason", "")))
 
 
-def _close(found: list[Span], at: float) -> None:
-    if found:
-        found[-1].end = max(found[-1].begin, min(found[-1].end, at))
+def _close(spans: list[Span], at: float) -> None:
+    if spans:
+        spans[-1].end = max(spans[-1].begin, min(spans[-1].end, at))
 
 
-def _cut(found: Iterable[Span], begin: float, end: float) -> list[Span]:
-    """Return the parts of spans in a stretch of time, without those in which a node is off."""
+def _cut(spans: Iterable[Span], begin: float, end: float) -> list[Span]:
+    """Return the parts of spans in a period, without those in which a node is off."""
     return [
         Span(span.stage, max(begin, span.begin), min(end, span.end), span.where, span.reason)
-        for span in found
+        for span in spans
         if span.stage is not Stage.OFF and span.end > begin and span.begin < end
     ]
 
@@ -192,10 +192,10 @@ def _job(
     )
 
 
-def _turn(found: Iterable[Span], asked: float, end: float) -> tuple[float | None, float]:
+def _turn(spans: Iterable[Span], asked: float, end: float) -> tuple[float | None, float]:
     """Return when a node was in service for a job, and when it had no job any more."""
     up = None
-    for span in found:
+    for span in spans:
         if span.end <= asked or span.stage in POWERING_UP:
             continue
         if span.stage not in IN_SERVICE or (up is not None and span.stage is Stage.IDLE):

@@ -1,7 +1,7 @@
 """The stage of each node: how far it is, as one word for people; pure.
 
-A stage follows from what SLURM says of the node, from its VM and from what the plan has under way.
-The time plays no part, so that nothing changes as long as nothing is read or done.
+A stage follows from SLURM's state of the node, from its VM and from the actions under way. The time
+plays no part, so that nothing changes as long as nothing is read or done.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Stage(StrEnum):
 
     OFF = "off"
     WAITING = "waiting"
-    """SLURM wants it; the cloud has not been asked yet, or is asked again in a while."""
+    """SLURM needs it; the cloud has not been asked yet, or is asked again in a while."""
     ASKED = "asked"
     """The cloud is making its VM."""
     MADE = "made"
@@ -34,7 +34,7 @@ class Stage(StrEnum):
     IDLE = "idle"
     BUSY = "busy"
     LEAVING = "leaving"
-    """It takes no more jobs, and is powered down when those that it has are off it."""
+    """It takes no more jobs, and is powered down when its last one has ended."""
     DRAINED = "drained"
     """Kept for somebody to look at."""
     DOWN = "down"
@@ -42,7 +42,7 @@ class Stage(StrEnum):
     NOT_RESPONDING = "not responding"
     """Its VM runs, and slurmd does not answer."""
     MISSING = "missing"
-    """In service, and its VM is in no list: it is being asked for by name."""
+    """In service, and its VM is in no list: the VM is being asked for by name."""
     RELEASED = "released"
     """Taken out of its jobs; SLURM has not powered it down yet."""
     GOING = "going"
@@ -61,12 +61,12 @@ class View:
 
     stage: Stage
     state: str = ""
-    """What SLURM says, with the signs of sinfo: `idle~`; empty: it knows no such node."""
+    """SLURM's state, with the signs of sinfo: `idle~`; empty: it knows no such node."""
     zone: str = ""
     machine_type: str = ""
     spot: bool = False
     reason: str = ""
-    """Why it is not in service; SLURM's reason, or what stands in its way now."""
+    """Why it is not in service; SLURM's reason, or what blocks it now."""
     retry: float = 0
     """When the cloud is asked for it again; 0 = no such time is set."""
     gpus: str = ""
@@ -74,19 +74,19 @@ class View:
 
     @property
     def pool(self) -> CapacityPool:
-        """Where it takes its room from."""
+        """The capacity pool that it is made from."""
         return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
 
 
 def stages(
     observed: ObservedState, tracked: TrackedState, released_for: Mapping[str, str]
 ) -> dict[str, View]:
-    """Return all nodes, and VMs without one, as they are after a plan.
+    """Return all nodes, and VMs without one, as they are after a reconcile pass.
 
     `released_for`: reasons of nodes that were released, until slurmctld shows them.
     """
     if not observed.nodes:
-        # slurmctld has not said yet what there is.
+        # slurmctld has not been read yet.
         return {}
     names = {**observed.nodes, **observed.vm}
     views = ((name, stage(observed, tracked, released_for, name)) for name in names)
@@ -96,10 +96,10 @@ def stages(
 def touched(
     before: tuple[ObservedState, TrackedState], now: tuple[ObservedState, TrackedState]
 ) -> set[str]:
-    """Return the names whose stage may have changed from one plan to the next.
+    """Return the names whose stage may have changed from one reconcile pass to the next.
 
-    What was read anew is compared; then, and with other requests, whatever the plans have under way
-    is looked at again, else what is new or other in it.
+    Nodes and VMs that were read again are compared. Of the tracked state all names count if
+    something was read or the requests changed, else those whose entries changed.
     """
     (old, old_tracked), (new, new_tracked) = before, now
     names = _differing(old.nodes, new.nodes)
@@ -107,11 +107,11 @@ def touched(
         names |= _differing(old.vm, new.vm)
     read = old.nodes_at != new.nodes_at or old.vms_at != new.vms_at
     for field in _BY_NAME:
-        was, found = getattr(old_tracked, field), getattr(new_tracked, field)
+        old_part, new_part = getattr(old_tracked, field), getattr(new_tracked, field)
         if read or old.requests is not new.requests:
-            names.update(was, found)
+            names.update(old_part, new_part)
         else:
-            names |= _differing(was, found)
+            names |= _differing(old_part, new_part)
     return names
 
 
@@ -119,14 +119,14 @@ _BY_NAME = (
     *("asking", "made", "gone", "deleting", "released", "powering_up"),
     *("backoff", "said", "refused", "inspecting", "missing"),
 )
-"""Parts of the tracked from which stages follow."""
+"""Fields of TrackedState from which stages follow."""
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
     if old is new:
         return set()
-    found = {name for name, each in new.items() if old.get(name) != each}
-    return found | (old.keys() - new.keys())
+    changed = {name for name, value in new.items() if old.get(name) != value}
+    return changed | (old.keys() - new.keys())
 
 
 def stage(
@@ -144,7 +144,7 @@ def stage(
         and name not in tracked.released
         and name not in tracked.deleting
     ):
-        # Of thousands nearly all.
+        # Nearly all of thousands of nodes: the quick way.
         return _off(node.reason, node.down, node.drained)
     return _view(observed, tracked, node, released_for.get(name, ""))
 
@@ -183,7 +183,7 @@ def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
 
 def _powering_up(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> Stage:
     if vm is None or vm.zone in tracked.deleting.get(name, ()) or vm.status in LEAVING:
-        # A VM from before goes first.
+        # A VM from before SLURM asked is deleted first.
         if name in tracked.asking:
             return Stage.ASKED
         newer = name in tracked.made and tracked.made[name][0] >= observed.vms_at
@@ -206,7 +206,7 @@ def _in_service(tracked: TrackedState, node: Node) -> Stage:
 
 
 def _trouble(tracked: TrackedState, name: str) -> tuple[str, float]:
-    """What stands in the way of a node that rises, and when it is tried again."""
+    """What blocks a node that powers up, and when it is tried again."""
     if name in tracked.backoff:
         retry, failure = tracked.backoff[name]
         return sentence(failure), retry

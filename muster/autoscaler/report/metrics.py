@@ -1,7 +1,7 @@
 """Metrics for Prometheus: https://prometheus.io/docs/practices/naming/.
 
-Served on an address of this machine alone. What changes with each plan is worked out when somebody
-asks; only what must be counted is counted on the way.
+Served on this machine's loopback address only. Gauges are computed when Prometheus asks; counters
+and histograms are kept up to date as things happen.
 """
 
 import time
@@ -32,7 +32,7 @@ from muster.autoscaler.report.cold_start import PHASES
 from muster.autoscaler.report.lifecycle import Stage
 
 ADDRESS = ("127.0.0.1", 9480)
-"""Where Prometheus finds them; from elsewhere nobody does."""
+"""Where Prometheus reads them; nobody can from elsewhere."""
 COLD_START_S = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 CALL_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -42,11 +42,11 @@ class MetricsError(Exception):
 
 
 class Budget(Protocol):
-    """What the cloud's edge has used of what it may: `muster.autoscaler.compute.driver.Budget`."""
+    """What was used of Google's rate limits: `muster.autoscaler.compute.driver.Budget`."""
 
     @property
     def calls(self) -> Mapping[tuple[str, str], int]:
-        """(method, HTTP status or Google's word for what went wrong) -> how often."""
+        """(method, HTTP status or Google's code for the error) -> how often."""
 
     @property
     def waited_s(self) -> Mapping[str, float]:
@@ -66,8 +66,8 @@ class Budget(Protocol):
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What the last plan left."""
+class _LastPass:
+    """The state after the last reconcile pass."""
 
     observed: ObservedState
     tracked: TrackedState
@@ -81,25 +81,27 @@ class Metrics(Collector):
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.registry = CollectorRegistry()
         self.budget: Callable[[], Budget] | None = None
-        """Where the cloud's edge tells what it has used."""
+        """Returns what was used of Google's rate limits."""
         self._clock = clock
-        self._seen: _Seen | None = None
+        self._last: _LastPass | None = None
         self.registry.register(self)
-        of = self.registry
-        self._requests = Counter("muster_requests", "Calls of ResumeProgram", registry=of)
-        self._wanted = Counter("muster_requested_nodes", "Nodes that these asked for", registry=of)
+        registry = self.registry
+        self._requests = Counter("muster_requests", "Calls of ResumeProgram", registry=registry)
+        self._requested = Counter(
+            "muster_requested_nodes", "Nodes that ResumeProgram was called for", registry=registry
+        )
         self._actions = Counter(
-            "muster_actions", "What the plan has had done, by VM or node", ["action"], registry=of
+            "muster_actions", "VMs or nodes that had an action", ["action"], registry=registry
         )
         self._failures = Counter(
-            "muster_failures", "VMs whose action failed", ["action", "code"], registry=of
+            "muster_failures", "VMs whose action failed", ["action", "code"], registry=registry
         )
         self._cold = Histogram(
             "muster_cold_start_seconds",
-            "From the phase before, the first from SLURM's request, until seen",
+            "Since the phase before, the first since SLURM's request, until the daemon saw it",
             ["phase"],
             buckets=COLD_START_S,
-            registry=of,
+            registry=registry,
         )
         for phase in PHASES:
             self._cold.labels(phase)
@@ -108,17 +110,17 @@ class Metrics(Collector):
             "Until Google answered a request; `batch` is many calls in one",
             ["method"],
             buckets=CALL_S,
-            registry=of,
+            registry=registry,
         )
 
     def called(self, method: str, seconds: float) -> None:
-        """Take how long a request to the cloud's API took."""
+        """Record how long a request to the cloud's API took."""
         self._calls.labels(method).observe(seconds)
 
     def requested(self, request: Request) -> None:
         """Count a call of ResumeProgram."""
         self._requests.inc()
-        self._wanted.inc(len(request.nodes))
+        self._requested.inc(len(request.nodes))
 
     def acted(self, action: Action) -> None:
         """Count an action."""
@@ -126,67 +128,71 @@ class Metrics(Collector):
             case Insert(names=names):
                 self._actions.labels("insert").inc(len(names))
             case ReleaseNodes(names=names):
-                self._actions.labels("releases").inc(len(names))
+                self._actions.labels("release").inc(len(names))
             case Delete():
                 self._actions.labels("delete").inc()
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
-        """Count what an event says of failures."""
+        """Count the failures of an event."""
         names: dict[type[Event], str] = {Inserted: "insert", Deleted: "delete", ProbeResult: "look"}
         self._failures.labels(names[type(event)], failure.code).inc(count)
 
     def started(self, phases: Mapping[str, float]) -> None:
-        """Take the phases of a node's cold start, in seconds."""
+        """Record the phases of a node's cold start, in seconds."""
         for phase, seconds in phases.items():
             self._cold.labels(phase).observe(seconds)
 
     def saw(
         self, observed: ObservedState, tracked: TrackedState, nodes: Mapping[tuple[str, Stage], int]
     ) -> None:
-        """Take what a plan has left; none of it is changed later."""
-        self._seen = _Seen(observed, tracked, nodes)
+        """Keep the state after a reconcile pass; none of it is changed later."""
+        self._last = _LastPass(observed, tracked, nodes)
 
     def describe(self) -> list[Metric]:
-        """Nothing is asked for when the collector is registered."""
+        """Describe nothing when the collector is registered."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Work out the gauges."""
-        if self._seen:
-            yield from _gauges(self._seen, self._clock())
+        """Compute the gauges."""
+        if self._last:
+            yield from _gauges(self._last, self._clock())
         if self.budget:
             yield from _budget(self.budget())
 
 
-def _gauges(seen: _Seen, now: float) -> Iterator[Metric]:
-    observed, tracked = seen.observed, seen.tracked
+def _gauges(last: _LastPass, now: float) -> Iterator[Metric]:
+    observed, tracked = last.observed, last.tracked
     nodes = GaugeMetricFamily("muster_nodes", "Nodes by stage", labels=["set", "stage"])
-    for (of, stage), count in seen.nodes.items():
-        nodes.add_metric([of, stage.value], count)
+    for (node_set, stage), count in last.nodes.items():
+        nodes.add_metric([node_set, stage.value], count)
     yield nodes
     yield GaugeMetricFamily(
-        "muster_open_requests", "Requests with a node that has no verdict", len(observed.requests)
+        "muster_open_requests",
+        "Requests with a node that is neither in service nor released",
+        len(observed.requests),
     )
     age = GaugeMetricFamily(
-        "muster_reading_age_seconds", "Since something was read last", labels=["what"]
+        "muster_reading_age_seconds", "Since slurmctld or the cloud was read", labels=["what"]
     )
     for what, at in (("slurmctld", observed.nodes_at), ("cloud", observed.vms_at)):
         if at:
             age.add_metric([what], max(0.0, now - at))
     yield age
-    yield GaugeMetricFamily("muster_plan_age_seconds", "Since the last plan", now - observed.now)
-    breaker = GaugeMetricFamily(
+    yield GaugeMetricFamily(
+        "muster_plan_age_seconds", "Since the last reconcile pass", now - observed.now
+    )
+    breakers = GaugeMetricFamily(
         "muster_breaker",
-        "1: there was no room, it is left alone; 0.5: it may be tried, or is",
+        "1: open, the pool had no room and is not asked; 0.5: half open, it may be tried, or is",
         labels=["zone", "machine_type", "spot", "gpus"],
     )
-    for pool, each in tracked.breakers.items():
-        shut = not each.trial and now < each.until
-        breaker.add_metric(_labels(pool), 1 if shut else 0.5)
-    yield breaker
+    for pool, breaker in tracked.breakers.items():
+        is_open = not breaker.trial and now < breaker.until
+        breakers.add_metric(_labels(pool), 1 if is_open else 0.5)
+    yield breakers
     room = GaugeMetricFamily(
         "muster_quota_room",
-        "VMs that the quotas allow besides those there are",
+        "VMs that the quotas allow besides those that exist",
         labels=["zone", "machine_type", "spot", "gpus"],
     )
     for pool in observed.quotas.uses:
@@ -203,7 +209,7 @@ def _labels(pool: CapacityPool) -> list[str]:
 def _budget(budget: Budget) -> Iterator[Metric]:
     calls = CounterMetricFamily(
         "muster_api_calls",
-        "Calls by HTTP status, or Google's word for what went wrong",
+        "Calls by HTTP status, or Google's code for the error",
         labels=["method", "code"],
     )
     for (method, code), count in budget.calls.items():
@@ -211,7 +217,7 @@ def _budget(budget: Budget) -> Iterator[Metric]:
     yield calls
     waited = CounterMetricFamily(
         "muster_api_waited_seconds",
-        "That calls have waited to stay below the rate limit",
+        "Seconds that calls have waited to stay below the rate limit",
         labels=["group"],
     )
     pace = GaugeMetricFamily(
@@ -231,11 +237,11 @@ def _budget(budget: Budget) -> Iterator[Metric]:
     yield waited
     yield pace
     yield left
-    yield GaugeMetricFamily("muster_api_bulk_operations", "Under way", budget.bulk)
+    yield GaugeMetricFamily("muster_api_bulk_operations", "Bulk operations under way", budget.bulk)
 
 
 def serve(metrics: Metrics, at: tuple[str, int] = ADDRESS) -> Callable[[], None]:
-    """Answer Prometheus in a thread of its own; return what ends it.
+    """Answer Prometheus in another thread; return a function that stops it.
 
     Raises:
         MetricsError: nobody can listen there.
@@ -246,7 +252,7 @@ def serve(metrics: Metrics, at: tuple[str, int] = ADDRESS) -> Callable[[], None]
         server, thread = start_http_server(port, address, metrics.registry)
     except OSError as error:
         raise MetricsError(
-            f"metrics can't be served on {address}:{port}: {error}; see who does with `ss -ltnp`"
+            f"metrics can't be served on {address}:{port}: {error}; `ss -ltnp` shows who has it"
         ) from error
 
     def stop() -> None:

@@ -1,7 +1,7 @@
-"""Tells those outside what each plan saw and did: status file, event log, metrics, journal.
+"""Publishes what each reconcile pass saw and did: status file, event log, metrics, journal.
 
-The daemon calls it after each plan. When nothing was read, done or heard since, it compares and
-returns; what it knows besides is since when each node is in its stage.
+The daemon calls it after each pass. When nothing was read or done since, it only compares and
+returns. It remembers since when each node is in its stage.
 """
 
 import logging
@@ -42,7 +42,7 @@ RETURNED = 1000
 
 
 class Observer:
-    """What a `Daemon` calls after each plan."""
+    """What a `Daemon` calls after each reconcile pass."""
 
     def __init__(self, status: StatusFile, events: EventLog, metrics: Metrics) -> None:
         self.status = status
@@ -52,23 +52,23 @@ class Observer:
         self._counts: Counter[tuple[str, Stage]] = Counter()
         self._cold = ColdStarts()
         self._released: dict[str, str] = {}
-        """Node -> why it was released, until SLURM has taken it."""
+        """Node -> why it was released, until slurmctld shows the release."""
         self._asks: dict[str, tuple[str, ...]] = {}
-        """Inserts under way, and their nodes."""
+        """Inserts under way, by id, and their nodes."""
         self._returned: dict[int, Returned] = {}
         self._errors: dict[str, LastError] = {}
         self._requests: dict[str, Request] = {}
-        self._wanted: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._requested_by: dict[str, tuple[str, tuple[int, ...]]] = {}
         """Node -> its request, and the jobs that wait for it."""
         self._seen: tuple[ObservedState, TrackedState] | None = None
-        self._before = self._predecessor()
-        # A fresh one knows nothing of what was before.
+        self._before = self._rows_of_last_daemon()
+        # Fresh: no daemon has written a status since the machine was booted.
         self._lines: list[Line] = [{"event": "start", "fresh": not self._before or None}]
 
     def __call__(
         self, observed: ObservedState, tracked: TrackedState, actions: Sequence[Action]
     ) -> None:
-        """Take a plan's outcome."""
+        """Take a pass's outcome."""
         self._take_requests(observed)
         self._take_actions(observed, actions)
         self._take_events(observed)
@@ -85,7 +85,7 @@ class Observer:
             errors=self._errors,
         )
 
-    def _predecessor(self) -> dict[str, Row]:
+    def _rows_of_last_daemon(self) -> dict[str, Row]:
         """What the daemon before this one wrote, if it ran since the machine was booted."""
         try:
             return read(self.status.path).nodes
@@ -93,22 +93,22 @@ class Observer:
             return {}
 
     def _take_requests(self, observed: ObservedState) -> None:
-        found = {request.id: request for request in observed.requests}
-        if found.keys() == self._requests.keys():
+        requests = {request.id: request for request in observed.requests}
+        if requests.keys() == self._requests.keys():
             return
-        for name, request in found.items():
-            if name not in self._requests:
+        for request_id, request in requests.items():
+            if request_id not in self._requests:
                 self.metrics.requested(request)
                 self._lines.append(events.of_request(request))
-        self._requests = found
+        self._requests = requests
         jobs: dict[str, list[int]] = {}
-        self._wanted = {}
+        self._requested_by = {}
         for request in observed.requests:
             for job in request.jobs:
                 for node in job.nodes:
                     jobs.setdefault(node, []).append(job.id)
             for node in request.nodes:
-                self._wanted[node] = (request.id, tuple(jobs.get(node, ())))
+                self._requested_by[node] = (request.id, tuple(jobs.get(node, ())))
 
     def _take_actions(self, observed: ObservedState, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -129,12 +129,12 @@ class Observer:
         for job in jobs:
             self._returned.pop(job, None)
             self._returned[job] = Returned(observed.now, action.reason)
-        of = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
-        log.warning("released: %s%s: %s", fold(action.names), of, one_line(action.reason))
+        of_jobs = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
+        log.warning("released: %s%s: %s", fold(action.names), of_jobs, one_line(action.reason))
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
-        if name in self._wanted:
-            return self._wanted[name]
+        if name in self._requested_by:
+            return self._requested_by[name]
         row = self._rows.get(name) or self._before.get(name)
         return (row.request, row.jobs) if row else ("", ())
 
@@ -150,17 +150,17 @@ class Observer:
                 self._errors |= dict.fromkeys(sets, error)
 
     def _take_stages(self, observed: ObservedState, tracked: TrackedState) -> bool:
-        """Take what has changed; whether anything has."""
+        """Take the stages that have changed; return whether any has."""
         for name in [name for name in self._released if name not in tracked.released]:
             del self._released[name]
         if self._seen is None:
-            found: dict[str, View | None] = dict(stages(observed, tracked, self._released))
+            views: dict[str, View | None] = dict(stages(observed, tracked, self._released))
         else:
             names = touched(self._seen, (observed, tracked))
-            found = {name: stage(observed, tracked, self._released, name) for name in names}
+            views = {name: stage(observed, tracked, self._released, name) for name in names}
         self._seen = (observed, tracked)
         changed = False
-        for name, view in found.items():
+        for name, view in views.items():
             row = self._rows.get(name)
             if view is None:
                 self._vanishes(observed, name, row)
@@ -174,16 +174,16 @@ class Observer:
         return changed
 
     def _vanishes(self, observed: ObservedState, name: str, row: Row | None) -> None:
-        """Take a name of which there is neither a node nor a VM any more."""
+        """Take a name that neither a node nor a VM has any more."""
         if row:
             del self._rows[name]
             self._count(observed, name, row.view.stage, -1)
             self._lines.append({"event": "removed", "node": name})
 
     def _appears(self, observed: ObservedState, name: str, view: View) -> None:
-        """Take a node that is seen for the first time; a predecessor may know since when."""
+        """Take a node that is seen for the first time; the last daemon may know since when."""
         before = self._before.get(name)
-        request, jobs = self._wanted.get(name, ("", ()))
+        request, jobs = self._requested_by.get(name, ("", ()))
         row = Row(view, observed.now, jobs, request)
         self._rows[name] = row
         self._count(observed, name, view.stage, 1)
@@ -203,9 +203,9 @@ class Observer:
         asked = tracked.powering_up.get(name, observed.now)
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
-                # SLURM asked a moment before this plan.
+                # SLURM asked a moment before this pass.
                 row.since = min(asked, observed.now)
-            row.request, row.jobs = self._wanted.get(name, (row.request, row.jobs))
+            row.request, row.jobs = self._requested_by.get(name, (row.request, row.jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
             row.jobs, row.request = (), ""
         phases = self._cold.moved(name, view.stage, observed.now, asked) or {}

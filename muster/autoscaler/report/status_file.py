@@ -1,9 +1,9 @@
 """The status file: what the daemon knows, for `muster nodes` and `muster why`.
 
 Everybody on the controller may read it, as everybody may ask SLURM: names, states, and why nodes
-are not there, in the words of SLURM, Google and the VMs' own boots. What a call bears to prove who
-asks is in none of them. It lies in /run: after a boot there is none until the daemon has written
-one, and one that is old says that the daemon does not work.
+are not in service, in the words of SLURM, Google and the VMs' own boots. None of them has a token
+or another secret. It is in /run: after a boot there is none until the daemon has written one. An
+old one means that the daemon does not work.
 """
 
 import json
@@ -23,7 +23,7 @@ from muster.autoscaler.report.lifecycle import Stage, View
 
 STATUS = Path("/run/muster-autoscaler/status.json")
 LEAST_S, LONGEST_S = 1.0, 10.0
-"""Seconds between two writings: at least, when much changes; at most, when nothing does."""
+"""Seconds between two writes: at least, when much changes; at most, when nothing does."""
 SHARE = 0.004
 """Part of a processor that the rows may take: while thousands change they are written less often,
 down to once in `LONGEST_S`."""
@@ -50,14 +50,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
-    """A pool that had no room."""
+class BreakerStatus:
+    """The circuit breaker of a pool that had no room."""
 
     pool: CapacityPool
     code: str
     until: float
     """When it may be tried again."""
-    on_trial: bool
+    half_open: bool
+    """An insert is trying it."""
     size: int = 1
     """How many VMs at once it had no room for."""
 
@@ -99,9 +100,9 @@ class Status:
     jobs: dict[int, tuple[str, ...]]
     """Jobs of open requests -> those of their nodes that are to be made."""
     returned: dict[int, Returned]
-    breakers: tuple[Shut, ...]
+    breakers: tuple[BreakerStatus, ...]
     room: dict[CapacityPool, int | None]
-    """How many VMs the quotas allow besides those there are; None: unknown."""
+    """How many VMs the quotas allow besides those that exist; None: unknown."""
     sets: dict[str, tuple[CapacityPool, ...]]
     """Node set -> the pools that its nodes may be made in, the best one first."""
     errors: dict[str, LastError]
@@ -116,7 +117,7 @@ class Status:
 
 @dataclass
 class StatusFile:
-    """Writes the file; a folder that is full does not stop the daemon."""
+    """Writes the file; a full file system does not stop the daemon."""
 
     path: Path = STATUS
     _written: float = 0
@@ -137,11 +138,11 @@ class StatusFile:
         returned: Mapping[int, Returned],
         errors: Mapping[str, LastError],
     ) -> None:
-        """Write it if something is new, or it is old; `changed`: the rows are."""
+        """Write it if something has changed, or it is old; `changed`: the rows have."""
         if changed:
             self._nodes = ""
         age_s = observed.now - self._written
-        # A clock that was set back is no reason to keep silent.
+        # A negative age: the clock was set back, and the file is written.
         if 0 <= age_s < min(max(LEAST_S, self._spent_s / SHARE), LONGEST_S):
             return
         head = _head(observed, tracked, returned, errors)
@@ -156,7 +157,7 @@ class StatusFile:
         self._write(f"{text[:-1]}, {self._nodes[1:]}\n")
 
     def _write(self, text: str) -> None:
-        """Replace the file: who reads it sees the old one or the new one."""
+        """Replace the file: a reader sees the whole old one or the whole new one."""
         try:
             with tempfile.NamedTemporaryFile(
                 "w", encoding="utf-8", dir=self.path.parent, prefix=".status", delete=False
@@ -190,13 +191,13 @@ def _head(
         "slurm_read": observed.nodes_at,
         "cloud_read": observed.vms_at,
         "jobs": {job.id: job.nodes for request in observed.requests for job in request.jobs},
-        "returned": {job: asdict(each) for job, each in returned.items()},
+        "returned": {job: asdict(release) for job, release in returned.items()},
         "breakers": [
             {
                 **asdict(pool),
                 "code": breaker.code,
                 "until": breaker.until,
-                "on_trial": bool(breaker.trial),
+                "half_open": bool(breaker.trial),
                 "size": breaker.size,
             }
             for pool, breaker in sorted(tracked.breakers.items())
@@ -206,11 +207,11 @@ def _head(
             for pool in sorted(observed.quotas.uses)
         ],
         "sets": {
-            name: list(dict.fromkeys(astuple(choice.pool) for choice in of.choices))
-            for name, of in observed.sets.items()
+            name: list(dict.fromkeys(astuple(choice.pool) for choice in node_set.choices))
+            for name, node_set in observed.sets.items()
         },
-        "errors": {name: asdict(each) for name, each in errors.items()},
-        "unread": {what: asdict(each) for what, each in observed.unread.items()},
+        "errors": {name: asdict(error) for name, error in errors.items()},
+        "unread": {what: asdict(unread) for what, unread in observed.unread.items()},
     }
 
 
@@ -226,7 +227,7 @@ def _simply_off(row: Row) -> bool:
 
 def _row(row: Row) -> dict[str, Any]:
     view = row.view
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "stage": view.stage,
         "state": view.state,
         "since": row.since,
@@ -239,7 +240,7 @@ def _row(row: Row) -> dict[str, Any]:
         "jobs": row.jobs,
         "request": row.request,
     }
-    return {key: each for key, each in found.items() if each}
+    return {key: fact for key, fact in facts.items() if fact}
 
 
 def read(path: Path) -> Status:
@@ -250,8 +251,7 @@ def read(path: Path) -> Status:
 
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return _status(found)
+        return _status(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise StatusError(
             f"{path}: no such file; it is on the cluster's controller while "
@@ -259,44 +259,48 @@ def read(path: Path) -> Status:
         ) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StatusError(
-            f"{path} can't be read: {error!r}; `systemctl restart muster-autoscaler` writes it anew"
+            f"{path} can't be read: {error!r}; `systemctl restart muster-autoscaler` rewrites it"
         ) from error
 
 
-def _status(found: Mapping[str, Any]) -> Status:
+def _status(document: Mapping[str, Any]) -> Status:
     return Status(
-        cluster=found["cluster"],
-        written=float(found["written"]),
-        slurm_read=found["slurm_read"],
-        cloud_read=found["cloud_read"],
-        nodes={name: _read_row(each) for name, each in found["nodes"].items()},
-        off=frozenset(found["off"]),
-        jobs={int(job): tuple(names) for job, names in found["jobs"].items()},
-        returned={int(job): Returned(**each) for job, each in found["returned"].items()},
-        breakers=tuple(
-            Shut(_market(each), each["code"], each["until"], each["on_trial"], each["size"])
-            for each in found["breakers"]
-        ),
-        room={_market(each): each["vms"] for each in found["room"]},
+        cluster=document["cluster"],
+        written=float(document["written"]),
+        slurm_read=document["slurm_read"],
+        cloud_read=document["cloud_read"],
+        nodes={name: _read_row(row) for name, row in document["nodes"].items()},
+        off=frozenset(document["off"]),
+        jobs={int(job): tuple(names) for job, names in document["jobs"].items()},
+        returned={int(job): Returned(**release) for job, release in document["returned"].items()},
+        breakers=tuple(_read_breaker(breaker) for breaker in document["breakers"]),
+        room={_read_pool(room): room["vms"] for room in document["room"]},
         sets={
-            name: tuple(CapacityPool(*each) for each in of) for name, of in found["sets"].items()
+            name: tuple(CapacityPool(*pool) for pool in pools)
+            for name, pools in document["sets"].items()
         },
-        errors={name: LastError(**each) for name, each in found["errors"].items()},
-        unread={what: Unread(**each) for what, each in found["unread"].items()},
+        errors={name: LastError(**error) for name, error in document["errors"].items()},
+        unread={what: Unread(**unread) for what, unread in document["unread"].items()},
     )
 
 
-def _market(found: Mapping[str, Any]) -> CapacityPool:
-    return CapacityPool(found["zone"], found["machine_type"], found["spot"], found["gpus"])
+def _read_breaker(facts: Mapping[str, Any]) -> BreakerStatus:
+    return BreakerStatus(
+        _read_pool(facts), facts["code"], facts["until"], facts["half_open"], facts["size"]
+    )
 
 
-def _read_row(found: Mapping[str, Any]) -> Row:
-    facts = {name: found[name] for name in _VIEW if name in found}
+def _read_pool(facts: Mapping[str, Any]) -> CapacityPool:
+    return CapacityPool(facts["zone"], facts["machine_type"], facts["spot"], facts["gpus"])
+
+
+def _read_row(facts: Mapping[str, Any]) -> Row:
+    view = {name: facts[name] for name in _VIEW if name in facts}
     return Row(
-        View(Stage(found["stage"]), **facts),
-        found.get("since", 0),
-        tuple(found.get("jobs", ())),
-        found.get("request", ""),
+        View(Stage(facts["stage"]), **view),
+        facts.get("since", 0),
+        tuple(facts.get("jobs", ())),
+        facts.get("request", ""),
     )
 
 

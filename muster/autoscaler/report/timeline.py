@@ -10,10 +10,10 @@ from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.text import in_order, one_line
 
 CHART = 1000
-"""Width of the time axis, in pixels; names stand left of it."""
+"""Width of the time axis, in pixels; names are left of it."""
 MARGIN, GAP = 16, 8
 LETTER, NAME_LETTER = 6.3, 6.7
-"""Width of a letter of 11 pixels, about; those of names are all the same."""
+"""Width of a letter of 11 pixels: about, and of names, whose letters are all as wide."""
 LANES = 40
 """Most rows of jobs."""
 LANE = 13
@@ -24,7 +24,7 @@ STEPS_S = (
 )
 TICKS = 10
 
-# Apart for people who see red and green alike: they differ in lightness too.
+# For people who see red and green alike the colours differ in lightness too.
 COLOURS = {
     Stage.WAITING: "#6f7782",
     Stage.ASKED: "#fff0a8",
@@ -76,7 +76,7 @@ class _Picture:
 
     @property
     def _size(self) -> int:
-        """Of the letters of names."""
+        """Font size of names, in pixels."""
         return min(11, self.row - 2)
 
     def lines(self) -> Iterator[str]:
@@ -100,7 +100,7 @@ class _Picture:
         yield "</defs>"
         yield f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>'
         yield _text(MARGIN, 28, "Nodes and the jobs that asked for them", "title")
-        yield _text(MARGIN, 46, self._stretch(), "soft")
+        yield _text(MARGIN, 46, self._period(), "soft")
         yield from legend
         yield from self._axis(axis, end)
         yield from self._jobs(jobs)
@@ -113,7 +113,7 @@ class _Picture:
     def _clock(self, at: float) -> str:
         return f"{self._when(at):%H:%M:%S}"
 
-    def _stretch(self) -> str:
+    def _period(self) -> str:
         begin, end = self._when(self.history.begin), self._when(self.history.end)
         to = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
         nodes, jobs = len(self.names), len(self.history.jobs)
@@ -124,16 +124,16 @@ class _Picture:
         return self.left + CHART * (min(max(at, begin), end) - begin) / max(end - begin, 1e-9)
 
     def _legend(self, top: float) -> tuple[float, list[str]]:
-        """The colours that occur; returns its lower end, too."""
+        """The colours that occur; returns also the legend's lower end."""
         stages = {span.stage for spans in self.history.nodes.values() for span in spans}
-        found = [(stage.value, colour) for stage, colour in COLOURS.items() if stage in stages]
+        entries = [(stage.value, colour) for stage, colour in COLOURS.items() if stage in stages]
         if self.history.jobs:
-            found += [("job waits for its nodes", JOB_WAITS), ("job has its nodes", JOB)]
+            entries += [("job waits for its nodes", JOB_WAITS), ("job has its nodes", JOB)]
         if any(job.lost for job in self.history.jobs):
-            found.append(("nodes released, job is queued again", JOB_LOST))
+            entries.append(("nodes released, job is queued again", JOB_LOST))
         lines: list[str] = []
         x: float = MARGIN
-        for text, colour in found:
+        for text, colour in entries:
             width = 18 + LETTER * len(text) + 14
             if x + width > self.left + CHART + MARGIN and x > MARGIN:
                 x, top = MARGIN, top + 18
@@ -144,7 +144,7 @@ class _Picture:
 
     def _axis(self, top: float, end: float) -> Iterator[str]:
         length = self.history.end - self.history.begin
-        step = next((each for each in STEPS_S if length / each <= TICKS), STEPS_S[-1])
+        step = next((step_s for step_s in STEPS_S if length / step_s <= TICKS), STEPS_S[-1])
         # Ticks at round times of the zone.
         offset = self._when(self.history.begin).utcoffset()
         shift = offset.total_seconds() if offset else 0
@@ -172,9 +172,9 @@ class _Picture:
             yield _text(self.left, top + 12, f"and {self.more} more jobs at the same time", "soft")
 
     def _job(self, job: JobSpan, y: float) -> Iterator[str]:
-        wanted = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+        size = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
         wait = lasted(job.ready - job.begin)
-        hint = f"job {job.id}, {wanted}: asked {self._clock(job.begin)}, "
+        hint = f"job {job.id}, {size}: asked {self._clock(job.begin)}, "
         hint += f"released after {wait}" if job.lost else f"waited {wait}"
         rows = (y, LANE - 2)
         colour = JOB_LOST if job.lost else JOB_WAITS
@@ -187,12 +187,12 @@ class _Picture:
                 yield _text((begin + end) / 2, y + LANE - 4.5, str(job.id), "job")
 
     def _nodes(self, top: float) -> Iterator[str]:
-        of = None
+        set_before = None
         for at, name in enumerate(self.names):
-            front = name.rpartition("-")[0]
-            if of is not None and front != of:
+            node_set = name.rpartition("-")[0]
+            if set_before is not None and node_set != set_before:
                 top += GAP
-            of = front
+            set_before = node_set
             if at % 2 == 0:
                 yield f'<rect class="row" x="{MARGIN}" y="{top:.1f}" ' + (
                     f'width="{self.left + CHART - MARGIN:.1f}" height="{self.row}" opacity="0.6"/>'
@@ -217,15 +217,15 @@ class _Picture:
         return ", ".join(part for part in parts if part)
 
     def _span(
-        self, of: tuple[float, float], rows: tuple[float, float], colour: str, hint: str
+        self, times: tuple[float, float], rows: tuple[float, float], colour: str, hint: str
     ) -> str:
-        """A bar for a stretch of time; `rows`: its upper end and its height."""
-        begin, end = map(self._x, of)
+        """A bar from one time to another; `rows`: its upper end and its height."""
+        begin, end = map(self._x, times)
         return _bar((begin, rows[0], max(1.0, end - begin), rows[1]), colour, hint)
 
 
 def _lanes(jobs: Sequence[JobSpan]) -> tuple[list[list[JobSpan]], int]:
-    """Put jobs into rows in which none covers another; return how many had no place, too."""
+    """Put jobs into rows without overlaps; return also how many had no place."""
     lanes: list[list[JobSpan]] = []
     more = 0
     for job in jobs:
@@ -247,11 +247,11 @@ def _bar(box: tuple[float, float, float, float], colour: str, hint: str = "") ->
     return f'<rect {place} fill="{colour}"{inside}'
 
 
-def _text(x: float, y: float, text: str, of: str = "", more: str = "") -> str:
-    kind = f' class="{of}"' if of else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{more}>{_safe(text)}</text>'
+def _text(x: float, y: float, text: str, kind: str = "", more: str = "") -> str:
+    css = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{css}{more}>{_safe(text)}</text>'
 
 
 def _safe(text: str) -> str:
-    """A text as XML takes it: without characters that no document may have."""
+    """Escape a text for XML, without the characters that XML does not allow."""
     return escape(one_line(text))

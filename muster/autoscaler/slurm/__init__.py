@@ -1,1 +1,1 @@
-"""SLURM, as the autoscaler reaches it, and the programs that SLURM runs."""
+"""The client of slurmctld, and the programs that SLURM runs."""

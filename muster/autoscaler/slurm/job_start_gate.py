@@ -1,10 +1,10 @@
-"""The gate: a job's script starts as soon as the job's nodes are up.
+"""The job start gate: a job's script starts as soon as the job's nodes are up.
 
 slurmctld starts the script of a job that waited for nodes in a pass every 30 s (PERIODIC_TIMEOUT
 in its slurmctld.h), or when the job's PrologSlurmctld ends and the nodes are up by then. That
-program is `muster-wait-for-nodes`: it connects to this gate, says which nodes it waits for, and
-ends when the connection does. So a gate that is closed, full or gone costs nothing but the wait
-for slurmctld's own pass, and a job that is cancelled hangs up.
+program is `muster-wait-for-nodes`: it connects to this gate, sends the nodes it waits for, and
+ends when the connection does. So if the gate is closed, full or gone, the job only waits for
+slurmctld's own pass. A job that is cancelled closes its connection.
 """
 
 import logging
@@ -22,31 +22,31 @@ from muster.catalog.hostlists import expand
 log = logging.getLogger(__name__)
 
 ADDRESS = ("127.0.0.1", 6816)
-"""Beside SLURM's own ports, 6817 to 6820."""
+"""Next to SLURM's own ports, 6817 to 6820."""
 
 LIMIT = 2000
 """How many jobs may wait at once; each is a process of 0.26 MiB on the controller."""
 
 LONGEST_HOSTLIST = 1 << 16
-"""Bytes; thousands of nodes of a set fold into some tens of them."""
+"""Bytes; the hostlist of thousands of nodes of a set has some tens of bytes."""
 MOST_NODES = 100_000
-"""Of a hostlist, which anybody on this machine may send."""
+"""In one hostlist, as any user of this machine can send one."""
 TO_SPEAK_S = 10
-"""Who has not said by then what it waits for is let go."""
+"""A connection that has not sent its nodes by then is closed."""
 _RANGE = re.compile(rb"(\d+)-(\d+)")
 
-LOOK_EVERY_S = 0.25
-"""Pause between two looks at the nodes while jobs wait."""
+READ_EVERY_S = 0.25
+"""Pause between two readings of the nodes while jobs wait."""
 
-LOOKING_SHARE = 0.1
-"""Part of the time that looking may take, when there are so many nodes that it takes long."""
+READING_SHARE = 0.1
+"""Part of the time that reading may take, where many nodes make it slow."""
 
 
 def coming(nodes: Iterable[Node]) -> set[str]:
-    """Return the nodes that are on their way.
+    """Return the nodes that will be powered up.
 
-    Those are what SLURM powers up, and what it has given to a job and not yet begun to power up.
-    Nodes that are down are not: SLURM queues their jobs again, and not before this program ended.
+    These are the nodes that SLURM powers up, or has allocated to a job and will power up. Nodes
+    that are down don't count: SLURM queues their jobs again, once muster-wait-for-nodes has ended.
     """
     return {
         node.name
@@ -66,17 +66,16 @@ class _Waiting:
     since: float
     text: bytes = b""
     nodes: frozenset[str] | None = None
-    """What it waits for; None: it has not said so yet."""
+    """What it waits for; None: not received yet."""
 
 
 class Gate:
-    """Keeps jobs waiting until none of their nodes is on its way any more.
+    """Keeps jobs waiting until none of their nodes has to be powered up any more.
 
-    `coming` returns the nodes that are on their way, see the function of that name. It may fail;
-    nobody is let through then.
+    `coming` returns those nodes, see the function of that name. While it fails, all jobs wait.
 
     Raises:
-        OSError: the address is taken.
+        OSError: the address is in use.
 
     """
 
@@ -90,7 +89,7 @@ class Gate:
         self._limit = limit
         self._waiting: dict[socket.socket, _Waiting] = {}
         self._selector = selectors.DefaultSelector()
-        # Room for a burst: more jobs may come between two looks than a usual backlog holds.
+        # Room for a burst: between two rounds more jobs may come than a usual backlog holds.
         self._listener = socket.create_server(address, backlog=limit)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._listener)
@@ -102,22 +101,22 @@ class Gate:
         return host, port
 
     def run(self, stop: Event) -> None:
-        """Keep the gate until `stop` is set, then let everybody through."""
-        look_at = 0.0
+        """Work until `stop` is set, then let all jobs through."""
+        read_at = 0.0
         while not stop.is_set():
-            self._hear()
-            if self._waiting and (begun := time.monotonic()) >= look_at:
-                self._look(begun)
+            self._serve_sockets()
+            if self._waiting and (begun := time.monotonic()) >= read_at:
+                self._check(begun)
                 took = time.monotonic() - begun
-                look_at = begun + max(LOOK_EVERY_S, took / LOOKING_SHARE)
+                read_at = begun + max(READ_EVERY_S, took / READING_SHARE)
         for connection in list(self._waiting):
             self._let_through(connection)
         self._selector.close()
         self._listener.close()
 
-    def _hear(self) -> None:
-        """Take in who comes, what they say and who hangs up."""
-        for key, _ in self._selector.select(LOOK_EVERY_S):
+    def _serve_sockets(self) -> None:
+        """Accept connections, read from them, and drop those that were closed."""
+        for key, _ in self._selector.select(READ_EVERY_S):
             connection: socket.socket = key.data
             try:
                 if connection is self._listener:
@@ -129,7 +128,7 @@ class Gate:
                     self._let_through(connection)
                 elif connection is self._listener:
                     log.warning("no more jobs can wait for nodes now: %s", error)
-                    time.sleep(LOOK_EVERY_S)
+                    time.sleep(READ_EVERY_S)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -154,18 +153,18 @@ class Gate:
                     raise ValueError(f"more than {MOST_NODES}")
                 job.nodes = frozenset(expand(job.text.decode().strip()))
             except ValueError as error:
-                log.warning("a job waits for nodes whose names can't be read: %s", error)
+                log.warning("a job waits for nodes, but its hostlist can't be read: %s", error)
                 self._let_through(connection)
 
-    def _look(self, begun: float) -> None:
-        """Let through whose nodes are there; who came after `begun` is looked at next time."""
+    def _check(self, begun: float) -> None:
+        """Let jobs through whose nodes are up; those that came after `begun` are checked later."""
         for connection, job in list(self._waiting.items()):
             if job.nodes is None and job.since < begun - TO_SPEAK_S:
                 self._let_through(connection)
         try:
             coming = self._coming()
-        except Exception:  # whatever it is, the gate must not be left shut by a dead thread
-            log.exception("the nodes could not be read; jobs go on waiting for them")
+        except Exception:  # if this thread died, the jobs would wait for ever
+            log.exception("nodes can't be read; jobs keep waiting for them")
             return
         for connection, job in list(self._waiting.items()):
             if job.nodes is not None and job.since < begun and job.nodes.isdisjoint(coming):

@@ -1,14 +1,14 @@
 #!/usr/bin/python3 -IS
-"""ResumeProgram, SuspendProgram and ResumeFailProgram: put what SLURM asks for into the spool.
+"""ResumeProgram, SuspendProgram and ResumeFailProgram: write SLURM's request into the spool.
 
-One program with three names; `muster-resume HOSTLIST` is called by slurmctld as user slurm, with
-an empty environment but for SLURM_CONF and SLURM_RESUME_FILE. It writes one file, wakes the daemon
-and ends. A daemon that is away finds the file when it comes back; slurmctld never waits.
+One program with three names; slurmctld calls `muster-resume HOSTLIST` as user slurm, with only
+SLURM_CONF and SLURM_RESUME_FILE in the environment. It writes one file, wakes the daemon and ends.
+A daemon that doesn't run reads the file when it starts; slurmctld never waits.
 
-The start of Python is most of its time, so it imports no more than it must: no site-packages, no
-json and no socket, which alone take as long as all the rest.
+Starting Python takes most of its time, so it imports only what it needs: no site-packages, and
+neither json nor socket, which take as long as all the rest.
 
-Exit status: 0 it is in the spool, 1 it is not, 2 the program was called wrongly.
+Exit status: 0 the request is in the spool, 1 it is not, 2 wrong arguments.
 """
 
 import os
@@ -17,7 +17,7 @@ import time
 
 SPOOL = "/var/spool/muster-autoscaler"
 WAKE = "wake"
-"""A FIFO in the spool: who writes to it wakes the daemon that reads from it."""
+"""A FIFO in the spool: a byte written to it wakes the daemon, which reads from it."""
 
 PROGRAMS = {
     "muster-resume": "resume",
@@ -25,7 +25,7 @@ PROGRAMS = {
     "muster-resume-failed": "resume-failed",
 }
 HOSTLIST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,[]")
-"""What a hostlist is made of; none of it has a meaning in a JSON string."""
+"""The characters of a hostlist; none needs an escape in a JSON string."""
 
 
 def main(words: list[str], spool: str = SPOOL) -> int:
@@ -39,8 +39,8 @@ def main(words: list[str], spool: str = SPOOL) -> int:
     except OSError as error:
         complain(
             name,
-            f"{words[1]} is not in the spool: {error}; make room there or run site.yml. The nodes "
-            "are looked after all the same: the daemon asks slurmctld for their states",
+            f"{words[1]} can't be written to the spool: {error}; make room there or run site.yml. "
+            "The daemon still handles the nodes, as it reads their states from slurmctld",
         )
         return 1
     finally:
@@ -49,9 +49,9 @@ def main(words: list[str], spool: str = SPOOL) -> int:
 
 
 def resume_file() -> bytes:
-    """Return which job waits for which node, as SLURM says it to ResumeProgram alone.
+    """Return SLURM_RESUME_FILE, which only ResumeProgram gets: which job waits for which node.
 
-    Read at once: the file ends with slurmctld, https://slurm.schedmd.com/power_save.html#tolerance
+    Read at once: the file is gone when slurmctld ends, https://slurm.schedmd.com/power_save.html#tolerance
     """
     path = os.environ.get("SLURM_RESUME_FILE")
     if not path:
@@ -60,15 +60,15 @@ def resume_file() -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        # Which nodes are wanted is known without it.
+        # The request names the nodes without it.
         return f"can't be read: {error}".encode()
 
 
 def write(spool: str, program: str, nodes: str, more: bytes) -> None:
-    """Put a file into the spool, whole or not at all; its name is the time and this process.
+    """Write a file into the spool, complete or not at all; its name has the time and the process.
 
-    Not synced to the disk: that takes longer than all the rest, and what a machine that goes down
-    loses, slurmctld's own state still says (or has lost as well: it is written every 5 s).
+    It is not synced to the disk, which takes longer than all the rest. If the machine goes down,
+    slurmctld's own state still has the request (or has lost it too: it is written every 5 s).
 
     Raises:
         OSError: it can't be written.
@@ -90,7 +90,7 @@ def write(spool: str, program: str, nodes: str, more: bytes) -> None:
 
 
 def wake(spool: str) -> None:
-    """Wake the daemon; where none is, or it has been told more than it can read, it is no error."""
+    """Wake the daemon; no error if it doesn't run or the FIFO is full."""
     try:
         fifo = os.open(f"{spool}/{WAKE}", os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -102,8 +102,8 @@ def wake(spool: str) -> None:
 
 
 def complain(name: str, sentence: str) -> None:
-    """Say what is wrong, also in the journal: slurmctld throws away what its programs print."""
-    import syslog  # only now
+    """Print an error, and write it to the journal: slurmctld drops what its programs print."""
+    import syslog  # only here, to start faster
 
     syslog.openlog(name)
     syslog.syslog(syslog.LOG_ERR, sentence)

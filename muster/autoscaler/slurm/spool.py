@@ -1,9 +1,9 @@
-"""The spool: what SLURM's programs have asked for and is not settled yet, and how they wake us.
+"""The spool: the requests of SLURM's programs that are not closed yet, and what wakes the daemon.
 
-Each call is a file that `client` wrote: a line of JSON (which nodes, when) and, of ResumeProgram,
-SLURM_RESUME_FILE as slurmctld made it. The file of a resume stays until its request is closed, so
-a daemon that comes after finds it. What calls of the two other programs say, SLURM's node states
-say as well: they wake us, and are not read.
+`power_save_program` writes a file for each call: a line of JSON (which nodes, when) and, from
+ResumeProgram, SLURM_RESUME_FILE as slurmctld wrote it. A resume's file stays until its request is
+closed, so a restarted daemon reads it again. The two other programs only wake the daemon: their
+files are not read, as SLURM's node states say the same.
 """
 
 import json
@@ -25,9 +25,9 @@ RESUME = ".resume"
 OTHERS = (".suspend", ".resume-failed")
 DAMAGED = ".bad"
 UNFINISHED_S = 60
-"""Older files that nobody has finished are nobody's."""
+"""Unfinished files that are older are removed."""
 DAMAGED_KEPT = 20
-"""So many damaged files are kept to be looked at."""
+"""So many damaged files are kept for the administrator."""
 
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
@@ -37,13 +37,13 @@ class SpoolError(Exception):
 
 
 class Spool:
-    """The folder of the spool. Only its owner's process reads it."""
+    """The folder of the spool. Only one process reads it, the daemon."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the spool and make what wakes its reader.
+        """Open the spool and create the FIFO that wakes the daemon.
 
         Raises:
-            SpoolError: there is no such folder, or it belongs to somebody else.
+            SpoolError: there is no such folder, or it belongs to another user.
 
         """
         self.folder = folder
@@ -54,17 +54,17 @@ class Spool:
             if not fifo.is_fifo():
                 fifo.unlink(missing_ok=True)
                 os.mkfifo(fifo, 0o600)
-            # For reading and writing: else it would end, and poll return, when a writer leaves.
+            # For reading and writing: else the FIFO would be at its end when a writer closes it.
             self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
         except OSError as error:
             raise SpoolError(f"the spool {folder} can't be used: {error}; run site.yml") from error
         for path in folder.glob("*.new"):
-            # Of a program that was killed: what it wanted, SLURM's node states say.
+            # From a program that was killed; SLURM's node states say what it asked for.
             if path.stat().st_mtime < time.time() - UNFINISHED_S:
                 path.unlink(missing_ok=True)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a program wakes us, at most so long; whether one did."""
+        """Sleep until a program wakes the daemon, at most so long; whether one did."""
         waiting = select.poll()
         waiting.register(self._fifo, select.POLLIN)
         if not waiting.poll(max(seconds, 0) * 1000):
@@ -73,7 +73,7 @@ class Spool:
         return True
 
     def requests(self) -> list[Request]:
-        """Return what ResumeProgram was asked for and is not closed, the oldest first."""
+        """Return the requests of ResumeProgram that are not closed, the oldest first."""
         names = self._names(RESUME)
         self._requests = {name: self._requests[name] for name in names if name in self._requests}
         for name in names:
@@ -82,7 +82,7 @@ class Spool:
         return [self._requests[name] for name in names if name in self._requests]
 
     def close(self, request: str) -> None:
-        """Take a request out of the spool; one that is not there is closed."""
+        """Remove a request from the spool; no error if it is not there."""
         self._requests.pop(request, None)
         if request in self._damaged:
             self._damaged.discard(request)
@@ -91,7 +91,7 @@ class Spool:
             (self.folder / request).unlink(missing_ok=True)
 
     def forget_calls(self) -> None:
-        """Remove the calls of the other programs."""
+        """Remove the files of the other programs."""
         for name in self._names(*OTHERS):
             (self.folder / name).unlink(missing_ok=True)
 
@@ -106,15 +106,15 @@ class Spool:
             nodes, asked = _names_of(head["nodes"]), float(head["asked"])
         except _UNREADABLE as error:
             # Such as an empty file after the machine went down.
-            log.warning("%s can't be read: %r; SLURM's node states say what it wants", path, error)
+            log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
             self._set_aside(name)
             return None
         try:
             jobs = _jobs(resume_file)
         except _UNREADABLE as error:
             log.warning(
-                "%s: its SLURM_RESUME_FILE can't be read: %r; its nodes are made without regard to "
-                "jobs; the file is kept as %s",
+                "%s: its SLURM_RESUME_FILE can't be read: %r; its nodes are created without regard "
+                "to jobs; the file is kept as %s",
                 path,
                 error,
                 f"{name}{DAMAGED}",
@@ -124,7 +124,7 @@ class Spool:
         return Request(name, asked, nodes, jobs)
 
     def _set_aside(self, name: str) -> None:
-        """Keep a damaged file to be looked at, but not too many."""
+        """Keep a damaged file for the administrator, but not too many."""
         with suppress(FileNotFoundError):
             (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
         for old in self._names(DAMAGED)[:-DAMAGED_KEPT]:
@@ -142,16 +142,16 @@ def _names_of(hostlist: str) -> tuple[str, ...]:
 
 
 def _jobs(resume_file: bytes) -> tuple[Job, ...]:
-    """Return who waits for what, of SLURM_RESUME_FILE: there is none in a SLURM without json-c.
+    """Parse SLURM_RESUME_FILE; it is empty if SLURM was built without json-c.
 
-    A job's nodes that are to be made are `nodes_resume`, up to 22.05 `nodes`:
-    https://slurm.schedmd.com/power_save.html, and recordings of both in the tests' data.
+    A job's nodes that are to be powered up are `nodes_resume`, up to 22.05 `nodes`:
+    https://slurm.schedmd.com/power_save.html; the tests' data has recordings of both.
     """
     if not resume_file:
         return ()
     jobs = []
-    for found in json.loads(resume_file)["jobs"]:
-        nodes = found["nodes_resume"] if "nodes_resume" in found else found["nodes"]
+    for job in json.loads(resume_file)["jobs"]:
+        nodes = job["nodes_resume"] if "nodes_resume" in job else job["nodes"]
         if nodes:
-            jobs.append(Job(int(found["job_id"]), _names_of(nodes)))
+            jobs.append(Job(int(job["job_id"]), _names_of(nodes)))
     return tuple(jobs)

@@ -1,4 +1,4 @@
-"""What an instance is, apart from its record: nothing (memory) or a container (podman)."""
+"""What runs for an instance, besides its record: nothing (memory) or a container (podman)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,7 +9,7 @@ STOP_SECONDS = 90
 """How long a machine may take to stop unless it is preempted: Google gives it about as long."""
 
 Done = Callable[[str], None]
-"""Called on the cloud's thread when the machine has got there: with "", or with why it hasn't."""
+"""Called on the cloud's thread when the machine is in that state; with "", or the error."""
 
 
 class Backend(Protocol):
@@ -17,13 +17,13 @@ class Backend(Protocol):
 
     What takes time is done elsewhere and reported by `cloud.report(lambda: done(""))`. Calls for
     one machine may overlap: it may be deleted before its start has been reported. A machine that
-    goes off by itself is told by `lifecycle.stopped`.
+    powers itself off is reported by `lifecycle.stopped`.
     """
 
     def start(self, instance: Resource, done: Done) -> None:
-        """Boot the machine; it may have existed and been stopped. A failed one leaves nothing.
+        """Boot the machine, a new one or one that was stopped. A failed one leaves nothing.
 
-        It is asked for again where fakecloud ended before `done` was called.
+        It is called again where fakecloud ended before `done` was called.
         """
 
     def stop(self, instance: Resource, done: Done, seconds: int = STOP_SECONDS) -> None:

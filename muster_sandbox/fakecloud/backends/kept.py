@@ -1,8 +1,8 @@
-"""What builders of images left behind, kept by digest, so that the next one has it at once.
+"""Disks and reports of image builders, kept by digest, so that the next builder reuses them.
 
-A builder runs its startup-script for minutes and switches itself off. Another one that begins with
+A builder runs its startup-script for minutes and powers itself off. Another one that starts with
 the same image and the same metadata leaves the same disk, console and guest attributes. So these
-are kept, and given to the next builder that is made alike, in a later run of fakecloud too.
+are kept, and given to the next builder with the same digest, in a later run of fakecloud too.
 """
 
 import base64
@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 
 NAME = "localhost/muster-kept"
 MOST = 4
-"""How many are kept, those used last: 1 GB each. A change of what a builder installs adds one."""
+"""How many are kept, those used last; 1 GB each. A change of what a builder installs adds one."""
 
 FAKECLOUD = Path(__file__).resolve().parents[1]
-"""Its sources: a change of the metadata server may change what a builder does."""
+"""fakecloud's sources: a change of the metadata server may change what a builder does."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """What a machine left."""
+    """What a machine has left at its end."""
 
     image: str
     """Podman's image of its disk."""
@@ -41,7 +41,7 @@ class Left:
 class Kept:
     """What is kept on this machine; the records are in `folder`, the disks are podman's images.
 
-    `made_by` are folders of sources: what was kept before one of them changed is not used.
+    `made_by` are folders of sources: a change in one of them makes what was kept before unusable.
     """
 
     def __init__(self, folder: Path, made_by: Sequence[Path] = ()) -> None:
@@ -49,10 +49,10 @@ class Kept:
         self._sources = digest_of([FAKECLOUD, *made_by])
 
     def digest(self, source: str, instance: Resource) -> str:
-        """Return what tells a first boot from others: `source` is podman's name of its image.
+        """Return the digest of what decides a first boot: `source` is podman's name of its image.
 
-        Empty for a machine without a startup-script, and for one with disks besides the first:
-        those may hold anything.
+        Empty for a machine without a startup-script, and for one with more than one disk: the
+        others may hold anything.
         """
         items = {item["key"]: item["value"] for item in instance["metadata"].get("items", [])}
         disks = [disk for disk in instance["disks"] if "source" in disk]
@@ -72,20 +72,22 @@ class Kept:
         if not digest or not record.exists() or not exists("image", f"{NAME}:{digest}"):
             return None
         try:
-            found = json.loads(record.read_text(encoding="utf-8"))
-            note = f"fakecloud: kept from {found['date']}, when a machine made like this one ran\n"
-            console = note.encode() + base64.b64decode(found["console"])
-            left = Left(f"{NAME}:{digest}", console, found["guest_attributes"])
+            document = json.loads(record.read_text(encoding="utf-8"))
+            note = (
+                f"fakecloud: kept from {document['date']}, when a machine made like this one ran\n"
+            )
+            console = note.encode() + base64.b64decode(document["console"])
+            left = Left(f"{NAME}:{digest}", console, document["guest_attributes"])
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("%s can't be read, so the builder works: %r", record, error)
+            log.warning("%s can't be read, so the builder runs: %r", record, error)
             return None
         record.touch()
         return left
 
     def keep(self, digest: str, left: Left) -> None:
-        """Keep what a machine left, and of all the `MOST` that were used last.
+        """Keep what a machine left; of all that is kept, only the `MOST` used last remain.
 
-        Where that fails, the next builder works: nothing else depends on it.
+        If that fails, the next builder runs: nothing else depends on it.
         """
         record = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -108,10 +110,10 @@ class Kept:
 
 
 def digest_of(folders: Sequence[Path]) -> str:
-    """Return the digest of all files below some folders, but for compiled ones."""
-    found = hashlib.sha256()
+    """Return the digest of all files below some folders, except compiled ones."""
+    digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                found.update(str(path.relative_to(folder)).encode() + path.read_bytes())
-    return found.hexdigest()
+                digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -10,10 +10,10 @@ from muster_sandbox.containers.bridge import hold_address, mac_address
 from muster_sandbox.containers.podman import exists, podman, run, ulimits
 
 LABEL = "muster_sandbox.fakecloud"
-"""Label of all that a fakecloud makes; its value says which one."""
+"""Label of everything that a fakecloud makes; its value is the fakecloud's name."""
 
 GUEST = Path(__file__).parent / "guest"
-"""Files that Google's images have and a plain Debian has not; path = destination."""
+"""Files that Google's images have and plain Debian doesn't; path = destination."""
 
 HOSTS = """\
 127.0.0.1 localhost
@@ -34,7 +34,7 @@ class DataDisk:
 
 @dataclass(frozen=True)
 class Machine:
-    """A container that stands for an instance."""
+    """The container of an instance."""
 
     cloud: str
     """Which fakecloud it belongs to."""
@@ -134,7 +134,7 @@ def attach(disk: DataDisk, folder: Path) -> str:
 
 
 def detach(disk_id: str, folder: Path) -> None:
-    """Take the loop device of a disk's file away."""
+    """Detach the loop device of a disk's file."""
     file = file_of(disk_id, folder)
     taken = run(["losetup", "--noheadings", "--output", "NAME", "--associated", str(file)]).stdout
     for device in taken.split():
@@ -160,11 +160,11 @@ def console(log: Path) -> bytes:
     """Return what a container wrote to its terminal, out of podman's log (k8s-file)."""
     if not log.exists():
         return b""
-    found = []
+    parts = []
     for line in log.read_bytes().splitlines(keepends=True):
-        # TIME stdout F|P TEXT: P is a line that goes on in the next one.
+        # TIME stdout F|P TEXT: P is a line that continues in the next one.
         _, _, rest = line.partition(b" ")
         _, _, rest = rest.partition(b" ")
         kind, _, text = rest.partition(b" ")
-        found.append(text.rstrip(b"\n") if kind == b"P" else text)
-    return b"".join(found)
+        parts.append(text.rstrip(b"\n") if kind == b"P" else text)
+    return b"".join(parts)

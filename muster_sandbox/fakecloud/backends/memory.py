@@ -1,11 +1,11 @@
-"""Instances that are their record alone: thousands at once, in no time."""
+"""Instances that are only records: thousands at once, without delay."""
 
 from muster_sandbox.fakecloud.backends import STOP_SECONDS, Done
 from muster_sandbox.fakecloud.http import Resource
 
 
 class MemoryBackend:
-    """Does nothing and is done; tests set what a machine would have written to its console."""
+    """Does nothing and reports success; tests set the console output of a machine."""
 
     def __init__(self) -> None:
         self.consoles: dict[str, bytes] = {}
@@ -21,7 +21,7 @@ class MemoryBackend:
         done: Done,
         seconds: int = STOP_SECONDS,  # noqa: ARG002
     ) -> None:
-        """It is off at once: nothing shuts down."""
+        """It is off immediately: nothing shuts down."""
         done("")
 
     def delete(self, instance: Resource, done: Done) -> None:
@@ -40,7 +40,7 @@ class MemoryBackend:
         """Nothing is left."""
 
     def console(self, instance: Resource) -> bytes:
-        """What a test has put there."""
+        """The console output that a test has set."""
         return self.consoles.get(instance["id"], b"")
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Instances that are containers with systemd: they boot, run their startup-script, power off.
 
 What is real: the system and its units, addresses and names on a network, the metadata server at
-its usual address, disks as loop devices, images as committed containers. What is not: a kernel of
-their own, udev, DHCP, firewall rules, routes of the VPC, machine types (each sees this machine's
+its usual address, disks as loop devices, images as committed containers. What is not: their own
+kernel, udev, DHCP, firewall rules, routes of the VPC, machine types (each sees this machine's
 cores and memory).
 """
 
@@ -30,23 +30,23 @@ METADATA_ADDRESS = "169.254.169.254"
 """https://cloud.google.com/compute/docs/metadata/querying-metadata"""
 
 RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
-"""Prefix of a public image's name -> release of the base image that stands for it."""
+"""Prefix of a public image's name -> release of the base image that is used for it."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """How a backend tells the records what a machine did; called on the cloud's thread."""
+    """How a backend reports what a machine did; called on the cloud's thread."""
 
     powered_off: Callable[[Cloud, Resource], None]
-    """A machine has switched itself off."""
+    """A machine has powered itself off."""
     reported: Callable[[Cloud, Resource], Mapping[str, Resource]]
     """The guest attributes that a machine has set."""
     report: Callable[[Cloud, Resource, Mapping[str, Resource]], None]
-    """Set them, for a machine that would."""
+    """Set guest attributes for a machine that is not run because its result was kept."""
 
 
 class PodmanBackend:
-    """Machines of one fakecloud; `name` is the prefix of all that it makes."""
+    """Machines of one fakecloud; `name` is the prefix of everything that it makes."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class PodmanBackend:
         self._digests: dict[str, str] = {}
         """Id of a boot disk that has booted once -> `Kept.digest`."""
         self._left: dict[str, Left] = {}
-        """Id of a boot disk -> what its machine had left when it switched itself off."""
+        """Id of a boot disk -> what its machine had left when it powered itself off."""
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="machine")
         self._expected: set[str] = set()
-        """Containers that end because they were told to."""
+        """Containers that are being stopped by a call."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "hosts").write_text(machine.HOSTS, encoding="utf-8")
         self._clear()
 
-    # What the cloud calls, on its thread.
+    # The cloud calls these, on its thread.
 
     def start(self, instance: Resource, done: Done) -> None:
         """Make the container unless it is there, and boot it."""
@@ -105,10 +105,11 @@ class PodmanBackend:
         self._do(lambda: podman("stop", "--time", str(seconds), container), done)
 
     def delete(self, instance: Resource, done: Done) -> None:
-        """Remove the container; of a boot disk that stays an image is kept.
+        """Remove the container; a boot disk that stays is kept as an image.
 
-        It shuts down before, as https://cloud.google.com/compute/docs/shutdownscript has it, where
-        a disk stays: of others nobody sees what a machine writes at its end.
+        Where a disk stays, the container shuts down first, as
+        https://cloud.google.com/compute/docs/shutdownscript says; otherwise nobody could see what
+        the machine writes at its end.
         """
         container = self._container(instance)
         self._expected.add(container)
@@ -129,7 +130,7 @@ class PodmanBackend:
         self._forget_image(self._image_name(image["id"]))
 
     def delete_disk(self, disk: Resource) -> None:
-        """Remove the disk's file, or what was kept of a boot disk."""
+        """Remove the disk's file, or the image of a boot disk."""
         disk_id = disk["id"]
         self._forget_image(self._disk_name(disk_id))
 
@@ -148,7 +149,7 @@ class PodmanBackend:
         self._workers.shutdown()
         self._clear()
 
-    # What takes its time, on threads of the backend.
+    # These take time and run on the backend's threads.
 
     def _do(self, work: Callable[[], object], done: Done) -> None:
         def task() -> None:
@@ -156,7 +157,7 @@ class PodmanBackend:
             try:
                 work()
             except Exception as error:
-                # Whatever it is: an operation that nobody ends would be waited for for ever.
+                # Any error: callers would wait forever for an operation that never ends.
                 log.exception("a machine's work failed")
                 problem = str(error) or repr(error)
             self.cloud.report(lambda: done(problem))
@@ -183,7 +184,7 @@ class PodmanBackend:
         ).start()
 
     def _end_as_before(self, made_of: Machine, instance: Resource, left: Left) -> None:
-        """Make the container as it was when an earlier one had switched itself off."""
+        """Make the container as an earlier one was when it had powered itself off."""
         log = self._log(made_of.container)
         machine.create(made_of, log, self.folder / "hosts")
         machine.write_console(log, left.console)
@@ -192,11 +193,11 @@ class PodmanBackend:
             self.records.report(self.cloud, instance, left.guest_attributes)
             self.records.powered_off(self.cloud, instance)
 
-        # When its start has been reported.
+        # Only after its start has been reported.
         self.cloud.report(lambda: self.cloud.later(1, ended))
 
     def _watch(self, container: str, instance: Resource) -> None:
-        """Wait until the machine is off; unless it was told to, tell the cloud."""
+        """Wait until the machine is off; report it unless a call stopped the machine."""
         try:
             podman("wait", container, timeout=10**6)
         except MachineError:
@@ -219,8 +220,8 @@ class PodmanBackend:
                 podman("commit", container, self._disk_name(disk_id))
         podman("rm", "--force", "--ignore", "--time", "0", container)
         self._log(container).unlink(missing_ok=True)
-        for each in loops:
-            machine.detach(each, self.folder)
+        for loop in loops:
+            machine.detach(loop, self.folder)
 
     def _commit(self, disk: Resource, target: str, left: Left | None) -> None:
         of_disk = f"label=muster.disk={disk['id']}"
@@ -229,7 +230,7 @@ class PodmanBackend:
             podman("commit", container, target)
         else:
             podman("tag", self._source(disk), target)
-        # Only of machines of which an image is made: the client makes one after a successful build.
+        # Only when an image is made of the disk: the client does that after a successful build.
         if self.kept and left and (digest := self._digests.get(disk["id"])):
             self.kept.keep(digest, replace(left, image=target))
 
@@ -254,10 +255,10 @@ class PodmanBackend:
         for file in self.folder.glob("disk-*"):
             machine.detach(file.name.removeprefix("disk-"), self.folder)
 
-    # From records to names.
+    # Names and values that follow from records.
 
     def _machine(self, instance: Resource) -> tuple[Machine, Resource]:
-        """What the container is like, and the record of its boot disk."""
+        """The container's parameters, and the record of its boot disk."""
         interface = instance["networkInterfaces"][0]
         project, _, region, _, name = (
             interface["subnetwork"].partition("/projects/")[2].split("/")[0:5]
@@ -267,7 +268,7 @@ class PodmanBackend:
             raise MachineError(f"{instance['name']}: its subnet {name} is gone")
         disks = [disk for disk in instance["disks"] if "source" in disk]
         boot = self._disk(next(disk for disk in disks if disk["boot"]))
-        found = Machine(
+        vm = Machine(
             cloud=self.name,
             id=instance["id"],
             name=instance["name"],
@@ -284,7 +285,7 @@ class PodmanBackend:
             ),
             shares=self.shares,
         )
-        return found, boot
+        return vm, boot
 
     def _container(self, instance: Resource) -> str:
         return f"{self.name}-{instance['id']}"
@@ -296,13 +297,13 @@ class PodmanBackend:
         """The record of an attached disk."""
         link = attached["source"]
         scope = "/".join(link.partition("/projects/")[2].split("/")[:3])
-        found = self.cloud.store.get("compute.disks", scope, last(link))
-        if found is None:
+        disk = self.cloud.store.get("compute.disks", scope, last(link))
+        if disk is None:
             raise MachineError(f"the disk {link} is gone")
-        return found
+        return disk
 
     def _source(self, disk: Resource) -> str:
-        """Podman's image that a boot disk is made of."""
+        """Podman's image that a boot disk is made from."""
         if exists("image", self._disk_name(disk["id"])):
             return self._disk_name(disk["id"])
         link: str = disk.get("sourceImage", "")
@@ -313,7 +314,7 @@ class PodmanBackend:
                     return base_image.ensure(release)
         elif "sourceImageId" in disk:
             return self._image_name(disk["sourceImageId"])
-        raise MachineError(f"no container stands for the image {name or '(none)'}")
+        raise MachineError(f"no container image is known for the image {name or '(none)'}")
 
     def _image_name(self, image_id: str) -> str:
         return f"localhost/{self.name}/image-{image_id}:latest"
@@ -323,12 +324,12 @@ class PodmanBackend:
 
 
 def _noted(_problem: str) -> None:
-    """The end of work that no operation waits for: what went wrong is in the log."""
+    """Called at the end of work that no operation waits for: errors are in the log."""
 
 
 @contextmanager
 def metadata_address() -> Iterator[None]:
-    """Give this machine the metadata server's address for as long as the block lasts.
+    """Give this machine the metadata server's address for the duration of the block.
 
     Raises:
         MachineError: it has the address already.

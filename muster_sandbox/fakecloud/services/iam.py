@@ -1,8 +1,8 @@
 """IAM: service accounts and their keys.
 
 https://cloud.google.com/iam/docs/reference/rest/v1/projects.serviceAccounts. Custom roles are in
-iamroles.py. An account that was deleted stays in bindings as deleted:serviceAccount:...?uid=..., so
-a new one of the same name has none of its rights, as with Google.
+iam_roles.py. A deleted account stays in bindings as deleted:serviceAccount:...?uid=..., so a new
+one of the same name has none of its permissions, as with Google.
 """
 
 import base64
@@ -35,7 +35,7 @@ PAGE = 20
 
 @prepare
 def make_default_account(cloud: Cloud) -> None:
-    """The account that instances run as unless told otherwise comes with Compute Engine."""
+    """Create the default account of instances, which exists once Compute Engine is enabled."""
     email = default_account(cloud)
     if cloud.store.get(ACCOUNTS, cloud.settings.project, email) is None:
         _store(cloud, _account(cloud, email, {"displayName": "Compute Engine default account"}))
@@ -65,15 +65,15 @@ def _existing(call: Call, parameter: str = "name") -> Resource:
     if project != "-":
         call.cloud.project_id(project)
     email = account_email(call.cloud, name)
-    found = call.cloud.store.get(ACCOUNTS, call.cloud.settings.project, email)
-    if found is None:
+    account = call.cloud.store.get(ACCOUNTS, call.cloud.settings.project, email)
+    if account is None:
         raise ApiError(404, "notFound", f"Unknown service account: {name}")
-    return found
+    return account
 
 
 @handler("iam.projects.serviceAccounts.create")
 def create(call: Call) -> Resource:
-    """Make an account; 409 where the name is taken."""
+    """Make an account; 409 if the name is taken."""
     project = call.cloud.project_id(call.parameters["name"].removeprefix("projects/"))
     body = call.body or {}
     account_id = body.get("accountId", "")
@@ -111,19 +111,19 @@ def list_(call: Call) -> Resource:
 
 @handler("iam.projects.serviceAccounts.patch")
 def patch(call: Call) -> Resource:
-    """Change what updateMask names: display_name and description alone can be."""
+    """Change the fields in updateMask: only display_name and description can be changed."""
     account = _existing(call)
     body = call.body or {}
-    mask = [each.strip() for each in (body.get("updateMask") or "").split(",") if each.strip()]
+    mask = [field.strip() for field in (body.get("updateMask") or "").split(",") if field.strip()]
     allowed = {
         "display_name": "displayName",
         "displayName": "displayName",
         "description": "description",
     }
-    if not mask or any(each not in allowed for each in mask):
+    if not mask or any(field not in allowed for field in mask):
         raise invalid(f"updateMask: display_name and description can be changed, not {mask}")
     given = body.get("serviceAccount") or {}
-    changed = {**account, **{allowed[each]: given.get(allowed[each], "") for each in mask}}
+    changed = {**account, **{allowed[field]: given.get(allowed[field], "") for field in mask}}
     changed = {key: value for key, value in changed.items() if value != ""}
     _store(call.cloud, changed)
     return changed
@@ -138,7 +138,7 @@ def disable(call: Call) -> Resource:
 
 @handler("iam.projects.serviceAccounts.enable")
 def enable(call: Call) -> Resource:
-    """Take the account's tokens and keys again."""
+    """Accept the account's tokens and keys again."""
     account = _existing(call)
     _store(call.cloud, {key: value for key, value in account.items() if key != "disabled"})
     return {}
@@ -178,10 +178,10 @@ def test_iam_permissions(call: Call) -> Resource:
 
 def _key(call: Call) -> tuple[str, Resource]:
     email, key_id = _existing(call)["email"], call.parameters["name"].rpartition("/")[2]
-    found = call.cloud.store.get(identity.KEYS, email, key_id)
-    if found is None:
+    key = call.cloud.store.get(identity.KEYS, email, key_id)
+    if key is None:
         raise ApiError(404, "notFound", f"Service account key {key_id} does not exist.")
-    return email, found
+    return email, key
 
 
 def _public(key: Resource) -> Resource:
@@ -190,7 +190,7 @@ def _public(key: Resource) -> Resource:
 
 @handler("iam.projects.serviceAccounts.keys.create")
 def create_key(call: Call) -> Resource:
-    """Make a key; the private half is in this answer alone, as the file that clients read."""
+    """Make a key; only this answer has the private half, as the file that clients read."""
     account = _existing(call)
     email = account["email"]
     if len(call.cloud.store.within(identity.KEYS, email)) >= KEYS_LIMIT:
@@ -252,7 +252,7 @@ def list_keys(call: Call) -> Resource:
 
 @handler("iam.projects.serviceAccounts.keys.delete")
 def delete_key(call: Call) -> Resource:
-    """End a key; tokens that it got stay good for their hour."""
+    """Delete a key; tokens that were issued for it stay valid for their hour."""
     email, key = _key(call)
     call.cloud.store.delete(identity.KEYS, email, key["name"].rpartition("/")[2])
     return {}

@@ -25,7 +25,7 @@ def put(call: Call, resource: str) -> Resource:
 
 
 def test(call: Call, resource: str, asked: Iterable[str] | None = None) -> Resource:
-    """Those of the asked permissions that the caller has; an absent list where it has none."""
+    """The requested permissions that the caller has; without the list if it has none."""
     if asked is None:
         asked = (call.body or {}).get("permissions") or []
     name = resource_names.canonical(call.cloud, resource)

@@ -27,7 +27,7 @@ def _parent(call: Call) -> str:
 
 
 def _named(call: Call) -> tuple[str, str, Resource]:
-    """Project, id and role of the path; 404 where it never was."""
+    """Project, id and role of the path; 404 if it never existed."""
     _, project, _, role_id = call.parameters["name"].split("/")
     project = call.cloud.project_id(project)
     role = call.cloud.store.get(CUSTOM_ROLES, project, role_id)
@@ -43,21 +43,21 @@ def _etag() -> str:
 
 
 def _checked(given: Resource) -> Resource:
-    """The fields of a role that a caller may set; 400 for a permission that can't be in it."""
+    """The fields of a role that a caller may set; 400 for a permission that a role can't have."""
     for permission in given.get("includedPermissions") or ():
         if permission in roles.NOT_IN_CUSTOM:
             raise invalid(f"Permission {permission} is not supported in custom roles.")
         if permission not in roles.known_permissions():
             raise invalid(f"Permission {permission} is not valid.")
-    found = {key: given[key] for key in FIELDS if given.get(key) is not None}
-    if "includedPermissions" in found:
-        found["includedPermissions"] = sorted(set(found["includedPermissions"]))
-    return found
+    fields = {key: given[key] for key in FIELDS if given.get(key) is not None}
+    if "includedPermissions" in fields:
+        fields["includedPermissions"] = sorted(set(fields["includedPermissions"]))
+    return fields
 
 
 @handler("iam.projects.roles.create")
 def create(call: Call) -> Resource:
-    """Make a role; 409 for an id in use, 400 for one of a deleted role."""
+    """Make a role; 409 for an id in use, 400 for the id of a deleted role."""
     project = _parent(call)
     body = call.body or {}
     role_id = body.get("roleId", "")
@@ -86,13 +86,13 @@ def create(call: Call) -> Resource:
 
 @handler("iam.projects.roles.get")
 def get(call: Call) -> Resource:
-    """One role, a deleted one too."""
+    """One role, also a deleted one."""
     return _named(call)[2]
 
 
 @handler("iam.projects.roles.patch")
 def patch(call: Call) -> Resource:
-    """Change a role: the fields of updateMask, or without one those that are in the body."""
+    """Change a role: the fields of updateMask, or without a mask those in the body."""
     project, role_id, role = _named(call)
     body = call.body or {}
     _check_etag(role, body.get("etag"))
@@ -103,9 +103,9 @@ def patch(call: Call) -> Resource:
             f"You can't update role {role['name']}: it is deleted.",
             code="FAILED_PRECONDITION",
         )
-    mask = [each for each in call.query.get("updateMask", "").split(",") if each]
-    mask = ["includedPermissions" if each == "included_permissions" else each for each in mask]
-    if any(each not in FIELDS for each in mask):
+    mask = [field for field in call.query.get("updateMask", "").split(",") if field]
+    mask = ["includedPermissions" if field == "included_permissions" else field for field in mask]
+    if any(field not in FIELDS for field in mask):
         raise invalid(f"updateMask: {', '.join(FIELDS)} can be changed, not {mask}")
     given = _checked({key: body[key] for key in (mask or FIELDS) if key in body})
     cleared = {key for key in mask if key not in given}
@@ -145,7 +145,7 @@ def delete(call: Call) -> Resource:
 
 @handler("iam.projects.roles.undelete")
 def undelete(call: Call) -> Resource:
-    """Take a deletion back; the bindings that name the role hold again."""
+    """Restore a deleted role; the bindings that name it apply again."""
     project, role_id, role = _named(call)
     _check_etag(role, (call.body or {}).get("etag"))
     if not role.get("deleted"):
@@ -164,10 +164,10 @@ def undelete(call: Call) -> Resource:
 @handler("iam.projects.roles.list")
 def list_(call: Call) -> Resource:
     """The project's roles; deleted ones with showDeleted, permissions with view=FULL."""
-    found = call.cloud.store.within(CUSTOM_ROLES, _parent(call))
+    roles = call.cloud.store.within(CUSTOM_ROLES, _parent(call))
     deleted_too = call.query.get("showDeleted", "").lower() == "true"
     chosen = {
-        role["name"]: role for role in found.values() if deleted_too or not role.get("deleted")
+        role["name"]: role for role in roles.values() if deleted_too or not role.get("deleted")
     }
     return _page(call, chosen)
 
@@ -195,7 +195,7 @@ def _predefined(role: roles.Role) -> Resource:
 
 @handler("iam.roles.get")
 def get_predefined(call: Call) -> Resource:
-    """A predefined role, with those of its permissions that fakecloud knows."""
+    """A predefined role, with the permissions that fakecloud knows."""
     role = roles.predefined().get(call.parameters["name"])
     if role is None:
         raise ApiError(404, "notFound", f"The role named {call.parameters['name']} was not found.")

@@ -1,8 +1,8 @@
-"""Who may use the Identity-Aware Proxy's tunnel to which machines.
+"""Policies of the Identity-Aware Proxy: who may use its tunnel to which machines.
 
 https://cloud.google.com/iap/docs/managing-access#tcp_resources: policies on
-projects/P/iap_tunnel, .../zones/Z and .../zones/Z/instances/I; what holds above holds below.
-There is no tunnel here, and web resources (iap_web) aren't either.
+projects/P/iap_tunnel, .../zones/Z and .../zones/Z/instances/I; lower levels inherit policies.
+fakecloud has no tunnel and no web resources (iap_web).
 """
 
 import re
@@ -26,17 +26,17 @@ def _resource(call: Call) -> str:
 
 @handler("iap.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
-    """Who may use a tunnel resource."""
+    """The policy of a tunnel resource."""
     return iam_policy.get(call, _resource(call))
 
 
 @handler("iap.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
-    """Replace who may use a tunnel resource."""
+    """Replace the policy of a tunnel resource."""
     return iam_policy.put(call, _resource(call))
 
 
 @handler("iap.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
-    """What the caller may do with a tunnel resource."""
+    """The caller's permissions on a tunnel resource."""
     return iam_policy.test(call, _resource(call))

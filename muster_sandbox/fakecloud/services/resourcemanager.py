@@ -1,4 +1,4 @@
-"""Cloud Resource Manager v1: the project and its policy; and Cloud Billing's word on it.
+"""Cloud Resource Manager v1: the project and its policy; and its Cloud Billing account.
 
 https://cloud.google.com/resource-manager/reference/rest/v1/projects and
 https://cloud.google.com/billing/docs/reference/rest/v1/projects/getBillingInfo.
@@ -15,7 +15,7 @@ CREATED = "2026-01-01T00:00:00.000Z"
 
 @prepare
 def grant_owner(cloud: Cloud) -> None:
-    """A new project belongs to the person whose token is the owner's."""
+    """Give a new project to the person with the owner's token."""
     name = f"projects/{cloud.settings.project}"
     if cloud.store.get(policies.KIND, "", name) is None:
         owners = {"role": "roles/owner", "members": [f"user:{identity.OWNER.email}"]}
@@ -41,19 +41,19 @@ def _resource(call: Call) -> str:
 
 @handler("cloudresourcemanager.projects.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
-    """Who may what in the project."""
+    """The project's policy."""
     return iam_policy.get(call, _resource(call))
 
 
 @handler("cloudresourcemanager.projects.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
-    """Replace who may what in the project."""
+    """Replace the project's policy."""
     return iam_policy.put(call, _resource(call))
 
 
 @handler("cloudresourcemanager.projects.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
-    """What the caller may in the project."""
+    """The caller's permissions in the project."""
     return iam_policy.test(call, _resource(call))
 
 

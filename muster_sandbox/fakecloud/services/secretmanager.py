@@ -31,7 +31,7 @@ PAYLOAD_LIMIT_BYTES = 64 * 1024
 PAGE = 25_000
 CHANGEABLE = ("labels", "annotations", "versionAliases", "etag", "ttl", "expireTime", "topics")
 UNSUPPORTED = ("ttl", "expireTime", "rotation", "topics", "versionDestroyTtl")
-"""What would make a secret change by itself: refused, rather than stored and not done."""
+"""Fields that would make a secret change by itself: refused, since fakecloud doesn't do it."""
 
 
 def _not_found(name: str) -> ApiError:
@@ -59,10 +59,10 @@ class _Named:
         self.project = call.cloud.project_id(parts[1])
         self.secret_id = parts[3]
         self.name = _shown_name(call.cloud, self.secret_id)
-        found = call.cloud.store.get(SECRETS, self.project, self.secret_id)
-        if found is None:
+        secret = call.cloud.store.get(SECRETS, self.project, self.secret_id)
+        if secret is None:
             raise _not_found(f"Secret [{self.name}]")
-        self.secret: Resource = found
+        self.secret: Resource = secret
         self.version_id = self._number(parts[5]) if len(parts) > 5 else ""
 
     @property
@@ -84,10 +84,10 @@ class _Named:
 
     def version(self) -> Resource:
         """The version as stored, payload included."""
-        found = self.cloud.store.get(VERSIONS, self.scope, self.version_id)
-        if found is None:
+        version = self.cloud.store.get(VERSIONS, self.scope, self.version_id)
+        if version is None:
             raise self._no_version(self.version_id)
-        return found
+        return version
 
     def put_version(self, version: Resource) -> Resource:
         """Store a version with a new etag and return it as it is shown."""
@@ -119,7 +119,7 @@ def _check_secret(body: Resource) -> None:
 
 @handler("secretmanager.projects.secrets.create")
 def create(call: Call) -> Resource:
-    """Make a secret without a version; 409 where the id is taken."""
+    """Make a secret without a version; 409 if the id is taken."""
     project = call.cloud.project_id(call.parameters["parent"].removeprefix("projects/"))
     secret_id = call.query.get("secretId", "")
     if not SECRET_ID.fullmatch(secret_id):
@@ -145,7 +145,7 @@ def create(call: Call) -> Resource:
 
 @handler("secretmanager.projects.secrets.get")
 def get(call: Call) -> Resource:
-    """A secret, not what is in it."""
+    """A secret without its payload."""
     return _Named(call, "name").secret
 
 
@@ -153,16 +153,16 @@ def get(call: Call) -> Resource:
 def list_(call: Call) -> Resource:
     """The project's secrets; `filter` may be labels.KEY=VALUE or name:TEXT."""
     project = call.cloud.project_id(call.parameters["parent"].removeprefix("projects/"))
-    found = call.cloud.store.within(SECRETS, project)
+    listed = call.cloud.store.within(SECRETS, project)
     test = _filter(call.query.get("filter", ""))
-    chosen = [secret_id for secret_id, secret in found.items() if test(secret)]
+    chosen = [secret_id for secret_id, secret in listed.items() if test(secret)]
     page, token = query.page(chosen, sized(call), default=PAGE)
-    answer: Resource = {"secrets": [found[each] for each in page]} if page else {}
+    answer: Resource = {"secrets": [listed[secret_id] for secret_id in page]} if page else {}
     return {**answer, "totalSize": len(chosen), **({"nextPageToken": token} if token else {})}
 
 
 def _filter(text: str) -> Any:
-    """https://cloud.google.com/secret-manager/docs/filtering, of which one term is understood."""
+    """https://cloud.google.com/secret-manager/docs/filtering; only one term is implemented."""
     match = re.fullmatch(r'(labels\.([a-z0-9_-]+)|name)\s*([=:])\s*"?([^"\s()]*)"?', text)
     if not text:
         return lambda _secret: True
@@ -176,13 +176,13 @@ def _filter(text: str) -> Any:
 
 @handler("secretmanager.projects.secrets.patch")
 def patch(call: Call) -> Resource:
-    """Change what updateMask names."""
+    """Change the fields in updateMask."""
     named = _Named(call, "name")
     body = call.body or {}
     _check_etag(named.secret, body.get("etag"))
     _check_secret(body)
-    mask = [_camel(each.strip()) for each in call.query.get("updateMask", "").split(",") if each]
-    wrong = [each for each in mask if each.partition(".")[0] not in CHANGEABLE]
+    mask = [_camel(path.strip()) for path in call.query.get("updateMask", "").split(",") if path]
+    wrong = [path for path in mask if path.partition(".")[0] not in CHANGEABLE]
     if not mask or wrong:
         raise invalid(f"updateMask: {', '.join(wrong) or 'it'} can't be changed or is missing")
     changed = dict(named.secret)
@@ -191,7 +191,7 @@ def patch(call: Call) -> Resource:
         if inner:
             value = (body.get(outer) or {}).get(inner)
             merged = {**changed.get(outer, {}), inner: value}
-            changed[outer] = {key: each for key, each in merged.items() if each is not None}
+            changed[outer] = {key: value for key, value in merged.items() if value is not None}
         elif body.get(outer):
             changed[outer] = body[outer]
         else:
@@ -200,9 +200,9 @@ def patch(call: Call) -> Resource:
 
 
 def _camel(field: str) -> str:
-    """A mask may come as version_aliases, too."""
+    """A mask may also be spelt version_aliases."""
     first, *rest = field.split("_") if "." not in field else [field]
-    return first + "".join(each.capitalize() for each in rest)
+    return first + "".join(part.capitalize() for part in rest)
 
 
 @handler("secretmanager.projects.secrets.delete")
@@ -232,7 +232,7 @@ def add_version(call: Call) -> Resource:
         "name": f"{named.name}/versions/{named.version_id}",
         "createTime": utc_timestamp(call.cloud.clock.now()),
         "state": "ENABLED",
-        # A version says only of automatic replication that it is so.
+        # A version shows its replication only if that is automatic.
         "replicationStatus": {"automatic": {}},
         "clientSpecifiedPayloadChecksum": given is not None,
         "data": base64.b64encode(data).decode(),
@@ -257,7 +257,7 @@ def _decoded(data: Any) -> bytes:
 
 @handler("secretmanager.projects.secrets.versions.get")
 def get_version(call: Call) -> Resource:
-    """A version's data but the payload; `latest` is an answer's name as a number."""
+    """A version without its payload; `latest` becomes its number in the answer's name."""
     return _shown(_Named(call, "name").version())
 
 
@@ -265,7 +265,7 @@ def get_version(call: Call) -> Resource:
 def list_versions(call: Call) -> Resource:
     """A secret's versions, the newest first; `filter` may be state:ENABLED."""
     named = _Named(call, "parent")
-    found = call.cloud.store.within(VERSIONS, named.scope)
+    versions = call.cloud.store.within(VERSIONS, named.scope)
     wanted = call.query.get("filter", "")
     match = re.fullmatch(r"state\s*[:=]\s*(ENABLED|DISABLED|DESTROYED)", wanted)
     if wanted and not match:
@@ -273,7 +273,7 @@ def list_versions(call: Call) -> Resource:
     # Keys that sort with the newest first, for paging.
     keys = {
         f"{10**9 - int(number):010}": version
-        for number, version in found.items()
+        for number, version in versions.items()
         if not match or version["state"] == match[1]
     }
     page, token = query.page(keys, sized(call), default=PAGE)
@@ -283,7 +283,7 @@ def list_versions(call: Call) -> Resource:
 
 @handler("secretmanager.projects.secrets.versions.access")
 def access(call: Call) -> Resource:
-    """The payload; 400 where the version is disabled or destroyed."""
+    """The payload; 400 if the version is disabled or destroyed."""
     version = _Named(call, "name").version()
     if version["state"] != "ENABLED":
         raise _failed(f"Secret Version [{version['name']}] is in {version['state']} state.")
@@ -307,13 +307,13 @@ def _change_state(call: Call, state: str) -> Resource:
 
 @handler("secretmanager.projects.secrets.versions.enable")
 def enable(call: Call) -> Resource:
-    """Let a version be read again."""
+    """Enable a version: it can be read again."""
     return _change_state(call, "ENABLED")
 
 
 @handler("secretmanager.projects.secrets.versions.disable")
 def disable(call: Call) -> Resource:
-    """Let a version not be read until it is enabled."""
+    """Disable a version: it can't be read until it is enabled."""
     return _change_state(call, "DISABLED")
 
 
@@ -325,17 +325,17 @@ def destroy(call: Call) -> Resource:
 
 @handler("secretmanager.projects.secrets.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
-    """Who may what with a secret."""
+    """The policy of a secret."""
     return iam_policy.get(call, _Named(call, "resource").name)
 
 
 @handler("secretmanager.projects.secrets.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
-    """Replace who may what with a secret."""
+    """Replace the policy of a secret."""
     return iam_policy.put(call, _Named(call, "resource").name)
 
 
 @handler("secretmanager.projects.secrets.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
-    """What the caller may do with a secret."""
+    """The caller's permissions on a secret."""
     return iam_policy.test(call, _Named(call, "resource").name)

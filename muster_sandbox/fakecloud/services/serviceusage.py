@@ -1,7 +1,7 @@
-"""Service Usage: which APIs are enabled in the project; a call of another one is 403.
+"""Service Usage: which APIs are enabled in the project; a call to another one gets 403.
 
 https://cloud.google.com/service-usage/docs/reference/rest. What fakecloud serves is enabled from
-the start, so that a first `pulumi up` works; a test or a person disables it.
+the start, so that a first `pulumi up` works; a test or a user can disable it.
 """
 
 import re
@@ -59,7 +59,7 @@ def _set(call: Call, services: Sequence[str], state: str) -> None:
 
 
 def _done(response: Resource) -> Resource:
-    """An operation that took no time; with nothing to wait for it has no id."""
+    """A finished operation: there is nothing to wait for, so it has no id."""
     return {"name": "operations/noop.DONE_OPERATION", "done": True, "response": response}
 
 
@@ -76,15 +76,15 @@ def list_(call: Call) -> Resource:
     wanted = call.query.get("filter", "")
     if wanted not in {"", "state:ENABLED", "state:DISABLED"}:
         raise invalid(f"Invalid filter: {wanted}")
-    found = {name: _service(call, name) for name in CATALOG}
-    chosen = [name for name in found if not wanted or found[name]["state"] == wanted[6:]]
+    by_name = {name: _service(call, name) for name in CATALOG}
+    chosen = [name for name in by_name if not wanted or by_name[name]["state"] == wanted[6:]]
     page, token = query.page(chosen, sized(call), default=PAGE)
-    services = [found[name] for name in page]
+    services = [by_name[name] for name in page]
     return {"services": services, **({"nextPageToken": token} if token else {})}
 
 
 def sized(call: Call) -> dict[str, str]:
-    """The query with pageSize, as all services but Compute Engine call it, as maxResults."""
+    """The query with pageSize, other services' name, as Compute Engine's maxResults."""
     size = call.query.get("pageSize")
     return {**call.query, **({"maxResults": size} if size else {})}
 

@@ -38,7 +38,7 @@ def token(cloud: Cloud, request: Request) -> Reply:
         200,
         {
             "access_token": identity.issue(cloud, claims["iss"], scopes),
-            # One second less than it lives, as Google says it.
+            # One second less than its lifetime, as Google's answers say.
             "expires_in": identity.LIFETIME_SECONDS - 1,
             "token_type": "Bearer",
         },

@@ -1,4 +1,4 @@
-"""What Compute Engine's resources share: a collection in a place, operations, links."""
+"""Base class of Compute Engine's resources: a collection in a place, operations, links."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -67,7 +67,7 @@ class ComputeResource(Resource):
         activity: str = "Updating",
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Call a method that answers an operation, and wait for its end."""
+        """Call a method that returns an operation, and wait for its end."""
         operation = self.rest.call(method, self.product, path, body=body, query=query)
         return self.rest.finish(operation, project_of(path), f"{activity} {self.title}")
 

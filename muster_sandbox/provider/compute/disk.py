@@ -1,4 +1,4 @@
-"""Disks, images, snapshot schedules, and what attaches one to another."""
+"""Disks, images, snapshot schedules, and their attachments."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +67,7 @@ class Disk(ComputeResource):
     def refine(
         self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> list[Change]:
-        """A disk can grow; a smaller one is a new one."""
+        """A disk can grow; a smaller size replaces it."""
         old, new = number(state.get("size")), inputs.get("size")
         shrinks = isinstance(old, int) and isinstance(new, int) and new < old
         return [
@@ -93,9 +93,9 @@ class Disk(ComputeResource):
         super().delete(identity, state)
 
     def detach(self, instance: str, disk: str) -> None:
-        """Take the disk from an instance that still has it."""
-        found = self.rest.exists("GET", self.product, instance)
-        for attached in (found or {}).get("disks", []):
+        """Detach the disk from an instance that still has it."""
+        document = self.rest.exists("GET", self.product, instance)
+        for attached in (document or {}).get("disks", []):
             if same_link(attached.get("source"), disk):
                 device = {"deviceName": attached["deviceName"]}
                 self.act("POST", f"{instance}/detachDisk", None, "Detaching", device)
@@ -142,7 +142,7 @@ class Image(ComputeResource):
     def state(
         self, identity: str, answer: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        # The provider keeps what the image was made from: the cloud doesn't tell.
+        # The provider keeps the image's source in the state: the cloud doesn't return it.
         state = super().state(identity, answer, inputs) | {"rawDisk": inputs.get("rawDisk")}
         return state | {"archiveSizeBytes": number(state["archiveSizeBytes"])}
 
@@ -281,9 +281,9 @@ class AttachedDisk(ComputeResource):
 
     def read(self, identity: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
         instance, disk = identity.rsplit("/", 1)
-        found = self.rest.exists("GET", self.product, instance) or {}
+        document = self.rest.exists("GET", self.product, instance) or {}
         return next(
-            (item for item in found.get("disks", []) if last(item.get("source")) == disk), None
+            (item for item in document.get("disks", []) if last(item.get("source")) == disk), None
         )
 
     def state(

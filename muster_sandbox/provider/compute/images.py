@@ -1,4 +1,4 @@
-"""References to images: what a program writes, what is sent, and when two mean the same."""
+"""References to images: as a program writes them, as they are sent, and how they are compared."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from muster_sandbox.provider.rest import CloudError, Rest
 
 
 def resolve(rest: Rest, project: str, image: str) -> str:
-    """Return the path that is sent for an image, looking a short form up in the cloud.
+    """Return the path that is sent for an image; look up a short form in the cloud.
 
     Links and `projects/...` are sent as they are; `debian-cloud/debian-12` and `debian-12` are
     looked for as an image first, then as a family.
@@ -35,11 +35,11 @@ def resolve(rest: Rest, project: str, image: str) -> str:
 
 
 def same_image(new: Any, old: Any) -> bool:
-    """Say whether an image of the program is the concrete one that a disk was made from.
+    """Say whether an image in the program is the one that a disk was made from.
 
-    The provider looks at names alone: a family is taken for its image if the image's name holds
-    the family's. So an image `img-123` of family `slurm` is never "the same", and the disk is
-    replaced at every `up`.
+    The provider compares only names: a family matches its image if the image's name contains the
+    family's. So an image `img-123` of family `slurm` never matches, and the disk is replaced at
+    every `up`.
     """
     if not isinstance(new, str) or not isinstance(old, str) or not old:
         return bool(new == old)
@@ -49,7 +49,7 @@ def same_image(new: Any, old: Any) -> bool:
 
 
 def same_project(new: str, old: str) -> bool:
-    """Say whether the two could be of one project: a reference may name none."""
+    """Say whether two references may be in the same project: one may name no project."""
     words = relative(new).split("/")
     if words[0] == "projects":
         owner = words[1]

@@ -1,4 +1,4 @@
-"""Instances: how one is made, read and deleted; changes are in instance_changes.py."""
+"""Instances: create, read, delete; changes are in instance_changes.py."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +55,7 @@ class Instance(ComputeResource):
     fields = {
         **common_fields(replace=False),
         "allowStoppingForUpdate": Field(local=True),
-        # What AttachedDisk attached shows as a change here, once the state is refreshed.
+        # A disk of an AttachedDisk shows as a change here, once the state is refreshed.
         "attachedDisks": Field(local=True, exact=True, many=True, fields=ATTACHED_DISK),
         "bootDisk": Field(local=True, replace=True, fields=BOOT_DISK),
         "deletionProtection": Field(default=False),
@@ -124,7 +124,7 @@ class Instance(ComputeResource):
             initial["sourceImage"] = image
         self.act("POST", f"{self.place(inputs)}/{self.collection}", body, "creating")
         identity = self.identity(inputs)
-        # The real provider sleeps 5 s here; that teaches nothing, so it is left out.
+        # The real provider sleeps 5 s here; that tests nothing, so it is left out.
         self.wait_for_status(identity, "RUNNING")
         if inputs.get("desiredStatus") == "TERMINATED":
             self.act("POST", f"{identity}/stop", activity="stopping")
@@ -203,7 +203,7 @@ def attached_disk(project: str, zone: str, given: Mapping[str, Any]) -> dict[str
 
 
 def boot_state(attached: Mapping[str, Any], disk: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the output `bootDisk`: what the instance says and what the disk itself says."""
+    """Return the output `bootDisk`, from the instance's and the disk's own answers."""
     return {
         "autoDelete": attached.get("autoDelete"),
         "deviceName": attached.get("deviceName"),
@@ -219,7 +219,7 @@ def boot_state(attached: Mapping[str, Any], disk: Mapping[str, Any]) -> dict[str
 
 
 def in_order(disks: list[dict[str, Any]], given: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return attached disks in the program's order, others behind."""
+    """Return attached disks in the program's order, then all others."""
     wanted = [last(item.get("source")) for item in given]
 
     def place(disk: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Changes of an instance: each input has a method of its own; some need a stopped machine."""
+"""Changes of an instance: each input has its own method; some need a stopped machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEED_STOP = {
     "serviceAccount": "service_account",
     "shieldedInstanceConfig": "shielded_instance_config",
 }
-"""Inputs that only change while the machine is off -> their names in the provider's sentence."""
+"""Inputs that can only change while the machine is off -> their names in the error sentence."""
 
 
 def apply(
@@ -87,7 +87,7 @@ def change_policies(
 def change_access(
     instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
-    """Replace public addresses: all else of an interface replaces the instance."""
+    """Replace public addresses: any other change of an interface replaces the instance."""
     wanted = instance.body(inputs)["networkInterfaces"]
     for interface, new in zip(now["networkInterfaces"], wanted, strict=True):
         nic = {"networkInterface": interface["name"]}
@@ -108,7 +108,7 @@ def change_access(
 def change_disks(
     instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
-    """Detach what the program no longer has, attach what is new."""
+    """Detach disks that the program no longer has, attach new ones."""
     project, zone = instance.project(inputs), instance.zone(inputs)
     wanted = inputs.get("attachedDisks") or []
     there = [disk for disk in now["disks"] if not disk.get("boot")]
@@ -139,7 +139,7 @@ def change_stopped(
     inputs: Mapping[str, Any],
     changed: set[str],
 ) -> None:
-    """Make the changes that need a stopped machine, and start or stop it as the program wishes.
+    """Make the changes that need a stopped machine, and start or stop it as the program says.
 
     Raises:
         CloudError: it runs, and the program doesn't allow a stop.

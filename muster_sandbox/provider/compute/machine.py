@@ -1,4 +1,4 @@
-"""What an instance and an instance template say in the same words."""
+"""The inputs that an instance and an instance template have in common."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ SCOPES = {
 
 
 def full_scopes(given: Any) -> Any:
-    """Return scopes as addresses."""
+    """Return scopes as URLs."""
     return [SCOPES.get(scope, scope) for scope in given or []]
 
 
@@ -116,7 +116,7 @@ def common_fields(*, replace: bool) -> dict[str, Field]:
             many=True, replace=True, fields=interface_fields(replace=replace)
         ),
         "project": Field(local=True, replace=True, computed=True),
-        # One policy here, a list of one there.
+        # One policy in the program, a list of one in the REST interface.
         "resourcePolicies": Field(
             same=same_name,
             replace=replace,
@@ -153,13 +153,13 @@ def common_fields(*, replace: bool) -> dict[str, Field]:
 def rest_of(
     body: dict[str, Any], inputs: Mapping[str, Any], project: str, region: Callable[[], str]
 ) -> None:
-    """Rewrite the parts of a body whose form in the REST interface differs.
+    """Rewrite the parts of a body that have another form in the REST interface.
 
     Args:
-        body: what is to be sent; it is changed.
+        body: the body to send; it is changed.
         inputs: the program's.
-        project: for links that name none.
-        region: the same, asked only where a subnetwork is given by its bare name.
+        project: for links without a project.
+        region: called only for a subnetwork given by its bare name.
 
     """
     metadata = dict(inputs.get("metadata") or {})

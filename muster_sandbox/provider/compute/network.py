@@ -69,7 +69,7 @@ class Subnetwork(ComputeResource):
     def refine(
         self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> list[Change]:
-        """A range can grow; any other change of it replaces the subnetwork."""
+        """A range can grow; any other change of a range replaces the subnetwork."""
         return [
             Change(change.path, replace=True)
             if change.path == "ipCidrRange"
@@ -100,7 +100,7 @@ class Subnetwork(ComputeResource):
 
 
 def grows(old: Any, new: Any) -> bool:
-    """Say whether a range of addresses holds the old one; False for what isn't known yet."""
+    """Say whether a range of addresses contains the old one; False if it isn't known yet."""
     try:
         return ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(new))
     except (ValueError, TypeError):

@@ -71,7 +71,7 @@ class RouterNat(ComputeResource):
         return f"{self.place(inputs)}/routers/{last(inputs['router'])}"
 
     def patch(self, path: str, router: Mapping[str, Any], name: str, nat: Any) -> None:
-        """Put the NAT in the place of the one with its name, or take that out if it is None."""
+        """Replace the NAT of that name; remove it if `nat` is None."""
         others = [item for item in router.get("nats", []) if item["name"] != name]
         self.act("PATCH", path, {"nats": others + ([nat] if nat else [])})
 
@@ -83,7 +83,7 @@ class RouterNat(ComputeResource):
                 raise CloudError(f"RouterNat {name} already exists in {path}")
             self.patch(path, router, name, self.body(inputs))
         place = (self.project(inputs), self.region(inputs), last(inputs["router"]), name)
-        return Made("/".join(place), self.found(path, name))
+        return Made("/".join(place), self.written(path, name))
 
     def update(
         self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]
@@ -91,9 +91,9 @@ class RouterNat(ComputeResource):
         path, name = self.router(inputs), inputs["name"]
         with self.rest.lock(path):
             self.patch(path, self.get(path), name, self.body(inputs))
-        return self.found(path, name)
+        return self.written(path, name)
 
-    def found(self, router: str, name: str) -> dict[str, Any]:
+    def written(self, router: str, name: str) -> dict[str, Any]:
         """Return the NAT that was just written.
 
         Raises:

@@ -105,13 +105,13 @@ class InstanceTemplate(ComputeResource):
     def refine(
         self, changes: list[Change], state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> list[Change]:
-        """An image may be written in another way than what was sent: look it up."""
+        """An image may be written in another form than the one that was sent: look it up."""
         return [change for change in changes if not self.same_source(change, state, inputs)]
 
     def same_source(
         self, change: Change, state: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> bool:
-        """Say whether a change is of an image's notation only."""
+        """Say whether only the notation of an image has changed."""
         if not change.path.endswith(".sourceImage") or change.deleted:
             return False
         index = int(change.path.split("[")[1].split("]")[0])
@@ -141,6 +141,6 @@ class InstanceTemplate(ComputeResource):
 
 
 def unique_suffix() -> str:
-    """Return the 26 digits that make a prefix a name: the time first, so that names sort."""
+    """Return the 26 digits that follow a name's prefix: the time first, so that names sort."""
     moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
     return f"{moment}{secrets.randbelow(10**12):012d}"

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Start what belongs to this VM's role, as its metadata says: all VMs boot from one image."""
+"""Start the units of this VM's role, which its metadata names: all VMs boot from one image."""
 
 import http.client
 import subprocess
@@ -18,7 +18,7 @@ UNITS = {
 PAUSE_S = 0.2
 REQUEST_S = 5
 PATIENCE_S = 60
-"""Then the unit fails, which the console shows, and systemd starts it anew."""
+"""Then the unit fails, which the console shows, and systemd restarts it."""
 
 
 def role():
@@ -47,17 +47,17 @@ def main():
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            found = role()
+            vm_role = role()
             break
         except (OSError, http.client.HTTPException) as error:
             if time.monotonic() > deadline:
                 print(f"muster: no role: {error}", file=sys.stderr)
                 return 1
             time.sleep(PAUSE_S)
-    if found not in UNITS:
-        return 0  # a builder, or none of ours
+    if vm_role not in UNITS:
+        return 0  # a builder, or not Muster's
     return subprocess.run(
-        ["systemctl", "start", "--no-block", UNITS[found]], check=False
+        ["systemctl", "start", "--no-block", UNITS[vm_role]], check=False
     ).returncode
 
 

@@ -38,13 +38,13 @@ def is_active(caches):
 
 def disk_io(stats):
     """Return how often the cache's disk was read and written, of /proc/fs/fscache/stats."""
-    found = re.search(r"^IO\s*: rd=(\d+) wr=(\d+)", stats, re.MULTILINE)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r"^IO\s*: rd=(\d+) wr=(\d+)", stats, re.MULTILINE)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def folders(mountstats):
     """Return each NFS mount of /proc/self/mountstats, since it was mounted."""
-    found = []
+    mounts = []
     for part in re.split(r"^device ", mountstats, flags=re.MULTILINE)[1:]:
         head = re.match(r"\S+ mounted on (\S+) with fstype nfs4? ", part)
         if head:
@@ -52,7 +52,7 @@ def folders(mountstats):
             # nfs_iostat.h: read by programs, written, the same without the page cache, and 5th
             # read from the server.
             counts = re.search(r"^\tbytes:\t(.+)$", part, re.MULTILINE)[1].split()
-            found.append(
+            mounts.append(
                 {
                     "path": head[1],
                     "asked": "fsc" in options,
@@ -65,7 +65,7 @@ def folders(mountstats):
                     ),
                 }
             )
-    return sorted(found, key=lambda folder: folder["path"])
+    return sorted(mounts, key=lambda folder: folder["path"])
 
 
 def disk(place):
@@ -79,23 +79,23 @@ def disk(place):
 def report(proc="/proc", place=PLACE):
     """Return what there is to say, as data."""
     reads, writes = disk_io(read(f"{proc}/fs/fscache/stats"))
-    found = {
+    state = {
         "active": is_active(read(f"{proc}/fs/fscache/caches")),
         "disk": disk(place),
         "disk_reads": reads,
         "disk_writes": writes,
         "folders": folders(read(f"{proc}/self/mountstats")),
     }
-    return {**found, "problem": problem(found)}
+    return {**state, "problem": problem(state)}
 
 
-def problem(found):
+def problem(state):
     """Return why what should be cached is not, "" where it is or nothing should be."""
-    if not any(folder["asked"] for folder in found["folders"]):
+    if not any(folder["asked"] for folder in state["folders"]):
         return ""
-    if not found["active"]:
+    if not state["active"]:
         return NOT_RUNNING
-    space = found["disk"]
+    space = state["disk"]
     full = space and space["free_bytes"] * 100 < space["bytes"] * STOP_PERCENT
     return FULL if full else ""
 
@@ -107,18 +107,18 @@ def spared(folder):
     return f"{max(0, 100 - 100 * folder['from_server_bytes'] // folder['read_bytes'])} %"
 
 
-def lines(found):
+def lines(state):
     """Yield the lines of the table."""
-    space = found["disk"]
+    space = state["disk"]
     if space:
         used = space["bytes"] - space["free_bytes"]
         yield f"disk: {used // MIB} of {space['bytes'] // MIB} MiB used"
     else:
         yield f"disk: none is mounted at {PLACE}"
-    yield f"since the boot: {found['disk_reads']} reads of it, {found['disk_writes']} writes"
+    yield f"since the boot: {state['disk_reads']} reads of it, {state['disk_writes']} writes"
     yield f"{'FOLDER':<16} {'CACHED':<7} {'READ':>10} {'BY SERVER':>12} {'SPARED':>7} {'READs':>8}"
-    for folder in found["folders"]:
-        cached = "yes" if folder["asked"] and found["active"] else "no"
+    for folder in state["folders"]:
+        cached = "yes" if folder["asked"] and state["active"] else "no"
         yield (
             f"{folder['path']:<16} {cached:<7} {folder['read_bytes'] // MIB:>6} MiB "
             f"{folder['from_server_bytes'] // MIB:>8} MiB {spared(folder):>7} "
@@ -131,13 +131,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     asked = parser.parse_args()
-    found = report()
+    state = report()
     if asked.json:
-        print(json.dumps(found))
+        print(json.dumps(state))
     else:
-        print(*lines(found), sep="\n")
-    if found["problem"]:
-        sys.exit(f"not cached: {found['problem']}")
+        print(*lines(state), sep="\n")
+    if state["problem"]:
+        sys.exit(f"not cached: {state['problem']}")
 
 
 if __name__ == "__main__":

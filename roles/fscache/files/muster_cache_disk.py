@@ -5,11 +5,12 @@
     muster_cache_disk.py --device DEVICE [--check]
     muster_cache_disk.py --file FILE --gib N [--check]
 
-Run at each boot (muster-cache-disk.service) and in each play. A disk of its own, and not a folder
+Run at each boot (muster-cache-disk.service) and in each play. A separate disk, and not a folder
 of the root disk: cachefilesd(8) culls by the free space of the whole file system.
 
-What is on it can be read again from the server, so a file system of ours that is damaged is made
-anew. A device that holds anything else is refused. Local disks of a VM are blank after it was off.
+What is on it can be read again from the server, so a damaged file system of Muster's is
+recreated. A device that holds anything else is refused. Local disks of a VM are blank after it was
+off.
 
 Every change is printed as a line; without any there is nothing to do. `--check` says what would be
 done, and does nothing. Runs with the Python of the system alone.
@@ -52,14 +53,14 @@ def content(source):
     """Return what libblkid finds on `source`: type and label, or None where it is blank."""
     # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
     code, out = run("blkid", "--probe", "--output", "export", source, codes=(0, 2))
-    found = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-    return None if code == 2 else (found.get("TYPE") or found.get("PTTYPE"), found.get("LABEL"))
+    fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    return None if code == 2 else (fields.get("TYPE") or fields.get("PTTYPE"), fields.get("LABEL"))
 
 
 def is_sound(source):
-    """Whether the file system is whole, or could be mended."""
+    """Whether the file system is whole, or could be repaired."""
     code, _ = run("e2fsck", "-p", source, codes=range(256))
-    # e2fsck(8): 0 nothing was wrong, 1 mended.
+    # e2fsck(8): 0 nothing was wrong, 1 repaired.
     return code in (0, 1)
 
 

@@ -6,7 +6,7 @@
 
 slurmctld runs it as user slurm, with the job's variables in the environment (MailProg in
 slurm.conf(5)), and ends it after 120 seconds. A recipient is a login, which /etc/muster/mail.json
-turns into an address, or an address. msmtp sends; what becomes of each mail stands in the journal
+turns into an address, or an address. msmtp sends; what becomes of each mail is in the journal
 (journalctl -t muster-mail). Exit code: 0, or that of the last mail that was not taken (sysexits.h).
 """
 
@@ -28,7 +28,7 @@ MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
 SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
 FIELDS = "JobID,State,ExitCode,ElapsedRaw,Timelimit,CPUTimeRAW,TotalCPU,MaxRSS,AllocTRES"
 
-# slurmdbd hears of a job's end about when this program does, so the record may lag.
+# slurmdbd gets a job's end about when this program starts, so the record may be late.
 RECORD_WAIT_SECONDS = 20
 SACCT_TIMEOUT_SECONDS = 10
 MSMTP_TIMEOUT_SECONDS = 30
@@ -64,15 +64,15 @@ def addresses(recipients, known, domain):
         domain: Where the mail of all other logins goes.
 
     """
-    found, refused = [], []
+    accepted, refused = [], []
     for word in (part.strip() for part in recipients.split(",")):
         if not word:
             continue
         # With MailDomain in slurm.conf, slurmctld has added it already.
         login = word.removesuffix(f"@{domain}")
         address = known.get(login, f"{login}@{domain}") if LOGIN.fullmatch(login) else word
-        (found if ADDRESS.fullmatch(address) else refused).append(address)
-    return list(dict.fromkeys(found)), refused
+        (accepted if ADDRESS.fullmatch(address) else refused).append(address)
+    return list(dict.fromkeys(accepted)), refused
 
 
 def seconds(text):
@@ -205,7 +205,7 @@ def text_of(output):
 
 
 def facts(environment):
-    """Return the text about the job that slurmctld gives along."""
+    """Return the text about the job from slurmctld's environment variables."""
     rows = [
         (label, clean(environment[variable]))
         for label, variable in (
@@ -258,7 +258,7 @@ def mail_bytes(mail):
 
 
 def run_program(command, timeout, data=None):
-    """Run `command` with an environment of its own: slurmctld's may lack even PATH."""
+    """Run `command` with its own environment: slurmctld's may lack even PATH."""
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
     if "SLURM_CONF" in os.environ:
         environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
@@ -268,7 +268,7 @@ def run_program(command, timeout, data=None):
 
 
 def send(mail, recipient, run):
-    """Hand `mail` to msmtp; return its exit code and what it said."""
+    """Pass `mail` to msmtp; return its exit code and output."""
     try:
         done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=mail_bytes(mail))
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -302,13 +302,13 @@ def main(
     except (OSError, ValueError) as error:
         report(syslog.LOG_ERR, f"{about} not sent: {error}; run the role mail again")
         return os.EX_CONFIG
-    found, refused = addresses(recipients, config["addresses"], config["domain"])
+    accepted, refused = addresses(recipients, config["addresses"], config["domain"])
     code = 0
     for word in refused:
         report(syslog.LOG_ERR, f"{about} not sent to {clean(word)!r}: that is no address")
         code = os.EX_DATAERR
-    text = body(subject, environment, run, wait_seconds) if found else ""
-    for recipient in found:
+    text = body(subject, environment, run, wait_seconds) if accepted else ""
+    for recipient in accepted:
         mail = message(subject, text, config["sender"], recipient)
         failure, said = send(mail, recipient, run)
         if failure:

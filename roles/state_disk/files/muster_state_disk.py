@@ -6,11 +6,11 @@
     muster_state_disk.py check    say what `apply` would do, and do nothing
 
 A disk of zeros gets an ext4 file system; one with anything else on it is never formatted, known or
-not: a damaged file system can be mended. A file system
-that is smaller than its disk grows. Each folder is bound to the folder of the same path on the
+not: a damaged file system can be repaired. A file system that is
+smaller than its disk grows. Each folder is bound to the folder of the same path on the
 disk: what the machine has there moves to the disk once, while the daemons that use it are down;
-from then on the disk's content wins. The ssh host keys are kept there too, so that a machine made
-anew is known to those who log in.
+from then on the disk's content wins. The ssh host keys are kept there too, so that a recreated
+machine has the same ones.
 
 Every change is printed as a line; without any there is nothing to do. Settings:
 /etc/muster/state-disk.json, written by the role state_disk. Runs with the Python of the system
@@ -43,7 +43,7 @@ GROWS_FROM_BYTES = 16 * 2**20
 
 
 class DiskError(Exception):
-    """What is in the way, in a sentence, and what to do."""
+    """The problem in a sentence, and what to do."""
 
 
 def run(*command, codes=(0,)):
@@ -61,7 +61,7 @@ def run(*command, codes=(0,)):
 
 
 class StateDisk:
-    """The disk and what is to be on it; `act`: change things, not only say them."""
+    """The disk and its folders; `act`: make changes, do not only report them."""
 
     def __init__(self, settings, act):
         self.device = settings["device"]
@@ -82,7 +82,7 @@ class StateDisk:
             yield f"{self.root}: grow to the size of its disk"
             if self.act:
                 if not mounted:
-                    # resize2fs wants it; 1: it has mended something.
+                    # resize2fs needs it; 1: it has repaired something.
                     run("e2fsck", "-f", "-p", self.device, codes=(0, 1))
                 run("resize2fs", self.device)
         if not mounted:
@@ -108,24 +108,24 @@ class StateDisk:
             time.sleep(0.1)
 
     def is_blank(self):
-        """Whether the disk has nothing on it; refuse it if it holds something else than ours."""
-        # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
+        """Whether the disk has nothing on it; refuse it if it holds anything but Muster's."""
+        # --probe reads the disk and no cache; 2: libblkid recognises nothing on it.
         code, out = run("blkid", "--probe", "--output", "export", self.device, codes=(0, 2))
         if code == 2:
             self.refuse_content()
             return True
-        found = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-        kind = found.get("TYPE") or found.get("PTTYPE", "something unknown")
-        if kind != "ext4" or found.get("LABEL") != LABEL:
+        fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+        kind = fields.get("TYPE") or fields.get("PTTYPE", "something unknown")
+        if kind != "ext4" or fields.get("LABEL") != LABEL:
             raise DiskError(
-                f"{self.device} holds {kind} labelled {found.get('LABEL', '(nothing)')}, and not "
+                f"{self.device} holds {kind} labelled {fields.get('LABEL', '(nothing)')}, and not "
                 f"the state of a cluster (ext4 labelled {LABEL}); attach another disk, or, if "
                 f"nothing on it is needed, blkdiscard --zeroout {self.device} and run again"
             )
         return False
 
     def refuse_content(self):
-        """Refuse a disk that libblkid knows nothing of, unless it is zero wherever it is read."""
+        """Refuse a disk that libblkid does not recognise, unless it is zero wherever it is read."""
         try:
             blank = is_zero(self.device)
         except OSError as error:
@@ -136,7 +136,7 @@ class StateDisk:
         if not blank:
             raise DiskError(
                 f"{self.device} holds something that is no file system any more, so it is not "
-                "formatted: mend it (e2fsck; mke2fs -n says where copies of a lost superblock "
+                "formatted: repair it (e2fsck; mke2fs -n says where copies of a lost superblock "
                 f"are), or, if nothing on it is needed, blkdiscard --zeroout {self.device} and run "
                 "again"
             )
@@ -159,7 +159,7 @@ class StateDisk:
         if (state.st_uid, state.st_gid) != wanted:
             yield f"{kept}: give it to {folder['owner']}:{folder['group']}"
             if self.act:
-                # Files of others in it stay theirs.
+                # Files of other owners in it stay as they are.
                 options = ["--recursive", "--no-dereference"]
                 options.append(f"--from={state.st_uid}:{state.st_gid}")
                 run("chown", *options, f"{wanted[0]}:{wanted[1]}", kept)
@@ -233,7 +233,7 @@ def ids_of(folder):
 
 
 def is_active(unit):
-    """Whether a unit runs, or is about to."""
+    """Whether a unit runs or is starting."""
     _, state = run("systemctl", "show", "--property=ActiveState", "--value", unit)
     return state.strip() in ("active", "activating", "reloading")
 
@@ -262,7 +262,7 @@ def copy(files, folder):
         new = f"{target}.new"
         if os.path.exists(new):
             os.remove(new)
-        # Nobody else may open a key while it is written.
+        # No other user may open a key while it is written.
         made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(file, "rb") as source, open(made, "wb") as copied:
             shutil.copyfileobj(source, copied)

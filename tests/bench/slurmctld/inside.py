@@ -17,7 +17,7 @@ BENCH = Path("/bench")
 STATE = Path("/var/bench")
 BOOT_S = 1.0
 PARALLEL = 4
-"""Submissions at once where many jobs are only there to be in the way."""
+"""Parallel submissions of the many jobs that only block the queue."""
 
 
 def run(*command: str, **more: Any) -> str:
@@ -34,7 +34,7 @@ def processor_s(pid: int) -> float:
 
 
 def start() -> int:
-    """Start slurmctld with nothing from before; its process id."""
+    """Start slurmctld without an earlier state; return its process id."""
     for name in ("state", "spool", "started", "booted"):
         (STATE / name).mkdir(parents=True)
     with (STATE / "slurmctld.err").open("w") as said:
@@ -42,14 +42,14 @@ def start() -> int:
     for _ in range(100):
         ping = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, check=False)
         if " UP" in ping.stdout:
-            time.sleep(4)  # the first passes of a controller that has just begun
+            time.sleep(4)  # the first passes after slurmctld's start
             return process.pid
         time.sleep(0.1)
     sys.exit(f"slurmctld does not start: {(STATE / 'slurmctld.err').read_text()[-2000:]}")
 
 
 def calls() -> list[tuple[float, int]]:
-    """Each call of ResumeProgram so far: when, and for how many nodes."""
+    """Each call of ResumeProgram so far: its time and number of nodes."""
     log = STATE / "resumes"
     lines = log.read_text().splitlines() if log.exists() else []
     return [(float(line.split()[0]), int(line.split()[1])) for line in lines]
@@ -146,7 +146,7 @@ def reading() -> dict[str, Any]:
         run("scontrol", "update", f"nodename={nodes[-number]}", "state=drain", f"reason={reason}")
     run("scontrol", "update", "nodename=" + ",".join(nodes[:1000:2]), "state=power_up")
     time.sleep(3)
-    found: dict[str, Any] = {"nodes": len(nodes)}
+    result: dict[str, Any] = {"nodes": len(nodes)}
     for name, command in READINGS.items():
         if name.endswith("json show node") and run("scontrol", "-V").split()[1] < "23":
             continue  # 22.05 has it in squeue and sinfo only
@@ -154,7 +154,7 @@ def reading() -> dict[str, Any]:
         for _ in range(5):
             said = run(*command)
         spent = os.times()
-        found[name] = {
+        result[name] = {
             "client_s": round(
                 (spent.children_user + spent.children_system) / 5
                 - (client.children_user + client.children_system) / 5,
@@ -163,7 +163,7 @@ def reading() -> dict[str, Any]:
             "slurmctld_s": round((processor_s(pid) - controller) / 5, 3),
             "bytes": len(said),
         }
-    return found
+    return result
 
 
 if __name__ == "__main__":

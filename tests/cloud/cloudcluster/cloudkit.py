@@ -30,7 +30,7 @@ def up(stack: Stack, *options: str) -> str:
 
 
 def consoles(stack: Stack) -> str:
-    """The ends of all machines' consoles, for whoever reads of a failure."""
+    """The ends of all machines' consoles, for the message of a failure."""
     texts = [""]
     for name in stack.instances():
         text = console(stack, name)

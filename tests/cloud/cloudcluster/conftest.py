@@ -16,7 +16,7 @@ SUBNET = "10.214.80.0/20"
 
 
 def with_scarce_nodes(cluster: Any) -> None:
-    """Give the definition a second set: spot VMs, and what to make where there is no room."""
+    """Add a second node set to the definition: spot VMs, with a fallback type."""
     cluster["nodes"]["spot"] = {
         "machine_type": "n2-standard-2",
         "spot": True,
@@ -32,7 +32,7 @@ def with_scarce_nodes(cluster: Any) -> None:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The cluster's, in a cloud of its own: a machine can have one at a time."""
+    """The cluster's stack, in its own cloud: a machine can run one at a time."""
     release = os.environ.get("RELEASE", "bookworm")
     site = Site(tmp_path_factory.mktemp("site") / "muster-cloud-test", release, SUBNET)
     site.create()
@@ -43,11 +43,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def before(stack: Stack) -> set[tuple[str, str, str]]:
-    """What the project holds before anything is made."""
+    """The project's resources before anything is made."""
     return tour.held(stack)
 
 
 @pytest.fixture(scope="session")
 def first_up(stack: Stack, before: object) -> str:
-    """What the first `pulumi up` has printed."""
+    """The output of the first `pulumi up`."""
     return up(stack)

@@ -1,6 +1,6 @@
-"""The queue makes the machines, and gets others where the cloud takes them or has none.
+"""The queue creates VMs, and gets others if the cloud preempts them or has no capacity.
 
-In the order of the file: later tests find the nodes that earlier ones have made.
+The tests run in the order of the file: later ones use the nodes that earlier ones have made.
 """
 
 import json
@@ -27,7 +27,7 @@ RUNS_ONCE_MORE = """
 echo on $(hostname), $(cat /etc/machine-id)
 test -n "$SLURM_RESTART_COUNT" || sleep 600
 """
-"""A job that ends only if it was queued again. It says on which machine it is."""
+"""A job that ends only after it was queued again. It prints its machine."""
 
 
 def names(stack: Stack, node_set: str, *numbers: int) -> list[str]:
@@ -35,7 +35,7 @@ def names(stack: Stack, node_set: str, *numbers: int) -> list[str]:
 
 
 def made(stack: Stack) -> list[str]:
-    """The names of all VMs that were ever made, as often as they were."""
+    """The names of all VMs that were ever made, one entry for each creation."""
     links = [operation["targetLink"] for operation in operations(stack, "insert")]
     return [link.rpartition("/")[2] for link in links if "/instances/" in link]
 
@@ -49,7 +49,7 @@ def submit(stack: Stack, script: str, *options: str) -> str:
 def completed(stack: Stack, job: str, seconds: float = 200) -> list[str]:
     """Wait until a job has ended well; return the lines that it has written.
 
-    Without slurmstepd's, which says there why an earlier start was ended.
+    slurmstepd's lines are left out: they say why an earlier start was ended.
     """
     until(lambda: state(stack, job) == "COMPLETED", f"job {job} has ended", seconds)
     lines = tour.run(stack, f"cat out-{job}").splitlines()
@@ -63,16 +63,16 @@ def node_of(stack: Stack, job: str) -> str:
 
 
 def reason(stack: Stack, node: str) -> str:
-    """Why SLURM says that a node is out of service."""
+    """SLURM's reason why a node is out of service."""
     shown = tour.run(stack, f"scontrol show node {node}")
     match = re.search(r"Reason=(.*)", shown)
     return match[1] if match else ""
 
 
 def room(stack: Stack, **most: int) -> None:
-    """Let the zone have room for so many VMs of a machine type, those that there are among them.
+    """Set the zone's capacity for a machine type, existing VMs included.
 
-    Of types that the set `spot` alone has: debug's nodes leave at any time and make room.
+    Only for types of the set `spot`: debug's nodes may be deleted at any time and free capacity.
     """
 
     def limit(cloud: object) -> None:
@@ -83,7 +83,7 @@ def room(stack: Stack, **most: int) -> None:
 
 
 def registered(stack: Stack, node: str) -> float:
-    """When the daemon saw a node in service first: it looks every two seconds."""
+    """When the daemon first saw a node in service: it polls every two seconds."""
     times: list[float] = []
 
     def told() -> bool:
@@ -99,7 +99,7 @@ def registered(stack: Stack, node: str) -> float:
 
 @pytest.fixture
 def scarcity(stack: Stack):
-    """Room that a test takes away is there again."""
+    """Restore the capacity after the test."""
     yield
     stack.server.do(lambda cloud: cloud.settings.capacity.clear())
 
@@ -116,7 +116,7 @@ def test_job_configures_its_nodes_and_runs_on_them(first_up: str, stack: Stack) 
 
 
 def test_array_spreads_over_nodes_that_are_there_and_new_ones(first_up: str, stack: Stack) -> None:
-    # Each task waits for the others: there must be six nodes at a time.
+    # Each task waits for the others: there must be six nodes at the same time.
     script = """
     date +%s.%N >begun-$SLURM_ARRAY_JOB_ID-$(hostname)
     for _ in $(seq 400); do
@@ -132,7 +132,7 @@ def test_array_spreads_over_nodes_that_are_there_and_new_ones(first_up: str, sta
     new = set(tour.nodes(stack)) - set(there)
     assert new
     assert len(made(stack)) == len(set(made(stack)))
-    # slurmctld's own pass for jobs whose nodes have come is made every 30 s.
+    # slurmctld itself looks for jobs whose nodes are up every 30 s.
     for node in new:
         begun = float(tour.run(stack, f"cat begun-{job}-{node}"))
         assert begun - registered(stack, node) < STARTED_S
@@ -148,7 +148,7 @@ def test_two_nodes_of_a_job_come_from_where_there_is_room_for_both(
         name: vm["machineType"].rpartition("/")[2] for name, vm in stack.instances().items()
     }
     assert {machine_types[name] for name in names(stack, "spot", 0, 1)} == {"n2d-standard-2"}
-    # The one for which there was room is not left over.
+    # The one VM for which there was capacity is not left over.
     assert sum(name.startswith(f"{stack.name}-spot-") for name in machine_types) == 2
 
 
@@ -160,11 +160,11 @@ class Lost(NamedTuple):
     vm: str
     """The id of its VM: another one may get the same name."""
     known_s: float
-    """How long it took until SLURM took the node out of service."""
+    """Seconds until SLURM took the node out of service."""
 
 
 def lose(stack: Stack, how: Callable[[str], object], seconds: float, *options: str) -> Lost:
-    """Let a job run, and lose its node."""
+    """Run a job, and remove its node."""
     job = submit(stack, RUNS_ONCE_MORE, *options)
     node = node_of(stack, job)
     vm = stack.instances()[node]["id"]
@@ -180,14 +180,14 @@ def ids(stack: Stack) -> set[str]:
 
 @pytest.fixture(scope="module")
 def preempted(first_up: str, stack: Stack) -> Lost:
-    """A job whose spot VM Google takes back."""
+    """A job whose spot VM is preempted."""
     notice = "simulateMaintenanceEvent"
     return lose(stack, lambda node: ask(stack, node, notice), 60, "--partition=spot")
 
 
 @pytest.fixture(scope="module")
 def killed(first_up: str, stack: Stack) -> Lost:
-    """A job whose VM is gone without a word."""
+    """A job whose VM disappears without notice."""
     return lose(stack, lambda node: podman("kill", stack.container(node)), 60)
 
 
@@ -224,7 +224,7 @@ def test_a_controller_that_restarts_keeps_its_nodes(first_up: str, stack: Stack)
 
 
 def since(stack: Stack) -> str:
-    """When slurmctld started, as it says; empty where it doesn't answer."""
+    """slurmctld's own start time; empty if it doesn't answer."""
     try:
         shown = tour.run(stack, "timeout 10 scontrol show config")
     except TourError:
@@ -236,7 +236,7 @@ def since(stack: Stack) -> str:
 def test_jobs_of_lost_nodes_start_again_on_other_machines(
     stack: Stack, preempted: Lost, killed: Lost
 ) -> None:
-    # SLURM waits two minutes before it starts a job anew: other tests ran meanwhile. The node
+    # SLURM waits two minutes before it restarts a job: other tests ran meanwhile. The node
     # may be in service again by then, with another VM.
     for lost in (preempted, killed):
         first, second = completed(stack, lost.job)
@@ -263,7 +263,7 @@ def test_a_job_that_finds_no_room_is_explained(first_up: str, stack: Stack, scar
 def test_what_happened_is_drawn(first_up: str, stack: Stack) -> None:
     log = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
     events = {json.loads(line)["event"] for line in log.splitlines()}
-    assert {"request", "insert", "stage", "releases", "delete"} <= events
+    assert {"request", "insert", "stage", "release", "delete"} <= events
     inside(stack, controller(stack), "muster", "timeline", "/root/out.svg")
     drawn = inside(stack, controller(stack), "cat", "/root/out.svg")
     assert all(name in drawn for name in names(stack, "debug", 0, 8, 9))

@@ -1,4 +1,4 @@
-"""`pulumi up` on a cluster that works: nothing to do, a change, another controller."""
+"""`pulumi up` on a running cluster: nothing to do, a change, another controller."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) ->
 
 @contextmanager
 def terminal(stack: Stack) -> Iterator[Path]:
-    """Have ada logged in; all that her terminal shows."""
+    """Log ada in; return all that her terminal shows."""
     said = stack.site.folder / "terminal"
     ssh, *words = stack.ssh(tour.PERSON, tour.login(stack))
     with (
@@ -81,7 +81,7 @@ def test_change_is_applied_while_jobs_run(first_up: str, stack: Stack) -> None:
 
 
 def places_of_secrets(stack: Stack) -> dict[str, str]:
-    """Everything where a secret could lie in plain text, but must not."""
+    """All places where a secret could be in plain text, but must not be."""
     name = stack.name
     places = {
         "state": stack.read("stack", "export", "--show-secrets", "--stack", name),
@@ -116,7 +116,7 @@ def test_secrets_are_nowhere_in_plain_text(first_up: str, stack: Stack) -> None:
     places = places_of_secrets(stack)
     leaks = [where for where, text in places.items() if secret in text or password in text]
     assert leaks == []
-    # The search finds what is planted.
+    # The search finds a planted text.
     inside(stack, controller(stack), "systemd-cat", "echo", password)
     planted = places_of_secrets(stack)[f"journal of {controller(stack)}"]
     assert password in planted

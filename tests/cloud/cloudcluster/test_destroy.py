@@ -1,4 +1,4 @@
-"""The end of a cluster, with nodes that run."""
+"""`pulumi destroy` of a cluster with running nodes."""
 
 import pytest
 

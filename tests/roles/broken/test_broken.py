@@ -1,6 +1,6 @@
 """The tests of a role must notice when its key line is spoilt. Run by molecule after break.yml.
 
-What noticed it is written down for ../mended, which runs after the role has mended the host.
+What noticed it is written down for ../mended, which runs after the role has repaired the host.
 """
 
 import os
@@ -43,12 +43,12 @@ def test_the_role_s_tests_fail_on_a_spoilt_host(hostspec, noticed, tmp_path):
     assert done.returncode != 0, f"break.yml went unnoticed, all tests passed:\n{said}"
     assert report.exists(), said
     # Only an assertion is a finding: a test that can't run at all would "notice" anything.
-    found = [
+    failed = [
         case.get("name")
         for case in ET.parse(report).getroot().iter("testcase")  # noqa: S314 (our own file)
         for failure in case.iter("failure")
         if (failure.get("message") or "").startswith(("AssertionError", "assert ", "Failed: "))
     ]
-    assert found, f"no assertion failed:\n{said}"
-    noticed.write_text("".join(f"{tests}::{name}\n" for name in found), encoding="utf-8")
-    print("noticed by", *found)  # noqa: T201
+    assert failed, f"no assertion failed:\n{said}"
+    noticed.write_text("".join(f"{tests}::{name}\n" for name in failed), encoding="utf-8")
+    print("noticed by", *failed)  # noqa: T201

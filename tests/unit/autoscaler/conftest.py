@@ -1,10 +1,10 @@
-"""Google's edge against a cloud that enforces the controller's rights."""
+"""Compute Engine's driver, with a fake cloud that enforces the controller's rights."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 from controllerkit import Cloud, new_cloud
-from edgekit import Edge
+from edgekit import DriverHarness
 
 from muster.autoscaler.compute import driver
 from muster.autoscaler.compute.http import Limits
@@ -12,36 +12,36 @@ from muster.autoscaler.compute.http import Limits
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with new_cloud() as made:
-        yield made
+    with new_cloud() as fake:
+        yield fake
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operations are looked at often: those of a test take no time."""
+    """Poll operations often: those of a test take no time."""
     monkeypatch.setattr(driver, "INSERT_PAUSES_S", (0.02, 0.1))
     monkeypatch.setattr(driver, "DELETE_PAUSES_S", (0.02, 0.1))
 
 
 @pytest.fixture
-def edge_without(
+def harness_without(
     cloud: Cloud, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Edge]]:
-    """Make the edge with the controller's rights but one."""
+) -> Iterator[Callable[..., DriverHarness]]:
+    """Make a harness whose controller lacks one right."""
     monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", f"{cloud.server.url}/compute/v1/")
-    made: list[Edge] = []
+    harnesses: list[DriverHarness] = []
 
-    def make(permission: str, limits: Limits | None = None) -> Edge:
+    def make(permission: str, limits: Limits | None = None) -> DriverHarness:
         cloud.allow(permission)
-        made.append(Edge(cloud, limits))
-        return made[0]
+        harnesses.append(DriverHarness(cloud, limits))
+        return harnesses[0]
 
     yield make
-    for each in made:
-        each.google.close()
+    for harness in harnesses:
+        harness.google.close()
 
 
 @pytest.fixture
-def edge(edge_without: Callable[..., Edge]) -> Edge:
-    """The edge, with exactly the controller's rights."""
-    return edge_without("")
+def harness(harness_without: Callable[..., DriverHarness]) -> DriverHarness:
+    """A harness with exactly the controller's rights."""
+    return harness_without("")

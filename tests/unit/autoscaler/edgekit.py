@@ -1,4 +1,4 @@
-"""The edge in a test's hands: what it tells, and the cloud behind it."""
+"""A test harness for Compute Engine's driver: its events, and the fake cloud behind it."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 SOON_S = 20
-"""How long a test waits for an event at most."""
+"""How long a test waits for an event, at most."""
 MACHINE_TYPE = "c2-standard-4"
 CHOICE = Choice(f"{P}/global/instanceTemplates/lab-debug-1", ZONE, MACHINE_TYPE)
 BUSY = ApiError(503, "backendError", "Internal error, please try again.")
@@ -36,34 +36,34 @@ def names(count: int, start: int = 0) -> tuple[str, ...]:
     return tuple(f"lab-debug-{number}" for number in range(start, start + count))
 
 
-class Edge:
+class DriverHarness:
     """`google` with a list of its events."""
 
     def __init__(self, cloud: Cloud, limits: Limits | None = None) -> None:
         self.cloud = cloud
         self.events: list[Event] = []
-        self._told = threading.Condition()
+        self._changed = threading.Condition()
         self._numbers = 0
         self.credentials = Credentials(cloud.token())
         self.google = Google("demo-project", "lab", self._tell, limits, self.credentials)
 
     def _tell(self, event: Event) -> None:
-        with self._told:
+        with self._changed:
             self.events.append(event)
-            self._told.notify_all()
+            self._changed.notify_all()
 
-    def told(self, count: int, seconds: float = SOON_S) -> list[Event]:
+    def take_events(self, count: int, seconds: float = SOON_S) -> list[Event]:
         """Wait for so many events, and take them."""
-        with self._told:
-            assert self._told.wait_for(lambda: len(self.events) >= count, seconds), self.events
-            found, self.events = self.events, []
-        return found
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.events) >= count, seconds), self.events
+            events, self.events = self.events, []
+        return events
 
     def insert(self, *wanted: str, least: int = 1, action: str = "", **more: Any) -> Inserted:
         self._numbers += 1
         action = action or f"request-{self._numbers}"
         self.google.submit(Insert(action, more.pop("choice", CHOICE), wanted, least, **more))
-        (event,) = self.told(1)
+        (event,) = self.take_events(1)
         assert isinstance(event, Inserted)
         assert event.id == action
         return event
@@ -71,24 +71,24 @@ class Edge:
     def delete(self, vm: Vm | str) -> Deleted:
         vm = vm if isinstance(vm, Vm) else Vm(vm, ZONE, "RUNNING", 0)
         self.google.submit(Delete(vm, "idle"))
-        (event,) = self.told(1)
+        (event,) = self.take_events(1)
         assert isinstance(event, Deleted)
         assert event.name == vm.name
         return event
 
-    def look(self, name: str) -> ProbeResult:
+    def probe(self, name: str) -> ProbeResult:
         self.google.submit(Probe(name, ZONE))
-        (event,) = self.told(1)
+        (event,) = self.take_events(1)
         assert isinstance(event, ProbeResult)
         assert event.name == name
         return event
 
     def names(self) -> set[str]:
-        """The names of the VMs that there are, as the owner sees them."""
-        found = self.cloud.server.do(
+        """The names of all VMs, as the owner sees them."""
+        listed = self.cloud.server.do(
             lambda fake: [name for _, name, _ in fake.store.all("compute.instances")]
         )
-        return set(found)
+        return set(listed)
 
     def make(self, name: str, zone: str = ZONE, **more: Any) -> None:
         """Make a VM by hand."""
@@ -102,18 +102,18 @@ class Edge:
         assert answer.status_code == 200, answer.text
 
     def report(self, name: str, text: str) -> None:
-        """Let a VM say how far it is."""
+        """Let a VM report how far its boot is."""
         scope = f"demo-project/zones/{ZONE}/{name}"
         self.cloud.server.do(
             lambda fake: fake.store.put(GUEST_ATTRIBUTES, scope, "muster/report", {"value": text})
         )
 
     def forget(self, member: str) -> None:
-        """Let Google's operations lack a member from now on."""
-        self.rewrite(lambda found: {key: found[key] for key in found if key != member})
+        """Remove a member from all that Google stores from now on."""
+        self.rewrite(lambda resource: {key: resource[key] for key in resource if key != member})
 
     def rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Let Google say something else from now on of all that it stores."""
+        """Change all that Google stores from now on."""
         put = self.cloud.server.cloud.store.put
 
         def changed(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
@@ -122,16 +122,16 @@ class Edge:
         self.cloud.server.cloud.store.put = changed  # type: ignore[method-assign]
 
     def fault(self, pattern: str, **more: Any) -> None:
-        """Let calls of a method of Compute Engine's fail, or `batch`: many in one."""
+        """Let calls of a method of Compute Engine fail, or of `batch`: many calls in one."""
         method = pattern if pattern == "batch" else f"compute.{pattern}"
         self.cloud.server.cloud.faults.add(method, **more)
 
     def inserts(self) -> list[float]:
-        """When calls that make VMs come to the cloud, from now on, by a steady clock."""
+        """When calls that create VMs reach the cloud, from now on, by the monotonic clock."""
         return self.times("POST", "/instances", "/bulkInsert")
 
     def times(self, verb: str, *endings: str) -> list[float]:
-        """When calls of addresses that end so come to the cloud, from now on, by a steady clock."""
+        """When calls of paths with these endings reach the cloud, by the monotonic clock."""
         at: list[float] = []
         before = self.cloud.server.cloud.middleware
 
@@ -152,7 +152,7 @@ class Edge:
 
 
 def until(state: Callable[[], object], seconds: float = SOON_S) -> None:
-    """Wait for a state, within a bound."""
+    """Wait until `state` is true; fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not state():
         assert time.monotonic() < deadline, "not in time"

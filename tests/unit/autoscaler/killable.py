@@ -1,9 +1,9 @@
-"""A program: the daemon as its unit starts it, but with its places in a folder and short times."""
+"""A program: the daemon as systemd starts it, but with all files in one folder, and short times."""
 
 import sys
 from pathlib import Path
 
-from quick import EDGE, LIMITS, PACE, hurry
+from quick import DRIVER_LIMITS, LIMITS, PACE, hurry
 
 from muster.autoscaler import __main__ as program
 from muster.autoscaler.compute import driver
@@ -26,7 +26,7 @@ def main(folder: Path) -> int:
     for name, value in changed.items():
         assert hasattr(program, name)
         setattr(program, name, value)
-    driver.Limits = lambda: EDGE  # type: ignore[misc, assignment]
+    driver.Limits = lambda: DRIVER_LIMITS  # type: ignore[misc, assignment]
     assert Daemon.__init__.__kwdefaults__
     Daemon.__init__.__kwdefaults__["pace"] = PACE
     return program.main(folder / "autoscaler.json")

@@ -1,7 +1,8 @@
-"""Judges a game by the records of slurmctld and of the cloud; it knows nothing of the daemon.
+"""Judges a randomized fault-injection test by the records of slurmctld and of the cloud.
 
-What it holds against the daemon: a node without a verdict in time, two accepted inserts for one
-node and resume, a VM of a working node deleted, a healthy node that came late, a VM that stays.
+It knows nothing of the daemon. What is wrong: a node without a verdict in time (in service, or
+released), two accepted inserts for one node and resume, a deleted VM of a working node, a healthy
+node that came late, a VM that is left over.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ Place = tuple[str, str]
 
 @dataclass
 class Oracle:
-    """Times are seconds of one steady clock; `wrong` is what it found, in sentences."""
+    """Times are seconds of one monotonic clock; `wrong` has its findings, in sentences."""
 
     resume_s: float
     """Within it each node that slurmctld asks for is in service or released."""
@@ -23,30 +24,30 @@ class Oracle:
     wrong: list[str] = field(default_factory=list)
     slowest_s: float = 0
     """How long it took a healthy node at most."""
-    _mute_s: float = 0
+    _unreachable_s: float = 0
     _idle_s: float = 0
     _asked: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    """Node without a verdict -> when it was asked for, and what was excused by then."""
+    """Node without a verdict -> when it was asked for, and the seconds excused by then."""
     _resumed: dict[str, float] = field(default_factory=dict)
     """Node -> when it was asked for last."""
     _works: dict[Place, float] = field(default_factory=dict)
     """VM that is made or runs -> when its insert was accepted."""
     _there: set[Place] = field(default_factory=set)
-    """VMs that there are, also those that have stopped."""
+    """VMs that exist, also those that have stopped."""
 
     def excuse(self, seconds: float) -> None:
-        """For so long nobody could have told slurmctld anything, or there was no daemon."""
-        self._mute_s += seconds
+        """Excuse seconds in which nobody could update slurmctld, or no daemon ran."""
+        self._unreachable_s += seconds
 
     def excuse_work(self, seconds: float) -> None:
-        """For so long nobody could have made a VM; a verdict is due all the same."""
+        """Excuse seconds in which nobody could make a VM; a verdict is due all the same."""
         self._idle_s += seconds
 
     # --- slurmctld's records
 
     def asked(self, name: str, now: float) -> None:
         """ResumeProgram was called for a node."""
-        self._asked[name] = now, self._mute_s, self._idle_s
+        self._asked[name] = now, self._unreachable_s, self._idle_s
         self._resumed[name] = now
 
     def in_service(self, name: str, now: float) -> None:
@@ -63,14 +64,14 @@ class Oracle:
         self._settled(name, now)
 
     def waits(self, now: float) -> None:
-        """Probe at the nodes that have no verdict yet."""
+        """Check the nodes that have no verdict yet."""
         for name in list(self._asked):
             if self._took(name, now) > self.resume_s:
                 self._settled(name, now)
 
     def _took(self, name: str, now: float) -> float:
-        asked, mute_s, _ = self._asked[name]
-        return now - asked - (self._mute_s - mute_s)
+        asked, unreachable_s, _ = self._asked[name]
+        return now - asked - (self._unreachable_s - unreachable_s)
 
     def _settled(self, name: str, now: float) -> float:
         if name not in self._asked:
@@ -95,7 +96,7 @@ class Oracle:
         self._there.add(vm)
 
     def stopped(self, vm: Place) -> None:
-        """A VM does nothing any more, or is about to."""
+        """A VM has stopped, or is about to."""
         self._works.pop(vm, None)
 
     def gone(self, vm: Place) -> None:

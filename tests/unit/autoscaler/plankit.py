@@ -1,4 +1,4 @@
-"""Rounds of the plan as short text: what was read, what is to be done.
+"""Reconcile passes as short text: what was read, what is to be done.
 
 Nodes: `powering_up`, `up down: REASON`, `up drained`. VMs: `RUNNING in a since 5 spot`. Names are
 written without the cluster's, zones by their last letter.
@@ -44,7 +44,7 @@ POWER = {
     "powering_down": Power.POWERING_DOWN,
     "off": Power.OFF,
 }
-PASSING = {"rateLimitExceeded": 403, "backendError": 503, "forbidden": 403, "notFound": 404}
+STATUS = {"rateLimitExceeded": 403, "backendError": 503, "forbidden": 403, "notFound": 404}
 
 
 def choice(text: str) -> Choice:
@@ -78,9 +78,9 @@ def node(name: str, text: str) -> Node:
 
 
 def vm(name: str, text: str) -> Vm:
-    found = re.fullmatch(r"(\w+) in (\w) since (-?\d+)( spot)?", text)
-    assert found, text
-    status, zone, created, spot = found.groups()
+    match = re.fullmatch(r"(\w+) in (\w) since (-?\d+)( spot)?", text)
+    assert match, text
+    status, zone, created, spot = match.groups()
     return Vm(name, REGION + zone, status, float(created), "n1", bool(spot))
 
 
@@ -99,7 +99,7 @@ def quotas(room: dict[str, int], at: float) -> Quotas:
 
 
 class Rounds:
-    """The plan's rounds one after the other; what a round doesn't say is as it was before."""
+    """Reconcile passes, one after the other; what a round doesn't say is as it was before."""
 
     def __init__(self) -> None:
         self.observed = ObservedState(CLUSTER, 0, sets=SETS)
@@ -111,7 +111,7 @@ class Rounds:
         """Events of the next round, besides those that it has as text."""
 
     def round(self, given: dict[str, Any]) -> list[str]:
-        """Make a plan; return it as text."""
+        """Run a reconcile pass; return its actions as text."""
         now = float(given["at"])
         observed = replace(
             self.observed, now=now, events=[*self.heard, *self._events(given.get("events", []))]
@@ -137,18 +137,18 @@ class Rounds:
             ]
             observed = replace(observed, vms=listed)
         if "requests" in given:
-            found = [request(name, each) for name, each in given["requests"].items()]
-            observed = replace(observed, requests=found)
+            requests = [request(name, facts) for name, facts in given["requests"].items()]
+            observed = replace(observed, requests=requests)
         if "room" in given:
             observed = replace(
                 observed, quotas=quotas(given["room"], float(given.get("room_at", now)))
             )
         if "sets" in given:
-            found_sets = {
+            sets = {
                 name: NodeSet(name, tuple(choice(text) for text in texts))
                 for name, texts in given["sets"].items()
             }
-            observed = replace(observed, sets=found_sets)
+            observed = replace(observed, sets=sets)
         if "resume_timeout" in given:
             observed = replace(observed, limits=Limits(resume_s=given["resume_timeout"]))
         observed = replace(
@@ -170,38 +170,38 @@ class Rounds:
     def _event(self, text: str) -> Event:
         words, _, why = text.partition(": ")
         what, names, *rest = words.split()
-        found = expand(names)
+        nodes = expand(names)
         if what in {"made", "refused"}:
-            ask = next(each for each in reversed(self.inserts) if set(found) <= set(each.names))
+            ask = next(ask for ask in reversed(self.inserts) if set(nodes) <= set(ask.names))
             code, _, message = why.partition(" ")
-            failure = Failure(code, message, PASSING.get(code, 0))
-            return Inserted(ask.id, dict.fromkeys(found, failure) if what == "refused" else {})
+            failure = Failure(code, message, STATUS.get(code, 0))
+            return Inserted(ask.id, dict.fromkeys(nodes, failure) if what == "refused" else {})
         if what == "deleted":
             zone = REGION + (rest[1] if rest else "a")
-            return Deleted(found[0], zone, Failure(why, "", PASSING.get(why, 0)) if why else None)
+            return Deleted(nodes[0], zone, Failure(why, "", STATUS.get(why, 0)) if why else None)
         if what == "unknown":
             return ProbeResult(
-                found[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
+                nodes[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
             )
         assert what in {"there", "absent"}, text
-        return ProbeResult(found[0], REGION + rest[1], what == "there", why)
+        return ProbeResult(nodes[0], REGION + rest[1], what == "there", why)
 
     @staticmethod
     def _text(action: Action) -> str:
         match action:
-            case Insert(choice=of, names=names, least=least, job=job, placement=placement):
-                kind = f"{of.pool.kind}{' spot' if of.spot else ''} in {of.zone[-1]}"
+            case Insert(choice=chosen, names=names, least=least, job=job, placement=placement):
+                kind = f"{chosen.pool.kind}{' spot' if chosen.spot else ''} in {chosen.zone[-1]}"
                 whole = f" all for job {job}" if job else ""
                 assert least == (len(names) if job else 1)
                 return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"
-            case Delete(vm=of_vm, why=why):
-                return f"delete {fold([of_vm.name])} in {of_vm.zone[-1]}: {why}"
+            case Delete(vm=deleted, why=why):
+                return f"delete {fold([deleted.name])} in {deleted.zone[-1]}: {why}"
             case ReleaseNodes(names=names, reason=reason):
                 return f"release {fold(names)}: {reason.replace(REGION, '')}"
             case Probe(name=name, zone=zone):
                 return f"probe {fold([name])} in {zone[-1]}"
-            case Close(request=of_request):
-                return f"close {of_request}"
+            case Close(request=request_id):
+                return f"close {request_id}"
 
 
 def pool(text: str) -> CapacityPool:

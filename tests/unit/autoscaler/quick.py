@@ -1,4 +1,4 @@
-"""The autoscaler's day in minutes: all its times are divided by one number."""
+"""A faster autoscaler for tests: all its times are divided by one number."""
 
 import importlib
 import pkgutil
@@ -16,36 +16,39 @@ T = TypeVar("T")
 
 
 def divided(times: T) -> T:
-    """A dataclass whose members called `*_s` are divided."""
+    """Return a copy of a dataclass with its members called `*_s` divided."""
     quick = {
-        each.name: getattr(times, each.name) / SPEED
-        for each in fields(times)  # type: ignore[arg-type]
-        if each.name.endswith("_s")
+        field.name: getattr(times, field.name) / SPEED
+        for field in fields(times)  # type: ignore[arg-type]
+        if field.name.endswith("_s")
     }
     return replace(times, **quick)  # type: ignore[type-var]
 
 
 PACE = divided(daemon.Pace())
 LIMITS = divided(observed.Limits())
-EDGE = replace(
+DRIVER_LIMITS = replace(
     divided(http.Limits()),
     per_minute=http.Limits().per_minute * SPEED,
-    # Answers of a busy machine are no faster for it.
+    # A busy machine doesn't answer faster.
     try_s=2,
 )
 
 
 def hurry(put: Callable[[object, str, object], None] = setattr) -> None:
-    """Divide the constants called `*_S` of all modules; a test puts them by its monkeypatch."""
-    for found in pkgutil.iter_modules(muster.autoscaler.__path__):
-        if found.name in ("__main__", "metadata"):
-            # Answers of a busy machine are no faster for it.
-            continue
-        module = importlib.import_module(f"muster.autoscaler.{found.name}")
+    """Divide the constants called `*_S` of all modules; `put` may be a monkeypatch's `setattr`."""
+    # Imported before the first one changes: a constant may be another module's too.
+    modules = [
+        importlib.import_module(info.name)
+        for info in pkgutil.walk_packages(muster.autoscaler.__path__, "muster.autoscaler.")
+        # A busy machine doesn't answer faster.
+        if info.name.rpartition(".")[2] not in ("__main__", "metadata")
+    ]
+    for module in modules:
         for name, value in vars(module).items():
             if name.endswith("_S") and isinstance(value, int | float):
                 put(module, name, value / SPEED)
             elif name.endswith("_S") and isinstance(value, tuple):
-                put(module, name, tuple(each / SPEED for each in value))
-    # A token lasts for seconds: what renews it minutes ahead would never miss it.
+                put(module, name, tuple(seconds / SPEED for seconds in value))
+    # A token lasts for seconds, so it must be renewed less than a second ahead.
     put(credentials, "AHEAD_S", 0.3)

@@ -1,7 +1,8 @@
-"""What goes wrong in a game, how often, and how often it did: a schedule is drawn by hypothesis.
+"""Schedules of randomized fault-injection tests: which faults occur, how often; what did occur.
 
-A schedule is all there is of a game: `Game(Schedule(seed=..., rates={...}))` plays it again. Where
-one fails, hypothesis looks for the fewest classes of faults with which it still does.
+Hypothesis draws them. A schedule determines the whole run: `SimulatedRun(Schedule(seed=...,
+rates={...}))` repeats it. Where one fails, hypothesis looks for the fewest classes of faults with
+which it still fails.
 """
 
 import os
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", "") or secrets.token_hex(4)
 SEED = int(os.environ.get("MUSTER_SEED") or int(_RUN[:7], 16))
-"""Of this run's schedules, of all its processes; MUSTER_SEED takes that of another run."""
+"""Seed of this run's schedules, in all its processes; MUSTER_SEED takes that of another run."""
 RATES = (0.02, 0.1)
 
 
@@ -29,18 +30,18 @@ class Schedule:
 
 @dataclass
 class Faults:
-    """Decides what goes wrong, and counts it."""
+    """Decides which faults occur, and counts them."""
 
     schedule: Schedule
     counts: Counter[str] = field(default_factory=Counter)
     ended: bool = False
-    """Whatever is broken is mended, and nothing breaks any more."""
+    """No fault occurs any more."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.schedule.seed)  # noqa: S311
 
     def strike(self, kind: str, part: float = 1) -> bool:
-        """Whether a fault happens here and now; `part` makes it rarer."""
+        """Whether a fault occurs here and now; `part` makes it rarer."""
         rate = 0 if self.ended else self.schedule.rates.get(kind, 0)
         struck = rate > 0 and self.random.random() < rate * part
         self.counts[kind] += struck

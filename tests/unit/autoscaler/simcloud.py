@@ -1,4 +1,4 @@
-"""A cloud in simulated time, that does to the plan what Google's may do: all by one schedule."""
+"""A cloud in simulated time that does whatever Google's may do: all by one schedule."""
 
 from dataclasses import dataclass, field, replace
 
@@ -55,12 +55,12 @@ REFUSALS = (
     Failure("forbidden", "Required permission", 403),
 )
 DEADLINE_S = 120
-"""After that the edge tells what it knows."""
+"""After that the driver reports a timeout or an error."""
 
 
 @dataclass
 class SimCloud:
-    """VMs, and what is told of them. Times are true ones; `vms` and lists are by Google's clock."""
+    """VMs, and what is reported of them. Times are true; `vms` and lists are by Google's clock."""
 
     faults: Faults
     oracle: Oracle
@@ -71,8 +71,8 @@ class SimCloud:
     later: list[tuple[float, Event]] = field(default_factory=list)
     now: float = 0
     no_token_until: float = 0
-    told: tuple[float, list[Vm]] = (0, [])
-    """The last list that was given."""
+    last_list: tuple[float, list[Vm]] = (0, [])
+    """The last list that was answered."""
 
     def second(self, now: float) -> None:
         """Let a second pass."""
@@ -109,29 +109,29 @@ class SimCloud:
     def listed(self) -> tuple[float, list[Vm]]:
         """A list of VMs as Google gives it, and when it was asked for."""
         if self.no_token_until > self.now:
-            return self.told
+            return self.last_list
         # Its answer is never as new as the question.
         lag = min(2, len(self.lists))
         if self.faults.strike("stale list"):
             lag = self.faults.random.randint(1, len(self.lists))
-        at, found = self.lists[-lag]
-        troubled = [vm for vm in found if self.oracle.healthy not in vm.name]
+        at, vms = self.lists[-lag]
+        troubled = [vm for vm in vms if self.oracle.healthy not in vm.name]
         if troubled and self.faults.strike("list with a gap"):
             missing = self.faults.random.choice(troubled)
-            found = [vm for vm in found if vm is not missing]
-        self.told = at, found
-        return self.told
+            vms = [vm for vm in vms if vm is not missing]
+        self.last_list = at, vms
+        return self.last_list
 
     def events(self) -> list[Event]:
-        """What has come of the actions by now."""
+        """Results of actions that are due by now."""
         due = [event for when, event in self.later if when <= self.now]
-        self.later = [each for each in self.later if each[0] > self.now]
+        self.later = [(when, event) for when, event in self.later if when > self.now]
         return due
 
     # --- what the daemon does
 
     def insert(self, action: Insert) -> None:
-        """Make VMs, or not; tell of it, or something else."""
+        """Make VMs, or not; report that, or something else."""
         faults = self.faults
         end = self.now + faults.random.randint(1, 8)
         troubled = self.oracle.healthy not in action.names[0]
@@ -156,16 +156,16 @@ class SimCloud:
         self._insert(action, end)
 
     def _insert(self, action: Insert, end: float) -> None:
-        of = action.choice
+        chosen = action.choice
         failed: dict[str, Failure] = {}
         fresh: list[str] = []
         for name in action.names:
-            vm = self.vms.get((name, of.zone))
+            vm = self.vms.get((name, chosen.zone))
             if vm is not None and vm.status in ("STAGING", "RUNNING"):
                 continue
             if vm is not None:
-                failed[name] = Failure("alreadyExists", "its VM of before is not gone yet", 409)
-            elif self.room.get(of.pool, 100) - len(fresh) <= 0 or self.faults.strike(
+                failed[name] = Failure("alreadyExists", "the previous VM still exists", 409)
+            elif self.room.get(chosen.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
                 failed[name] = SHORT
@@ -175,7 +175,7 @@ class SimCloud:
             whole = TOO_FEW if self.faults.strike("error without detail", 5) else SHORT
             self.later.append((end, Inserted(action.id, whole=whole)))
             return
-        self._make(of, fresh)
+        self._make(chosen, fresh)
         for name in fresh:
             if self.faults.strike("boot hangs"):
                 self.hung.add(name)
@@ -185,13 +185,19 @@ class SimCloud:
         else:
             self.later.append((end, Inserted(action.id, failed)))
 
-    def _make(self, of: Choice, names: list[str] | tuple[str, ...]) -> None:
+    def _make(self, chosen: Choice, names: list[str] | tuple[str, ...]) -> None:
         for name in names:
-            key = name, of.zone
+            key = name, chosen.zone
             if key in self.vms:
                 continue
             self.vms[key] = Vm(
-                name, of.zone, "STAGING", self.now, of.machine_type, of.spot, of.gpus
+                name,
+                chosen.zone,
+                "STAGING",
+                self.now,
+                chosen.machine_type,
+                chosen.spot,
+                chosen.gpus,
             )
             self.hung.discard(name)
             self.oracle.born(key, self.now)
@@ -214,11 +220,11 @@ class SimCloud:
         else:
             self.later.append((end, Deleted(*key)))
 
-    def look(self, action: Probe) -> None:
-        """Say whether a VM is there, and what it says of its boot."""
-        there = (action.name, action.zone) in self.vms
-        said = "failed, mount /home" if action.name in self.hung else ""
-        seen = ProbeResult(action.name, action.zone, there, said)
+    def probe(self, action: Probe) -> None:
+        """Answer whether a VM exists, and what it reports of its boot."""
+        exists = (action.name, action.zone) in self.vms
+        report = "failed, mount /home" if action.name in self.hung else ""
+        result = ProbeResult(action.name, action.zone, exists, report)
         if self.faults.strike("refused"):
-            seen = ProbeResult(action.name, action.zone, exists=False, failure=REFUSALS[0])
-        self.later.append((self.now + 2, seen))
+            result = ProbeResult(action.name, action.zone, exists=False, failure=REFUSALS[0])
+        self.later.append((self.now + 2, result))

@@ -1,6 +1,7 @@
-"""A SLURM and a cloud, second by second, that do to the plan what real ones do: all by a schedule.
+"""Randomized fault-injection tests of `reconcile`: a SLURM and a cloud, second by second.
 
-The game fails where the oracle finds something, which sees both and not the plan.
+All that they do follows from a schedule. A test fails where the oracle finds something wrong: it
+sees SLURM's and the cloud's records, and nothing of `reconcile`.
 """
 
 from dataclasses import dataclass, field
@@ -31,18 +32,18 @@ from muster.autoscaler.reconcile.tracked import TrackedState
 FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
 LIMITS = Limits()
 BEGINS_S = 26
-"""A daemon that begins anew: lists (6 s), and what they lack before it counts (20 s from the first
+"""A daemon that restarts: lists (6 s), and what they lack before it counts (20 s from the first
 one on)."""
 HEALTHY_S = 58 + BEGINS_S
 """A healthy node: 8 s for its insert, 20 s until it registers; what it may wait for is the deletion
-of its VM of before (30 s), and lists. While a daemon begins nobody is late."""
+of its previous VM (30 s), and lists. While a daemon starts no node is late."""
 COUNTS = {"debug": 12, "calm": 4}
-NODES = [f"{CLUSTER}-{of}-{number}" for of, count in COUNTS.items() for number in range(count)]
+NODES = [f"{CLUSTER}-{name}-{number}" for name, count in COUNTS.items() for number in range(count)]
 
 
 @dataclass
-class Game:
-    """All of it."""
+class SimulatedRun:
+    """One randomized fault-injection test: SLURM, the cloud, and the daemon's passes."""
 
     schedule: Schedule
     now: float = 1000
@@ -59,14 +60,14 @@ class Game:
         self.read: tuple[dict[str, Node], float] = {}, 0
         """The nodes as the daemon read them last, and when."""
         self.began = 0.0
-        """When the daemon of now began."""
+        """When the current daemon began."""
         self.away_until = 0.0
         self.hangs_until = 0.0
         self.hanging: list[ReleaseNodes] = []
         """What slurmctld takes when scontrol goes on."""
 
     def play(self, seconds: int = 900, after: int = 3000) -> list[str]:
-        """Let jobs come for a while, then mend what is broken; what is wrong in the end."""
+        """Let jobs come for a while, then end all faults; return what is wrong in the end."""
         for _ in range(seconds):
             if self.random.random() < 0.02:
                 size, lasts = self.random.choice([1, 1, 1, 2, 4]), self.random.randint(5, 100)
@@ -96,7 +97,7 @@ class Game:
             self.slurm.away(1)
         else:
             self.slurm.step(self.now, self._machines())
-        if self.mute:
+        if self.unreachable:
             self.oracle.excuse(1)
         elif self.hanging:
             late, self.hanging = self.hanging, []
@@ -106,15 +107,15 @@ class Game:
             self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
         if self.faults.strike("killed", 0.2):
-            # Its successor knows nothing, and hears nothing of its calls.
+            # The next daemon tracks nothing, and gets no results of earlier calls.
             self.tracked, self.read = TrackedState(), ({}, 0.0)
             self.began = self.now
             self.cloud.later.clear()
         self._daemon()
 
     @property
-    def mute(self) -> bool:
-        """Whether slurmctld can't be asked or told anything."""
+    def unreachable(self) -> bool:
+        """Whether slurmctld can't be read or updated."""
         return self.now < self.away_until or self.now < self.hangs_until
 
     def _machines(self) -> dict[tuple[str, str], Machine]:
@@ -127,7 +128,7 @@ class Game:
         self.requests.append(Request(f"r{self.now}", self.now, names, jobs))
 
     def _daemon(self) -> None:
-        if not self.mute and not self.faults.strike("scontrol fails"):
+        if not self.unreachable and not self.faults.strike("scontrol fails"):
             self.read = dict(self.slurm.nodes), self.now
         at, listed = self.cloud.listed()
         if at < self.began:
@@ -150,11 +151,11 @@ class Game:
             self.do(action)
 
     def do(self, action: Action) -> None:
-        """Do what the plan wants."""
+        """Do an action."""
         match action:
             case ReleaseNodes():
-                if self.mute:
-                    # Told too late, or never.
+                if self.unreachable:
+                    # Updated too late, or never.
                     self.hanging += [action] if self.random.random() < 0.5 else []
                 elif not self.faults.strike("scontrol fails"):
                     self.slurm.release_nodes(action.names, self.now)
@@ -165,6 +166,6 @@ class Game:
                 runs = key in self.cloud.vms and self.cloud.vms[key].status == "RUNNING"
                 self.cloud.delete(action, works=runs and self.slurm.works(key))
             case Probe():
-                self.cloud.look(action)
-            case Close(request):
-                self.requests = [each for each in self.requests if each.id != request]
+                self.cloud.probe(action)
+            case Close(request_id):
+                self.requests = [request for request in self.requests if request.id != request_id]

@@ -1,7 +1,7 @@
-"""What slurmctld does for the autoscaler's sake, in the time that a game gives it.
+"""A simulated slurmctld, as far as the autoscaler sees it, in the time that a run gives it.
 
-Jobs take nodes, nodes power up and register, are idle, power down; what is released goes down and
-its jobs wait again. What it sees and does, the oracle hears.
+Jobs allocate nodes. Nodes power up, register, are idle and power down. Released nodes power down
+and their jobs are queued again. The oracle gets all that it sees and does.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class Task:
     """A job, on nodes of one set."""
 
     id: int
-    of: str
+    node_set: str
     size: int
     seconds: float
     nodes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Task:
 
 @dataclass
 class Slurmctld:
-    """All times are those of the game."""
+    """All times are those of the run."""
 
     oracle: Oracle
     resume: Resume
@@ -74,13 +74,13 @@ class Slurmctld:
         self.since = dict.fromkeys(self.names, 0.0)
         """When each node's state began."""
 
-    def submit(self, of: str, size: int, seconds: float) -> None:
-        """A job for nodes of a set."""
+    def submit(self, node_set: str, size: int, seconds: float) -> None:
+        """Submit a job for nodes of a set."""
         self.submitted += 1
-        self.waiting.append(Task(self.submitted, of, size, seconds))
+        self.waiting.append(Task(self.submitted, node_set, size, seconds))
 
     def away(self, seconds: float) -> None:
-        """It was not there for so long: its own clocks begin anew with it."""
+        """It was down for so long, which its timeouts do not count."""
         self.since = {name: since + seconds for name, since in self.since.items()}
 
     def step(self, now: float, machines: Mapping[Place, Machine]) -> None:
@@ -144,7 +144,7 @@ class Slurmctld:
     def _register(self, name: str, machines: Mapping[Place, Machine]) -> None:
         for vm, machine in machines.items():
             booted = machine.sound and machine.born + self.times.boot_s < self.now
-            # SLURM takes no registration of a machine that booted before it asked.
+            # SLURM refuses a machine that booted before it asked for the node.
             if vm[0] == name and booted and machine.born >= self.since[name] - self.times.early_s:
                 self._set(name, power=Power.UP)
                 self.home[name] = vm
@@ -156,7 +156,7 @@ class Slurmctld:
             free = [
                 name
                 for name, node in self.nodes.items()
-                if f"-{task.of}-" in name
+                if f"-{task.node_set}-" in name
                 and node.power in {Power.OFF, Power.UP}
                 and not node.busy
                 and not node.down
@@ -169,13 +169,13 @@ class Slurmctld:
             wanted.append(task)
             for name in task.nodes:
                 self._set(name, busy=True)
-        risers = {
+        resuming = {
             task.id: tuple(name for name in task.nodes if self.nodes[name].power is Power.OFF)
             for task in wanted
         }
-        names = tuple(name for group in risers.values() for name in group)
+        names = tuple(name for group in resuming.values() for name in group)
         if names:
             for name in names:
                 self._set(name, power=Power.POWERING_UP)
                 self.oracle.asked(name, self.now)
-            self.resume(names, tuple(Job(task, group) for task, group in risers.items() if group))
+            self.resume(names, tuple(Job(task, group) for task, group in resuming.items() if group))

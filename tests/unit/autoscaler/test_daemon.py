@@ -1,4 +1,4 @@
-"""The daemon with Google's edge and the spool as they are; SLURM alone is played."""
+"""The daemon with the real driver and spool, a fake cloud and a simulated SLURM."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from controllerkit import OTHER_ZONE
-from edgekit import CHOICE, SOON_S, Edge, until
+from edgekit import CHOICE, SOON_S, DriverHarness, until
 
 from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
@@ -39,16 +39,16 @@ SLOW = Limits(per_minute=240, burst=6)
 NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
 
 
-class PlayedSlurm:
-    """Nodes that register as soon as their VM runs; a request is what slurmctld would write."""
+class SimulatedSlurm:
+    """Nodes register as soon as their VM runs; requests are written as slurmctld's programs do."""
 
-    def __init__(self, edge: Edge, spool: Path, count: int = 40) -> None:
-        self.edge = edge
+    def __init__(self, harness: DriverHarness, spool: Path, count: int = 40) -> None:
+        self.harness = harness
         self.spool = spool
         self.states = {f"lab-debug-{number}": Power.OFF for number in range(count)}
         self.reasons: dict[str, str] = {}
         self.preempted: set[str] = set()
-        """Nodes that leave because Google takes their VM, and whose jobs do not end."""
+        """Nodes that are draining because Google preempts their VM, and whose jobs do not end."""
         self.away = False
         self.lock = threading.Lock()
 
@@ -68,7 +68,7 @@ class PlayedSlurm:
         return Node(name, power)
 
     def running(self) -> set[str]:
-        vms = self.edge.cloud.server.do(
+        vms = self.harness.cloud.server.do(
             lambda fake: {name: vm["status"] for _, name, vm in fake.store.all("compute.instances")}
         )
         return {name for name, status in vms.items() if status == "RUNNING"}
@@ -80,17 +80,19 @@ class PlayedSlurm:
                 self.reasons[name] = reason
 
     def resume(self, *names: str, jobs: dict[int, list[str]] | None = None) -> None:
-        found = [{"job_id": job, "nodes_resume": ",".join(of)} for job, of in (jobs or {}).items()]
+        waiting = [
+            {"job_id": job, "nodes_resume": ",".join(nodes)} for job, nodes in (jobs or {}).items()
+        ]
         with self.lock:
             self.states |= dict.fromkeys(names, Power.POWERING_UP)
-        resume_file = json.dumps({"jobs": found}).encode()
+        resume_file = json.dumps({"jobs": waiting}).encode()
         power_save_program.write(str(self.spool), "resume", ",".join(names), resume_file)
         power_save_program.wake(str(self.spool))
 
-    def suspend(self, *names: str, told: bool = True) -> None:
+    def suspend(self, *names: str, write: bool = True) -> None:
         with self.lock:
             self.states |= dict.fromkeys(names, Power.POWERING_DOWN)
-        if told:
+        if write:
             power_save_program.write(str(self.spool), "suspend", ",".join(names), b"")
             power_save_program.wake(str(self.spool))
 
@@ -99,22 +101,24 @@ class PlayedSlurm:
 
 
 class Service:
-    """A daemon that can be ended and started again."""
+    """A daemon that can be stopped and started again."""
 
-    def __init__(self, edge: Edge, spool: Path, pace: Pace) -> None:
-        self.edge = edge
+    def __init__(self, harness: DriverHarness, spool: Path, pace: Pace) -> None:
+        self.harness = harness
         self.limits = Limits()
         self.skew_s = 0.0
         self.folder = spool
         self.pace = pace
         self.status = spool.parent / "status.json"
         self.events = EventLog(spool.parent / "events.jsonl")
-        self.slurm = PlayedSlurm(edge, spool)
+        self.slurm = SimulatedSlurm(harness, spool)
         self.start()
 
     def start(self) -> None:
         inbox = Inbox()
-        self.google = Google("demo-project", "lab", inbox.put, self.limits, self.edge.credentials)
+        self.google = Google(
+            "demo-project", "lab", inbox.put, self.limits, self.harness.credentials
+        )
         self.daemon = Daemon(
             ObservedState("lab", 0),
             inbox,
@@ -143,13 +147,16 @@ def spool(tmp_path: Path) -> Path:
     return folder
 
 
-def in_one_place(choice: dict[str, Any]) -> dict[str, Any]:
+def with_one_choice(choice: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [choice], "compact": False}
 
 
 @pytest.fixture
 def service(
-    edge: Edge, spool: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    harness: DriverHarness,
+    spool: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Service]:
     choice = {
         "template": CHOICE.template,
@@ -158,41 +165,42 @@ def service(
         "spot": False,
     }
     other = choice | {"zone": OTHER_ZONE}
-    sets = json.dumps({"debug": in_one_place(choice), "other": in_one_place(other)})
+    sets = json.dumps({"debug": with_one_choice(choice), "other": with_one_choice(other)})
     monkeypatch.setattr(metadata, "read", lambda _path: sets)
-    made = Service(edge, spool, getattr(request, "param", PACE))
-    yield made
-    made.stop()
+    started = Service(harness, spool, getattr(request, "param", PACE))
+    yield started
+    started.stop()
 
 
 def shown(service: Service) -> dict[str, str]:
-    """The stages of the nodes that are not off."""
+    """The stages of all nodes that are not off, by the status file."""
     return {name: row.view.stage for name, row in read(service.status).nodes.items()}
 
 
 def calls(service: Service, method: str) -> int:
-    return sum(n for (of, _), n in service.google.budget().calls.items() if of == method)
+    counts = service.google.budget().calls
+    return sum(count for (name, _), count in counts.items() if name == method)
 
 
-def test_a_burst_is_made_by_one_call_and_deleted_when_slurm_lets_it_go(
+def test_a_burst_is_created_by_one_call_and_deleted_when_slurm_suspends_it(
     service: Service, spool: Path
 ):
     names = [f"lab-debug-{number}" for number in range(30)]
     service.slurm.resume(*names, jobs={job: [name] for job, name in enumerate(names, 1)})
     until(lambda: service.slurm.all_are(Power.UP, *names))
     until(lambda: not list(spool.glob("*.resume")))
-    # Counted with its answer, which may come later than the VMs.
+    # It is counted with its answer, which may come later than the VMs.
     until(lambda: calls(service, "instances.bulkInsert"))
     assert calls(service, "instances.bulkInsert") == 1
     service.slurm.suspend(*names)
-    until(lambda: not service.edge.names() & set(names))
+    until(lambda: not service.harness.names() & set(names))
     assert not list(spool.glob("*.suspend"))
 
 
 def test_twenty_resume_programs_at_once_share_one_limiter(
     service: Service, spool: Path, tmp_path: Path
 ):
-    """Each asks for a job's two nodes, for which there is a call; the cloud counts them."""
+    """Each requests the two nodes of one job, by one call to the cloud, which counts the calls."""
     program = tmp_path / "muster-resume"
     program.write_text(
         Path(power_save_program.__file__).read_text().replace(power_save_program.SPOOL, str(spool))
@@ -200,34 +208,34 @@ def test_twenty_resume_programs_at_once_share_one_limiter(
     service.stop()
     service.limits = SLOW
     service.start()
-    at = service.edge.inserts()
+    at = service.harness.inserts()
     pairs = [(f"lab-debug-{number}", f"lab-debug-{number + 1}") for number in range(0, 40, 2)]
     names = [name for pair in pairs for name in pair]
     running = []
-    # slurmctld says nothing of them until all are asked for.
+    # slurmctld doesn't list them as powering up until all are requested.
     with service.slurm.lock:
         for job, pair in enumerate(pairs, 1):
-            found = {"jobs": [{"job_id": job, "nodes_resume": ",".join(pair)}]}
+            content = {"jobs": [{"job_id": job, "nodes_resume": ",".join(pair)}]}
             resume_file = tmp_path / f"job-{job}"
-            resume_file.write_text(json.dumps(found))
+            resume_file.write_text(json.dumps(content))
             words = [sys.executable, "-IS", program, ",".join(pair)]
             running.append(subprocess.Popen(words, env={"SLURM_RESUME_FILE": str(resume_file)}))
         service.slurm.states |= dict.fromkeys(names, Power.POWERING_UP)
-        assert [each.wait(SOON_S) for each in running] == [0] * len(pairs)
+        assert [process.wait(SOON_S) for process in running] == [0] * len(pairs)
     until(lambda: service.slurm.all_are(Power.UP, *names), 2 * SOON_S)
-    # A call for each job, or for each node where too many of those are under way.
+    # One call for each job, or for each node if too many bulk operations run.
     assert len(pairs) <= len(at) <= len(names)
     for begin in at:
         for seconds in (1, 2, 4):
-            found = sum(begin <= each < begin + seconds for each in at)
-            assert found <= SLOW.burst + SLOW.per_minute / 60 * seconds + 1
-    # Without the limiter they come at once.
+            count = sum(begin <= time_s < begin + seconds for time_s in at)
+            assert count <= SLOW.burst + SLOW.per_minute / 60 * seconds + 1
+    # Without the limiter all would come at once.
     assert at[-1] - at[0] > (len(pairs) - SLOW.burst) / (SLOW.per_minute / 60) - 1
 
 
-def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, spool: Path):
-    service.edge.fault("instances.insert", operation_error=NO_ROOM)
-    service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
+def test_a_node_without_room_is_released_with_the_reason(service: Service, spool: Path):
+    service.harness.fault("instances.insert", operation_error=NO_ROOM)
+    service.harness.fault("instances.bulkInsert", operation_error=NO_ROOM)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     assert (
@@ -236,7 +244,7 @@ def test_a_node_that_finds_no_room_goes_back_with_the_reason(service: Service, s
     until(lambda: not list(spool.glob("*.resume")))
 
 
-# Production's pace, on which the bound depends: that of lists and of looks at operations.
+# The bound depends on how often production reads lists and polls operations.
 @pytest.mark.parametrize("service", [Pace()], indirect=True)
 def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
     service: Service, monkeypatch: pytest.MonkeyPatch
@@ -246,74 +254,72 @@ def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
     # Booting takes longer than this test.
     monkeypatch.setattr(service.slurm, "running", set)
     service.start()
-    settings = service.edge.cloud.server.cloud.settings
+    settings = service.harness.cloud.server.cloud.settings
     settings.latency_seconds = {"compute.instances.bulkInsert": 1}
     settings.capacity = {(OTHER_ZONE, CHOICE.machine_type): 0}
-    refused = service.edge.times("POST", f"{OTHER_ZONE}/instances/bulkInsert")
-    deleted = service.edge.times("DELETE", "/instances/lab-debug-0")
+    refused = service.harness.times("POST", f"{OTHER_ZONE}/instances/bulkInsert")
+    deleted = service.harness.times("DELETE", "/instances/lab-debug-0")
     until(lambda: service.status.exists() and read(service.status).cloud_read)
     names = ["lab-debug-0", "lab-other-0"]
     service.slurm.resume(*names, jobs={7: names})
-    until(lambda: "lab-debug-0" in service.edge.names())
+    until(lambda: "lab-debug-0" in service.harness.names())
     until(lambda: service.slurm.all_are(Power.POWERING_DOWN, *names))
     assert "ZONE_RESOURCE_POOL_EXHAUSTED" in service.slurm.reasons["lab-other-0"]
-    until(lambda: "lab-debug-0" not in service.edge.names())
+    until(lambda: "lab-debug-0" not in service.harness.names())
     assert len(refused) == 1
     assert deleted[0] - refused[0] < 10
 
 
-def test_a_clock_that_is_set_back_holds_nothing_up(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-):
-    service.edge.fault("instances.bulkInsert", operation_error=NO_ROOM)
+def test_a_clock_that_steps_back_delays_nothing(service: Service, monkeypatch: pytest.MonkeyPatch):
+    service.harness.fault("instances.bulkInsert", operation_error=NO_ROOM)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     service.slurm.states["lab-debug-0"] = Power.OFF
     service.skew_s = -3600
-    set_back = SimpleNamespace(
+    stepped_back = SimpleNamespace(
         time=lambda: time.time() - 3600, time_ns=lambda: time.time_ns() - 3600 * 10**9
     )
-    monkeypatch.setattr(power_save_program, "time", set_back)
+    monkeypatch.setattr(power_save_program, "time", stepped_back)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
 
 
-def test_a_daemon_that_was_away_finds_what_was_asked_for(service: Service, spool: Path):
+def test_a_daemon_that_starts_later_handles_earlier_requests(service: Service, spool: Path):
     service.stop()
     service.slurm.resume("lab-debug-0", "lab-debug-1", jobs={1: ["lab-debug-0", "lab-debug-1"]})
     service.slurm.suspend("lab-debug-2")
-    service.edge.make("lab-debug-2")
+    service.harness.make("lab-debug-2")
     assert list(spool.glob("*.resume"))
     service.start()
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0", "lab-debug-1"))
-    until(lambda: "lab-debug-2" not in service.edge.names())
+    until(lambda: "lab-debug-2" not in service.harness.names())
 
 
-def test_a_suspend_that_nobody_heard_of_deletes_all_the_same(service: Service):
+def test_a_suspend_without_a_file_in_the_spool_still_deletes(service: Service):
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
-    service.slurm.suspend("lab-debug-0", told=False)
-    until(lambda: "lab-debug-0" not in service.edge.names())
+    service.slurm.suspend("lab-debug-0", write=False)
+    until(lambda: "lab-debug-0" not in service.harness.names())
 
 
-# What nobody announces would be found too late for this test.
+# Without watching, the end of the VM would be noticed too late for this test.
 @pytest.mark.parametrize("service", [replace(PACE, idle_s=1000)], indirect=True)
-def test_the_end_of_a_vm_that_google_takes_is_watched_for(service: Service, spool: Path):
+def test_the_end_of_a_preempted_vm_is_watched_for(service: Service, spool: Path):
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
     until(lambda: not list(spool.glob("*.resume")))
     service.slurm.preempted.add("lab-debug-0")
-    # Such as the call for other nodes that its jobs make.
+    # As when its jobs, queued again, request other nodes.
     service.slurm.resume("lab-debug-1")
     until(lambda: shown(service).get("lab-debug-0") == "leaving")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-1"))
     until(lambda: not list(spool.glob("*.resume")))
-    service.edge.remove("lab-debug-0")
+    service.harness.remove("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
     assert service.slurm.reasons["lab-debug-0"] == "its VM was taken back (spot)"
 
 
-def test_a_daemon_that_is_ended_under_way_leaves_one_vm_for_each_node(service: Service):
+def test_a_daemon_that_is_stopped_during_inserts_leaves_one_vm_for_each_node(service: Service):
     names = [f"lab-debug-{number}" for number in range(20)]
     for name in names:
         service.slurm.resume(name)
@@ -321,7 +327,7 @@ def test_a_daemon_that_is_ended_under_way_leaves_one_vm_for_each_node(service: S
             service.stop()
             service.start()
     until(lambda: service.slurm.all_are(Power.UP, *names))
-    assert set(names) <= service.edge.names()
+    assert set(names) <= service.harness.names()
 
 
 def test_while_slurmctld_is_away_nothing_is_deleted_and_requests_are_met(service: Service):
@@ -329,48 +335,48 @@ def test_while_slurmctld_is_away_nothing_is_deleted_and_requests_are_met(service
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
     service.slurm.away = True
     service.slurm.resume("lab-debug-1")
-    until(lambda: "lab-debug-1" in service.edge.names())
-    assert "lab-debug-0" in service.edge.names()
+    until(lambda: "lab-debug-1" in service.harness.names())
+    assert "lab-debug-0" in service.harness.names()
     service.slurm.away = False
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-1"))
 
 
-def test_what_happens_is_told_to_those_outside(service: Service):
+def test_status_file_and_event_log_show_what_happens(service: Service):
     names = ["lab-debug-0", "lab-debug-1"]
-    # It asks for nothing before it has a list of the VMs.
+    # It creates nothing before it has a list of the VMs.
     until(lambda: service.status.exists() and read(service.status).cloud_read)
     service.slurm.resume(*names, jobs={7: names})
     until(lambda: shown(service) == dict.fromkeys(names, "idle"))
     assert read(service.status).nodes["lab-debug-0"].view.zone == CHOICE.zone
     service.slurm.suspend(*names)
-    until(lambda: not service.edge.names())
+    until(lambda: not service.harness.names())
     with service.slurm.lock:
         service.slurm.states |= dict.fromkeys(names, Power.OFF)
     until(lambda: shown(service) == {})
-    found = history(read_log(service.events.path), 0, time.time())
+    log = history(read_log(service.events.path), 0, time.time())
     for name in names:
-        stages = [span.stage.value for span in found.nodes[name]]
+        stages = [span.stage.value for span in log.nodes[name]]
         assert stages[0] == "asked" and stages[-2:] == ["idle", "going"], stages
-    assert [(job.id, job.nodes) for job in found.jobs] == [(7, tuple(names))]
+    assert [(job.id, job.nodes) for job in log.jobs] == [(7, tuple(names))]
 
 
-def test_what_cant_be_read_is_told_and_hinders_nothing_else(service: Service):
-    """Without the right to read quotas nodes come all the same: Google knows them."""
+def test_what_cant_be_read_is_shown_and_blocks_nothing_else(service: Service):
+    """Without the right to read quotas nodes are still created: Google checks quotas itself."""
     refused = ApiError(403, "forbidden", "Required 'compute.regions.get' permission.")
-    service.edge.fault("regions.get", times=1 << 20, error=refused)
+    service.harness.fault("regions.get", times=1 << 20, error=refused)
     service.slurm.away = True
     until(lambda: service.status.exists() and len(read(service.status).unread) == 2)
-    found = read(service.status)
-    assert set(found.unread) == {"slurmctld", "the quotas"}
-    assert found.unread["the quotas"].why == f"forbidden: {refused.message}"
-    assert found.room == {}
-    # Everybody may read it.
-    assert service.edge.credentials.token not in service.status.read_text()
+    status = read(service.status)
+    assert set(status.unread) == {"slurmctld", "the quotas"}
+    assert status.unread["the quotas"].why == f"forbidden: {refused.message}"
+    assert status.room == {}
+    # All users can read the status file.
+    assert service.harness.credentials.token not in service.status.read_text()
     service.slurm.away = False
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
     until(lambda: set(read(service.status).unread) == {"the quotas"})
-    assert read(service.status).unread["the quotas"].since == found.unread["the quotas"].since
-    service.edge.cloud.server.cloud.faults.waiting.clear()
+    assert read(service.status).unread["the quotas"].since == status.unread["the quotas"].since
+    service.harness.cloud.server.cloud.faults.waiting.clear()
     until(lambda: not read(service.status).unread)
     assert read(service.status).room

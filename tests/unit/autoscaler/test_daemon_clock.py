@@ -1,4 +1,4 @@
-"""A clock that is set back while the daemon works; all around it is played."""
+"""The system clock steps back while the daemon runs; all around the daemon is simulated."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -39,16 +39,16 @@ def nodes(at: float, power: Power) -> NodesRead:
     return NodesRead(at, {NODE: Node(NODE, power)})
 
 
-def vms(at: float, *found: Vm) -> VmsRead:
-    return VmsRead(at, list(found), Quotas())
+def vms(at: float, *listed: Vm) -> VmsRead:
+    return VmsRead(at, list(listed), Quotas())
 
 
 def vm(zone: str) -> Vm:
     return Vm(NODE, zone, "RUNNING", BEFORE + 1, "n1")
 
 
-class Played:
-    """A daemon that knows what the test puts into its inbox: its readers have no answers."""
+class DaemonHarness:
+    """A daemon that gets only what the test puts into its inbox: its readers get no answers."""
 
     def __init__(self) -> None:
         self.inbox = Inbox()
@@ -56,14 +56,14 @@ class Played:
         self.done: list[Action] = []
         self.requests: list[Request] = []
         self.marks = 0
-        self.seen = 0
-        silent = Mock(side_effect=SlurmError("no answer"))
-        away = Mock(side_effect=CloudError("no answer"))
+        self.probes = 0
+        no_slurm = Mock(side_effect=SlurmError("no answer"))
+        no_cloud = Mock(side_effect=CloudError("no answer"))
         self.daemon = Daemon(
             ObservedState("lab", BEFORE, sets={"debug": NodeSet("debug", CHOICES)}),
             self.inbox,
-            slurm=Mock(nodes=silent),
-            cloud=Mock(sets=away, quotas=away, vms=away, submit=self.done.append),
+            slurm=Mock(nodes=no_slurm),
+            cloud=Mock(sets=no_cloud, quotas=no_cloud, vms=no_cloud, submit=self.done.append),
             spool=Mock(requests=lambda: list(self.requests), wait=lambda _: self.ended.wait(9)),
             pace=Pace(60, 60, 60, 60),
             observe=self._observe,
@@ -74,30 +74,30 @@ class Played:
         self.thread.start()
 
     def _observe(
-        self, observed: ObservedState, _memory: TrackedState, _actions: Sequence[Action]
+        self, observed: ObservedState, _tracked: TrackedState, _actions: Sequence[Action]
     ) -> None:
-        self.seen += sum(isinstance(event, ProbeResult) for event in observed.events)
+        self.probes += sum(isinstance(event, ProbeResult) for event in observed.events)
 
-    def hear(self, *messages: Message) -> None:
-        """Let it plan with messages."""
+    def put(self, *messages: Message) -> None:
+        """Put messages into the inbox and wait until it has reconciled with them."""
         self.marks += 1
-        for message in (*messages, ProbeResult("nobody", "a", exists=False)):
+        for message in (*messages, ProbeResult("none", "a", exists=False)):
             self.inbox.put(message)
-        until(lambda: self.seen == self.marks)
+        until(lambda: self.probes == self.marks)
 
-    def rise(self) -> Insert:
-        """Let SLURM ask for the node; return the insert that comes of it."""
-        self.hear(nodes(BEFORE, Power.OFF), vms(BEFORE))
+    def resume(self) -> Insert:
+        """Let SLURM request the node; return the insert that follows."""
+        self.put(nodes(BEFORE, Power.OFF), vms(BEFORE))
         self.requests = [Request("r", BEFORE + 0.5, (NODE,))]
         self.now = BEFORE + 1
-        self.hear(Called())
+        self.put(Called())
         return self.inserts()[-1]
 
     def inserts(self) -> list[Insert]:
-        return [each for each in self.done if isinstance(each, Insert)]
+        return [action for action in self.done if isinstance(action, Insert)]
 
     def deletions(self) -> list[Delete]:
-        return [each for each in self.done if isinstance(each, Delete)]
+        return [action for action in self.done if isinstance(action, Delete)]
 
     def stop(self) -> None:
         self.daemon.stop()
@@ -108,50 +108,52 @@ class Played:
 
 
 @pytest.fixture
-def played() -> Iterator[Played]:
-    made = Played()
-    yield made
-    made.stop()
+def harness() -> Iterator[DaemonHarness]:
+    started = DaemonHarness()
+    yield started
+    started.stop()
 
 
 @pytest.mark.parametrize("listed_at", [AFTER + 1, BEFORE + 2])
-def test_the_nodes_as_they_were_before_let_no_vm_be_deleted(played: Played, listed_at: float):
-    insert = played.rise()
-    played.hear(Inserted(insert.id))
-    played.now = AFTER + 1
-    # Also where the list was asked for by the old clock.
-    played.hear(vms(listed_at, vm("a")))
-    played.hear(nodes(AFTER + 1, Power.POWERING_UP), vms(AFTER + 1, vm("a")))
-    assert not played.deletions()
-    assert len(played.inserts()) == 1
+def test_node_states_from_before_the_step_delete_no_vm(harness: DaemonHarness, listed_at: float):
+    insert = harness.resume()
+    harness.put(Inserted(insert.id))
+    harness.now = AFTER + 1
+    # Also if the list has a time of the old clock.
+    harness.put(vms(listed_at, vm("a")))
+    harness.put(nodes(AFTER + 1, Power.POWERING_UP), vms(AFTER + 1, vm("a")))
+    assert not harness.deletions()
+    assert len(harness.inserts()) == 1
 
 
-def test_nodes_that_were_read_by_the_old_clock_settle_no_later_request(played: Played):
-    played.hear(vms(BEFORE))
-    played.now = AFTER
-    # slurmctld was asked before the clock was set back, and is slow.
-    played.hear(nodes(BEFORE, Power.OFF))
-    played.requests = [Request("r", AFTER + 0.5, (NODE,))]
-    played.now = AFTER + 1
-    played.hear(Called(), vms(AFTER + 1))
-    assert len(played.inserts()) == 1
-    played.now = AFTER + 2
-    played.hear(Inserted(played.inserts()[0].id), vms(AFTER + 2, vm("a")))
-    assert not played.deletions()
+def test_nodes_that_were_read_by_the_old_clock_close_no_later_request(harness: DaemonHarness):
+    harness.put(vms(BEFORE))
+    harness.now = AFTER
+    # slurmctld was asked before the clock stepped back, and answers late.
+    harness.put(nodes(BEFORE, Power.OFF))
+    harness.requests = [Request("r", AFTER + 0.5, (NODE,))]
+    harness.now = AFTER + 1
+    harness.put(Called(), vms(AFTER + 1))
+    assert len(harness.inserts()) == 1
+    harness.now = AFTER + 2
+    harness.put(Inserted(harness.inserts()[0].id), vms(AFTER + 2, vm("a")))
+    assert not harness.deletions()
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_what_was_asked_for_before_is_not_made_elsewhere_too(played: Played, ended: bool):
-    insert = played.rise()
-    played.hear(Inserted(insert.id, {NODE: NO_ROOM}))
-    second = played.inserts()[-1]
+def test_a_vm_that_was_inserted_before_is_not_created_in_another_zone_too(
+    harness: DaemonHarness, ended: bool
+):
+    insert = harness.resume()
+    harness.put(Inserted(insert.id, {NODE: NO_ROOM}))
+    second = harness.inserts()[-1]
     assert second.choice == CHOICES[1]
     if ended:
-        played.hear(Inserted(second.id))
-    played.now = AFTER + 2
-    played.hear(nodes(AFTER + 2, Power.POWERING_UP), vms(AFTER + 2))
+        harness.put(Inserted(second.id))
+    harness.now = AFTER + 2
+    harness.put(nodes(AFTER + 2, Power.POWERING_UP), vms(AFTER + 2))
     if not ended:
-        played.hear(Inserted(second.id))
-    played.now = AFTER + 3
-    played.hear(nodes(AFTER + 3, Power.POWERING_UP), vms(AFTER + 3))
-    assert len(played.inserts()) == 2
+        harness.put(Inserted(second.id))
+    harness.now = AFTER + 3
+    harness.put(nodes(AFTER + 3, Power.POWERING_UP), vms(AFTER + 3))
+    assert len(harness.inserts()) == 2

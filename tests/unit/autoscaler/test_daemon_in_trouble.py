@@ -1,6 +1,6 @@
-"""The real daemon in games that last half a minute, many at once: random schedules of faults.
+"""Randomized fault-injection tests of the real daemon: many runs of half a minute at once.
 
-Times are a fifteenth of the real ones. MUSTER_SEED=N draws the schedules of another run again; what
+Times are a fifteenth of the real ones. MUSTER_SEED=N repeats the schedules of another session; what
 happens in the same millisecond is not repeated.
 """
 
@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fault_injection import FAULTS, FaultRun, Metadata, Unexpected
+from faulty_cloud import watch_operations
 from quick import hurry
-from realgame import FAULTS, Metadata, RealGame, Unforeseen
 from schedules import RATES, SEED, Schedule
-from wildcloud import watch_operations
 
 from muster.autoscaler.reconcile.model import Delete, Insert, Probe
 
@@ -28,47 +28,46 @@ LOTS, EACH = 4, 24
 
 
 @pytest.fixture(autouse=True)
-def unforeseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unforeseen]:
-    """All times are short; what daemons say of exceptions is kept, and nothing else."""
+def unexpected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unexpected]:
+    """Make all times short, and keep what daemons log of exceptions, and nothing else."""
     hurry(monkeypatch.setattr)
     watch_operations(monkeypatch)
     monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "")
-    found = Unforeseen()
+    handler = Unexpected()
     loggers = [logging.getLogger(name) for name in ("muster", "uvicorn.error")]
-    loggers[0].addHandler(found)
-    for each in loggers:
-        # Thousands of warnings, and calls that end with their server.
-        each.setLevel(logging.CRITICAL if each is loggers[1] else logging.ERROR)
-    yield found
-    loggers[0].removeHandler(found)
-    for each in loggers:
-        each.setLevel(logging.NOTSET)
+    loggers[0].addHandler(handler)
+    for logger in loggers:
+        # Without thousands of warnings, and errors of calls that end with their server.
+        logger.setLevel(logging.CRITICAL if logger is loggers[1] else logging.ERROR)
+    yield handler
+    loggers[0].removeHandler(handler)
+    for logger in loggers:
+        logger.setLevel(logging.NOTSET)
 
 
-def drawn(lot: int) -> list[Schedule]:
-    """Schedules of a lot: each class of faults is dealt to half of them, to a quarter often."""
+def random_schedules(lot: int) -> list[Schedule]:
+    """Schedules of a lot: half of them have each kind of fault, a quarter has it often."""
     chance = random.Random(SEED + lot)  # noqa: S311
     rates: list[dict[str, float]] = [{} for _ in range(EACH)]
     for kind in FAULTS:
-        games = chance.sample(rates, EACH // 2)
-        for place, of in enumerate(games):
-            of[kind] = RATES[place % len(RATES)]
+        for place, schedule_rates in enumerate(chance.sample(rates, EACH // 2)):
+            schedule_rates[kind] = RATES[place % len(RATES)]
     first = SEED + lot * EACH
-    return [Schedule(number, of) for number, of in enumerate(rates, first)]
+    return [Schedule(seed, schedule_rates) for seed, schedule_rates in enumerate(rates, first)]
 
 
-def play(games: Iterable[RealGame]) -> dict[RealGame, list[str]]:
-    """Play games at once; what is wrong in each."""
-    wrong: dict[RealGame, list[str]] = {}
+def run_all(runs: Iterable[FaultRun]) -> dict[FaultRun, list[str]]:
+    """Do all runs at the same time; return what is wrong in each."""
+    wrong: dict[FaultRun, list[str]] = {}
 
-    def one(game: RealGame) -> None:
+    def do(run: FaultRun) -> None:
         try:
-            wrong[game] = game.play()
+            wrong[run] = run.run()
         except BaseException as error:
-            # A thread's end would not fail the test.
-            wrong[game] = [f"the game itself: {error!r}"]
+            # An exception in a thread would not fail the test.
+            wrong[run] = [f"the run itself: {error!r}"]
 
-    threads = [threading.Thread(target=one, args=(game,)) for game in games]
+    threads = [threading.Thread(target=do, args=(run,)) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -76,50 +75,54 @@ def play(games: Iterable[RealGame]) -> dict[RealGame, list[str]]:
     return wrong
 
 
-def told(wrong: dict[RealGame, list[str]]) -> str:
-    """What is wrong, game by game."""
-    return "".join(f"\n{game}:\n  " + "\n  ".join(found) for game, found in wrong.items() if found)
+def report(wrong: dict[FaultRun, list[str]]) -> str:
+    """What is wrong, run by run; "" if nothing is."""
+    return "".join(
+        f"\n{run}:\n  " + "\n  ".join(problems) for run, problems in wrong.items() if problems
+    )
 
 
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_whatever_happens_the_oracle_finds_nothing_wrong(
     lot: int,
     tmp_path: Path,
-    unforeseen: Unforeseen,
+    unexpected: Unexpected,
     record_property: Callable[[str, object], None],
 ) -> None:
-    wrong = play([RealGame(of, tmp_path / str(of.seed)) for of in drawn(lot)])
-    counts: Counter[str] = Counter(games=len(wrong))
-    for game in wrong:
-        counts.update(game.faults.counts)
-    record_property("games", "the daemon, in real time")
+    wrong = run_all(
+        [FaultRun(schedule, tmp_path / str(schedule.seed)) for schedule in random_schedules(lot)]
+    )
+    counts: Counter[str] = Counter(runs=len(wrong))
+    for run in wrong:
+        counts.update(run.faults.counts)
+    record_property("fault_runs", "the daemon, in real time")
     record_property("seed", SEED)
     record_property("lots", LOTS)
-    record_property("faults", {kind: counts[kind] for kind in ("games", *FAULTS)})
-    assert told(wrong) == ""
-    assert unforeseen.found == []
-    # In all lots together each comes more often, or the run fails: tests/unit/conftest.py.
+    record_property("faults", {kind: counts[kind] for kind in ("runs", *FAULTS)})
+    assert report(wrong) == ""
+    assert unexpected.messages == []
+    # tests/unit/conftest.py needs more of each in all lots together.
     assert [kind for kind in FAULTS if not counts[kind]] == []
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
 
 
-class LostVerdict(RealGame):
+class LostVerdict(FaultRun):
     def release_nodes(self, names: Iterable[str], reason: str) -> None:
-        """It says that it did."""
+        """Claim that it is done."""
 
 
-class Mistaken(RealGame):
-    """A game whose fleet does something else than it is told."""
+class Mistaken(FaultRun):
+    """A run whose fleet does something else than it should."""
 
     def wrongly(self, fleet: Metadata, action: Insert | Delete | Probe) -> None:
         raise NotImplementedError
 
     def fleet(self) -> Metadata:
-        made = super().fleet()
-        made.submit = lambda action: self.wrongly(made, action)  # type: ignore[method-assign]
-        return made
+        fleet = super().fleet()
+        fleet.submit = lambda action: self.wrongly(fleet, action)  # type: ignore[method-assign]
+        return fleet
 
 
 class LeakedVm(Mistaken):
@@ -132,7 +135,7 @@ class DoubleInsert(Mistaken):
     def wrongly(self, fleet: Metadata, action: Insert | Delete | Probe) -> None:
         fleet.google.submit(action)
         if isinstance(action, Insert) and "-debug-" in action.names[0]:
-            elsewhere = fleet.found["debug"].choices[1]
+            elsewhere = fleet.node_sets["debug"].choices[1]
             fleet.google.submit(replace(action, id=f"{action.id}-2", choice=elsewhere))
 
 
@@ -145,7 +148,7 @@ PLANTED = {
 
 def test_planted_bugs_are_found(tmp_path: Path) -> None:
     schedule = Schedule(11, {"boot hangs": 0.1, "no room": 0.1})
-    wrong = play([kind(schedule, tmp_path / kind.__name__) for kind in PLANTED])
-    for game, found in wrong.items():
-        said = PLANTED[type(game)]
-        assert any(said in each for each in found), (type(game).__name__, found)
+    wrong = run_all([kind(schedule, tmp_path / kind.__name__) for kind in PLANTED])
+    for run, problems in wrong.items():
+        expected = PLANTED[type(run)]
+        assert any(expected in problem for problem in problems), (type(run).__name__, problems)

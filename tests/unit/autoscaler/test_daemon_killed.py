@@ -1,12 +1,12 @@
-"""The daemon's process is killed (SIGKILL) at marked points, and its successor comes to the end."""
+"""The daemon is killed (SIGKILL) at marked points; after its restart all jobs end as usual."""
 
 from pathlib import Path
 
 import pytest
-from killedgame import KilledGame, Mark
+from faulty_cloud import watch_operations
+from killed_daemon import KilledDaemonRun, Mark
 from quick import hurry
-from test_daemon_in_trouble import play, told
-from wildcloud import watch_operations
+from test_daemon_in_trouble import report, run_all
 
 pytestmark = pytest.mark.proof(
     "the real daemon waits in real time, and nothing busy may run beside it"
@@ -22,14 +22,14 @@ LOTS = 3
 
 
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_whenever_it_is_killed_its_successor_comes_to_the_same_end(
+def test_whenever_it_is_killed_a_restarted_daemon_reaches_the_same_end(
     lot: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch.setattr)
     watch_operations(monkeypatch)
     marks = MARKS[lot::LOTS]
-    wrong = play([KilledGame(mark, tmp_path / str(mark)) for mark in marks])
-    assert told(wrong) == ""
+    wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in marks])
+    assert report(wrong) == ""
 
 
 def test_there_are_50_marks() -> None:

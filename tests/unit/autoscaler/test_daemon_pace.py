@@ -1,4 +1,4 @@
-"""How often the daemon plans and reads while many VMs are deleted; all else is played."""
+"""How often the daemon reconciles and reads while many VMs are deleted; the rest is simulated."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ BOTH = 2
 """Readers: of slurmctld, and of the cloud."""
 
 
-class Watched:
+class CountingPace:
     """A `Pace` that counts how often a reader went to sleep, and for how long: `seconds`."""
 
     retry_s = 60.0
@@ -43,15 +43,15 @@ class Watched:
         return 60
 
 
-class Played:
-    """A daemon that has asked for the deletion of all VMs, and whose readers sleep."""
+class DaemonHarness:
+    """A daemon that has started to delete all VMs, and whose readers sleep."""
 
     def __init__(self) -> None:
         self.inbox = Inbox()
         self.power = Power.POWERING_DOWN
-        self.pace = Watched()
+        self.pace = CountingPace()
         self.ends: list[int] = []
-        """How many ends of deletions each plan saw, of those that saw any."""
+        """How many deletions ended in each reconcile pass in which any did."""
         cloud = Mock(sets=dict, vms=lambda: [Vm(name, "z", "RUNNING", 1000) for name in NAMES])
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(
@@ -66,12 +66,12 @@ class Played:
         self.thread = threading.Thread(target=self.daemon.run, daemon=True)
         self.thread.start()
         until(lambda: cloud.submit.call_count == len(NAMES))
-        # Deletions are no reason to read often: both readers take the long pause.
+        # The daemon need not read often for deletions: both readers take the long pause.
         until(lambda: self.pace.idle >= BOTH)
         until(self.inbox.empty)
 
     def _observe(
-        self, observed: ObservedState, _memory: TrackedState, _actions: Sequence[Action]
+        self, observed: ObservedState, _tracked: TrackedState, _actions: Sequence[Action]
     ) -> None:
         if observed.events:
             self.ends.append(len(observed.events))
@@ -84,32 +84,32 @@ class Played:
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonHarness]:
     monkeypatch.setattr(daemon, "TICK_S", 30)
-    made = Played()
-    yield made
+    started = DaemonHarness()
+    yield started
     monkeypatch.setattr(daemon, "TICK_S", 0.1)
-    made.stop()
+    started.stop()
 
 
-def test_the_ends_of_deletions_are_planned_together(played: Played):
+def test_deletions_that_end_are_reconciled_together(harness: DaemonHarness):
     for name in NAMES:
-        played.inbox.put(Deleted(name, "z"))
-        # It has been looked at, and could have had a plan of its own.
-        until(played.inbox.empty)
-    played.inbox.put(Called())
-    until(lambda: sum(played.ends) == len(NAMES))
-    assert played.ends == [len(NAMES)]
+        harness.inbox.put(Deleted(name, "z"))
+        # It was taken from the inbox, and could have started its own reconcile pass.
+        until(harness.inbox.empty)
+    harness.inbox.put(Called())
+    until(lambda: sum(harness.ends) == len(NAMES))
+    assert harness.ends == [len(NAMES)]
 
 
-def test_the_end_of_a_deletion_that_a_node_waits_for_is_planned_at_once(played: Played):
-    played.power = Power.POWERING_UP
-    played.pace.seconds = 60
-    before = played.pace.busy
-    played.inbox.put(Called())
-    # Both have read that nodes rise, and nothing more is read in the next minute.
-    until(lambda: NAMES[0] in played.daemon.tracked.powering_up)
-    until(lambda: played.pace.busy >= before + BOTH)
-    until(played.inbox.empty)
-    played.inbox.put(Deleted(NAMES[0], "z"))
-    until(lambda: played.ends)
+def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonHarness):
+    harness.power = Power.POWERING_UP
+    harness.pace.seconds = 60
+    before = harness.pace.busy
+    harness.inbox.put(Called())
+    # Both readers have read that nodes power up, and read nothing in the next minute.
+    until(lambda: NAMES[0] in harness.daemon.tracked.powering_up)
+    until(lambda: harness.pace.busy >= before + BOTH)
+    until(harness.inbox.empty)
+    harness.inbox.put(Deleted(NAMES[0], "z"))
+    until(lambda: harness.ends)

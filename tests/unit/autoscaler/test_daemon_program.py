@@ -1,9 +1,9 @@
-"""`python -m muster.autoscaler` where it can't begin: what it says, and its exit status."""
+"""`python -m muster.autoscaler` where it can't start: its error, and its exit status."""
 
 import json
 
 import pytest
-from killedgame import metadata_server
+from killed_daemon import metadata_server
 
 from muster.autoscaler.__main__ import main
 from muster.autoscaler.compute import metadata
@@ -18,13 +18,13 @@ def settings(tmp_path):
     return tmp_path / "autoscaler.json"
 
 
-def test_settings_are_read_with_what_is_usual(settings):
+def test_settings_are_read_with_their_defaults(settings):
     settings.write_text(json.dumps(NEEDED))
     assert read(settings) == Settings("lab", 300, "/var/spool/muster-autoscaler", "")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "can't be read: [Errno 2] No such file"),
         ("{", "can't be read: Expecting property name"),
@@ -32,12 +32,12 @@ def test_settings_are_read_with_what_is_usual(settings):
         (json.dumps(NEEDED | {"colour": 1, "zone": "a"}), "has unknown keys: colour, zone"),
     ],
 )
-def test_settings_that_cant_be_used_end_it_with_2(settings, caplog, text, said):
+def test_settings_that_cant_be_used_end_it_with_2(settings, caplog, text, message):
     if text is not None:
         settings.write_text(text)
     assert main(settings) == 2
     [record] = caplog.records
-    assert record.message.startswith(f"{settings} {said}")
+    assert record.message.startswith(f"{settings} {message}")
     assert record.message.endswith("; run site.yml")
 
 
@@ -48,7 +48,7 @@ def test_a_metadata_server_that_does_not_answer_ends_it_with_1(settings, caplog,
     assert caplog.records[-1].message.startswith("the metadata server does not answer: ")
 
 
-def test_metadata_are_read_and_what_is_not_there_is_said(monkeypatch):
+def test_metadata_is_read_and_a_missing_value_is_an_error(monkeypatch):
     with metadata_server({"project/project-id": "demo"}) as address:
         monkeypatch.setenv("GCE_METADATA_HOST", address)
         assert metadata.read("project/project-id") == "demo"

@@ -1,4 +1,4 @@
-"""systemd is told what it waits for, at the address that it gives."""
+"""systemd gets the notifications that it waits for, at the address that it sets."""
 
 import os
 import socket
@@ -9,23 +9,23 @@ from muster.autoscaler import systemd
 
 
 @pytest.fixture(params=["folder", "abstract"])
-def heard(request, tmp_path, monkeypatch):
+def listener(request, tmp_path, monkeypatch):
     """A socket as systemd opens it, of either kind."""
     name = f"muster-{os.getpid()}" if request.param == "abstract" else str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(f"\0{name}" if request.param == "abstract" else name)
-        listener.settimeout(10)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(f"\0{name}" if request.param == "abstract" else name)
+        server.settimeout(10)
         address = f"@{name}" if request.param == "abstract" else name
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        yield listener
+        yield server
 
 
-def test_systemd_hears_that_the_daemon_is_ready_and_alive(heard):
+def test_systemd_gets_ready_and_alive(listener):
     systemd.notify(systemd.READY)
     systemd.notify(systemd.ALIVE)
-    assert [heard.recv(100), heard.recv(100)] == [b"READY=1", b"WATCHDOG=1"]
+    assert [listener.recv(100), listener.recv(100)] == [b"READY=1", b"WATCHDOG=1"]
 
 
-def test_without_systemd_nobody_is_told(monkeypatch):
+def test_without_systemd_nothing_is_sent(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     systemd.notify(systemd.READY)

@@ -1,4 +1,4 @@
-"""An observer of the plan's rounds, with its files in a folder."""
+"""An observer of reconcile passes, with its files in a folder."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from muster.autoscaler.report.status_file import Status, StatusFile, read
 
 
 class Watched:
-    """Rounds of the plan that an observer sees."""
+    """Reconcile passes that an observer sees."""
 
     def __init__(self, folder: Path) -> None:
         self.status_file, self.log_file = folder / "status.json", folder / "events.jsonl"
@@ -24,7 +24,7 @@ class Watched:
         self.begin()
 
     def begin(self) -> None:
-        """Let a daemon's observer begin."""
+        """Start a daemon's observer."""
         self.metrics = Metrics(lambda: self.rounds.observed.now)
         self.observer = Observer(StatusFile(self.status_file), self.events, self.metrics)
 
@@ -34,11 +34,11 @@ class Watched:
         self.observer(observed, self.rounds.tracked, actions)
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
-        left = [each for each in observed.requests if each.id not in closed]
+        left = [request for request in observed.requests if request.id not in closed]
         self.rounds.observed = replace(observed, requests=left)
 
-    def successor(self) -> None:
-        """Let a daemon that knows nothing come after this one."""
+    def restart(self) -> None:
+        """Restart the daemon, which then tracks nothing."""
         self.rounds.tracked = type(self.rounds.tracked)()
         self.begin()
 

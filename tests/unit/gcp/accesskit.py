@@ -52,5 +52,5 @@ def no_pulumi(tmp_path: Path) -> dict[str, str]:
 
 
 def environment(home: Path, path: str) -> dict[str, str]:
-    # Nobody is asked for credentials who has none.
+    # NO_GCE_CHECK: google-auth looks for no metadata server.
     return {**os.environ, "HOME": str(home), "PATH": path, "NO_GCE_CHECK": "true"}

@@ -38,7 +38,7 @@ def compute(cloud: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]
     monkeypatch.setattr(sweep, "POLL_S", 0.02)
     monkeypatch.setattr(sweep, "SETTLE_S", 0.02)
     with api.connect() as session:
-        # Also of what makes a client of its own.
+        # Also for code that makes its own client.
         monkeypatch.setattr(api, "connect", lambda **_: session)
         yield Compute(cloud.cloud.settings.project)
 

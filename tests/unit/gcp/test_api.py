@@ -30,7 +30,7 @@ def test_a_list_has_all_pages_and_everywhere_all_zones(compute: Compute):
     for zone in ("europe-west4-a", "europe-west4-b"):
         for number in range(3):
             compute.wait(compute.post(f"zones/{zone}/disks", disk(f"{zone}-{number}")), 10)
-    names = [found["name"] for found in compute.list(DISKS, maxResults=2)]
+    names = [item["name"] for item in compute.list(DISKS, maxResults=2)]
     assert sorted(names) == [f"europe-west4-a-{number}" for number in range(3)]
     assert len(compute.everywhere("disks", maxResults=2)) == 6
     assert compute.everywhere("disks", filter="name=europe-west4-b-0")[0]["name"].endswith("b-0")

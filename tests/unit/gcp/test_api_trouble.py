@@ -88,7 +88,7 @@ def test_a_proxys_page_with_status_200_is_no_crash(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def vm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine is a VM of Google's, without a token of anybody else."""
+    """This machine is a VM of Google's, without another token."""
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
 
 

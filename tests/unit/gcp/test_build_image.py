@@ -18,7 +18,7 @@ OBJECT = f"image-{DIGEST}.tar.gz"
 
 
 class Google(ThreadingHTTPServer):
-    """A metadata server and a bucket; it keeps what it was told."""
+    """A metadata server and a bucket; it keeps the reports that it got."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -79,7 +79,7 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
     server.server_close()
 
 
-def test_the_startup_script_is_a_program_of_its_own() -> None:
+def test_the_startup_script_is_one_standalone_program() -> None:
     text = builder.startup_script()
     assert text.startswith("#!/usr/bin/python3\n")
     # https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations
@@ -123,7 +123,7 @@ class TestFetch:
 
 
 class TestReport:
-    def test_steps_are_told_at_a_bounded_rate_and_the_end_always(self, google: Google) -> None:
+    def test_steps_are_reported_at_a_bounded_rate_and_the_end_always(self, google: Google) -> None:
         report = Report()
         report.bundle = DIGEST
         for number in range(20):
@@ -134,7 +134,7 @@ class TestReport:
             {"bundle": DIGEST, "state": "failed", "step": "step 19", "message": "no disk"},
         ]
 
-    def test_a_build_goes_on_where_nobody_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_build_continues_where_nobody_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build_image, "METADATA", "http://127.0.0.1:9/instance")
         Report().step("a step")
 
@@ -184,7 +184,7 @@ class TestPlay:
         ("message", "said"),
         [("no such package", "no such package"), ("[one, 'a \"b\"']", 'one; a "b"')],
     )
-    def test_the_failed_task_is_told(
+    def test_the_failed_task_is_reported(
         self, google: Google, work: Path, message: str, said: str
     ) -> None:
         work.write_text(PLAYBOOK.replace("MESSAGE", message))
@@ -193,7 +193,7 @@ class TestPlay:
         assert str(caught.value) == f"Install all: {said}"
         assert google.reports[0]["step"] == "Image"
 
-    def test_a_playbook_that_can_not_be_read_is_told(self, work: Path) -> None:
+    def test_a_playbook_that_can_not_be_read_is_reported(self, work: Path) -> None:
         work.write_text("- hosts: [\n")
         with pytest.raises(BuildError, match=r"^image\.yml: .+"):
             build_image.play(Report())

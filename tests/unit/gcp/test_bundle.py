@@ -44,7 +44,7 @@ def of_image(root: Path) -> bytes:
 
 
 def of_image_alone(root: Path) -> bytes:
-    """Of a definition that lies elsewhere: `muster check` has no say in what lies about here."""
+    """With the definition of another folder, so `load` doesn't check the files in this one."""
     return bundle.image_bundle(root, load(ROOT / "inventories/cloud"))
 
 
@@ -59,7 +59,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-BUNDLES = pytest.mark.parametrize("of", [machine, of_image])
+BUNDLES = pytest.mark.parametrize("make_bundle", [machine, of_image])
 
 
 class TestArchive:
@@ -89,17 +89,17 @@ class TestArchive:
 @BUNDLES
 class TestSameBytes:
     def test_whatever_time_permission_or_owner_files_have(
-        self, checkout: Path, of: Callable[[Path], bytes]
+        self, checkout: Path, make_bundle: Callable[[Path], bytes]
     ) -> None:
-        before = of(checkout)
+        before = make_bundle(checkout)
         for path in checkout.rglob("*"):
             if path.is_file() and not path.is_symlink():
                 os.utime(path, (1, 1))
                 path.chmod(0o600)
-        assert of(checkout) == before
+        assert make_bundle(checkout) == before
 
     def test_whatever_umask_and_order_a_copy_was_made_with(
-        self, checkout: Path, tmp_path: Path, of: Callable[[Path], bytes]
+        self, checkout: Path, tmp_path: Path, make_bundle: Callable[[Path], bytes]
     ) -> None:
         copy = tmp_path / "copy"
         old = os.umask(0o077)
@@ -111,11 +111,11 @@ class TestSameBytes:
                     target.write_bytes(path.read_bytes())
         finally:
             os.umask(old)
-        assert of(copy) == of(checkout)
+        assert make_bundle(copy) == make_bundle(checkout)
 
     @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
     def test_in_each_process_and_locale(
-        self, checkout: Path, of: Callable[[Path], bytes], locale: str
+        self, checkout: Path, make_bundle: Callable[[Path], bytes], locale: str
     ) -> None:
         (checkout / "roles/munge/tasks/über.yml").write_text("[]\n", encoding="utf-8")
         program = (
@@ -134,7 +134,7 @@ class TestSameBytes:
             # PYTHONHASHSEED: the order of sets differs between processes.
             env={**os.environ, "LC_ALL": locale, "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"},
         )
-        assert bundle.digest(of(checkout)) in done.stdout.split()
+        assert bundle.digest(make_bundle(checkout)) in done.stdout.split()
 
 
 class TestMachineBundle:
@@ -249,32 +249,34 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("of", [machine, of_image_alone])
+@pytest.mark.parametrize("make_bundle", [machine, of_image_alone])
 class TestSecretsStayBehind:
     @pytest.mark.parametrize("place", PLACES)
     def test_files_that_hold_them(
-        self, checkout: Path, of: Callable[[Path], bytes], place: str
+        self, checkout: Path, make_bundle: Callable[[Path], bytes], place: str
     ) -> None:
-        before = of(checkout)
+        before = make_bundle(checkout)
         path = checkout / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(SECRET)
-        assert of(checkout) == before
+        assert make_bundle(checkout) == before
 
     def test_one_that_is_planted_where_files_are_taken_is_seen(
-        self, checkout: Path, of: Callable[[Path], bytes]
+        self, checkout: Path, make_bundle: Callable[[Path], bytes]
     ) -> None:
         """The test before could fail: in this place a file gets in."""
         path = checkout / "roles/munge/tasks/install.yml"
         path.write_bytes(path.read_bytes() + b"# " + SECRET)
-        assert any(SECRET in content for content in contents(of(checkout)).values())
+        assert any(SECRET in content for content in contents(make_bundle(checkout)).values())
 
-    def test_private_keys_end_it(self, checkout: Path, of: Callable[[Path], bytes]) -> None:
+    def test_private_keys_end_it(
+        self, checkout: Path, make_bundle: Callable[[Path], bytes]
+    ) -> None:
         key = "-----BEGIN OPENSSH " + "PRIVATE KEY-----"
         path = checkout / "roles/munge/tasks/install.yml"
         path.write_text(path.read_text() + f"# {key}\n")
         with pytest.raises(bundle.BundleError, match=r"munge/tasks/install.yml holds a private"):
-            of(checkout)
+            make_bundle(checkout)
 
 
 class TestLinks:
@@ -300,7 +302,7 @@ class TestLinks:
 
 
 class TestImageBundle:
-    def test_it_tells_facts_of_the_cluster_and_what_it_is_built_on(self, checkout: Path) -> None:
+    def test_it_has_facts_of_the_cluster_and_what_it_is_built_on(self, checkout: Path) -> None:
         facts = json.loads(contents(of_image(checkout))["image.json"])
         assert not any(facts.pop("nvidia").values())
         assert facts == {
@@ -391,7 +393,7 @@ class TestImageBundle:
         edit(checkout / path, old, new)
         assert of_image(checkout) == before
 
-    def test_it_has_the_clock_of_nodes_whom_no_play_configures(self, checkout: Path) -> None:
+    def test_it_has_the_clock_of_nodes_that_no_play_configures(self, checkout: Path) -> None:
         play = yaml.safe_load((checkout / "ansible/image.yml").read_text())[0]
         assert play["vars"]["base_ntp_servers"] == inventory.TIME_SERVERS
         before = of_image(checkout)
@@ -424,8 +426,8 @@ class TestImageBundle:
             file.write('munge_first: "{{ munge_second }}"\n')
         with (role / "defaults/main.yml").open("a") as file:
             file.write("munge_second: 2\nmunge_third: 3\n")
-        found = contents(of_image(checkout))
-        here = {name.removeprefix("roles/munge/") for name in found if "roles/munge/" in name}
+        files = contents(of_image(checkout))
+        here = {name.removeprefix("roles/munge/") for name in files if "roles/munge/" in name}
         assert here == {
             "defaults/main.yml",
             "files/usr/lib/muster/program",
@@ -433,9 +435,9 @@ class TestImageBundle:
             "templates/etc/a.j2",
             "vars/main.yml",
         }
-        assert yaml.safe_load(found["roles/munge/defaults/main.yml"]) == {"munge_second": 2}
-        assert "ansible/plugins/modules/managed_files.py" in found
-        assert "ansible/plugins/action/managed_files.py" in found
+        assert yaml.safe_load(files["roles/munge/defaults/main.yml"]) == {"munge_second": 2}
+        assert "ansible/plugins/modules/managed_files.py" in files
+        assert "ansible/plugins/action/managed_files.py" in files
 
     def test_files_that_tasks_are_included_from_are_in_it(self, checkout: Path) -> None:
         tasks = checkout / "roles/munge/tasks"
@@ -452,5 +454,5 @@ class TestImageBundle:
 def test_each_role_with_an_install_half_is_in_the_image() -> None:
     halves = {path.parents[1].name for path in (ROOT / "roles").glob("*/tasks/install.yml")}
     # Refused in the cloud, and 250 MB of packages.
-    of_ceph = {"ceph_client", "ceph_cluster", "cephadm"}
-    assert sorted(install_halves.roles(ROOT)) == sorted(halves - of_ceph)
+    ceph_roles = {"ceph_client", "ceph_cluster", "cephadm"}
+    assert sorted(install_halves.roles(ROOT)) == sorted(halves - ceph_roles)

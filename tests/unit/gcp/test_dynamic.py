@@ -1,4 +1,4 @@
-"""The dynamic resources: what makes them anew, what changes them, and that ids are enough to go."""
+"""The dynamic resources: what replaces or changes them, and that an id is enough to delete."""
 
 import pickle
 from typing import Any
@@ -39,10 +39,10 @@ def test_a_name_is_claimed_once(compute: Compute):
         (FirstBootProvider(), VM, VM | {"zone": "b"}, ["zone"]),
     ],
 )
-def test_what_makes_one_anew(provider: Any, old: dict, new: dict, replaces: list[str]):
-    found = provider.diff("id", old, new)
-    assert found.replaces == replaces
-    assert not found.delete_before_replace
+def test_what_replaces_one(provider: Any, old: dict, new: dict, replaces: list[str]):
+    difference = provider.diff("id", old, new)
+    assert difference.replaces == replaces
+    assert not difference.delete_before_replace
 
 
 def test_a_first_boot_is_waited_for_again_for_a_bundle_or_another_vm():
@@ -59,7 +59,7 @@ def test_a_delete_needs_its_id_alone(compute: Compute, monkeypatch: pytest.Monke
     ImageProvider().delete("projects/demo-project/global/images/lab-1-2", {})
     SweeperProvider().delete("projects/example.com:p/clusters/lab", {})
     assert gone == [("demo-project", "lab-1-2"), ("example.com:p", "lab")]
-    with pytest.raises(CloudError, match="is no id of Muster's"):
+    with pytest.raises(CloudError, match="is not an id of Muster"):
         ImageProvider().delete("lab-1-2", {})
 
 
@@ -78,7 +78,7 @@ def test_a_wait_is_for_the_vm_and_bundle_of_the_props(
 
 @pytest.mark.parametrize("kind", [ClaimProvider, FirstBootProvider, ImageProvider, SweeperProvider])
 def test_the_state_holds_a_name_not_code(kind: type):
-    """Else each change of the code would be a change of the resource."""
+    """Otherwise each change of the code would change the resource."""
     import base64
 
     pickled = base64.b64decode(serialize_provider(kind()))

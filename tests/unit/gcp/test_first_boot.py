@@ -39,7 +39,7 @@ def boot(compute: Compute, net: str) -> Callable[..., None]:
 def change_bundle(compute: Compute, bundle: str) -> None:
     path = f"zones/{ZONE}/instances/lab-controller"
     metadata = compute.get(path)["metadata"]
-    items = [each for each in metadata["items"] if each["key"] != "muster-bundle"]
+    items = [item for item in metadata["items"] if item["key"] != "muster-bundle"]
     items.append({"key": "muster-bundle", "value": f"gs://b/bundle-{bundle}.tar.gz"})
     body = {"fingerprint": metadata["fingerprint"], "items": items}
     compute.wait(compute.post(f"{path}/setMetadata", body), 10)
@@ -51,7 +51,9 @@ def wait(compute: Compute, bundle: str, *, timeout_s: float = 10) -> list[str]:
     return said
 
 
-def test_steps_are_told_and_a_new_bundle_is_waited_for(compute: Compute, boot: Callable[..., None]):
+def test_steps_are_shown_and_a_new_bundle_is_waited_for(
+    compute: Compute, boot: Callable[..., None]
+):
     boot(ONE)
     assert wait(compute, ONE)[-1] == "lab-controller: Start slurmctld"
     assert wait(compute, ONE) == ["lab-controller: Start slurmctld"], "it is done already"

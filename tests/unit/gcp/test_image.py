@@ -51,8 +51,8 @@ def left(compute: Compute) -> Callable[[], list[str]]:
     """What is left in the project: instances, disks, images."""
 
     def look() -> list[str]:
-        found = [*compute.everywhere("instances"), *compute.everywhere("disks")]
-        return sorted(each["name"] for each in [*found, *compute.list("global/images")])
+        in_zones = [*compute.everywhere("instances"), *compute.everywhere("disks")]
+        return sorted(item["name"] for item in [*in_zones, *compute.list("global/images")])
 
     return look
 
@@ -64,11 +64,11 @@ def test_an_image_is_made_and_its_builder_is_gone(
     made = image.build(compute, wanted, said.append)
     assert made.name.startswith("lab-0123456789ab-")
     assert left() == [made.name]
-    found = compute.get(f"global/images/{made.name}")
-    assert found["family"] == "lab"
-    assert found["status"] == "READY"
+    finished = compute.get(f"global/images/{made.name}")
+    assert finished["family"] == "lab"
+    assert finished["status"] == "READY"
     labels = {"muster-cluster": "lab", "muster-role": "image", "muster-digest": DIGEST[:12]}
-    assert found["labels"] == labels
+    assert finished["labels"] == labels
     assert compute.get("global/images/family/lab")["name"] == made.name
     assert said[:3] == [
         "starting the builder lab-builder-01234567",
@@ -101,7 +101,7 @@ def test_the_builder_is_private_and_ends_by_itself(wanted: Build):
     assert seconds > image.BUILD_TIMEOUT_S + image.POWER_OFF_TIMEOUT_S
     assert body["labels"] == {"muster-cluster": "lab", "muster-role": "builder"}
     assert body["disks"][0]["initializeParams"]["labels"] == body["labels"]
-    metadata = {each["key"]: each["value"] for each in body["metadata"]["items"]}
+    metadata = {item["key"]: item["value"] for item in body["metadata"]["items"]}
     assert metadata == {
         "enable-oslogin": "FALSE",
         "block-project-ssh-keys": "TRUE",
@@ -149,7 +149,7 @@ def test_a_builder_that_vanishes_is_noticed(
         if line.endswith("Fetch the bundle"):
             compute.wait(compute.delete(f"{ZONE}/instances/lab-builder-01234567"), 10)
 
-    with pytest.raises(CloudError, match='ended at "Fetch the bundle" without a word'):
+    with pytest.raises(CloudError, match='ended at "Fetch the bundle" without a report'):
         image.build(compute, wanted, delete)
     assert left() == []
 

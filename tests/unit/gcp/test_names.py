@@ -57,7 +57,7 @@ def test_what_rights_are_bound_to_begins_with_the_prefix(cluster: str, node_set:
     assert names.image(DIGEST, "ab").startswith(names.image_family)
 
 
-def test_long_sets_with_one_beginning_have_templates_of_their_own():
+def test_long_sets_with_one_beginning_have_their_own_templates():
     names = Names("c" * 19, "p")
     one, two = ("s" * 29 + end for end in "ab")
     assert names.template_prefix(one) != names.template_prefix(two)

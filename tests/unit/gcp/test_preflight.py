@@ -1,4 +1,4 @@
-"""What stands against a cluster is said before it is made."""
+"""What prevents the creation of a cluster is reported before anything is created."""
 
 from pathlib import Path
 
@@ -30,17 +30,17 @@ def limit(cloud: Server, **limits: float) -> None:
     cloud.do(lambda fake: fake.settings.quotas.update(places))
 
 
-def test_nothing_stands_against_the_example(compute: Compute, cluster: Cluster):
+def test_the_example_has_no_problems(compute: Compute, cluster: Cluster):
     assert preflight.problems(compute, cluster) == []
 
 
 def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
     spot = VirtualMachines(machine_type="n1-standard-4", max_nodes=3, spot=True)
     near = VirtualMachines(machine_type="c2-standard-4", max_nodes=2)
-    found = with_nodes(cluster, spot=spot, near=near)
+    larger = with_nodes(cluster, spot=spot, near=near)
     # Controller, login and builder have 2 CPUs each; disks of 20, 20 and 10 GiB; the state disk
     # has 100.
-    assert preflight.needs(found, {"PREEMPTIBLE_CPUS": 100}) == {
+    assert preflight.needs(larger, {"PREEMPTIBLE_CPUS": 100}) == {
         "CPUS": 6,
         "PREEMPTIBLE_CPUS": 12,
         "C2_CPUS": 8,
@@ -48,7 +48,7 @@ def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
         "INSTANCES": 8,
         "SSD_TOTAL_GB": 250,
     }
-    without = preflight.needs(found, {})
+    without = preflight.needs(larger, {})
     assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (18, 0)
 
 
@@ -56,8 +56,8 @@ def test_local_ssds_are_counted(compute: Compute, cloud: Server, cluster: Cluste
     own = VirtualMachines(machine_type="a2-ultragpu-1g", max_nodes=2)
     two = VirtualMachines(machine_type="n1-standard-2", max_nodes=3, local_ssds=2)
     one = VirtualMachines(machine_type="n1-standard-2", max_nodes=4, local_ssds=1, spot=True)
-    found = with_nodes(cluster, own=own, two=two, one=one)
-    needs = preflight.needs(found, {"PREEMPTIBLE_LOCAL_SSD_GB": 1})
+    larger = with_nodes(cluster, own=own, two=two, one=one)
+    needs = preflight.needs(larger, {"PREEMPTIBLE_LOCAL_SSD_GB": 1})
     # Those of a machine type are a part of it.
     assert (needs["LOCAL_SSD_TOTAL_GB"], needs["PREEMPTIBLE_LOCAL_SSD_GB"]) == (2250, 1500)
     limit(cloud, LOCAL_SSD_TOTAL_GB=2249)
@@ -157,8 +157,7 @@ def test_clusters_beside_each_other_are_no_problem(compute: Compute, cluster: Cl
         make_state_disk(compute, other)
     disk = {"name": "other", "sizeGb": "10", "labels": {"muster-role": "state"}}
     compute.wait(compute.post("zones/europe-west4-b/disks", disk), 10)
-    found = preflight.problems(compute, cluster.model_copy(update={"name": "lab"}))
-    assert found == []
+    assert preflight.problems(compute, cluster.model_copy(update={"name": "lab"})) == []
 
 
 def test_a_release_of_slurm_that_the_cluster_does_not_run_is_refused(

@@ -140,7 +140,7 @@ def test_write_asks_google_for_the_vms_host_keys(
     pulumi: Pulumi, tmp_path: Path, cloud: Server
 ) -> None:
     env = pulumi(STACK) | environment(cloud.url, "demo-project")
-    # Of keys that are new, and of those of a VM that was made anew.
+    # New keys, and those of a recreated VM.
     for controller, login in ((1, 2), (1, 3)):
         say_key(cloud, "slurm10-controller", key(controller))
         say_key(cloud, "slurm10-login-0", key(login))

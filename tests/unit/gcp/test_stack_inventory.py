@@ -45,15 +45,15 @@ def plain(value: Any) -> Any:
 
 
 def test_the_stack_s_hosts_are_in_the_five_groups(inventory: Path, pulumi: Pulumi) -> None:
-    found = listed(inventory, pulumi(UP))
-    groups = {name: group["hosts"] for name, group in found.items() if group.get("hosts")}
+    whole = listed(inventory, pulumi(UP))
+    groups = {name: group["hosts"] for name, group in whole.items() if group.get("hosts")}
     assert groups == {
         "controller": ["slurm10-controller"],
         "database": ["slurm10-controller"],
         "login": ["slurm10-login-0"],
         "storage": ["slurm10-controller"],
     }
-    assert "compute" in found["all"]["children"]
+    assert "compute" in whole["all"]["children"]
 
 
 def test_hosts_are_reached_through_iap_and_their_keys_are_checked(
@@ -155,7 +155,7 @@ def test_without_pulumi_one_sentence_says_so(inventory: Path, no_pulumi: dict[st
     assert "the program pulumi is not installed here" in done.stderr
 
 
-def test_a_wrong_definition_is_told_with_file_and_line(inventory: Path, pulumi: Pulumi) -> None:
+def test_a_wrong_definition_is_reported_with_file_and_line(inventory: Path, pulumi: Pulumi) -> None:
     file = inventory / "group_vars/all/cluster.yml"
     file.write_text(file.read_text().replace("max_nodes: 10", "max_nodes: -1"))
     done = ask(inventory, pulumi(UP))

@@ -38,17 +38,17 @@ def make_image(compute: Compute, name: str, marks: dict[str, str]) -> None:
 
 
 def names(compute: Compute) -> dict[str, list[str]]:
-    found = {
+    resources = {
         "instances": compute.everywhere("instances"),
         "disks": compute.everywhere("disks"),
         "images": compute.list("global/images"),
     }
-    return {kind: sorted(each["name"] for each in listed) for kind, listed in found.items()}
+    return {kind: sorted(item["name"] for item in listed) for kind, listed in resources.items()}
 
 
 @pytest.fixture
 def full(compute: Compute, net: str) -> Compute:
-    """Two clusters whose names begin alike, and things of nobody's."""
+    """Two clusters whose names begin alike, and a disk of no cluster."""
     make_disk(compute, "source", {})
     for cluster in ("lab", "lab-2"):
         for number, zone in enumerate(ZONES):
@@ -85,12 +85,12 @@ def test_a_vm_that_was_asked_for_before_the_end_and_comes_late_goes_too(
     late = ["lab-debug-7"]
 
     def everywhere(compute: Compute, collection: str, **query: str) -> list[dict]:
-        found = look(compute, collection, **query)
+        listed = look(compute, collection, **query)
         # Images come last: at its first end the sweep has looked for instances and disks.
-        if collection == "disks" and not [disk for disk in found if "state" not in disk["name"]]:
+        if collection == "disks" and not [disk for disk in listed if "state" not in disk["name"]]:
             while late:
                 make_vm(full, net, late.pop(), ZONES[0], labels("lab", "node"))
-        return found
+        return listed
 
     monkeypatch.setattr(Compute, "everywhere", everywhere)
     sweep.everything(full, "lab", print)
@@ -133,4 +133,4 @@ def test_placement_policies_of_jobs_go_by_their_names(compute: Compute, net: str
     for name in {*kept, "lab-job7", "lab-job81"}:
         compute.wait(compute.post(f"{REGION}/resourcePolicies", {"name": name, **compact}), 10)
     sweep.everything(compute, "lab", lambda _: None)
-    assert {each["name"] for each in compute.everywhere("resourcePolicies")} == kept
+    assert {policy["name"] for policy in compute.everywhere("resourcePolicies")} == kept

@@ -43,8 +43,8 @@ def test_the_clock_follows_google_s_alone_unless_somebody_says_otherwise(tmp_pat
     shutil.copytree(CLOUD, folder)
     (folder / "pulumi_stack.yml").unlink()
     hosts = cloud_hosts(load(CLOUD).cluster)
-    found = inventory(hosts, "slurm10-controller", ADDRESSES)
-    (folder / "machines.json").write_text(json.dumps(found))
+    groups = inventory(hosts, "slurm10-controller", ADDRESSES)
+    (folder / "machines.json").write_text(json.dumps(groups))
 
     def servers() -> list[list[str]]:
         seen = groups_in_ansible(folder)["_meta"]["hostvars"]
@@ -85,14 +85,14 @@ def test_ansible_reads_it_with_the_definition_beside_it(tmp_path: Path) -> None:
     )
     (folder / "machines.json").write_text(done.stdout, encoding="utf-8")
     load(folder)
-    found = groups_in_ansible(folder)
-    assert found["controller"]["hosts"] == ["slurm10-controller"]
-    assert found["storage"]["hosts"] == ["slurm10-controller"]
-    assert found["login"]["hosts"] == ["slurm10-login-0"]
-    assert found["_meta"]["hostvars"]["slurm10-login-0"]["cluster"]["name"] == "slurm10"
+    groups = groups_in_ansible(folder)
+    assert groups["controller"]["hosts"] == ["slurm10-controller"]
+    assert groups["storage"]["hosts"] == ["slurm10-controller"]
+    assert groups["login"]["hosts"] == ["slurm10-login-0"]
+    assert groups["_meta"]["hostvars"]["slurm10-login-0"]["cluster"]["name"] == "slurm10"
 
 
-def test_wrong_definition_is_said_in_its_own_words(tmp_path: Path) -> None:
+def test_a_wrong_definition_is_reported_in_its_own_words(tmp_path: Path) -> None:
     (tmp_path / "group_vars/all").mkdir(parents=True)
     (tmp_path / "group_vars/all/cluster.yml").write_text("cluster: {name: x, nodez: {}}\n")
     done = subprocess.run(

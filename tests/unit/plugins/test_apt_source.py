@@ -44,8 +44,10 @@ def plain(path: str) -> str:
 
 
 def test_components_come_from_the_mirror_that_the_host_uses(module: ModuleType) -> None:
-    found = module.wanted_stanzas(targets("bookworm/main"), CONTRIB, plain)
-    assert found == [f"Types: deb\nURIs: {MIRROR}\nSuites: bookworm\nComponents: contrib non-free"]
+    stanzas = module.wanted_stanzas(targets("bookworm/main"), CONTRIB, plain)
+    assert stanzas == [
+        f"Types: deb\nURIs: {MIRROR}\nSuites: bookworm\nComponents: contrib non-free"
+    ]
 
 
 def test_what_the_host_has_already_is_left_out(module: ModuleType) -> None:
@@ -57,8 +59,8 @@ def test_what_the_host_has_already_is_left_out(module: ModuleType) -> None:
 
 def test_each_suite_gets_them(module: ModuleType) -> None:
     there = targets("bookworm/main", "bookworm-updates/main", "bookworm-security/main")
-    found = module.wanted_stanzas(there, CONTRIB, plain)
-    assert [line.split("Suites: ")[1].split("\n")[0] for line in found] == [
+    stanzas = module.wanted_stanzas(there, CONTRIB, plain)
+    assert [line.split("Suites: ")[1].split("\n")[0] for line in stanzas] == [
         "bookworm",
         "bookworm-updates",
         "bookworm-security",

@@ -1,4 +1,4 @@
-"""What is told to a Ceph cluster until its file system is as wanted; no cluster."""
+"""The commands that a Ceph cluster gets until its file system is as wanted; no cluster."""
 
 import importlib.util
 from pathlib import Path

@@ -41,15 +41,15 @@ def test_an_osd_that_never_came_up_is_missed() -> None:
 
 
 def test_a_warning_comes_with_its_details() -> None:
-    found = health("HEALTH_WARN", MON_CLOCK_SKEW=check("clock skew on mon.b", "mon.b skew 2.1s"))
-    said = ceph_health.complaints(found, ALL_UP, [])
+    answer = health("HEALTH_WARN", MON_CLOCK_SKEW=check("clock skew on mon.b", "mon.b skew 2.1s"))
+    said = ceph_health.complaints(answer, ALL_UP, [])
     assert said == ["MON_CLOCK_SKEW (clock skew on mon.b; mon.b skew 2.1s)"]
     assert "ceph health mute CODE" in ceph_health.remedy(said, 300)
 
 
 def test_one_that_is_muted_does_not_count() -> None:
-    found = health(OSDMAP_FLAGS=check("noout flag(s) set", muted=True))
-    assert ceph_health.complaints(found, ALL_UP, [0]) == []
+    answer = health(OSDMAP_FLAGS=check("noout flag(s) set", muted=True))
+    assert ceph_health.complaints(answer, ALL_UP, [0]) == []
 
 
 def test_a_state_without_a_reason_is_no_health() -> None:
@@ -57,8 +57,8 @@ def test_a_state_without_a_reason_is_no_health() -> None:
 
 
 def test_only_the_first_details_are_told() -> None:
-    found = health("HEALTH_WARN", PG_DEGRADED=check("many", *[f"pg {n}" for n in range(99)]))
-    assert ceph_health.complaints(found, ALL_UP, []) == ["PG_DEGRADED (many; pg 0; pg 1; pg 2)"]
+    answer = health("HEALTH_WARN", PG_DEGRADED=check("many", *[f"pg {n}" for n in range(99)]))
+    assert ceph_health.complaints(answer, ALL_UP, []) == ["PG_DEGRADED (many; pg 0; pg 1; pg 2)"]
 
 
 def test_a_check_waits_for_nothing(run_module, stand_ins) -> None:
@@ -72,9 +72,7 @@ def test_the_bound_ends_with_the_sentence(run_module, stand_ins) -> None:
     script = f"case \"$*\" in *health*) echo '{unhealthy}';; *) echo '{{\"osds\": []}}';; esac"
     path = stand_ins({"ceph": script})
     done = run_module("ceph_health", {"osds": [4], "timeout_seconds": 0}, env={"PATH": path})
-    assert done["msg"].startswith(
-        "the Ceph cluster is not healthy after 0 s: osd.4 is not up; mend"
-    )
+    assert done["msg"].startswith("the Ceph cluster is not healthy after 0 s: osd.4 is not up; fix")
 
 
 def tree(**hosts):
@@ -84,8 +82,8 @@ def tree(**hosts):
         ids = list(range(number, number + len(states)))
         nodes.append({"id": -index - 2, "name": name, "type": "host", "children": ids})
         nodes += [
-            {"id": each, "name": f"osd.{each}", "type": "osd", "status": state}
-            for each, state in zip(ids, states, strict=True)
+            {"id": osd, "name": f"osd.{osd}", "type": "osd", "status": state}
+            for osd, state in zip(ids, states, strict=True)
         ]
         number += len(states)
     return {"nodes": nodes, "stray": []}
@@ -101,23 +99,23 @@ def service(name, running, size, *events):
 
 
 def test_each_host_must_have_its_osds() -> None:
-    found = tree(s1=["up", "up"], s2=["up", "down"])
+    osd_tree = tree(s1=["up", "up"], s2=["up", "down"])
     wanted = {"s1": 2, "s2": 2, "s3.example.org": 1}
-    assert ceph_health.missing_osds(found, wanted) == [
+    assert ceph_health.missing_osds(osd_tree, wanted) == [
         "1 of 2 OSDs of s2 are up",
         "0 of 1 OSDs of s3.example.org are up",
     ]
-    assert ceph_health.missing_osds(found, {"s1.example.org": 2, "s2": 1}) == []
+    assert ceph_health.missing_osds(osd_tree, {"s1.example.org": 2, "s2": 1}) == []
 
 
 def test_a_service_that_lacks_daemons_is_named_with_its_last_error() -> None:
     error = '2026-11-22T19:00:00.0Z service:mds.cephfs [ERROR] "no image"'
-    found = [
+    services = [
         service("mon", 3, 3),
         service("mgr", 1, 2, '2026-11-22T19:00:00.0Z service:mgr [INFO] "created"'),
         service("mds.cephfs", 0, 2, error),
     ]
-    assert ceph_health.missing_daemons(found) == [
+    assert ceph_health.missing_daemons(services) == [
         "1 of 2 mgr run",
         f"0 of 2 mds.cephfs run: {error}",
     ]
@@ -135,4 +133,4 @@ esac"""
     given = {"osds_of": {"s1": 1}, "orchestrated": True, "timeout_seconds": 0}
     assert run_module("ceph_health", {"timeout_seconds": 0}, env=env)["changed"] is False
     said = run_module("ceph_health", given, env=env)["msg"]
-    assert "after 0 s: 0 of 1 OSDs of s1 are up, 1 of 3 mon run; mend" in said
+    assert "after 0 s: 0 of 1 OSDs of s1 are up, 1 of 3 mon run; fix" in said

@@ -24,14 +24,14 @@ def label(fsid=FSID, **more):
 class Module:
     """Stands for AnsibleModule: answers `ceph-bluestore-tool` and `blkid`."""
 
-    def __init__(self, found=None, blkid=(2, "", "")):
-        self.found = found
+    def __init__(self, labels=None, blkid=(2, "", "")):
+        self.labels = labels
         self.blkid = blkid
 
     def run_command(self, command):
         if command[0] == "blkid":
             return self.blkid
-        return 0, json.dumps({command[-1]: self.found}), ""
+        return 0, json.dumps({command[-1]: self.labels}), ""
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +40,8 @@ def tool(monkeypatch):
     monkeypatch.setattr(ceph_host.Device.read_label.__globals__["shutil"], "which", lambda _: "/x")
 
 
-def refused(path, found=None, fsid=FSID):
-    device = ceph_host.Device(Module(found), str(path), fsid)
+def refused(path, labels=None, fsid=FSID):
+    device = ceph_host.Device(Module(labels), str(path), fsid)
     with pytest.raises(ceph_host.DeviceError) as caught:
         device.refuse()
     return str(caught.value)
@@ -58,9 +58,9 @@ def refused(path, found=None, fsid=FSID):
     ],
 )
 def test_whose_host_it_is_stands_in_ceph_conf(text, said) -> None:
-    found = ceph_host.refusal_of_conf(text, FSID)
-    assert said in found
-    assert bool(found) == bool(said)
+    refusal = ceph_host.refusal_of_conf(text, FSID)
+    assert said in refusal
+    assert bool(refusal) == bool(said)
 
 
 def test_an_osd_of_this_cluster_is_kept(tmp_path) -> None:
@@ -164,8 +164,8 @@ LVM = bytes(512) + b"LABELONE" + bytes(1024)
 
 
 def tags(fsid=FSID, **more):
-    found = {"ceph.cluster_fsid": fsid, "ceph.osd_id": "5", "ceph.type": "block", **more}
-    return ",".join(f"{key}={value}" for key, value in found.items())
+    pairs = {"ceph.cluster_fsid": fsid, "ceph.osd_id": "5", "ceph.type": "block", **more}
+    return ",".join(f"{key}={value}" for key, value in pairs.items())
 
 
 class WithVolumes(Module):
@@ -195,15 +195,15 @@ def disk(tmp_path, monkeypatch):
 
 def volume(module, path):
     """The disk as cephadm takes it; tests may not make one below /dev."""
-    found = ceph_host.Volume(module, str(path), FSID)
-    found.is_file = False
-    return found
+    device = ceph_host.Volume(module, str(path), FSID)
+    device.is_file = False
+    return device
 
 
 def test_cephadm_s_osd_of_this_cluster_is_kept(disk) -> None:
-    found = volume(WithVolumes((tags(OTHER), "/dev/sdz"), (tags(), disk)), disk)
-    found.refuse()
-    assert found.osd == 5
+    device = volume(WithVolumes((tags(OTHER), "/dev/sdz"), (tags(), disk)), disk)
+    device.refuse()
+    assert device.osd == 5
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_an_osd_of_the_packages_is_no_volume(disk) -> None:
 
 
 def test_lvm_that_does_not_answer_is_no_blank_disk(disk) -> None:
-    with pytest.raises(ceph_host.DeviceError, match="lvs: lock failed; mend LVM"):
+    with pytest.raises(ceph_host.DeviceError, match="lvs: lock failed; fix LVM"):
         volume(WithVolumes(code=5), disk)
 
 

@@ -70,7 +70,7 @@ def given(*users, **options):
 
 
 def cluster(stand_ins, tmp_path, users):
-    """A `ceph` that answers with these users and notes what it is told."""
+    """A `ceph` that answers with these users and notes its arguments."""
     (tmp_path / "users").write_text(json.dumps({"auth_dump": users}))
     told = tmp_path / "told"
     return told, stand_ins(

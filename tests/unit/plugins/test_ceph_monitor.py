@@ -78,7 +78,7 @@ def test_a_further_one_begins_with_the_key_of_the_others() -> None:
     assert not [command for command in host.commands if command[0] == "ceph-authtool"]
 
 
-def test_what_a_killed_run_left_is_in_nobody_s_way(tmp_path) -> None:
+def test_what_a_killed_run_left_does_not_block(tmp_path) -> None:
     (tmp_path / "ceph-s1.new").mkdir()
     (tmp_path / "ceph-s1.new/half").write_text("")
     ceph_monitor.Maker(Host()).make()

@@ -41,8 +41,8 @@ class Module:
         words = [word for word in command if word not in ("timeout", "900", "120")]
         self.commands.append(words)
         if words[0] == "podman":
-            found = self.images.get(words[-1], "")
-            return (0 if found else 125), f"{found}\n", ""
+            image = self.images.get(words[-1], "")
+            return (0 if image else 125), f"{image}\n", ""
         if words[0] == "ceph":
             entry = {"section": "global", "name": "container_image", "value": self.configured}
             return 0, json.dumps([entry]), ""
@@ -91,9 +91,9 @@ def test_it_has_no_dashboard_and_places_nothing_by_itself(module) -> None:
     assert words[words.index("--ssh-user") + 1] == "cephadm"
 
 
-def test_one_that_was_interrupted_is_taken_away_and_made_anew(module) -> None:
+def test_one_that_was_interrupted_is_removed_and_started_again(module) -> None:
     module.fails = "bootstrap"
-    with pytest.raises(FailedError, match="the next run begins anew"):
+    with pytest.raises(FailedError, match="the next run starts again"):
         cephadm_bootstrap.Bootstrap(module).make()
     (module.folder / FSID).mkdir()
     module.fails = ""

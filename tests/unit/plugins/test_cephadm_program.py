@@ -37,7 +37,7 @@ def test_the_program_comes_from_the_image(provide, tmp_path) -> None:
     assert path.read_text() == "release 19\n"
     assert path.stat().st_mode & 0o777 == 0o755
     assert not (tmp_path / "container").exists()
-    assert [each.name for each in path.parent.iterdir()] == ["cephadm"]
+    assert [file.name for file in path.parent.iterdir()] == ["cephadm"]
     assert provide()["changed"] is False
 
 

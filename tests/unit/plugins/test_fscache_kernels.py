@@ -35,9 +35,9 @@ def fault(release: str) -> str:
     ],
 )
 def test_the_role_knows_which_kernels_are_bad_at_it(release: str, said: str) -> None:
-    found = fault(release)
-    assert said in found
-    assert bool(found) == bool(said)
+    sentence = fault(release)
+    assert said in sentence
+    assert bool(sentence) == bool(said)
 
 
 def test_the_definition_s_check_refuses_the_same_kernels() -> None:

@@ -60,7 +60,7 @@ LSCPU = {
         "".join(f"{cpu},{cpu},{cpu // 12}\n" for cpu in range(24)),
         (2, 12, 1),
     ),
-    "cores numbered anew in each socket": (
+    "cores numbered from 0 in each socket": (
         "".join(f"{cpu},{cpu % 4},{cpu // 4}\n" for cpu in range(8)),
         (2, 4, 1),
     ),
@@ -77,16 +77,16 @@ LSCPU = {
 MEMINFO = "MemTotal:       24684084 kB\nMemFree:        17710908 kB\n"
 
 
-def shape(found: dict[str, Any]) -> tuple[int, ...]:
-    return (found["sockets"], found["cores_per_socket"], found["threads_per_core"])
+def shape(hardware: dict[str, Any]) -> tuple[int, ...]:
+    return (hardware["sockets"], hardware["cores_per_socket"], hardware["threads_per_core"])
 
 
 @pytest.mark.parametrize("case", SLURMD)
 def test_slurmd_is_understood(case: str) -> None:
     text, wanted = SLURMD[case]
-    found = hardware_report.of_slurmd(text)
-    assert (*shape(found), found["memory_mib"]) == wanted
-    assert found["source"] == "slurmd"
+    hardware = hardware_report.of_slurmd(text)
+    assert (*shape(hardware), hardware["memory_mib"]) == wanted
+    assert hardware["source"] == "slurmd"
 
 
 @pytest.mark.parametrize("text", ["", "slurmd: error while loading shared libraries: libx.so.1"])

@@ -33,14 +33,14 @@ def mode(path: Path) -> str:
 
 def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
     """Everything about a folder that a run could change, times of change included."""
-    found: dict[str, tuple[object, ...]] = {}
+    files: dict[str, tuple[object, ...]] = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         state = path.lstat()
         content = str(path.readlink()).encode() if path.is_symlink() else b""
         if stat.S_ISREG(state.st_mode):
             content = path.read_bytes()
-        found[str(path)] = (content, state.st_mode, state.st_uid, state.st_ctime_ns)
-    return found
+        files[str(path)] = (content, state.st_mode, state.st_uid, state.st_ctime_ns)
+    return files
 
 
 def write(text: str, permissions: int = 0o644) -> Prepare:

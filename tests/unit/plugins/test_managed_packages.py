@@ -20,10 +20,10 @@ def tools(tmp_path: Path, stand_ins) -> dict[str, str]:
 
 def test_another_version_counts_as_missing(tools, run_module) -> None:
     names = ["libcuda1=535.*", "nvidia-smi=535.*", "nvidia-modprobe"]
-    found = run_module("managed_packages", {"names": names, "held": True}, env=tools)
-    assert found["missing"] == ["nvidia-smi=535.*", "nvidia-modprobe"]
+    result = run_module("managed_packages", {"names": names, "held": True}, env=tools)
+    assert result["missing"] == ["nvidia-smi=535.*", "nvidia-modprobe"]
     # They are held once they are there.
-    assert found["held"] == []
+    assert result["held"] == []
     assert Path(tools["HELD"]).read_text() == ""
 
 
@@ -43,5 +43,5 @@ def test_in_check_mode_nothing_is_held(tools, run_module) -> None:
 
 
 def test_without_the_wish_nothing_is_held(tools, run_module) -> None:
-    found = run_module("managed_packages", {"names": ["libcuda1=535.*"]}, env=tools)
-    assert (found["changed"], found["held"]) == (False, [])
+    result = run_module("managed_packages", {"names": ["libcuda1=535.*"]}, env=tools)
+    assert (result["changed"], result["held"]) == (False, [])

@@ -60,8 +60,8 @@ def test_the_hash_is_the_server_s():
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_statements(case):
-    exists, found, expected = CASES[case]
-    sql = mariadb_database.statements("slurm_acct_db", "slurm", wanted(), exists, found)
+    exists, current, expected = CASES[case]
+    sql = mariadb_database.statements("slurm_acct_db", "slurm", wanted(), exists, current)
     assert sql == expected
 
 

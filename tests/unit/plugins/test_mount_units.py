@@ -209,6 +209,6 @@ def test_monitors_are_waited_for_within_a_bound(given: dict[str, Any], waits: st
 def test_why_a_mount_failed_is_found_in_its_log(
     given: dict[str, Any], line: str, words: str
 ) -> None:
-    found = ceph_mounts.protocol(given).words.search(line)
-    assert found is not None
-    assert found[0] == words
+    match = ceph_mounts.protocol(given).words.search(line)
+    assert match is not None
+    assert match[0] == words

@@ -39,5 +39,5 @@ def test_a_key_that_munged_refuses_is_refused_first(tmp_path, key, length):
     )
     said = " ".join(done.stdout.split())
     assert done.returncode == 2, said + done.stderr
-    assert f"munge_key_b64 holds {length} bytes in base64, munged wants at least 32" in said
+    assert f"munge_key_b64 holds {length} bytes in base64, munged needs at least 32" in said
     assert "Write the key" not in said

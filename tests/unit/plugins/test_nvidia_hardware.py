@@ -65,12 +65,12 @@ def test_each_step_of_a_job_has_a_process_of_slurm_s() -> None:
 
 def test_this_process_is_among_those_that_are_looked_at() -> None:
     with FILE.open() as stream:
-        found = {pid: files for pid, _, files in nvidia_hardware.processes()}
-        assert os.path.realpath(stream.name) in found[str(os.getpid())]
+        files_by_pid = {pid: files for pid, _, files in nvidia_hardware.processes()}
+        assert os.path.realpath(stream.name) in files_by_pid[str(os.getpid())]
 
 
 def test_the_module_reports_this_machine(run_module) -> None:
-    found = run_module("nvidia_hardware", {})
-    assert (found["changed"], found["kernel"]) == (False, os.uname().release)
-    assert found["kernel"].endswith(found["flavour"])
-    assert isinstance(found["jobs"], int)
+    result = run_module("nvidia_hardware", {})
+    assert (result["changed"], result["kernel"]) == (False, os.uname().release)
+    assert result["kernel"].endswith(result["flavour"])
+    assert isinstance(result["jobs"], int)

@@ -49,41 +49,41 @@ def test_an_old_kernel_without_headers_needs_no_module() -> None:
 
 
 def test_the_kernel_that_runs_needs_one_headers_or_not() -> None:
-    found = state(running=OLD)
-    assert nvidia_module.without_module(found) == [OLD]
-    said = nvidia_module.complaint(found, OLD, "")
+    current = state(running=OLD)
+    assert nvidia_module.without_module(current) == [OLD]
+    said = nvidia_module.complaint(current, OLD, "")
     assert f"kernel {OLD} has no NVIDIA module and no headers" in said
     assert "boot the newest kernel" in said
 
 
 def test_the_next_kernel_needs_one_too() -> None:
-    found = state(
+    current = state(
         running=OLD,
         versions={OLD: "535.261.03", NEW: None},
         with_headers=frozenset({OLD, NEW}),
         dkms={OLD: "installed"},
     )
-    assert nvidia_module.without_module(found) == [NEW]
+    assert nvidia_module.without_module(current) == [NEW]
 
 
 def test_an_image_is_for_the_kernels_with_headers_alone() -> None:
-    found = state(running=OLD)
-    assert nvidia_module.without_module(found, loading=False) == []
-    found = state(running=OLD, versions={OLD: "535.261.03", NEW: None})
-    assert nvidia_module.without_module(found, loading=False) == [NEW]
+    current = state(running=OLD)
+    assert nvidia_module.without_module(current, loading=False) == []
+    current = state(running=OLD, versions={OLD: "535.261.03", NEW: None})
+    assert nvidia_module.without_module(current, loading=False) == [NEW]
 
 
 def test_an_image_whose_modules_come_ready_made_has_one() -> None:
-    found = state(with_headers=frozenset())
-    assert nvidia_module.without_module(found, loading=False) == []
-    found = state(with_headers=frozenset(), versions={NEW: None})
-    assert nvidia_module.without_module(found, loading=False) == [NEW]
+    current = state(with_headers=frozenset())
+    assert nvidia_module.without_module(current, loading=False) == []
+    current = state(with_headers=frozenset(), versions={NEW: None})
+    assert nvidia_module.without_module(current, loading=False) == [NEW]
 
 
 def test_a_failed_build_is_told_with_the_end_of_its_log() -> None:
-    found = state(versions={NEW: None}, dkms={})
+    current = state(versions={NEW: None}, dkms={})
     log = "error: implicit declaration of function 'foo'\n\nmake: *** [Makefile:82] Error 2\n"
-    said = nvidia_module.complaint(found, NEW, log)
+    said = nvidia_module.complaint(current, NEW, log)
     assert f"kernel {NEW} has no NVIDIA module (DKMS has not built it)" in said
     assert f"`dkms autoinstall -k {NEW}`" in said
     assert said.endswith("function 'foo' | make: *** [Makefile:82] Error 2")
@@ -157,14 +157,14 @@ def tools(tmp_path: Path, stand_ins) -> dict[str, str]:
 
 
 def test_a_driver_is_loaded_where_none_is(tools, run_module) -> None:
-    found = run_module("nvidia_module", {"name": "nvidia-there"}, env=tools)
-    assert (found["changed"], found["installed"]) == (True, "535.261.03")
+    result = run_module("nvidia_module", {"name": "nvidia-there"}, env=tools)
+    assert (result["changed"], result["installed"]) == (True, "535.261.03")
     assert Path(tools["MODPROBE_LOG"]).read_text().split() == ["nvidia", "nvidia-uvm"]
 
 
 def test_into_an_image_nothing_is_loaded(tools, run_module) -> None:
-    found = run_module("nvidia_module", {"name": "nvidia-there", "load": False}, env=tools)
-    assert (found["changed"], found["installed"]) == (False, "535.261.03")
+    result = run_module("nvidia_module", {"name": "nvidia-there", "load": False}, env=tools)
+    assert (result["changed"], result["installed"]) == (False, "535.261.03")
     assert Path(tools["MODPROBE_LOG"]).read_text() == ""
     missing = {"name": "nvidia-missing", "load": False}
     assert run_module("nvidia_module", missing, env=tools)["failed"]
@@ -177,9 +177,9 @@ def test_in_check_mode_nothing_is_loaded(tools, run_module) -> None:
 
 
 def test_a_missing_module_fails(tools, run_module) -> None:
-    found = run_module("nvidia_module", {"name": "nvidia-missing"}, env=tools)
-    assert found["failed"]
-    assert "has no NVIDIA module" in found["msg"]
+    result = run_module("nvidia_module", {"name": "nvidia-missing"}, env=tools)
+    assert result["failed"]
+    assert "has no NVIDIA module" in result["msg"]
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_a_missing_module_fails(tools, run_module) -> None:
     ],
 )
 def test_why_a_driver_is_not_loaded(tools, run_module, said: str, hint: str) -> None:
-    found = run_module(
+    result = run_module(
         "nvidia_module", {"name": "nvidia-there"}, env={**tools, "MODPROBE_SAYS": said}
     )
-    assert found["failed"]
-    assert said in found["msg"] and hint in found["msg"]
+    assert result["failed"]
+    assert said in result["msg"] and hint in result["msg"]

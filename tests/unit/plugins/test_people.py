@@ -17,8 +17,8 @@ SPEC.loader.exec_module(people)
 ML = people.Group("ml-users", 20000)
 ADA = people.Person("ada", 20001, "/home/ada", frozenset({"ml-users"}))
 GONE = replace(ADA, present=False)
-EMPTY = people.Found({"root": people.Account(0, 0, "/root", "/bin/bash")}, {"root": 0}, {}, {})
-SETTLED = people.Found(
+EMPTY = people.HostState({"root": people.Account(0, 0, "/root", "/bin/bash")}, {"root": 0}, {}, {})
+SETTLED = people.HostState(
     {**EMPTY.accounts, "ada": people.Account(20001, 20001, "/home/ada", "/bin/bash")},
     {"root": 0, "ml-users": 20000, "ada": 20001},
     {"ml-users": frozenset({"ada"})},
@@ -26,22 +26,22 @@ SETTLED = people.Found(
 )
 
 
-def commands(person=ADA, found=SETTLED, create_homes=True):
-    assert people.conflicts([ML], [person], found, create_homes) == []
-    return [list(step.command) for step in people.plan([ML], [person], found, create_homes)]
+def commands(person=ADA, host=SETTLED, create_homes=True):
+    assert people.conflicts([ML], [person], host, create_homes) == []
+    return [list(step.command) for step in people.plan([ML], [person], host, create_homes)]
 
 
-def refused(person=ADA, found=SETTLED):
-    return people.conflicts([ML], [person], found, create_homes=True)
+def refused(person=ADA, host=SETTLED):
+    return people.conflicts([ML], [person], host, create_homes=True)
 
 
-def with_ada(found=SETTLED, **changed):
+def with_ada(host=SETTLED, **changed):
     ada = replace(SETTLED.accounts["ada"], **changed)
-    return replace(found, accounts={**found.accounts, "ada": ada})
+    return replace(host, accounts={**host.accounts, "ada": ada})
 
 
 def test_a_new_person_gets_groups_first_then_the_account_then_the_home() -> None:
-    assert commands(found=EMPTY) == [
+    assert commands(host=EMPTY) == [
         ["groupadd", "--gid", "20000", "ml-users"],
         ["groupadd", "--gid", "20001", "ada"],
         [
@@ -57,9 +57,9 @@ def test_keys_are_written_after_the_account_and_removed_before_it() -> None:
     keyed = replace(ADA, ssh_keys=("ssh-ed25519 AAAA ada ",))
     last = people.plan([ML], [keyed], EMPTY, False)[-1]
     assert (last.keys_of, last.after) == ("ada", "ssh-ed25519 AAAA ada\n")
-    found = replace(SETTLED, keys={"ada": last.after})
-    assert people.plan([ML], [keyed], found, True) == []
-    first, second = people.plan([ML], [replace(keyed, present=False)], found, True)
+    host = replace(SETTLED, keys={"ada": last.after})
+    assert people.plan([ML], [keyed], host, True) == []
+    first, second = people.plan([ML], [replace(keyed, present=False)], host, True)
     assert (first.keys_of, first.after) == ("ada", "")
     assert second.command == ("userdel", "ada")
 
@@ -70,7 +70,7 @@ def test_keys_of_somebody_who_is_not_listed_vanish() -> None:
 
 
 def test_homes_are_made_only_where_wanted() -> None:
-    assert commands(found=EMPTY, create_homes=False)[-1][0] == "useradd"
+    assert commands(host=EMPTY, create_homes=False)[-1][0] == "useradd"
 
 
 def test_homes_on_a_mount_wait_for_it() -> None:
@@ -85,9 +85,9 @@ def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch
     looked = []
     monkeypatch.setattr(people, "owner_of", looked.append)
     monkeypatch.setattr(people, "colon_file", lambda _: {})
-    people.found_here([ADA], "/nonexistent", create_homes=False)
+    people.read_host([ADA], "/nonexistent", create_homes=False)
     assert looked == []
-    people.found_here([ADA], "/nonexistent", create_homes=True)
+    people.read_host([ADA], "/nonexistent", create_homes=True)
     assert looked == ["/home/ada"]
 
 
@@ -97,23 +97,23 @@ def test_a_settled_host_needs_nothing() -> None:
 
 def test_a_membership_in_a_foreign_group_stays() -> None:
     members = {"docker": frozenset({"ada"}), "ml-users": frozenset({"ada"})}
-    found = replace(SETTLED, members=members, groups={**SETTLED.groups, "docker": 990})
-    assert commands(found=found) == []
-    assert commands(replace(ADA, groups=frozenset()), found) == [
+    host = replace(SETTLED, members=members, groups={**SETTLED.groups, "docker": 990})
+    assert commands(host=host) == []
+    assert commands(replace(ADA, groups=frozenset()), host) == [
         ["usermod", "--groups", "docker", "ada"]
     ]
 
 
 def test_a_lost_membership_is_given_back() -> None:
-    assert commands(found=replace(SETTLED, members={})) == [
+    assert commands(host=replace(SETTLED, members={})) == [
         ["usermod", "--groups", "ml-users", "ada"]
     ]
 
 
 def test_shell_home_and_primary_group_are_set() -> None:
     ada = people.Account(20001, 100, "/srv/ada", "/bin/sh")
-    found = replace(SETTLED, accounts={"ada": ada})
-    assert commands(found=found) == [
+    host = replace(SETTLED, accounts={"ada": ada})
+    assert commands(host=host) == [
         ["usermod", "--gid", "20001", "--home", "/home/ada", "--shell", "/bin/bash", "ada"]
     ]
 
@@ -140,20 +140,20 @@ def test_a_person_with_processes_is_barred_and_removed_later() -> None:
 
 
 def test_a_person_who_comes_back_may_log_in_again() -> None:
-    assert commands(found=with_ada(expires="1")) == [["usermod", "--expiredate", "", "ada"]]
+    assert commands(host=with_ada(expires="1")) == [["usermod", "--expiredate", "", "ada"]]
 
 
 def test_an_expiry_that_somebody_else_set_stays() -> None:
-    assert commands(found=with_ada(expires="25000")) == []
+    assert commands(host=with_ada(expires="25000")) == []
 
 
 def test_who_is_gone_is_gone() -> None:
-    found = replace(EMPTY, groups={"ml-users": 20000})
-    assert commands(GONE, found) == []
+    host = replace(EMPTY, groups={"ml-users": 20000})
+    assert commands(GONE, host) == []
 
 
 def test_a_name_with_another_uid_is_refused() -> None:
-    assert refused(found=with_ada(uid=1003)) == [
+    assert refused(host=with_ada(uid=1003)) == [
         "ada has uid 1003 here, in the definition 20001: use 1003 there, or remove this account if "
         "it is somebody else (userdel ada) and change the owner of its files"
     ]
@@ -165,38 +165,38 @@ def test_a_stranger_of_that_name_is_not_removed() -> None:
 
 def test_a_uid_of_somebody_else_is_refused() -> None:
     accounts = {"bob": people.Account(20001, 20001, "/home/bob", "/bin/sh")}
-    assert refused(found=replace(EMPTY, accounts=accounts, groups={"bob": 20001})) == [
+    assert refused(host=replace(EMPTY, accounts=accounts, groups={"bob": 20001})) == [
         "uid 20001 is taken by bob: give ada another number in the definition, or move that account"
     ]
 
 
 def test_an_own_group_with_another_gid_is_refused() -> None:
-    said = refused(found=replace(EMPTY, groups={"ada": 1005}))
+    said = refused(host=replace(EMPTY, groups={"ada": 1005}))
     assert len(said) == 1
     assert said[0].startswith("group ada has gid 1005 here, wanted is 20001")
 
 
 def test_a_gid_of_somebody_else_is_refused() -> None:
-    assert refused(found=replace(EMPTY, groups={"lab": 20000})) == [
+    assert refused(host=replace(EMPTY, groups={"lab": 20000})) == [
         "gid 20000 is taken by group lab: give ml-users another number in the definition, "
         "or move that group"
     ]
 
 
 def test_a_group_with_another_gid_is_refused() -> None:
-    said = refused(found=replace(EMPTY, groups={"ml-users": 1005}))
+    said = refused(host=replace(EMPTY, groups={"ml-users": 1005}))
     assert len(said) == 1
     assert said[0].startswith("group ml-users has gid 1005 here, wanted is 20000")
 
 
 def test_an_account_of_a_directory_service_is_refused() -> None:
-    said = refused(found=with_ada(local=False))
+    said = refused(host=with_ada(local=False))
     assert len(said) == 1
     assert "LDAP" in said[0]
 
 
 def test_a_home_of_somebody_else_is_refused() -> None:
-    said = refused(found=replace(EMPTY, home_owners={"/home/ada": 1005}))
+    said = refused(host=replace(EMPTY, home_owners={"/home/ada": 1005}))
     assert len(said) == 1
     assert said[0].startswith("/home/ada belongs to uid 1005, ada has 20001")
 
@@ -208,8 +208,8 @@ def test_an_unknown_group_is_refused() -> None:
 
 
 def test_all_conflicts_are_said_at_once() -> None:
-    found = replace(with_ada(uid=1003), groups={"ml-users": 1005})
-    assert len(refused(found=found)) == 2
+    host = replace(with_ada(uid=1003), groups={"ml-users": 1005})
+    assert len(refused(host=host)) == 2
 
 
 def test_a_missing_shell_is_said() -> None:

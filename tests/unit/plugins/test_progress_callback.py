@@ -38,9 +38,9 @@ def events(tmp_path: Path, tasks: list[dict]) -> list[dict[str, str]]:
     )
     os.close(writing)
     with os.fdopen(reading) as lines:
-        found = [json.loads(line) for line in lines]
-    assert found, done.stdout + done.stderr
-    return found
+        records = [json.loads(line) for line in lines]
+    assert records, done.stdout + done.stderr
+    return records
 
 
 def fail(name: str, msg: object, **more: object) -> dict:

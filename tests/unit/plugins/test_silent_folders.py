@@ -31,9 +31,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 def given(module: str, folder: Path) -> dict[str, Any]:
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: filled(each) for key, each in value.items()}
+            return {key: filled(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [filled(each) for each in value]
+            return [filled(item) for item in value]
         return value.format(folder=folder) if isinstance(value, str) else value
 
     return {key: filled(value) for key, value in LOOKS[module].items()}

@@ -88,12 +88,12 @@ AS_IT_IS = [user("ada", "other"), user("alan", admin_level="operator")]
 
 @pytest.mark.parametrize("version", ["22.05", "24.11"])
 def test_root_and_left_overs_of_removed_accounts_are_not_part_of_the_state(version):
-    found = state(version)
-    assert found.registered
-    assert set(found.accounts) == {"lab-test", "other"}
-    assert set(found.users) == {"ada", "alan"}
-    assert found.users["alan"].admin_level == "operator"
-    assert found.accounts["lab-test"].parent == "root"
+    current = state(version)
+    assert current.registered
+    assert set(current.accounts) == {"lab-test", "other"}
+    assert set(current.users) == {"ada", "alan"}
+    assert current.users["alan"].admin_level == "operator"
+    assert current.accounts["lab-test"].parent == "root"
 
 
 def test_a_settled_cluster_needs_no_command_whatever_the_case_of_the_names():

@@ -84,7 +84,7 @@ def test_after_a_failure_what_was_built_before_stays(run_module: Run, tmp_path: 
     assert left(tmp_path) == ["good", "good/what"]
 
 
-def test_a_build_that_was_killed_is_begun_anew(run_module: Run, tmp_path: Path) -> None:
+def test_a_build_that_was_killed_is_started_again(run_module: Run, tmp_path: Path) -> None:
     root = tmp_path / "tool"
     half = f"mkdir {root}; echo half > {root}/half; kill -9 $PPID"
     assert run_module("software_build", wanted(root, half)).code < 0

@@ -21,7 +21,7 @@ PROJECT = "demo-project"
 
 @dataclass
 class Cloud(Mocks):
-    """Remembers what it is asked to make, and answers what the program reads."""
+    """Records the resources that it is asked for, and answers with what the program reads."""
 
     made: dict[str, MockResourceArgs] = field(default_factory=dict)
     components: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def run(
 
         @pulumi.runtime.test
         def body() -> None:
-            for name in [each for each in sys.modules if each.split(".")[0] == "components"]:
+            for name in [name for name in sys.modules if name.split(".")[0] == "components"]:
                 del sys.modules[name]
             runpy.run_path(str(ROOT / "pulumi" / "__main__.py"), run_name="__main__")
 

@@ -69,7 +69,7 @@ def test_the_network_is_private(run: Run):
     assert cloud.inputs("network-internal")["sourceRanges"] == ["10.10.0.0/16"]
     assert cloud.kinds("firewall:") == ["network-iap-ssh", "network-internal"]
     machines = [cloud.inputs(name) for name in ("controller", "login-0", "nodes-debug-template")]
-    assert not any("accessConfigs" in each["networkInterfaces"][0] for each in machines)
+    assert not any("accessConfigs" in vm["networkInterfaces"][0] for vm in machines)
 
 
 def test_only_login_nodes_get_a_public_address_and_only_if_asked(run: Run):
@@ -83,8 +83,8 @@ def test_only_login_nodes_get_a_public_address_and_only_if_asked(run: Run):
 
 
 def test_the_controller(run: Run):
-    found = run().inputs("controller")
-    assert found.pop("metadata") == {
+    controller = run().inputs("controller")
+    assert controller.pop("metadata") == {
         **VM,
         "muster-role": "controller",
         "muster-bundle": f"gs://{BUCKET}/bundle-{MACHINE}.tar.gz",
@@ -106,7 +106,7 @@ def test_the_controller(run: Run):
         ),
     }
     labels = {"muster-cluster": "slurm10", "muster-role": "controller"}
-    assert found == {
+    assert controller == {
         "name": "slurm10-controller",
         "zone": "europe-west4-a",
         "machineType": "n1-standard-2",
@@ -145,24 +145,26 @@ def test_a_login_node_and_who_reaches_it(run: Run):
     users, admin = ["group:ml@example.org", "user:ada@example.org"], "user:eve@example.org"
     lists = {"iap_users": users, "iap_admins": [admin, users[1]]}
     cloud = run(lambda cluster: cluster["cloud"].update(lists))
-    found = cloud.inputs("login-0")
-    assert found["name"] == "slurm10-login-0"
-    assert found["metadata"] == {
+    login = cloud.inputs("login-0")
+    assert login["name"] == "slurm10-login-0"
+    assert login["metadata"] == {
         **VM,
         "muster-role": "login",
         "muster-bundle": f"gs://{BUCKET}/bundle-{MACHINE}.tar.gz",
         "muster-hosts": HOSTS,
     }
     everybody = {*users, admin}
-    let_in = {("slurm10-login-0", each) for each in everybody} | {
-        ("slurm10-controller", each) for each in lists["iap_admins"]
+    granted = {("slurm10-login-0", member) for member in everybody} | {
+        ("slurm10-controller", member) for member in lists["iap_admins"]
     }
     tunnels = [cloud.inputs(name) for name in cloud.kinds("tunnelInstanceIAMMember")]
-    assert sorted((each["instance"], each["member"]) for each in tunnels) == sorted(let_in)
-    assert {each["role"] for each in tunnels} == {"roles/iap.tunnelResourceAccessor"}
-    sees = [cloud.inputs(name) for name in cloud.kinds("instanceIAMMember:")]
-    assert sorted((each["instanceName"], each["member"]) for each in sees) == sorted(let_in)
-    assert {each["role"] for each in sees} == {"projects/demo-project/roles/slurm10_reaches_abc123"}
+    assert sorted((grant["instance"], grant["member"]) for grant in tunnels) == sorted(granted)
+    assert {grant["role"] for grant in tunnels} == {"roles/iap.tunnelResourceAccessor"}
+    views = [cloud.inputs(name) for name in cloud.kinds("instanceIAMMember:")]
+    assert sorted((grant["instanceName"], grant["member"]) for grant in views) == sorted(granted)
+    assert {grant["role"] for grant in views} == {
+        "projects/demo-project/roles/slurm10_reaches_abc123"
+    }
     assert cloud.inputs("rights-reaches-role")["permissions"] == [
         "compute.instances.get",
         "compute.instances.getGuestAttributes",
@@ -175,11 +177,11 @@ def test_what_a_node_is_made_from(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {"labels": {"team": "ml"}, "zones": []}
 
-    found = run(change).inputs("nodes-debug-template")
-    metadata = found.pop("metadata")
+    template = run(change).inputs("nodes-debug-template")
+    metadata = template.pop("metadata")
     mounts = json.loads(metadata.pop("muster-mounts"))
-    assert [each["path"] for each in mounts] == ["/home", "/apps", "/data"]
-    assert {each["type"] for each in mounts} == {"nfs4"}
+    assert [mount["path"] for mount in mounts] == ["/home", "/apps", "/data"]
+    assert {mount["type"] for mount in mounts} == {"nfs4"}
     assert metadata == {
         **VM,
         "muster-role": "node",
@@ -192,7 +194,7 @@ def test_what_a_node_is_made_from(run: Run):
         "muster-role": "node",
         "muster-node-set": "debug",
     }
-    assert found == {
+    assert template == {
         "namePrefix": "slurm10-debug-",
         "machineType": "n1-standard-2",
         "disks": [
@@ -232,14 +234,14 @@ def test_spot_and_compact_sets(run: Run):
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": False,
     }
-    # Nodes are placed by a policy of their job's own, which the controller makes.
+    # Each job's nodes have their own placement policy, which the controller creates.
     assert cloud.kinds("resourcePolicy:") == ["state-snapshots"]
     near = cloud.inputs("nodes-near-template")
     assert "resourcePolicies" not in near
     assert near["scheduling"]["onHostMaintenance"] == "TERMINATE"
-    told = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])
-    assert told["near"]["compact"]
-    zones = [choice["zone"] for choice in told["near"]["choices"]]
+    near_set = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])["near"]
+    assert near_set["compact"]
+    zones = [choice["zone"] for choice in near_set["choices"]]
     assert zones == ["europe-west4-b", "europe-west4-a"]
     assert "compute.resourcePolicies.use" in cloud.inputs("rights-lists-role")["permissions"]
 
@@ -257,7 +259,7 @@ def test_gpu_nodes_are_ended_for_maintenance_and_load_a_driver_that_nobody_signe
     assert cloud.inputs("controller")["shieldedInstanceConfig"] == SHIELDED
 
 
-def test_gpus_that_are_attached_are_in_each_template_and_the_controller_is_told(run: Run):
+def test_gpus_that_are_attached_are_in_each_template_and_in_the_controllers_metadata(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {
             "accelerators": {"type": "t4", "count": 2},
@@ -269,18 +271,18 @@ def test_gpus_that_are_attached_are_in_each_template_and_the_controller_is_told(
     cloud = run(change)
     names = [f"nodes-debug-template{suffix}" for suffix in ("", "-1", "-2")]
     for node in map(cloud.inputs, names):
-        # A template is of no zone, so its type is no link.
+        # A template has no zone, so the type is no link.
         assert node["guestAccelerators"] == [{"type": "nvidia-tesla-t4", "count": 2}]
         assert node["metadata"]["muster-gpus"] == "2"
         assert node["scheduling"]["onHostMaintenance"] == "TERMINATE"
         assert node["shieldedInstanceConfig"] == SHIELDED | {"enableSecureBoot": False}
-    told = cloud.inputs("controller")["metadata"]["muster-templates"]
-    choices = parse_sets(told)["debug"].choices
+    templates_metadata = cloud.inputs("controller")["metadata"]["muster-templates"]
+    choices = parse_sets(templates_metadata)["debug"].choices
     assert {choice.gpus for choice in choices} == {"t4:2"}
     assert "guestAccelerators" not in run().inputs("nodes-debug-template")
 
 
-def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
+def test_ways_to_fall_back_to_have_their_own_templates(run: Run):
     def change(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"] |= {
             "spot": True,
@@ -296,10 +298,11 @@ def test_ways_to_fall_back_to_have_templates_of_their_own(run: Run):
         "n1-standard-2",
     ]
     assert [way["scheduling"].get("preemptible") for way in ways] == [True, True, None]
-    told = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])["debug"]
-    assert parse_sets(json.dumps({"debug": told}))["debug"].choices
+    debug_set = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])["debug"]
+    assert parse_sets(json.dumps({"debug": debug_set}))["debug"].choices
     assert [
-        (choice["machine_type"], choice["spot"], choice["zone"][-1]) for choice in told["choices"]
+        (choice["machine_type"], choice["spot"], choice["zone"][-1])
+        for choice in debug_set["choices"]
     ] == [
         ("n1-standard-2", True, "a"),
         ("n1-standard-2", True, "b"),
@@ -328,7 +331,7 @@ def test_local_ssds_for_what_nodes_read_of_cached_folders(run: Run):
     cloud = run(change)
     names = ["nodes-debug-template", "nodes-debug-template-1"]
     names += ["nodes-large-template", "nodes-small-template"]
-    found = {name: cloud.inputs(name) for name in names}
+    templates = {name: cloud.inputs(name) for name in names}
     ssd = {
         "type": "SCRATCH",
         "diskType": "local-ssd",
@@ -337,14 +340,20 @@ def test_local_ssds_for_what_nodes_read_of_cached_folders(run: Run):
         "boot": False,
         "autoDelete": True,
     }
-    # Those of a3-highgpu-8g are there unasked.
-    assert [each["disks"][1:] for each in found.values()] == [[ssd, ssd], [ssd, ssd], [], []]
-    numbers = [each["metadata"].get("muster-local-ssds") for each in found.values()]
+    # a3-highgpu-8g has local SSDs without asking for them.
+    assert [template["disks"][1:] for template in templates.values()] == [
+        [ssd, ssd],
+        [ssd, ssd],
+        [],
+        [],
+    ]
+    metadata = [template["metadata"] for template in templates.values()]
+    numbers = [items.get("muster-local-ssds") for items in metadata]
     assert numbers == ["2", "2", "16", None]
-    for name, each in found.items():
-        mounts = json.loads(each["metadata"]["muster-mounts"])
-        asked = [folder["path"] for folder in mounts if "fsc" in folder["options"].split(",")]
-        assert asked == ([] if name == "nodes-small-template" else ["/apps"]), name
+    for name, template in templates.items():
+        mounts = json.loads(template["metadata"]["muster-mounts"])
+        cached_paths = [mount["path"] for mount in mounts if "fsc" in mount["options"].split(",")]
+        assert cached_paths == ([] if name == "nodes-small-template" else ["/apps"]), name
 
 
 def test_local_ssds_of_a_machine_type_stay_unused_where_nothing_is_cached(run: Run):
@@ -408,22 +417,22 @@ def test_each_way_to_make_a_node_is_moved_or_ended_as_its_own_type_allows(progra
     from components.nodeset import scheduling
 
     nodes = VirtualMachines(machine_type="n2-standard-2", max_nodes=1)
-    of = {
+    moves = {
         machine_type: scheduling(nodes, Way(machine_type, spot=False))["on_host_maintenance"]
         for machine_type in ("n2-standard-2", "h3-standard-88")
     }
-    assert of == {"n2-standard-2": "MIGRATE", "h3-standard-88": "TERMINATE"}
+    assert moves == {"n2-standard-2": "MIGRATE", "h3-standard-88": "TERMINATE"}
 
 
 def test_who_reads_which_secret(run: Run):
     cloud = run()
     assert cloud.kinds("secretmanager/secretVersion") == [], "no value passes the program"
-    found = {
-        (each["secretId"], each["role"].rpartition(".")[2], each["member"].split("@")[0][15:])
-        for each in map(cloud.inputs, cloud.kinds("secretIamMember"))
+    grants = {
+        (grant["secretId"], grant["role"].rpartition(".")[2], grant["member"].split("@")[0][15:])
+        for grant in map(cloud.inputs, cloud.kinds("secretIamMember"))
     }
     munge, password = "slurm10-munge-key", "slurm10-slurmdbd-password"
-    assert found == {
+    assert grants == {
         (munge, "secretAccessor", "slurm10-controller"),
         (munge, "secretVersionAdder", "slurm10-controller"),
         (munge, "secretAccessor", "slurm10-login"),
@@ -445,8 +454,8 @@ def test_the_bucket_and_who_reads_what(run: Run):
     ]
     assert cloud.inputs(f"bundles-image-{IMAGE[:12]}")["name"] == f"image-{IMAGE}.tar.gz"
     readers = {
-        each["member"].split("@")[0].rpartition("-")[2]: each["condition"]["expression"]
-        for each in map(cloud.inputs, cloud.kinds("bucketIAMMember"))
+        grant["member"].split("@")[0].rpartition("-")[2]: grant["condition"]["expression"]
+        for grant in map(cloud.inputs, cloud.kinds("bucketIAMMember"))
     }
     start = f"projects/_/buckets/{BUCKET}/objects"
     assert readers == {
@@ -457,9 +466,9 @@ def test_the_bucket_and_who_reads_what(run: Run):
 
 
 def test_the_image_is_known_by_what_goes_into_it(run: Run):
-    found = run().inputs("image")
-    found.pop("__provider")
-    assert {key: value for key, value in found.items() if value is not None} == {
+    image = run().inputs("image")
+    image.pop("__provider")
+    assert {key: value for key, value in image.items() if value is not None} == {
         "project": "demo-project",
         "cluster": "slurm10",
         "zone": "europe-west4-a",
@@ -494,7 +503,7 @@ def test_the_state_disk_and_its_snapshots(run: Run):
         ({"gcp__project": ""}, "the project is missing: `pulumi config set gcp:project PROJECT`"),
         ({"muster__inventory": "no/such"}, "muster:inventory: there is no folder"),
         ({"muster__inventory": "inventories/lab"}, "describes a cluster of your own machines"),
-        ({"muster__nodes": "9"}, "muster:nodes means nothing to Muster"),
+        ({"muster__nodes": "9"}, "muster:nodes is no setting of Muster"),
         ({"stack": "other"}, "the stack is other"),
     ],
 )

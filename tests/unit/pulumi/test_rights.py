@@ -44,8 +44,9 @@ def work(caller: httpx.Client) -> list[httpx.Response]:
 def test_they_are_enough(cloud: Cloud):
     answers = work(cloud.grant())
     # It has not reported yet.
-    wanted = [404 if "getGuestAttributes" in str(each.url) else 200 for each in answers]
-    assert [each.status_code for each in answers] == wanted, [each.text for each in answers]
+    wanted = [404 if "getGuestAttributes" in str(answer.url) else 200 for answer in answers]
+    texts = [answer.text for answer in answers]
+    assert [answer.status_code for answer in answers] == wanted, texts
 
 
 def test_none_is_to_spare(cloud: Cloud):
@@ -53,7 +54,7 @@ def test_none_is_to_spare(cloud: Cloud):
     for permission in (*rights.OWN, *rights.ANYWHERE, *rights.PLACES, *rights.USES):
         with new_cloud() as other:
             answers = work(other.grant(without=permission))
-        if not any(each.status_code == 403 for each in answers):
+        if not any(answer.status_code == 403 for answer in answers):
             spare.append(permission)
     assert spare == []
 
@@ -75,7 +76,7 @@ def test_they_reach_no_further(cloud: Cloud):
         caller.post(f"/cloudresourcemanager/v1/{P}:getIamPolicy", json={}),
         caller.post(f"/iam/v1/{P}/serviceAccounts/{cloud.node}/keys", json={}),
     ]
-    assert [each.status_code for each in beyond] == [403] * len(beyond)
+    assert [answer.status_code for answer in beyond] == [403] * len(beyond)
 
 
 def test_who_reaches_a_vm_sees_it_and_no_other(cloud: Cloud):
@@ -106,4 +107,4 @@ def test_who_reaches_a_vm_sees_it_and_no_other(cloud: Cloud):
         caller.post(f"{NODES}/lab-login-0/setMetadata", json={}),
         caller.delete(f"{NODES}/lab-login-0"),
     ]
-    assert [each.status_code for each in beyond] == [403] * len(beyond)
+    assert [answer.status_code for answer in beyond] == [403] * len(beyond)

@@ -1,4 +1,4 @@
-"""Machines that are containers, as far as no container is needed: names, texts, sentences."""
+"""Machines that are containers, without starting one: names, files, error sentences."""
 
 import os
 import shutil
@@ -150,7 +150,7 @@ def test_a_command_that_fails_says_its_own_words(monkeypatch: pytest.MonkeyPatch
         podman.MachineError, match="sh -c echo no such network >&2; exit 3: no such"
     ):
         podman.run(["sh", "-c", "echo no such network >&2; exit 3"])
-    with pytest.raises(podman.MachineError, match="sleep 60: no end after 0 s"):
+    with pytest.raises(podman.MachineError, match="sleep 60: not done after 0 s"):
         podman.run(["sleep", "60"], timeout=0.1)
     with pytest.raises(podman.MachineError, match="run `make machine-packages`"):
         podman.run(["no-such-program"])

@@ -1,4 +1,4 @@
-"""The demo's copy of an inventory: fitted to the machine, and made whole or made anew."""
+"""The demo's copy of an inventory: fitted to the machine, and copied again if incomplete."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_copy_is_a_valid_definition_on_its_own_network(tmp_path: Path) -> None:
     }
 
 
-def test_copy_of_a_killed_run_is_made_anew(tmp_path: Path) -> None:
+def test_copy_of_a_killed_run_is_made_again(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "muster-copy")
     instance.folder.mkdir()
     (instance.folder / "hosts.yml").write_text("all: {}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a client has asked an NFS server, as its kernel counts it."""
+"""A client's calls to an NFS server, as its kernel counts them."""
 
 import re
 from collections import Counter
@@ -16,9 +16,9 @@ def calls(client: Machine, path: str) -> Counter[str]:
     table = client.check("cat /proc/self/mountstats")
     of_path = table.partition(f" mounted on {path} ")[2].partition("\ndevice ")[0]
     lines = of_path.partition("per-op statistics")[2]
-    found = Counter(
+    counts = Counter(
         {name: int(count) for name, count in re.findall(r"^\s*(\w+): (\d+)", lines, re.M)}
     )
-    assert "READ" in found, table
-    found["READ"] += found.pop("READ_PLUS", 0)
-    return found
+    assert "READ" in counts, table
+    counts["READ"] += counts.pop("READ_PLUS", 0)
+    return counts

@@ -23,11 +23,11 @@ PLAY_SECONDS = 900
 
 @dataclass(frozen=True)
 class Ceph:
-    """What its clients have to know."""
+    """What its clients need."""
 
     fsid: str
     key: str
-    """Of the client USER."""
+    """The key of the client USER."""
 
     address: str = ADDRESS
     """Of its monitor."""
@@ -37,7 +37,7 @@ class Ceph:
         return podman("exec", f"{NAME}-{HOST}", *words, timeout=60).strip()
 
     def quota(self, path: str, size: int) -> None:
-        """Give a folder a quota, in bytes, as the cluster's administrator."""
+        """Set a folder's quota, in bytes, as the cluster's administrator."""
         program = (
             "import cephfs; files = cephfs.LibCephFS(conffile='/etc/ceph/ceph.conf', "
             "auth_id='admin'); files.mount(); "
@@ -48,10 +48,10 @@ class Ceph:
 
 @contextmanager
 def raised(release: str) -> Iterator[Ceph]:
-    """Raise it, and remove it at the end; what an earlier run has left goes first.
+    """Raise it, and remove it at the end; an earlier run's remains are removed first.
 
     Raises:
-        muster_sandbox.containers.podman.MachineError: there can be no containers here.
+        muster_sandbox.containers.podman.MachineError: this machine can't run containers.
 
     """
     check_machine()

@@ -12,10 +12,10 @@ from pathlib import Path
 from vmkit.root import Root
 
 BOOT_SECONDS = 240
-"""Bound of a boot; 30 to 50 s on two cores."""
+"""Timeout of a boot; 30 to 50 s on two cores."""
 
 KERNEL = (
-    # A disk of a machine that had to wait for a CPU is late, and not gone.
+    # The disk of a machine that waited for a CPU is slow, not lost.
     "nvme_core.io_timeout=600 "
     "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off no_timer_check tsc=reliable "
     "audit=0 apparmor=0"
@@ -23,15 +23,15 @@ KERNEL = (
 
 
 LIFE_SECONDS = 3600
-"""Bound of a machine's life."""
+"""Maximum lifetime of a machine."""
 
 
 class VmError(Exception):
-    """A machine did not do what it should; the text has its last words."""
+    """A machine failed; the text has the end of its console."""
 
 
 def free_port() -> int:
-    """Return a TCP port of this machine that nobody has right now."""
+    """Return a free TCP port of this machine."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -39,18 +39,18 @@ def free_port() -> int:
 
 @dataclass
 class Machine:
-    """A machine on the wire that all machines of a site share."""
+    """A machine on the network that all machines of a site share."""
 
     name: str
     number: int
     root: Root
     folder: Path
     wire: list[str]
-    """QEMU's words for its ends of the wire, the network `wire` among them."""
+    """QEMU's options for its network connections, the network `wire` among them."""
     disks: list[str]
     """Sizes of the empty disks, /dev/vda and on."""
     alone: bool = True
-    """Nothing but the wire can be reached; else containers of this machine can."""
+    """It only reaches the network `wire`; else also containers of this machine."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +60,7 @@ class Machine:
         return self.folder / f"{self.name}.console"
 
     def prepare(self) -> None:
-        """Make the disks: what this machine writes of the root, and empty ones."""
+        """Make the disks: an overlay of the root disk, and empty ones."""
         root, *others = self._files()
         for words in (
             ("-F", "raw", "-b", str(self.root.disk), root),
@@ -82,7 +82,7 @@ class Machine:
             for number, file in enumerate(self._files())
             for word in (
                 *("-drive", f"file={file},if=none,id=d{number},cache=unsafe"),
-                # The kernel looks for NVMe disks side by side: only one keeps its name.
+                # The kernel probes NVMe disks in parallel: only one keeps its name.
                 *(
                     "-device",
                     f"virtio-blk,drive=d{number}" if number else "nvme,drive=d0,serial=d0",
@@ -110,7 +110,7 @@ class Machine:
                 *("-device", "virtio-rng-pci"),
             ],
             stdin=subprocess.DEVNULL,
-            # A Ctrl-C is for the tests, which then switch it off.
+            # Only the tests get a Ctrl-C; they then switch it off.
             start_new_session=True,
         )
 
@@ -132,7 +132,7 @@ class Machine:
         return self.console.read_text(errors="replace")[-1000:] if self.console.exists() else ""
 
     def ssh_config(self) -> str:
-        """Return the lines with which ssh reaches it, its host key checked."""
+        """Return the ssh_config lines for it, with a checked host key."""
         known = self.folder / f"{self.name}.known_hosts"
         known.write_text(f"{self.name} {self.root.host_key}\n", encoding="utf-8")
         return (
@@ -145,7 +145,7 @@ class Machine:
         )
 
     def ssh(self, command: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as root; return its result, 255 where ssh has no answer in time."""
+        """Run a shell command as root; return its result, 255 if ssh has no answer in time."""
         words = ["ssh", "-F", f"{self.folder}/ssh_config", self.name, command]
         try:
             return subprocess.run(
@@ -166,7 +166,7 @@ class Machine:
         return done.stdout.strip()
 
     def power_off(self) -> None:
-        """Let it go down in order."""
+        """Shut it down."""
         assert self.process is not None
         self.ssh("systemctl poweroff")
         self.process.wait(timeout=BOOT_SECONDS)
@@ -174,13 +174,13 @@ class Machine:
         self._hang_up()
 
     def reboot(self) -> None:
-        """Let it go down in order, and return when it has booted again."""
+        """Reboot it, and return when it has booted."""
         self.power_off()
         self.start()
         self.wait()
 
     def _hang_up(self) -> None:
-        """Close ssh's connection, which it would keep for the next boot."""
+        """Close ssh's shared connection, which would be stale after the next boot."""
         subprocess.run(
             ["ssh", "-F", f"{self.folder}/ssh_config", "-O", "exit", self.name],
             capture_output=True,
@@ -189,7 +189,7 @@ class Machine:
         )
 
     def stop(self) -> None:
-        """Switch it off, as by the plug."""
+        """Cut its power."""
         self._hang_up()
         if self.process is not None:
             # `timeout` and QEMU.

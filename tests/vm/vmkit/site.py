@@ -1,4 +1,4 @@
-"""A storage host and its clients: booted, on one wire, configured by the roles."""
+"""A storage host and its clients: booted, on one network, configured by the roles."""
 
 import json
 import os
@@ -24,17 +24,17 @@ RELEASE = os.environ.get("RELEASE", "bookworm")
 
 STORAGE = "nfs_server,fscache,nfs_client,ceph_client"
 ROLES = f"munge,{STORAGE},health,slurmctld,slurmd"
-"""What has to do with a kernel. A task takes seconds on an emulated machine, and the other roles
-are as good in a container."""
+"""The roles that depend on a kernel. A task takes seconds on an emulated machine, and containers
+are enough for the other roles."""
 
 PLAY_SECONDS = 900
-"""Bound of a run of these, two machines emulated."""
+"""Timeout of a run of these, on two emulated machines."""
 
 SERVER = root.MACHINES[0]
 
 
 def names(clients: int) -> list[str]:
-    """Return the names of the machines, the server's first; addresses go by their place."""
+    """Return the names of the machines, the server's first; their order gives the addresses."""
     return list(root.MACHINES[: clients + 1])
 
 
@@ -45,7 +45,7 @@ def addresses(clients: int) -> dict[str, str]:
 
 @dataclass
 class Site:
-    """The machines and the inventory by which site.yml configures them."""
+    """The machines and the inventory with which site.yml configures them."""
 
     server: Machine
     clients: list[Machine]
@@ -67,14 +67,14 @@ class Site:
         return self.folder / "inventory"
 
     def in_slurm(self) -> tuple[str, str]:
-        """What SLURM says of the client: state and reason, "none" where it is in service."""
+        """SLURM's state and reason of the client; the reason is "none" while it is in service."""
         shown = self.server.ssh("sinfo --noheader --Node --format='%T|%E'").stdout.strip()
         state, _, reason = shown.partition("|")
         # Without accounting SLURM 24.11 keeps showing the last reason.
         return state, "none" if state in ("idle", "allocated") else reason
 
     def define(self, cluster: dict[str, Any], **secret: str) -> None:
-        """Write the definition that the next play applies, and secrets that nobody can make."""
+        """Write the definition that the next play applies, and secrets that can't be generated."""
         variables = self.inventory / "group_vars/all"
         variables.mkdir(parents=True, exist_ok=True)
         (variables / "cluster.yml").write_text(json.dumps({"cluster": cluster}), encoding="utf-8")
@@ -84,7 +84,7 @@ class Site:
             file.writelines(f"  {name}: {value}\n" for name, value in secret.items())
 
     def _hosts(self) -> dict[str, Any]:
-        clients = {each.name: {} for each in self.clients}
+        clients = {machine.name: {} for machine in self.clients}
         server: dict[str, Any] = {"hosts": {SERVER: {}}}
         return {
             "hosts": {
@@ -101,19 +101,19 @@ class Site:
         }
 
     def play(self, *options: str, roles: str = ROLES) -> set[str]:
-        """Run some roles of site.yml; return what changed, as `host: task`."""
+        """Run some roles of site.yml; return the changed tasks as `host: task`."""
         done = self._played(*options, roles=roles)
         assert done.returncode == 0, done.stdout + done.stderr
         changed, task = set(), ""
         for line in done.stdout.splitlines():
-            if found := re.match(r"TASK \[(.*)\]", line):
-                task = found[1]
-            elif found := re.match(r"changed: \[(\S+)\]", line):
-                changed.add(f"{found[1]}: {task}")
+            if match := re.match(r"TASK \[(.*)\]", line):
+                task = match[1]
+            elif match := re.match(r"changed: \[(\S+)\]", line):
+                changed.add(f"{match[1]}: {task}")
         return changed
 
     def failed(self, *options: str, roles: str) -> str:
-        """Run some roles of site.yml, which must fail; return what was said."""
+        """Run some roles of site.yml, which must fail; return the output."""
         done = self._played(*options, roles=roles)
         # ansible-playbook: a task failed on a host.
         assert done.returncode == 2, done.stdout + done.stderr
@@ -139,7 +139,7 @@ class Site:
 def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
     """Boot a server and its clients, and switch them off at the end.
 
-    `alone`: they reach nothing but each other; else containers of this machine too.
+    `alone`: they only reach each other; else also containers of this machine.
 
     Raises:
         vmkit.machine.VmError: a machine did not boot.
@@ -156,7 +156,9 @@ def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
         wire = [ends[number - 2]]
         site.clients.append(Machine(name, number, base, folder, wire, ["1G"], alone))
     try:
-        (folder / "ssh_config").write_text("".join(each.ssh_config() for each in site.machines))
+        (folder / "ssh_config").write_text(
+            "".join(machine.ssh_config() for machine in site.machines)
+        )
         for machine in site.machines:
             machine.prepare()
             machine.start()
@@ -170,7 +172,7 @@ def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
 
 
 def _wires(clients: int) -> tuple[list[str], list[str]]:
-    """QEMU's words for a star: a hub at the server, and a line to each client."""
+    """QEMU's options for a star network: a hub at the server, and a line to each client."""
     hub, ends = ["hubport,id=wire,hubid=0"], []
     for number in range(clients):
         here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))

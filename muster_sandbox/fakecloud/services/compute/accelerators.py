@@ -1,6 +1,6 @@
 """GPUs that are attached to instances; each type is in all zones.
 
-Of those of a machine type the instance shows nothing here:
+The instance doesn't list the GPUs that belong to its machine type:
 https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
 """
 
@@ -16,12 +16,12 @@ _KINDS = {api_name(kind): kind for kind in KINDS}
 
 
 def attached(call: Call, given: list[Resource], machine_type: str) -> list[Resource]:
-    """The GPUs of an instance with links of their types; 400 for what can't be beside its CPUs."""
+    """The GPUs of an instance with links of their types; 400 if they don't fit its machine type."""
     shape = machine_types()[machine_type.rpartition("/")[2]]
-    found = []
-    for number, each in enumerate(given):
+    checked = []
+    for number, entry in enumerate(given):
         field = f"resource.guestAccelerators[{number}]"
-        text, count = each.get("acceleratorType", ""), each.get("acceleratorCount", 0)
+        text, count = entry.get("acceleratorType", ""), entry.get("acceleratorCount", 0)
         link = _link(call, text, f"{field}.acceleratorType")
         name = link.rpartition("/")[2]
         if not taken_by(shape):
@@ -40,18 +40,18 @@ def attached(call: Call, given: list[Resource], machine_type: str) -> list[Resou
                 f"{wrong} At most {most[count]} vCPUs can be used along with {count} accelerator "
                 "cards in an instance."
             )
-        found.append({"acceleratorType": link, "acceleratorCount": count})
-    return found
+        checked.append({"acceleratorType": link, "acceleratorCount": count})
+    return checked
 
 
 def refuse_links(properties: Resource) -> None:
-    """400 for a template, which is of no zone, that has more of a type than its name."""
-    for number, each in enumerate(properties.get("guestAccelerators", [])):
-        if "/" in each.get("acceleratorType", ""):
+    """400 for a template with a link to an accelerator type: a template has no zone, only names."""
+    for number, entry in enumerate(properties.get("guestAccelerators", [])):
+        if "/" in entry.get("acceleratorType", ""):
             raise invalid(
                 "Invalid value for field "
                 f"'resource.properties.guestAccelerators[{number}].acceleratorType': "
-                f"'{each['acceleratorType']}'. Must be the name of an accelerator type."
+                f"'{entry['acceleratorType']}'. Must be the name of an accelerator type."
             )
 
 

@@ -13,7 +13,7 @@ from muster_sandbox.fakecloud.services.compute.quotas import exceeded
 from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 ADDRESS = Kind("addresses", "address", "region")
-# TEST-NET-3: addresses for examples, which nobody has. https://www.rfc-editor.org/rfc/rfc5737
+# TEST-NET-3: addresses for examples, never in use. https://www.rfc-editor.org/rfc/rfc5737
 EXTERNAL = IPv4Network("203.0.113.0/24")
 
 resources.serve(ADDRESS, "list", "aggregatedList")
@@ -42,14 +42,14 @@ def insert(call: Call) -> Resource:
 
 @handler("compute.addresses.get")
 def get(call: Call) -> Resource:
-    """An address, with who uses it now."""
+    """An address, with its present users."""
     _, address = resources.existing(call, ADDRESS)
     return shown(call.cloud, address)
 
 
 @handler("compute.addresses.delete")
 def delete(call: Call) -> Resource:
-    """Give an address back, unless an instance has it."""
+    """Release an address, unless an instance has it."""
     target, address = resources.existing(call, ADDRESS)
     user = user_of(call.cloud, address)
     if user:

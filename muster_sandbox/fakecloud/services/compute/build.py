@@ -36,7 +36,7 @@ INSTANCE = Kind("instances", "instance", "zone")
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An instance that isn't stored yet, the disks that come with it, and those it takes."""
+    """An instance that isn't stored yet, its new disks, and the existing disks that it attaches."""
 
     target: Reference
     instance: Resource
@@ -45,9 +45,9 @@ class Built:
 
 
 def build(call: Call, body: Resource) -> Built:
-    """Make an instance of a body that a template has been laid under; ApiError for what can't be.
+    """Make an instance of a body that is merged with its template; ApiError for an invalid one.
 
-    Addresses are chosen, so `store` must follow before the next is built.
+    Addresses are chosen here, so call `store` before building the next instance.
     """
     target, instance = resources.new(call, INSTANCE, body)
     instance |= {
@@ -86,7 +86,7 @@ def build(call: Call, body: Resource) -> Built:
 
 
 def from_template(call: Call, reference: str, body: Resource) -> Resource:
-    """A template's properties under the members of a body, which win as a whole each.
+    """A template's properties, each replaced as a whole by the body's member of that name.
 
     https://cloud.google.com/compute/docs/instances/create-vm-from-instance-template#override
     """
@@ -98,7 +98,7 @@ def from_template(call: Call, reference: str, body: Resource) -> Resource:
 
 
 def machine_type_link(call: Call, text: str) -> str:
-    """The link of a machine type; 400 where there is none in the zone."""
+    """The link of a machine type; 400 if the zone doesn't have it."""
     name = text.rpartition("/")[2]
     place = resources.location(call)
     given = text.partition("zones/")[2].partition("/")[0]
@@ -111,7 +111,7 @@ def machine_type_link(call: Call, text: str) -> str:
 
 
 def scheduling(given: Resource, shape: MachineType | None) -> Resource:
-    """How an instance is scheduled, with the defaults of a spot or of a standard one.
+    """An instance's scheduling, with the defaults of a spot or of a standard one.
 
     https://cloud.google.com/compute/docs/instances/create-use-spot
     """
@@ -138,19 +138,19 @@ def service_accounts(call: Call, given: list[Resource]) -> list[Resource]:
         raise invalid("Invalid value for field 'serviceAccounts': at most one service account.")
     number = call.cloud.settings.project_number
     default = f"{number}-compute@developer.gserviceaccount.com"
-    found = [
+    accounts = [
         {
             "email": default if account.get("email", "default") == "default" else account["email"],
             "scopes": account.get("scopes", []),
         }
         for account in given
     ]
-    for account in found:
+    for account in accounts:
         if call.cloud.store.get(ACCOUNTS, call.project, account["email"]) is None:
             raise invalid(
                 f"The resource '{account['email']}' of type 'serviceAccount' was not found."
             )
-    return found
+    return accounts
 
 
 def _policies(call: Call, given: list[str]) -> list[str]:
@@ -164,7 +164,7 @@ def _interfaces(call: Call, given: list[Resource]) -> list[Resource]:
             "Invalid value for field 'resource.networkInterfaces': ''. "
             "At least one network interface is required."
         )
-    return [interface(call, each, number) for number, each in enumerate(given)]
+    return [interface(call, entry, number) for number, entry in enumerate(given)]
 
 
 def interface(call: Call, given: Resource, number: int) -> Resource:
@@ -172,7 +172,7 @@ def interface(call: Call, given: Resource, number: int) -> Resource:
     field = f"resource.networkInterfaces[{number}]"
     subnet, subnetwork = _subnet(call, given, field)
     chosen = _internal_address(call, given.get("networkIP"), subnet, subnetwork)
-    found = {
+    resource = {
         "kind": "compute#networkInterface",
         "stackType": "IPV4_ONLY",
         **given,
@@ -182,9 +182,11 @@ def interface(call: Call, given: Resource, number: int) -> Resource:
         "networkIP": chosen,
     }
     if given.get("accessConfigs"):
-        found["accessConfigs"] = [access_config(call, each) for each in given["accessConfigs"]]
-    found["fingerprint"] = labels.fingerprint([found["subnetwork"], chosen])
-    return found
+        resource["accessConfigs"] = [
+            access_config(call, config) for config in given["accessConfigs"]
+        ]
+    resource["fingerprint"] = labels.fingerprint([resource["subnetwork"], chosen])
+    return resource
 
 
 def _subnet(call: Call, given: Mapping[str, Any], field: str) -> tuple[Reference, Resource]:
@@ -289,7 +291,7 @@ def _disks(
 
 
 def refuse_writers(where: Reference, disk: Resource, attaching: Resource) -> None:
-    """400 where another instance has the disk, unless both only read."""
+    """400 if another instance has the disk, unless both only read it."""
     users = disk.get("users", [])
     if users and attaching.get("mode", "READ_WRITE") == "READ_WRITE":
         raise in_use(where.path, users[0].removeprefix(LINK))
@@ -316,7 +318,7 @@ def _new_disk(
 def attachment(given: Resource, link: str, size_gb: str, number: int) -> Resource:
     """A disk as it is listed in an instance."""
     kept = {key: value for key, value in given.items() if key != "initializeParams"}
-    found = {
+    entry = {
         "kind": "compute#attachedDisk",
         "type": "PERSISTENT",
         "mode": "READ_WRITE",
@@ -328,7 +330,7 @@ def attachment(given: Resource, link: str, size_gb: str, number: int) -> Resourc
         "index": number,
         "diskSizeGb": size_gb,
     }
-    return {**found, "source": link} if link else found
+    return {**entry, "source": link} if link else entry
 
 
 def store(call: Call, built: Built) -> None:

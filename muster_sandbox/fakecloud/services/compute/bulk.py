@@ -1,8 +1,8 @@
 """Many instances by one call.
 
 https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation: one operation for the
-call and one for each instance, tied by operationGroupId. Fewer than minCount: all are deleted
-again. Limits and errors:
+call and one for each instance, with the same operationGroupId. If fewer than minCount can be
+created, all are deleted. Limits and errors:
 https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation
 """
 
@@ -36,7 +36,7 @@ def bulk_insert(call: Call) -> Resource:
 
 @handler("compute.regionInstances.bulkInsert")
 def regional_bulk_insert(call: Call) -> Resource:
-    """Make instances in the zone of the region that has most room for them."""
+    """Make instances in the zone of the region that has the most capacity for them."""
     place = resources.location(call)
     body = resources.body(call)
     shape = body.get("locationPolicy", {}).get("targetShape", "ANY_SINGLE_ZONE")
@@ -68,7 +68,7 @@ def _roomiest(call: Call, body: Resource) -> str:
 
 
 def _any_allowed(locations: Resource) -> bool:
-    return any(each.get("preference") == "ALLOW" for each in locations.values())
+    return any(location.get("preference") == "ALLOW" for location in locations.values())
 
 
 def _begin(call: Call, zone: str, place: str) -> Resource:
@@ -88,7 +88,7 @@ def _begin(call: Call, zone: str, place: str) -> Resource:
         for name in names:
             children.append(_child(call, {**properties, "name": name}, zone, group))
     except ApiError:
-        # A body that can't be fails with the first; a subnet may be full only after some.
+        # An invalid body fails with the first instance; a subnet may be full only after some.
         _take_back(cloud, {"children": children})
         raise
     status = {"targetVmCount": len(names), "status": "CREATING"}
@@ -124,7 +124,7 @@ def _limit_rate(cloud: Cloud) -> None:
     if len(calls) == calls.maxlen and now - calls[0] < 1:
         raise rate_limit("Rate Limit Exceeded: more than 20 bulk creations per second")
     pending = cloud.store.all(operations.PENDING)
-    if sum(each["work"] == "bulk_insert" for _, _, each in pending) >= AT_ONCE:
+    if sum(operation["work"] == "bulk_insert" for _, _, operation in pending) >= AT_ONCE:
         raise rate_limit("Rate Limit Exceeded: too many bulk operations are running")
     calls.append(now)
 
@@ -164,13 +164,13 @@ def _names(call: Call, body: Resource, zone: str) -> list[str]:
                 f"Invalid value for field 'count': '{count}'. It must be the number of "
                 "perInstanceProperties."
             )
-        return [each.get("name", key) for key, each in per_instance.items()]
+        return [properties.get("name", key) for key, properties in per_instance.items()]
     present = call.cloud.store.within(INSTANCE.store, f"{call.project}/zones/{zone}")
     return _from_pattern(pattern, count, present)
 
 
 def _from_pattern(pattern: str, count: int, present: Iterable[str]) -> list[str]:
-    """inst-### -> inst-001...; numbers go on after the largest that exists."""
+    """inst-### -> inst-001...; numbers continue after the largest that exists."""
     hashes = HASHES.findall(pattern)
     if len(hashes) != 1:
         raise invalid(
@@ -179,7 +179,7 @@ def _from_pattern(pattern: str, count: int, present: Iterable[str]) -> list[str]
     before, after = pattern.split(hashes[0])
     width = len(hashes[0])
     like = re.compile(f"{re.escape(before)}([0-9]{{{width}}}){re.escape(after)}")
-    largest = max((int(found[1]) for found in map(like.fullmatch, present) if found), default=0)
+    largest = max((int(match[1]) for match in map(like.fullmatch, present) if match), default=0)
     return [f"{before}{largest + n:0{width}}{after}" for n in range(1, count + 1)]
 
 
@@ -190,9 +190,9 @@ def _progress(zone: str, status: Resource) -> Resource:
 
 
 def _take_back(cloud: Cloud, arguments: Resource) -> None:
-    """A bulk operation that failed as a whole: nothing of it is left, not even its operations.
+    """Undo a bulk operation that failed as a whole: its instances and operations are removed.
 
-    Where instances have come up or failed one by one, theirs are the operations that tell.
+    Where instances have come up or failed one by one, their own operations show it.
     """
     for child in arguments["children"]:
         scope = f"{child['project']}/{child['location']}"
@@ -204,13 +204,13 @@ def _take_back(cloud: Cloud, arguments: Resource) -> None:
 
 @work("bulk_insert", undo=_take_back)
 def _run(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
-    """Boot each instance; when all have come up or not, hold their number against minCount."""
+    """Boot each instance; when all are up or have failed, compare their number with minCount."""
     children: list[Resource] = arguments["children"]
     _Bulk(cloud, arguments, finish).start(children)
 
 
 class _Bulk:
-    """The instances of one call on their way."""
+    """The booting instances of one call."""
 
     def __init__(self, cloud: Cloud, arguments: Resource, finish: Finish) -> None:
         self.cloud = cloud

@@ -1,4 +1,4 @@
-"""What is there without anybody making it: the project, regions, zones, types of machine and disk.
+"""What every project has: the project itself, regions, zones, types of machines and disks.
 
 https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes (and the others)
 """
@@ -18,11 +18,11 @@ from muster_sandbox.fakecloud.services.compute.disks import DISK_TYPES
 from muster_sandbox.fakecloud.usage import GLOBAL
 
 CREATED = "1969-12-31T16:00:00.000-08:00"
-"""When all of these were made, as the real ones say."""
+"""The creation time of all of these, as in the real ones."""
 
 
 def _id(name: str) -> str:
-    """A number that a name always has."""
+    """A numeric id that is always the same for a name."""
     return str(1000 + zlib.crc32(name.encode()))
 
 
@@ -36,21 +36,21 @@ def _base(call: Call, kind: str, place: str, name: str) -> Resource:
     }
 
 
-def _list(call: Call, kind: str, place: str, found: Mapping[str, Resource]) -> Resource:
-    names, token = query.page(query.matching(found, call.query), call.query)
+def _list(call: Call, kind: str, place: str, resources: Mapping[str, Resource]) -> Resource:
+    names, token = query.page(query.matching(resources, call.query), call.query)
     answer: Resource = {
         "kind": f"compute#{kind}List",
         "id": f"projects/{call.project}/{place}",
         "selfLink": f"{LINK}projects/{call.project}/{place}",
-        "items": [found[name] for name in names],
+        "items": [resources[name] for name in names],
     }
     return {**answer, "nextPageToken": token} if token else answer
 
 
-def _one(found: Mapping[str, Resource], name: str, path: str) -> Resource:
-    if name not in found:
+def _one(resources: Mapping[str, Resource], name: str, path: str) -> Resource:
+    if name not in resources:
         raise not_found(f"{path}/{name}")
-    return found[name]
+    return resources[name]
 
 
 def _zones(call: Call) -> dict[str, Resource]:
@@ -106,7 +106,7 @@ def get_region(call: Call) -> Resource:
 
 def _machine_type(call: Call, zone: str, name: str, shape: MachineType) -> Resource:
     place = f"zones/{zone}/machineTypes"
-    found = {
+    machine_type = {
         **_base(call, "machineType", place, name),
         "description": f"{shape.cpus} vCPUs, {shape.memory_mib} MiB",
         "zone": zone,
@@ -118,13 +118,13 @@ def _machine_type(call: Call, zone: str, name: str, shape: MachineType) -> Resou
         "architecture": "X86_64",
     }
     if shape.gpus:
-        found["accelerators"] = [
+        machine_type["accelerators"] = [
             {
                 "guestAcceleratorType": shape.gpu_type,
                 "guestAcceleratorCount": shape.gpus,
             }
         ]
-    return found
+    return machine_type
 
 
 def _machine_types(call: Call) -> dict[str, Resource]:

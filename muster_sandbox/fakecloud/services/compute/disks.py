@@ -17,7 +17,7 @@ from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference
 SNAPSHOT = Kind("snapshots", "snapshot", "global")
 DISK_TYPES = ("pd-standard", "pd-balanced", "pd-ssd", "pd-extreme", "hyperdisk-balanced")
 DEFAULT_SIZE_GB = "500"
-"""Of an empty disk: https://cloud.google.com/compute/docs/disks/add-persistent-disk."""
+"""Default size of an empty disk: https://cloud.google.com/compute/docs/disks/add-persistent-disk."""
 
 resources.serve(DISK, "get", "list", "aggregatedList")
 resources.serve(SNAPSHOT, "get", "list", "delete")
@@ -61,7 +61,9 @@ def new(call: Call, body: Resource) -> tuple[Reference, Resource]:
             f"smaller than the image size ({source_size} GB)"
         )
     if "resourcePolicies" in body:
-        disk["resourcePolicies"] = [policy_link(call, each) for each in body["resourcePolicies"]]
+        disk["resourcePolicies"] = [
+            policy_link(call, policy) for policy in body["resourcePolicies"]
+        ]
     target, complete = resources.new(call, DISK, {**disk, "sizeGb": size})
     return target, labels.labelled(complete)
 
@@ -98,7 +100,7 @@ def delete(call: Call) -> Resource:
 
 
 def refuse_attached(target: Reference, disk: Resource) -> None:
-    """400 where an instance has the disk."""
+    """400 if an instance has the disk."""
     for user in disk.get("users", []):
         raise in_use(target.path, user.removeprefix(LINK))
 
@@ -130,12 +132,12 @@ def _given_policies(call: Call) -> list[str]:
     given = resources.body(call).get("resourcePolicies")
     if not given:
         raise invalid("Required field 'resourcePolicies' not specified", "required")
-    return [policy_link(call, each) for each in given]
+    return [policy_link(call, policy) for policy in given]
 
 
 @handler("compute.disks.addResourcePolicies")
 def add_policies(call: Call) -> Resource:
-    """Give a disk a snapshot schedule."""
+    """Add a snapshot schedule to a disk."""
     target, disk = resources.existing(call, DISK)
     present = disk.get("resourcePolicies", [])
     added = _given_policies(call)
@@ -147,7 +149,7 @@ def add_policies(call: Call) -> Resource:
 
 @handler("compute.disks.removeResourcePolicies")
 def remove_policies(call: Call) -> Resource:
-    """Take a snapshot schedule from a disk."""
+    """Remove a snapshot schedule from a disk."""
     target, disk = resources.existing(call, DISK)
     gone = _given_policies(call)
     kept = [policy for policy in disk.get("resourcePolicies", []) if policy not in gone]
@@ -189,7 +191,7 @@ def _snapshot(call: Call, body: Resource, disk: Resource) -> Resource:
 
 
 def attached(cloud: Cloud, link: str, instance: str, *, now: bool) -> None:
-    """Note in a disk that an instance (its link) has it, or no longer."""
+    """Record in a disk that an instance (its link) has it, or no longer has it."""
     target = resources.from_link(link)
     disk = target.find(cloud)
     if disk is None:
@@ -206,7 +208,7 @@ def attached(cloud: Cloud, link: str, instance: str, *, now: bool) -> None:
 
 
 def remove(cloud: Cloud, link: str) -> None:
-    """Delete the disk of a link, with what it is made of."""
+    """Delete the disk of a link, with the backend's files."""
     target = resources.from_link(link)
     disk = target.find(cloud)
     if disk is not None:

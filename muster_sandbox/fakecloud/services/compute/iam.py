@@ -35,7 +35,7 @@ def serve(kind: Kind) -> None:
     @handler(f"compute.{kind.collection}.setIamPolicy")
     def put(call: Call) -> Resource:
         body = call.body or {}
-        # The policy may lie in `policy`, or, as it once did, in the body itself.
+        # The policy may be in `policy` or, in an older form, be the body itself.
         policy = body.get("policy") or {key: body[key] for key in body if key != "policy"}
         return policies.write(call.cloud, existing(call, kind)[0].path, policy)
 
@@ -44,5 +44,5 @@ def serve(kind: Kind) -> None:
         return iam_policy.test(call, existing(call, kind)[0].path)
 
 
-for each in KINDS:
-    serve(each)
+for kind in KINDS:
+    serve(kind)

@@ -32,7 +32,7 @@ labels.serve(IMAGE)
 
 @prepare
 def publish(cloud: Cloud) -> None:
-    """Put the public images into a cloud that hasn't got them."""
+    """Put the public images into a cloud that doesn't have them."""
     for family, (project, name, size) in PUBLIC.items():
         target = Reference(project, "global", IMAGE.collection, name)
         if target.find(cloud) is None:
@@ -54,7 +54,7 @@ def publish(cloud: Cloud) -> None:
 
 
 def concrete(call: Call, text: str, field: str) -> Resource:
-    """The image that a field points at, by name or family; it must be ready."""
+    """The image that a field names, directly or by family; it must be ready."""
     if "/images/family/" in f"/{text}":
         before, _, family = text.rpartition("/")
         project = call.project
@@ -85,7 +85,7 @@ def get_from_family(call: Call) -> Resource:
 
 @handler("compute.images.insert")
 def insert(call: Call) -> Resource:
-    """Make an image of a disk (that no running machine has, unless forced), or of a file."""
+    """Make an image of a disk that no running machine has (unless forced), or of a file."""
     body = resources.body(call)
     sources = body.keys() & {"sourceDisk", "rawDisk", "sourceImage", "sourceSnapshot"}
     if len(sources) != 1:

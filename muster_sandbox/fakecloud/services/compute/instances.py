@@ -15,7 +15,7 @@ from muster_sandbox.fakecloud.services.compute.resources import Reference
 from muster_sandbox.fakecloud.usage import shape_of
 
 CONSOLE_BYTES = 1024 * 1024
-"""How much console output is kept: .../docs/troubleshooting/viewing-serial-port-output."""
+"""Bytes of console output that are kept: .../docs/troubleshooting/viewing-serial-port-output."""
 
 resources.serve(INSTANCE, "get", "list", "aggregatedList")
 
@@ -32,7 +32,7 @@ def set_labels(call: Call) -> Resource:
 
 @handler("compute.instances.setMetadata")
 def set_metadata(call: Call) -> Resource:
-    """Replace the metadata; those who wait at the metadata server hear of it."""
+    """Replace the metadata; waits at the metadata server are answered."""
     target, instance = resources.existing(call, INSTANCE)
     body = resources.body(call)
     if body.get("fingerprint") != instance["metadata"]["fingerprint"]:
@@ -58,7 +58,7 @@ def set_tags(call: Call) -> Resource:
 
 @handler("compute.instances.setScheduling")
 def set_scheduling(call: Call) -> Resource:
-    """Replace how the instance is scheduled; whether it is spot can't be changed."""
+    """Replace the scheduling; whether the instance is spot can't be changed."""
     target, instance = resources.existing(call, INSTANCE)
     changed = build.scheduling(
         {**instance["scheduling"], **resources.body(call)}, shape_of(instance)
@@ -94,7 +94,7 @@ def _off(call: Call) -> tuple[Reference, Resource]:
 
 @handler("compute.instances.setDeletionProtection")
 def set_deletion_protection(call: Call) -> Resource:
-    """Protect the instance from deletion, or no longer."""
+    """Set or clear the protection of the instance from deletion."""
     target, instance = resources.existing(call, INSTANCE)
     protected = call.query.get("deletionProtection", "true").lower() == "true"
     changed = {**instance, "deletionProtection": protected}
@@ -108,9 +108,9 @@ def attach_disk(call: Call) -> Resource:
     body = resources.body(call)
     where, disk = resources.referenced(call, body.get("source", ""), DISK, "resource.source")
     build.refuse_writers(where, disk, body)
-    number = max((each["index"] for each in instance["disks"]), default=-1) + 1
+    number = max((attached["index"] for attached in instance["disks"]), default=-1) + 1
     fresh = build.attachment({"boot": False, **body}, where.link, disk["sizeGb"], number)
-    if any(each["deviceName"] == fresh["deviceName"] for each in instance["disks"]):
+    if any(attached["deviceName"] == fresh["deviceName"] for attached in instance["disks"]):
         raise invalid(
             f"Invalid value for field 'resource.deviceName': '{fresh['deviceName']}'. "
             "The device name is already in use."
@@ -134,7 +134,7 @@ def detach_disk(call: Call) -> Resource:
 
 @handler("compute.instances.setDiskAutoDelete")
 def set_disk_auto_delete(call: Call) -> Resource:
-    """Say whether a disk is deleted with its instance."""
+    """Set whether a disk is deleted with its instance."""
     target, instance = resources.existing(call, INSTANCE)
     chosen = _device(call, instance)
     auto_delete = call.query.get("autoDelete", "").lower() == "true"
@@ -147,18 +147,18 @@ def set_disk_auto_delete(call: Call) -> Resource:
 
 def _device(call: Call, instance: Resource) -> Resource:
     name = call.query.get("deviceName", "")
-    found: list[Resource] = [disk for disk in instance["disks"] if disk["deviceName"] == name]
-    if not found:
+    disks: list[Resource] = [disk for disk in instance["disks"] if disk["deviceName"] == name]
+    if not disks:
         raise invalid(
             f"Invalid value for field 'deviceName': '{name}'. No attached disk found with device "
             f"name '{name}'."
         )
-    return found[0]
+    return disks[0]
 
 
 @handler("compute.instances.addAccessConfig")
 def add_access_config(call: Call) -> Resource:
-    """Give an interface an external address."""
+    """Add an external address to an interface."""
     target, instance, number = _interface(call)
     interface = instance["networkInterfaces"][number]
     if interface.get("accessConfigs"):
@@ -172,7 +172,7 @@ def add_access_config(call: Call) -> Resource:
 
 @handler("compute.instances.deleteAccessConfig")
 def delete_access_config(call: Call) -> Resource:
-    """Take the external address from an interface."""
+    """Remove the external address from an interface."""
     target, instance, number = _interface(call)
     interface = dict(instance["networkInterfaces"][number])
     name = call.query.get("accessConfig", "")
@@ -210,7 +210,7 @@ def _with_interface(
 
 @handler("compute.instances.setSecurityPolicy")
 def set_security_policy(call: Call) -> Resource:
-    """Take a Cloud Armor policy away, as Pulumi's provider does; giving one is not implemented."""
+    """Remove a Cloud Armor policy, as Pulumi's provider does; setting one is not implemented."""
     target, instance = resources.existing(call, INSTANCE)
     if resources.body(call).get("securityPolicy"):
         raise ApiError(501, "notImplemented", "fakecloud has no security policies")
@@ -219,7 +219,7 @@ def set_security_policy(call: Call) -> Resource:
 
 @handler("compute.instances.getSerialPortOutput")
 def serial_output(call: Call) -> Resource:
-    """What the machine wrote to serial port 1, from byte `start` on; negative from the end."""
+    """The output on serial port 1 from byte `start` on; a negative `start` counts from the end."""
     target, instance = resources.existing(call, INSTANCE)
     output = call.cloud.backend.console(instance) if call.query.get("port", "1") == "1" else b""
     first = max(0, len(output) - CONSOLE_BYTES)
@@ -236,10 +236,10 @@ def serial_output(call: Call) -> Resource:
 
 @handler("compute.instances.getGuestAttributes")
 def guest_attributes(call: Call) -> Resource:
-    """What the machine reported of itself: one value, or all below a path."""
+    """The machine's guest attributes: one value, or all below a path."""
     target, instance = resources.existing(call, INSTANCE)
     enabled = {item["key"]: item["value"] for item in instance["metadata"].get("items", [])}
-    found = call.cloud.store.within(GUEST_ATTRIBUTES, f"{target.scope}/{target.name}")
+    attributes = call.cloud.store.within(GUEST_ATTRIBUTES, f"{target.scope}/{target.name}")
     key, path = call.query.get("variableKey"), call.query.get("queryPath", "")
     where = f"{target.path}/guestAttributes/{key or path}"
     answer: Resource = {
@@ -249,13 +249,17 @@ def guest_attributes(call: Call) -> Resource:
     if enabled.get("enable-guest-attributes", "").lower() != "true":
         raise not_found(where)
     if key is not None:
-        if key not in found:
+        if key not in attributes:
             raise not_found(where)
-        return {**answer, "variableKey": key, "variableValue": found[key]["value"]}
+        return {**answer, "variableKey": key, "variableValue": attributes[key]["value"]}
     path = path.strip("/")
     items = [
-        {"namespace": name.partition("/")[0], "key": name.partition("/")[2], "value": each["value"]}
-        for name, each in sorted(found.items())
+        {
+            "namespace": name.partition("/")[0],
+            "key": name.partition("/")[2],
+            "value": attribute["value"],
+        }
+        for name, attribute in sorted(attributes.items())
         if not path or name == path or name.startswith(f"{path}/")
     ]
     if not items:

@@ -19,13 +19,13 @@ TOTAL_BYTES = 512 * 1024
 
 
 def fingerprint(value: Any) -> str:
-    """Of a JSON value: 8 bytes in base64, the same for the same value."""
+    """The fingerprint of a JSON value: 8 bytes in base64, the same for the same value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
 def check(given: str | None, present: str, what: str) -> None:
-    """412 where a writer's fingerprint is not the present one."""
+    """412 if a writer's fingerprint is not the present one."""
     if given != present:
         raise precondition(f"{what} fingerprint either invalid or the {what.lower()} changed")
 
@@ -36,7 +36,7 @@ def labelled(resource: Resource) -> Resource:
 
 
 def metadata(given: Resource, field: str) -> Resource:
-    """Metadata as it is stored, with the fingerprint of its items; 400 for what is too large.
+    """Metadata as it is stored, with the fingerprint of its items; 400 if it is too large.
 
     Limits: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations
     """

@@ -1,4 +1,4 @@
-"""The life of an instance: it starts, stops, is preempted, is deleted.
+"""The lifecycle of an instance: start, stop, preemption, deletion.
 
 https://cloud.google.com/compute/docs/instances/instance-lifecycle
 """
@@ -24,7 +24,7 @@ GUEST_ATTRIBUTES = "compute.guestAttributes"
 
 @handler("compute.instances.insert")
 def insert(call: Call) -> Resource:
-    """Make an instance and boot it; where it can't run, the operation fails and it is gone."""
+    """Make an instance and boot it; if it can't run, the operation fails and it is removed."""
     body = resources.body(call)
     template = call.query.get("sourceInstanceTemplate")
     if template:
@@ -63,7 +63,7 @@ def decoded(arguments: Resource) -> OperationError | None:
 
 
 def take_back(cloud: Cloud, arguments: Resource) -> None:
-    """Undo an insert: the instance and the disks made for it are gone, others are free again."""
+    """Undo an insert: remove the instance and its new disks, and detach the others."""
     remove(cloud, resources.from_arguments(arguments), new_disks=arguments["new_disks"])
 
 
@@ -79,7 +79,7 @@ def _insert(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
     """Let the backend start the machine; RUNNING when it has.
 
-    Not one that is being stopped or deleted: that call came later and wins.
+    An instance that is being stopped or deleted stays so: that call came later.
     """
     instance = target.find(cloud)
     if instance is None or instance["status"] == "STOPPING":
@@ -103,14 +103,14 @@ def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
 
 
 def set_status(cloud: Cloud, target: Reference, status: str) -> None:
-    """Change the status of an instance, if it is still there."""
+    """Change the status of an instance, if it still exists."""
     instance = target.find(cloud)
     if instance is not None:
         resources.put(cloud, target, {**instance, "status": status})
 
 
 def remove(cloud: Cloud, target: Reference, new_disks: Collection[str] = ()) -> None:
-    """Remove the record of an instance, and the disks that go with it or are new (by link)."""
+    """Remove the record of an instance, its disks with autoDelete, and new ones (by link)."""
     instance = target.find(cloud)
     if instance is None:
         return
@@ -128,7 +128,7 @@ def remove(cloud: Cloud, target: Reference, new_disks: Collection[str] = ()) -> 
 
 @handler("compute.instances.delete")
 def delete(call: Call) -> Resource:
-    """Power an instance off and delete it, with its disks that are marked so."""
+    """Power an instance off and delete it, with its disks that have autoDelete."""
     target, instance = resources.existing(call, INSTANCE)
     if instance["deletionProtection"]:
         raise invalid(
@@ -175,7 +175,7 @@ def erase(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
 
 @handler("compute.instances.start")
 def start(call: Call) -> Resource:
-    """Boot an instance that is off; nothing happens to one that runs."""
+    """Boot an instance that is off; a running one stays as it is."""
     target, instance = resources.existing(call, INSTANCE)
     if instance["status"] != "TERMINATED":
         return begin(call, "start", target.location, target.path, instance["id"])
@@ -236,7 +236,7 @@ def power_off(
 
 
 def stopped(cloud: Cloud, target: Reference) -> None:
-    """Note that a machine is off, be it stopped or by its own `poweroff`."""
+    """Record that a machine is off, stopped by a call or by its own `poweroff`."""
     instance = target.find(cloud)
     if instance is not None:
         stamp = timestamp(cloud.clock.now())
@@ -246,7 +246,7 @@ def stopped(cloud: Cloud, target: Reference) -> None:
 
 
 def powered_off(cloud: Cloud, instance: Resource) -> None:
-    """Note that a machine has switched itself off; not one that a later call has in its hands."""
+    """Record that a machine has powered itself off, unless a later call is changing it."""
     target = resources.from_link(instance["selfLink"])
     present = target.find(cloud)
     if present is not None and present["id"] == instance["id"] and present["status"] == "RUNNING":
@@ -260,7 +260,7 @@ def reported(cloud: Cloud, instance: Resource) -> Mapping[str, Resource]:
 
 
 def report(cloud: Cloud, instance: Resource, attributes: Mapping[str, Resource]) -> None:
-    """Set guest attributes of an instance, if it is still there."""
+    """Set guest attributes of an instance, if it still exists."""
     target = resources.from_link(instance["selfLink"])
     present = target.find(cloud)
     if present is not None and present["id"] == instance["id"]:
@@ -293,7 +293,7 @@ def _reset(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 @handler("compute.instances.simulateMaintenanceEvent")
 def simulate_maintenance(call: Call) -> Resource:
-    """Preempt a spot instance; any other is moved to another host, which nobody notices."""
+    """Preempt a spot instance; any other is moved to another host without an effect."""
     target, instance = resources.existing(call, INSTANCE)
     spot = instance["scheduling"]["preemptible"]
     return begin(
@@ -313,10 +313,10 @@ def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
-    """Preempt a spot instance: its metadata and its power button tell it, and it is off soon.
+    """Preempt a spot instance: set its metadata, press its power button, and stop it soon.
 
     https://cloud.google.com/compute/docs/instances/spot#preemption-process; the project's
-    operations tell of it, too.
+    operations show it, too.
     """
     instance = target.find(cloud)
     if instance is None:
@@ -341,7 +341,7 @@ def end(
     done: Callable[[], None] = lambda: None,
     seconds: int = STOP_SECONDS,
 ) -> None:
-    """End an instance's time: it is stopped, within `seconds`, then deleted if it was made so."""
+    """Stop an instance within `seconds`; delete it if that is its instanceTerminationAction."""
     instance = target.find(cloud)
     if instance is None:
         done()
@@ -364,10 +364,10 @@ def _expire_later(cloud: Cloud, target: Reference, instance: Resource) -> None:
 
     def expire() -> None:
         present = target.find(cloud)
-        # Not one that was started anew, or another of the same name.
+        # Not one that was started again, or another one of the same name.
         if present is not None and present["status"] == "RUNNING":
             same = ("id", "lastStartTimestamp")
-            if all(present[each] == instance[each] for each in same):
+            if all(present[key] == instance[key] for key in same):
                 end(cloud, target)
 
     due = datetime.fromisoformat(instance["lastStartTimestamp"]).timestamp()

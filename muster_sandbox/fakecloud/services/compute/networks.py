@@ -34,7 +34,7 @@ def network_link(call: Call, body: Resource) -> str:
 
 
 def ip_range(text: str, field: str) -> IPv4Network:
-    """An IPv4 range like 10.0.0.0/20; 400 for what is none."""
+    """An IPv4 range like 10.0.0.0/20; 400 if the text isn't one."""
     try:
         return IPv4Network(text)
     except ValueError as error:
@@ -45,7 +45,7 @@ def ip_range(text: str, field: str) -> IPv4Network:
 
 @handler("compute.networks.insert")
 def insert_network(call: Call) -> Resource:
-    """Make a network; only the custom kind, since fakecloud makes no subnets of its own."""
+    """Make a network with custom subnets: fakecloud makes no subnets by itself."""
     body = resources.body(call)
     if body.get("autoCreateSubnetworks", True):
         raise invalid("fakecloud has custom networks only: set autoCreateSubnetworks to false")
@@ -57,13 +57,13 @@ def insert_network(call: Call) -> Resource:
 
 @handler("compute.networks.patch")
 def patch_network(call: Call) -> Resource:
-    """Change what a network lets change: its routing, and its MTU."""
+    """Change a network's routing or MTU; nothing else can be changed."""
     return patch(call, NETWORK)
 
 
 @handler("compute.subnetworks.insert")
 def insert_subnetwork(call: Call) -> Resource:
-    """Make a subnet; its range must not meet another's in the same network."""
+    """Make a subnet; its range must not overlap with another's in the same network."""
     body = resources.body(call)
     wanted = ip_range(body.get("ipCidrRange", ""), "resource.ipCidrRange")
     link = network_link(call, body)
@@ -90,13 +90,13 @@ def insert_subnetwork(call: Call) -> Resource:
 
 @handler("compute.subnetworks.patch")
 def patch_subnetwork(call: Call) -> Resource:
-    """Change a subnet; needs its fingerprint."""
+    """Change a subnet; needs its present fingerprint."""
     return patch(call, SUBNETWORK)
 
 
 @handler("compute.subnetworks.setPrivateIpGoogleAccess")
 def set_private_ip_google_access(call: Call) -> Resource:
-    """Let machines without public address reach Google's APIs, or not."""
+    """Set whether machines without a public address reach Google's APIs."""
     target, subnetwork = resources.existing(call, SUBNETWORK)
     access = resources.body(call).get("privateIpGoogleAccess", False)
     changed = fingerprinted({**subnetwork, "privateIpGoogleAccess": access})
@@ -180,7 +180,7 @@ def fingerprinted(resource: Resource) -> Resource:
 
 
 def _in_network(cloud: Cloud, target: Reference, _network: Resource) -> str | None:
-    """What is in the network."""
+    """A resource that uses the network."""
     for collection in ("subnetworks", "firewalls", "routers"):
         for scope, name, resource in cloud.store.all(f"compute.{collection}"):
             if resource["network"] == target.link:
@@ -190,13 +190,13 @@ def _in_network(cloud: Cloud, target: Reference, _network: Resource) -> str | No
 
 
 def _in_subnetwork(cloud: Cloud, target: Reference, _subnetwork: Resource) -> str | None:
-    """Who has an address of the subnet: an instance, or somebody's reservation."""
+    """An instance or a reserved address with an address of the subnet."""
     for link in cloud.usage.addresses.get(target.link, {}).values():
         return link.removeprefix(LINK)
     for _, _, resource in cloud.store.all("compute.addresses"):
         if resource.get("subnetwork") == target.link:
-            found: str = resource["selfLink"]
-            return found.removeprefix(LINK)
+            reservation: str = resource["selfLink"]
+            return reservation.removeprefix(LINK)
     return None
 
 

@@ -10,7 +10,7 @@ from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 OPERATION = Kind("operations", "operation", "zone")
 WAIT_SECONDS = 120
-"""How long a wait lasts at most: .../rest/v1/zoneOperations/wait."""
+"""Maximum of a wait: .../rest/v1/zoneOperations/wait."""
 
 
 @handler(
@@ -39,7 +39,7 @@ def aggregated_list(call: Call) -> Answer:
     "compute.zoneOperations.wait", "compute.regionOperations.wait", "compute.globalOperations.wait"
 )
 def wait(call: Call) -> Resource | Deferred:
-    """Answer when the operation is done, or as it is after two minutes."""
+    """Answer when the operation is done, or after two minutes."""
     target, operation = resources.existing(call, OPERATION)
     if operation["status"] == "DONE":
         return operation

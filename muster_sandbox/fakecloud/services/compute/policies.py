@@ -25,7 +25,7 @@ resources.serve(POLICY, "get", "list", "delete", "aggregatedList")
 
 @handler("compute.resourcePolicies.insert")
 def insert(call: Call) -> Resource:
-    """Make a policy of exactly one sort."""
+    """Make a policy of exactly one kind."""
     body = resources.body(call)
     if len(body.keys() & WHAT) != 1:
         raise invalid("Invalid value for field 'resource': ''. Exactly one policy must be set.")

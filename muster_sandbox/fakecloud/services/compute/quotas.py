@@ -1,4 +1,4 @@
-"""Quotas of a region, and the room in a zone."""
+"""Quotas of a region, and the capacity of a zone."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from muster_sandbox.fakecloud.usage import (
 
 
 def limit(cloud: Cloud, region: str, metric: str) -> float:
-    """How much there may be of a metric."""
+    """The limit of a metric."""
     return cloud.settings.quotas.get(region, {}).get(metric, DEFAULT_LIMIT)
 
 
@@ -39,7 +39,7 @@ def listed(cloud: Cloud, region: str) -> list[Resource]:
 
 
 def exceeded(cloud: Cloud, region: str, amounts: Mapping[str, int]) -> str | None:
-    """Google's sentence for the first metric that has no room for so much more."""
+    """Google's sentence for the first metric whose limit would be exceeded."""
     for metric, amount in amounts.items():
         most = limit(cloud, region, metric)
         if cloud.usage.metrics[region, metric] + amount > most:
@@ -49,7 +49,7 @@ def exceeded(cloud: Cloud, region: str, amounts: Mapping[str, int]) -> str | Non
 
 
 def shortage(cloud: Cloud, instance: Resource) -> OperationError | None:
-    """Why an instance that isn't counted yet can't run: no quota, or no room in the zone.
+    """Why an instance that isn't counted yet can't run: no quota, or no capacity in the zone.
 
     https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation
     """

@@ -35,7 +35,7 @@ class Kind:
 class Reference:
     """A resource by its place: location is "global", "regions/R" or "zones/Z".
 
-    With an `id` it is this one resource, and not a later one of the same name.
+    With an `id` it is only this resource, not a later one of the same name.
     """
 
     project: str
@@ -61,12 +61,12 @@ class Reference:
 
     def find(self, cloud: Cloud) -> Resource | None:
         """The resource, or None."""
-        found = cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
-        return None if found is not None and self.id and found["id"] != self.id else found
+        resource = cloud.store.get(f"compute.{self.collection}", self.scope, self.name)
+        return None if resource is not None and self.id and resource["id"] != self.id else resource
 
 
 def location(call: Call) -> str:
-    """Where a call acts; 404 or 400 for a zone or region that isn't there."""
+    """The location of a call; 404 or 400 for an unknown zone or region."""
     zone, region = call.parameters.get("zone"), call.parameters.get("region")
     if zone is not None:
         if zone not in REGIONS.get(region_of(zone), ()):
@@ -94,7 +94,7 @@ def named(call: Call, kind: Kind) -> str:
 def parse(call: Call, text: str, kind: Kind, field: str) -> Reference:
     """Read a full or partial link: https://.../projects/P/global/networks/N, global/networks/N, N.
 
-    A name alone is of the call's zone or region. `field` names where it came from, for the message.
+    A bare name is in the call's zone or region. `field` is the source of the text, for the message.
     """
     parts = text.split("/")
     project = call.project
@@ -116,23 +116,23 @@ def _own_place(call: Call, kind: Kind) -> str:
 
 
 def referenced(call: Call, text: str, kind: Kind, field: str) -> tuple[Reference, Resource]:
-    """The resource that a field points at, by name or numeric id; 400 where it isn't there."""
-    found = _resolved(call.cloud, parse(call, text, kind, field))
-    if found is None:
+    """The resource that a field names, by name or numeric id; 400 if it doesn't exist."""
+    resource = _resolved(call.cloud, parse(call, text, kind, field))
+    if resource is None:
         raise invalid(
             f"Invalid value for field '{field}': '{text}'. "
             f"The referenced {kind.singular} resource cannot be found."
         )
-    return found
+    return resource
 
 
 def existing(call: Call, kind: Kind) -> tuple[Reference, Resource]:
-    """The resource in the path, by name or numeric id; 404 where it isn't there."""
+    """The resource in the path, by name or numeric id; 404 if it doesn't exist."""
     wanted = reference(call, kind)
-    found = _resolved(call.cloud, wanted)
-    if found is None:
+    resource = _resolved(call.cloud, wanted)
+    if resource is None:
         raise not_found(wanted.path)
-    return found
+    return resource
 
 
 def _resolved(cloud: Cloud, wanted: Reference) -> tuple[Reference, Resource] | None:
@@ -147,7 +147,7 @@ def _resolved(cloud: Cloud, wanted: Reference) -> tuple[Reference, Resource] | N
 
 
 def without_nulls(value: Any) -> Any:
-    """A body without its nulls: in JSON for protobuf they are fields left out."""
+    """A body without its nulls: in JSON for protobuf they mean absent fields."""
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -157,12 +157,12 @@ def without_nulls(value: Any) -> Any:
 
 def body(call: Call) -> Resource:
     """The body of a call without nulls; {} where there is none."""
-    found: Resource = without_nulls(call.body or {})
-    return found
+    content: Resource = without_nulls(call.body or {})
+    return content
 
 
 def new(call: Call, kind: Kind, resource: Resource, where: str = "") -> tuple[Reference, Resource]:
-    """A resource from a body, with what Compute Engine adds; 409 where the name is taken.
+    """A resource from a body, with the fields that Compute Engine adds; 409 if the name is taken.
 
     `where` is its location if that isn't the call's.
     """
@@ -192,7 +192,7 @@ def put(cloud: Cloud, target: Reference, resource: Resource) -> None:
 
 
 def drop(cloud: Cloud, target: Reference) -> None:
-    """Remove a resource if it is still there."""
+    """Remove a resource if it still exists."""
     resource = target.find(cloud)
     if resource is not None:
         cloud.usage.change(target.collection, resource, None)
@@ -201,7 +201,7 @@ def drop(cloud: Cloud, target: Reference) -> None:
 
 
 def insert(call: Call, target: Reference, resource: Resource, **options: Any) -> Resource:
-    """Store a new resource and answer the operation; a failed operation takes it back."""
+    """Store a new resource and answer the operation; a failed operation removes it."""
     put(call.cloud, target, resource)
     options = {"work": "insert", "arguments": as_arguments(target, resource), **options}
     return begin(call, "insert", target.location, target.path, resource["id"], **options)
@@ -214,7 +214,7 @@ def change(call: Call, target: Reference, resource: Resource, operation_type: st
 
 
 def from_link(link: str) -> Reference:
-    """The resource that a selfLink of this cloud is the link of."""
+    """The resource with this selfLink, which is a link of this cloud."""
     project, *location, collection, name = link.partition("/projects/")[2].split("/")
     return Reference(project, "/".join(location), collection, name)
 
@@ -247,7 +247,7 @@ def _insert(_cloud: Cloud, _arguments: Resource, finish: Finish) -> None:
 
 Users = Callable[[Cloud, Reference, Resource], str | None]
 USERS: dict[str, Users] = {}
-"""Collection -> function that names what still needs a resource, so it can't be deleted."""
+"""Collection -> function that names a user of a resource, which then can't be deleted."""
 
 
 @work("delete")
@@ -299,11 +299,11 @@ def list_(call: Call, kind: Kind) -> Answer:
 def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
     """One page of a scope, filtered.
 
-    Put together of the resources' texts, which the store has at hand: 500 instances are 1.5 MB.
+    It is put together from the resources' texts, which the store caches: 500 instances are 1.5 MB.
     """
     store = call.cloud.store
-    found = store.within(kind.store, scope)
-    names, token = _ordered(call, found)
+    resources = store.within(kind.store, scope)
+    names, token = _ordered(call, resources)
     answer: Resource = {
         "kind": f"compute#{kind.singular}List",
         "id": f"projects/{call.project}/{place}",
@@ -314,19 +314,19 @@ def listed(call: Call, kind: Kind, scope: str, place: str) -> Answer:
     if not names:
         return answer
     if "fields" in call.query:
-        return {**answer, "items": [found[name] for name in names]}
+        return {**answer, "items": [resources[name] for name in names]}
     items = ",".join([store.text(kind.store, scope, name) for name in names])
     return json_reply(f'{json.dumps(answer)[:-1]},"items":[{items}]}}'.encode())
 
 
-def _ordered(call: Call, found: Mapping[str, Resource]) -> tuple[list[str], str]:
-    """One page of what passes the filter, in the order that is asked for."""
-    names = query.matching(found, call.query)
+def _ordered(call: Call, resources: Mapping[str, Resource]) -> tuple[list[str], str]:
+    """One page of the resources that pass the filter, in the requested order."""
+    names = query.matching(resources, call.query)
     order = call.query.get("orderBy", "name")
     if order == "name":
         return query.page(names, call.query)
     if order == "creationTimestamp desc":
-        return query.newest_first(found, names, call.query)
+        return query.newest_first(resources, names, call.query)
     raise invalid(
         f"Invalid value for field 'orderBy': '{order}'. It can be name or 'creationTimestamp desc'."
     )
@@ -336,18 +336,18 @@ def aggregated_list(call: Call, kind: Kind) -> Answer:
     """Answer one page of a project's resources in all places, grouped by place."""
     store = call.cloud.store
     prefix = f"{call.project}/"
-    found = {
+    in_places = {
         f"{scope.removeprefix(prefix)} {name}": resources[name]
         for scope, resources in store.scopes(kind.store, prefix).items()
         for name in query.matching(resources, call.query)
     }
-    keys, token = query.page(found, call.query)
+    keys, token = query.page(in_places, call.query)
     places: dict[str, list[str]] = {}
     for key in keys:
         place, _, name = key.partition(" ")
         places.setdefault(place, []).append(name)
     empty = (
-        [] if call.query.get("pageToken") else [each for each in _places() if each not in places]
+        [] if call.query.get("pageToken") else [place for place in _places() if place not in places]
     )
     answer: Resource = {
         "kind": f"compute#{kind.singular}AggregatedList",
@@ -359,7 +359,7 @@ def aggregated_list(call: Call, kind: Kind) -> Answer:
     nothing = {place: {"warning": _no_results(place)} for place in empty}
     if "fields" in call.query:
         items = {
-            place: {kind.collection: [found[f"{place} {name}"] for name in names]}
+            place: {kind.collection: [in_places[f"{place} {name}"] for name in names]}
             for place, names in places.items()
         }
         return {**answer, "items": {**items, **nothing}}
@@ -369,7 +369,7 @@ def aggregated_list(call: Call, kind: Kind) -> Answer:
         + "]}"
         for place, names in places.items()
     ]
-    texts += [f'"{place}":{json.dumps(each)}' for place, each in nothing.items()]
+    texts += [f'"{place}":{json.dumps(warning)}' for place, warning in nothing.items()]
     return json_reply(f'{json.dumps(answer)[:-1]},"items":{{{",".join(texts)}}}}}'.encode())
 
 
@@ -386,7 +386,7 @@ def _places() -> list[str]:
 
 
 def serve(kind: Kind, *methods: str) -> None:
-    """Register the plain forms of get, list, delete and aggregatedList for a kind."""
+    """Register the usual get, list, delete and aggregatedList for a kind."""
     forms = {"get": get, "list": list_, "delete": delete, "aggregatedList": aggregated_list}
     for method in methods:
         form = forms[method]

@@ -1,4 +1,4 @@
-"""Local SSDs: scratch disks, which are a part of their instance and no resources of their own.
+"""Local SSDs: scratch disks, which are a part of their instance and no separate resources.
 
 https://cloud.google.com/compute/docs/disks/add-local-ssd
 """
@@ -12,7 +12,7 @@ SIZE_GB = str(local_ssds.GIB)
 
 
 def named(disk: Resource, before: list[Resource]) -> Resource:
-    """A scratch disk of a body with a device name; `before`: what is attached already."""
+    """A scratch disk of a body with a device name; `before`: the disks attached already."""
     parameters = disk.get("initializeParams", {})
     kind = parameters.get("diskType", "").rpartition("/")[2]
     if kind != "local-ssd" or str(parameters.get("diskSizeGb", SIZE_GB)) != SIZE_GB:

@@ -14,7 +14,7 @@ NONCURRENT = "storage.noncurrent"
 
 
 class Blobs:
-    """Bytes by a name that `add` gives them; never changed, only removed."""
+    """Bytes by a name that `add` chooses; never changed, only removed."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder / "objects" if folder else None
@@ -32,7 +32,7 @@ class Blobs:
         return name
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes from `start` up to `end`, which is not included; None: up to the last."""
+        """The bytes from `start` up to, but without, `end`; None: up to the last."""
         if not self._folder:
             return self._memory[name][start:end]
         with (self._folder / name).open("rb") as file:
@@ -47,24 +47,26 @@ class Blobs:
             del self._memory[name]
 
     def names(self) -> set[str]:
-        """All that are kept."""
+        """The names of all kept bytes."""
         if self._folder:
             return {path.name for path in self._folder.iterdir()}
         return set(self._memory)
 
 
-_of: WeakKeyDictionary[Cloud, Blobs] = WeakKeyDictionary()
+_blobs: WeakKeyDictionary[Cloud, Blobs] = WeakKeyDictionary()
 
 
 @prepare
 def sweep(cloud: Cloud) -> None:
-    """Open a cloud's bytes; those that no object names are what a killed upload or delete left."""
-    blobs = _of[cloud] = Blobs(cloud.store.folder)
-    used = {each["blob"] for kind in (OBJECTS, NONCURRENT) for _, _, each in cloud.store.all(kind)}
+    """Open a cloud's blobs; remove those without an object, left by a killed upload or delete."""
+    blobs = _blobs[cloud] = Blobs(cloud.store.folder)
+    used = {
+        entry["blob"] for kind in (OBJECTS, NONCURRENT) for _, _, entry in cloud.store.all(kind)
+    }
     for name in blobs.names() - used:
         blobs.remove(name)
 
 
-def of(cloud: Cloud) -> Blobs:
+def blobs_of(cloud: Cloud) -> Blobs:
     """The bytes of a cloud's objects."""
-    return _of[cloud]
+    return _blobs[cloud]

@@ -54,7 +54,7 @@ def unmet() -> ApiError:
 
 
 def refuse_acls(call: Call) -> None:
-    """Access lists aren't here: buckets of Muster have uniform access, where they are off."""
+    """Refuse access lists: Muster's buckets have uniform access, which disables them."""
     for name in ("predefinedAcl", "predefinedDefaultObjectAcl"):
         if name in call.query:
             raise ApiError(501, "notImplemented", f"fakecloud has no access lists ({name})")
@@ -70,7 +70,7 @@ def etag(generation: str) -> str:
 
 @handler("storage.buckets.insert")
 def insert(call: Call) -> Resource:
-    """Make a bucket; 409 where the name is taken."""
+    """Make a bucket; 409 if the name is taken."""
     refuse_acls(call)
     cloud = call.cloud
     project = cloud.project_id(call.query.get("project", ""))
@@ -117,7 +117,7 @@ def _iam_configuration(given: Resource) -> Resource:
 
 
 def _first_bindings(project: str) -> list[Resource]:
-    """What a new bucket grants: basic roles reach objects by this alone.
+    """The policy of a new bucket: basic roles get access to objects only by this policy.
 
     https://cloud.google.com/storage/docs/access-control/iam-roles#basic-roles-modifiable
     """
@@ -133,7 +133,7 @@ def _first_bindings(project: str) -> list[Resource]:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return value
 
 
@@ -198,13 +198,13 @@ def _merged(present: Any, given: Any) -> Any:
             merged.pop(key, None)
         else:
             merged[key] = _merged(merged.get(key), value)
-    # Without labels there is no `labels`.
+    # A bucket without labels has no `labels`.
     return {key: value for key, value in merged.items() if key != "labels" or value}
 
 
 @handler("storage.buckets.delete")
 def delete(call: Call) -> Reply:
-    """Remove an empty bucket; 409 while there is an object or an older version of one."""
+    """Remove an empty bucket; 409 while it has an object or an older version of one."""
     bucket = existing(call)
     check_metageneration(call, bucket)
     name = bucket["name"]
@@ -226,19 +226,19 @@ def _policy(name: str, policy: Resource) -> Resource:
 
 @handler("storage.buckets.getIamPolicy")
 def get_iam_policy(call: Call) -> Resource:
-    """Who may what in the bucket."""
+    """The policy of the bucket."""
     name = existing(call)["name"]
     return _policy(name, iam_policy.get(call, _policy_name(name)))
 
 
 @handler("storage.buckets.setIamPolicy")
 def set_iam_policy(call: Call) -> Resource:
-    """Replace who may what in the bucket; conditions need uniform access, as with Google."""
+    """Replace the policy of the bucket; conditions need uniform access, as with Google."""
     bucket = existing(call)
     name = bucket["name"]
     body = call.body or {}
     uniform = bucket["iamConfiguration"]["uniformBucketLevelAccess"]["enabled"]
-    if not uniform and any(each.get("condition") for each in body.get("bindings") or []):
+    if not uniform and any(binding.get("condition") for binding in body.get("bindings") or []):
         raise ApiError(
             412,
             "conditionNotMet",
@@ -250,7 +250,7 @@ def set_iam_policy(call: Call) -> Resource:
 
 @handler("storage.buckets.testIamPermissions")
 def test_iam_permissions(call: Call) -> Resource:
-    """What the caller may in the bucket."""
+    """The caller's permissions on the bucket."""
     name = existing(call)["name"]
     asked = call.repeated.get("permissions", [])
     answer = iam_policy.test(call, _policy_name(name), asked)
@@ -259,6 +259,6 @@ def test_iam_permissions(call: Call) -> Resource:
 
 @handler("storage.anywhereCaches.list")
 def list_caches(call: Call) -> Resource:
-    """There are none; Pulumi's provider asks before it deletes a bucket."""
+    """Always empty; Pulumi's provider asks before it deletes a bucket."""
     existing(call)
     return {"kind": "storage#anywhereCaches"}

@@ -1,6 +1,6 @@
 """Objects: metadata, downloads, lists, versions.
 
-https://cloud.google.com/storage/docs/json_api/v1/objects. How they come in is in uploads.py.
+https://cloud.google.com/storage/docs/json_api/v1/objects. Uploads are in uploads.py.
 """
 
 import base64
@@ -40,7 +40,7 @@ def missing(bucket: str, name: str) -> ApiError:
 
 
 def shown(call: Call, stored: Resource) -> Resource:
-    """An object as callers see it: where its bytes are kept is left out, links point here."""
+    """An object as callers see it: without its blob's name, and with links to fakecloud."""
     here = f"http://{call.headers.get('host', '127.0.0.1')}"
     path = f"b/{stored['bucket']}/o/{quote(stored['name'], safe='')}"
     return {
@@ -57,7 +57,8 @@ def shown(call: Call, stored: Resource) -> Resource:
 def find(call: Call) -> tuple[str, Resource]:
     """The object in the path (the generation asked for, else the live one) and its store kind.
 
-    Who may not list learns nothing: https://cloud.google.com/storage/docs/access-control/iam-json
+    Without the permission to list, a missing object is 403:
+    https://cloud.google.com/storage/docs/access-control/iam-json
     """
     bucket, name = call.parameters["bucket"], call.parameters["object"]
     resource_names.find_bucket(call.cloud, bucket)
@@ -90,7 +91,7 @@ def check_generation(call: Call, present: Resource | None) -> None:
 
 
 def check_creation(call: Call, bucket: str, name: str) -> Resource | None:
-    """The object that an upload would replace, or None; 403 or 412 where it may not."""
+    """The object that an upload would replace, or None; 403 or 412 if it may not."""
     target = f"projects/_/buckets/{bucket}/objects/{name}"
     permissions.require(call, "storage.objects.create", target)
     present = call.cloud.store.get(OBJECTS, bucket, name)
@@ -104,7 +105,7 @@ def store(call: Call, bucket: str, name: str, given: Resource, content: bytes) -
     """Make `content` the live object of a name and return it as it is shown.
 
     Raises:
-        ApiError: 400 where the caller's checksum isn't the content's, else as check_creation.
+        ApiError: 400 if the caller's checksum isn't the content's, else as check_creation.
 
     """
     cloud = call.cloud
@@ -133,7 +134,7 @@ def store(call: Call, bucket: str, name: str, given: Resource, content: bytes) -
         "updated": stamp,
         "timeStorageClassUpdated": stamp,
         **{key: given[key] for key in SETTABLE if given.get(key) is not None},
-        "blob": blobs.of(cloud).add(content),
+        "blob": blobs.blobs_of(cloud).add(content),
     }
     if present:
         _retire(cloud, OBJECTS, present, replaced=True)
@@ -150,7 +151,7 @@ def _checksums(content: bytes) -> dict[str, str]:
 
 
 def _retire(cloud: Cloud, kind: str, stored: Resource, *, replaced: bool = False) -> None:
-    """Take an object away: a live one of a bucket with versions becomes noncurrent."""
+    """Remove an object; in a bucket with versions a live one becomes noncurrent."""
     bucket, name, generation = stored["bucket"], stored["name"], stored["generation"]
     versioning = (resource_names.find_bucket(cloud, bucket).get("versioning") or {}).get("enabled")
     if kind == OBJECTS and versioning:
@@ -160,7 +161,7 @@ def _retire(cloud: Cloud, kind: str, stored: Resource, *, replaced: bool = False
             cloud.store.delete(OBJECTS, bucket, name)
         return
     cloud.store.delete(kind, bucket, name if kind == OBJECTS else f"{name}#{generation}")
-    blobs.of(cloud).remove(stored["blob"])
+    blobs.blobs_of(cloud).remove(stored["blob"])
 
 
 @handler("storage.objects.get")
@@ -185,7 +186,7 @@ def _content(call: Call, stored: Resource) -> Reply:
         "x-goog-stored-content-length": stored["size"],
         "x-goog-stored-content-encoding": stored.get("contentEncoding", "identity"),
     }
-    content = blobs.of(call.cloud)
+    content = blobs.blobs_of(call.cloud)
     asked = RANGE.fullmatch(call.headers.get("range", ""))
     if not asked:
         return Reply(content.read(stored["blob"]), 200, headers)
@@ -227,12 +228,12 @@ def patch(call: Call) -> Resource:
 
 @handler("storage.objects.delete")
 def delete(call: Call) -> Reply:
-    """Remove an object; with a generation that version for good, else the live one."""
+    """Remove an object: the version of the generation for good, else the live one."""
     kind, stored = find(call)
     check_generation(call, stored)
     if call.query.get("generation") and kind == OBJECTS:
         call.cloud.store.delete(OBJECTS, stored["bucket"], stored["name"])
-        blobs.of(call.cloud).remove(stored["blob"])
+        blobs.blobs_of(call.cloud).remove(stored["blob"])
     else:
         _retire(call.cloud, kind, stored)
     return Reply(status=204)
@@ -240,7 +241,7 @@ def delete(call: Call) -> Reply:
 
 @handler("storage.objects.list")
 def list_(call: Call) -> Resource:
-    """Objects by prefix, and with a delimiter the folders that they make."""
+    """List objects by prefix, and with a delimiter their folders."""
     buckets.existing(call)
     for name in ("matchGlob", "softDeleted", "filter"):
         if call.query.get(name):
@@ -259,14 +260,14 @@ def _entries(call: Call) -> Iterator[tuple[str, Any]]:
     """Sort key -> object, or None where the key is a folder."""
     cloud, asked = call.cloud, call.query
     bucket = call.parameters["bucket"]
-    found = [*cloud.store.within(OBJECTS, bucket).values()]
+    resources = [*cloud.store.within(OBJECTS, bucket).values()]
     if asked.get("versions", "").lower() == "true":
-        found += cloud.store.within(NONCURRENT, bucket).values()
+        resources += cloud.store.within(NONCURRENT, bucket).values()
     prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
     start, end = asked.get("startOffset", ""), asked.get("endOffset", "")
     trailing = asked.get("includeTrailingDelimiter", "").lower() == "true"
-    for each in found:
-        name = each["name"]
+    for resource in resources:
+        name = resource["name"]
         if not name.startswith(prefix) or name < start or (end and name >= end):
             continue
         folder, met, rest = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
@@ -274,5 +275,5 @@ def _entries(call: Call) -> Iterator[tuple[str, Any]]:
             yield prefix + folder + delimiter, None
             if rest or not trailing:
                 continue
-        # \0 sorts before what any other name goes on with, and generations sort by age.
-        yield f"{name}\0{int(each['generation']):020}", each
+        # \0 sorts before any character of a longer name, and generations sort by age.
+        yield f"{name}\0{int(resource['generation']):020}", resource

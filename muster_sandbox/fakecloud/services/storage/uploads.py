@@ -1,8 +1,8 @@
-"""How objects come in: all three kinds of uploads.
+"""All three kinds of uploads of objects.
 
 https://cloud.google.com/storage/docs/uploads-downloads#uploads: media (the body is the content),
-multipart (metadata and content as multipart/related), resumable (metadata first, which answers an
-address; then the content to that address, at once or in parts).
+multipart (metadata and content as multipart/related), resumable (metadata first; the answer has an
+address, which then gets the content, as a whole or in parts).
 """
 
 import json
@@ -24,12 +24,12 @@ CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(slots=True)
 class Session:
-    """A resumable upload that goes on; it ends with fakecloud, as the real one with its week."""
+    """A resumable upload in progress; it ends with fakecloud, the real one after a week."""
 
     bucket: str
     name: str
     metadata: Resource
-    # The preconditions of the call that began it; they are checked when the object is made.
+    # The preconditions of the call that started it; they are checked when the object is made.
     query: dict[str, str]
     content: bytearray = field(default_factory=bytearray)
 
@@ -39,7 +39,7 @@ _sessions: WeakKeyDictionary[Cloud, dict[str, Session]] = WeakKeyDictionary()
 
 @handler("storage.objects.insert")
 def insert(call: Call) -> Resource | Reply:
-    """Make an object, or begin or go on with a resumable upload."""
+    """Make an object, or start or continue a resumable upload."""
     buckets.existing(call)
     buckets.refuse_acls(call)
     if call.query.get("upload_id"):
@@ -91,12 +91,12 @@ def _store(call: Call, given: Resource, content: bytes) -> Resource:
 def _header_checksums(call: Call) -> dict[str, str]:
     """X-Goog-Hash: crc32c=...,md5=...; clients send it where metadata went before the content."""
     fields = {"crc32c": "crc32c", "md5": "md5Hash"}
-    found = {}
+    checksums = {}
     for part in call.headers.get("x-goog-hash", "").split(","):
         name, _, value = part.strip().partition("=")
         if name in fields:
-            found[fields[name]] = value
-    return found
+            checksums[fields[name]] = value
+    return checksums
 
 
 def _parts(call: Call) -> tuple[bytes, str, bytes]:
@@ -104,7 +104,7 @@ def _parts(call: Call) -> tuple[bytes, str, bytes]:
     match = BOUNDARY.search(call.headers.get("content-type", ""))
     if not match:
         raise invalid("Multipart body without a boundary.", "badContent")
-    delimiter = b"--" + next(each for each in match.groups() if each).encode()
+    delimiter = b"--" + next(group for group in match.groups() if group).encode()
     # RFC 2046: a delimiter begins a line, so content that holds the same text is safe.
     pieces = (b"\r\n" + call.content).split(b"\r\n" + delimiter)
     if len(pieces) != 4 or not pieces[3].startswith(b"--"):
@@ -160,9 +160,9 @@ def _resume(call: Call, upload_id: str) -> Resource | Reply:
 
 
 def _append(call: Call, session: Session) -> int | None:
-    """Take the part in the body; the content's whole length as far as it is known.
+    """Add the part in the body; return the content's whole length if it is known.
 
-    A part that was sent before is taken once: a client repeats what it got no answer for.
+    A repeated part is added once: a client sends a part again if it got no answer.
     """
     header = call.headers.get("content-range")
     if header is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A VM that configures itself: fetches its bundle, runs site.yml on itself, says how far it is.
+"""A VM that configures itself: fetches its bundle, runs site.yml on itself, reports its progress.
 
     cloud.py      the metadata server, Cloud Storage, Secret Manager
     wanted.py     what the metadata asks of this VM, and waiting until it asks something else

@@ -20,7 +20,7 @@ NOTICE = "/run/motd.d/muster"
 
 
 def say(text):
-    """Print a line at once: it is the journal's."""
+    """Print a line for the journal at once."""
     print(f"muster: {text}", flush=True)
 
 
@@ -31,13 +31,13 @@ def own_digest():
 
 
 def die(arguments):
-    """End the program with any of its threads: the unit starts it anew."""
+    """End the program when one of its threads fails: systemd restarts the unit."""
     sys.excepthook(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
     os._exit(1)
 
 
 def identity(cloud):
-    """Return the VM's name and project, however long the metadata server is away."""
+    """Return the VM's name and project; wait for the metadata server as long as needed."""
     while True:
         try:
             return cloud.identity()

@@ -21,11 +21,11 @@ def check(archive, digest):
         TroubleError: it has one.
 
     """
-    found = hashlib.sha256(archive).hexdigest()
-    if found != digest:
+    actual = hashlib.sha256(archive).hexdigest()
+    if actual != digest:
         raise TroubleError(
-            f"the bundle has the sha256 {found[:12]}..., its name says {digest[:12]}...: it is "
-            "refused; run `pulumi up`, which writes it anew"
+            f"the bundle has the sha256 {actual[:12]}..., its name says {digest[:12]}...: it is "
+            "refused; run `pulumi up`, which writes it again"
         )
 
 
@@ -45,10 +45,10 @@ def unpack(archive, digest, folder):
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
             members = tar.getmembers()
-            for each in members:
-                strange = each.name.startswith("/") or ".." in Path(each.name).parts
-                if strange or not (each.isfile() or each.isdir()):
-                    raise TroubleError(f"the bundle holds {each.name}, which no bundle does")
+            for member in members:
+                strange = member.name.startswith("/") or ".." in Path(member.name).parts
+                if strange or not (member.isfile() or member.isdir()):
+                    raise TroubleError(f"the bundle holds {member.name}, which no bundle does")
             # Checked above; Debian 12's tarfile knows no filters.
             tar.extractall(half, members)  # noqa: S202
         # Code is for all, such as the user slurm; people's addresses are not.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Google Cloud as one VM sees it: its metadata, and with its own identity objects and secrets."""
+"""Google Cloud for one VM: its metadata, and with the VM's identity objects and secrets."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ FLAVOR = {"Metadata-Flavor": "Google"}
 REQUEST_S = 30.0
 DOWNLOAD_S = 120.0
 WAIT_S = 300
-"""How long one request waits for a change before it is asked anew: a connection may die unseen."""
+"""How long one request waits for a change before it is repeated: a connection may die unnoticed."""
 
 
 class TroubleError(Exception):
@@ -41,13 +41,13 @@ class Cloud:
         self.metadata = metadata
         self.storage = storage
         self.secrets = secrets
-        # No proxy of the environment: the metadata server is none's business.
+        # No proxy of the environment: the metadata server is on this machine.
         no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self._open = opener or no_proxy.open
 
     @classmethod
     def of_environment(cls):
-        """The services at Google's addresses, or where these variables say they are."""
+        """The services at Google's addresses, or at those of these environment variables."""
         return cls(
             storage=os.environ.get("GOOGLE_STORAGE_CUSTOM_ENDPOINT", STORAGE),
             secrets=os.environ.get("GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT", SECRETS),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings this VM to what its metadata asks for, again and again."""
+"""Configures this VM as its metadata says, and repeats that after each change."""
 
 import json
 import socket
@@ -14,9 +14,9 @@ from .report import broadcast
 from .wanted import Wanted
 
 PAUSES_S = (30, 120)
-"""Between the tries of a run that fails. After the last one it takes a new bundle, or a boot."""
+"""Between tries of a run that fails. After the last one only a new bundle or a boot starts one."""
 PATIENCE_S = 600
-"""After that long of waiting for something the report says `failed`; the waiting goes on."""
+"""After so long a wait the report says `failed`; the wait continues."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 20.0
 SLURMCTLD_PORT = 6817
 CONNECT_S = 5
@@ -24,22 +24,22 @@ FLUSH_S = 60
 
 
 class SupersededError(Exception):
-    """Something else is wanted meanwhile."""
+    """The metadata has changed meanwhile."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where things lie on this VM."""
+    """Paths on this VM."""
 
     opt: Path = Path("/opt/muster")
     """Bundles, and `current`."""
     applied: Path = Path("/var/lib/muster/applied.json")
-    """What the last run that ended well was asked for."""
+    """What the last successful run applied."""
     host_keys: Path = Path("/etc/ssh")
 
 
 class Configurer:
-    """The program: waits for what is wanted, brings it about, reports."""
+    """The program: waits for a change of the metadata, applies it, reports."""
 
     def __init__(
         self, cloud, *, watch, reporter, keys, playbook, name, places=None, tell=broadcast
@@ -106,8 +106,8 @@ class Configurer:
             self._persist(wanted, "Wait for the controller", lambda: self._reach(address))
         self._reporter.running(wanted.digest, "Read the definition")
         self._playbook.prepare(place, self._name, wanted.addresses)
-        # From here on this VM is neither as before nor as wanted: whoever wants the old bundle back
-        # needs a run.
+        # From here on this VM is neither as before nor as wanted: going back to the old bundle
+        # needs a run too.
         self._places.applied.unlink(missing_ok=True)
         # Now, not at the end: what the run configures may call programs of its bundle.
         bundles.make_current(place, self._places.opt)
@@ -191,7 +191,7 @@ class Configurer:
 
 
 def serve(configurer, watch, reporter, changed, restart):
-    """Do whatever is wanted, for ever.
+    """Apply each change, for ever.
 
     `changed` says whether this program was replaced by a run; `restart` then puts the new one in
     its place.
@@ -202,7 +202,7 @@ def serve(configurer, watch, reporter, changed, restart):
         try:
             configurer.bring(wanted)
         except Exception as error:
-            # Unforeseen: the unit starts this program anew, but who waits for a report gets one.
+            # Unforeseen: systemd restarts this program, but a report says why.
             reporter.failed(wanted.digest, "Configure this VM", f"{type(error).__name__}: {error}")
             reporter.flush(FLUSH_S)
             raise

@@ -42,7 +42,7 @@ class Keys:
         makers = {"munge_key": munge_key}
         if role == "controller":
             makers["slurmdbd_password"] = password
-        found = {}
+        values = {}
         for name, make in makers.items():
             secret = f"{cluster}-{name.replace('_', '-')}"
             value = self._cloud.secret(self._project, secret)
@@ -56,5 +56,5 @@ class Keys:
                 raise TroubleError(
                     f"the secret {secret} has no version yet; the controller's first boot adds it"
                 )
-            found[name] = value
-        return found
+            values[name] = value
+        return values

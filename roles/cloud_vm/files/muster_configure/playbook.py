@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of site.yml on this VM alone."""
+"""One run of site.yml on this VM only."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from . import processes
 from .cloud import TroubleError
 
 RUN_S = 3600
-"""Bound of a run; a first one takes some minutes."""
+"""Time limit of a run; a first one takes some minutes."""
 PREPARE_S = 120
 
 
@@ -145,7 +145,7 @@ class Steps:
                 for line in lines:
                     self._take(json.loads(line))
         except OSError:
-            return  # the run took too long, and nobody waits for the rest
+            return  # the run took too long, and the rest is not read
 
     def _take(self, event):
         if "failed" in event:
@@ -156,7 +156,7 @@ class Steps:
 
 
 def write_private(path, text):
-    """Write a file that root alone ever could read."""
+    """Write a file that only root can read at any moment."""
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

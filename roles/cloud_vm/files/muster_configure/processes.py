@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends a program with all that it has started.
 
-A process group is not enough: each of Ansible's workers has a session of its own
+A process group is not enough: each of Ansible's workers has its own session
 (ansible/executor/process/worker.py, _detach), and only an ansible-playbook that still listens ends
 them on SIGTERM.
 """
@@ -42,9 +42,9 @@ def _family(pids):
     begun, children = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
-        found = _stat(pid)
-        if found:
-            parent, begun[pid] = found
+        stat = _stat(pid)
+        if stat:
+            parent, begun[pid] = stat
             children.setdefault(parent, []).append(pid)
     known = [pid for pid in pids if pid in begun]
     for pid in known:

@@ -12,7 +12,7 @@ from .cloud import TroubleError
 
 ATTRIBUTE = "muster/report"
 MIN_PAUSE_S = 2.0
-"""Between two reports: the metadata server takes few a second, and nobody reads faster."""
+"""Between two reports: the metadata server takes only a few a second."""
 RETRY_S = 10.0
 LONGEST = 2000
 """Characters of a message that is sent: apt's may be of any length; the journal has it whole."""
@@ -34,7 +34,7 @@ class Report:
 
 
 class Reporter:
-    """Sends the newest report, not more often than MIN_PAUSE_S, from a thread of its own."""
+    """Sends the newest report, not more often than MIN_PAUSE_S, from its own thread."""
 
     def __init__(self, cloud, notice, say=print):
         """`notice`: file that is shown at login while there is something to say."""
@@ -51,15 +51,15 @@ class Reporter:
         threading.Thread(target=self._send, daemon=True).start()
 
     def running(self, bundle, step, message=""):
-        """Say what is going on."""
+        """Report what is running."""
         self._set(Report(bundle, RUNNING, step, message))
 
     def failed(self, bundle, step, message):
-        """Say what has failed."""
+        """Report what has failed."""
         self._set(Report(bundle, FAILED, step, message))
 
     def done(self, bundle):
-        """Say that all is as it should be."""
+        """Report success."""
         self._set(Report(bundle, DONE))
 
     def flush(self, timeout_s):
@@ -83,7 +83,7 @@ class Reporter:
             self._notice.unlink(missing_ok=True)
             return
         text = notice(report)
-        # Beside the folder: whatever lies in it is shown.
+        # Outside the folder: everything in it is shown.
         new = self._notice.parent.with_name("." + self._notice.name)
         self._notice.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(text, encoding="utf-8")

@@ -25,7 +25,7 @@ class Wanted:
     """JSON: host -> fixed address."""
 
     @classmethod
-    def of(cls, attributes):
+    def from_attributes(cls, attributes):
         """Read the attributes.
 
         Raises:
@@ -37,17 +37,17 @@ class Wanted:
         if missing:
             raise TroubleError(f"the metadata has no {' and no '.join(missing)}; run `pulumi up`")
         values = [attributes[name] for name in names]
-        found = cls(*values, attributes.get("muster-hosts", "{}"))
-        if not BUNDLE.fullmatch(found.bundle):
+        wanted = cls(*values, attributes.get("muster-hosts", "{}"))
+        if not BUNDLE.fullmatch(wanted.bundle):
             raise TroubleError(
-                f"muster-bundle is {found.bundle}, not gs://BUCKET/bundle-SHA256.tar.gz; "
+                f"muster-bundle is {wanted.bundle}, not gs://BUCKET/bundle-SHA256.tar.gz; "
                 "run `pulumi up`"
             )
         try:
-            json.loads(found.hosts)
+            json.loads(wanted.hosts)
         except ValueError as error:
             raise TroubleError(f"muster-hosts is no JSON ({error}); run `pulumi up`") from error
-        return found
+        return wanted
 
     @property
     def bucket(self):
@@ -96,7 +96,7 @@ class Watch:
         while True:
             try:
                 attributes, etag = self._cloud.attributes(etag)
-                now = Wanted.of(attributes)
+                now = Wanted.from_attributes(attributes)
             except (TroubleError, ValueError) as error:
                 self._say(str(error))
                 # What is missing may come any time; a server that is away comes back.

@@ -1,6 +1,6 @@
 """One resource of each type that Muster may use, wired as in a cluster.
 
-test_everything.py counts them: a mapping of the test double that isn't here fails it.
+test_everything.py counts them: a mapping of the stand-in that isn't here fails it.
 """
 
 import pulumi

@@ -1,6 +1,6 @@
-"""A small program for tests of the engine: each kind of change that Muster's own has, in little.
+"""A small program for tests of the engine, with each kind of change that Muster's program has.
 
-What a test varies is configuration, so that it changes the program without writing one.
+Tests vary its configuration, so they need not rewrite the program.
 """
 
 import pulumi

@@ -1,6 +1,6 @@
-"""A dynamic resource that takes a while: it stands for an image that is built, or a first boot.
+"""A dynamic resource that takes time, like an image's build or a first boot.
 
-Where WAIT_FILE names a file, it is made only when that file is there.
+If WAIT_FILE names a file, the resource is created only once that file exists.
 """
 
 import os
@@ -14,7 +14,7 @@ from pulumi import dynamic
 
 
 class WaitProvider(dynamic.ResourceProvider):
-    """Made anew when the digest changes."""
+    """Replaced when the digest changes."""
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
         print(f"waiting for {props['digest']}", flush=True)  # noqa: T201

@@ -26,13 +26,13 @@ ETag: "etag/pony"\r
 
 
 @pytest.mark.parametrize("boundary", ["batch_foobarbaz", '"batch_foobarbaz"'])
-def test_answers_are_told_apart(boundary: str):
-    found = batch.answers(f"multipart/mixed; boundary={boundary}", ANSWER.encode())
-    assert found[0] == (200, b'{"name": "operation-1"}\r\n')
-    assert found[1][0] == 404
-    assert set(found) == {0, 1}
+def test_answers_are_matched_to_their_calls(boundary: str):
+    answers = batch.answers(f"multipart/mixed; boundary={boundary}", ANSWER.encode())
+    assert answers[0] == (200, b'{"name": "operation-1"}\r\n')
+    assert answers[1][0] == 404
+    assert set(answers) == {0, 1}
 
 
-def test_a_proxys_page_is_no_answer():
+def test_a_proxys_page_is_not_an_answer():
     with pytest.raises(ValueError, match="text/html"):
         batch.answers("text/html", b"<h1>Bad gateway</h1>")

@@ -1,4 +1,4 @@
-"""The access token is there when a call needs it, or it is said why not."""
+"""A call gets an access token when it needs it, or an error that says why there is none."""
 
 import datetime
 import threading
@@ -38,49 +38,51 @@ class Fake(google.auth.credentials.Credentials):
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Token]]:
     monkeypatch.setattr(credentials, "AGAIN_S", 0.05)
     stop = threading.Event()
-    yield lambda given: Token(given, object, stop)
+    yield lambda credentials: Token(credentials, object, stop)
     stop.set()
 
 
-def test_a_given_token_stays(make: Callable[..., Token]):
-    assert make(Credentials("given")).header(0) == "Bearer given"
+def test_a_token_without_expiry_is_not_renewed(make: Callable[..., Token]):
+    assert make(Credentials("fixed")).header(0) == "Bearer fixed"
 
 
 def test_the_first_token_is_waited_for(make: Callable[..., Token]):
     assert make(Fake(3600)).header(5) == "Bearer token-1"
 
 
-def test_it_is_renewed_ahead(make: Callable[..., Token], monkeypatch: pytest.MonkeyPatch):
-    given = Fake(credentials.AHEAD_S + 0.2)
-    token = make(given)
+def test_it_is_renewed_before_it_expires(
+    make: Callable[..., Token], monkeypatch: pytest.MonkeyPatch
+):
+    source = Fake(credentials.AHEAD_S + 0.2)
+    token = make(source)
     assert token.header(5) == "Bearer token-1"
     until(lambda: token.header(0) == "Bearer token-2")
 
 
-def test_the_old_one_is_good_while_there_is_no_new_one(make: Callable[..., Token]):
-    given = Fake(credentials.AHEAD_S + 0.1)
-    token = make(given)
+def test_the_old_one_is_used_while_there_is_no_new_one(make: Callable[..., Token]):
+    source = Fake(credentials.AHEAD_S + 0.1)
+    token = make(source)
     token.header(5)
-    given.down = True
+    source.down = True
     time.sleep(0.3)
     assert token.header(0) == "Bearer token-1"
 
 
-def test_without_one_it_is_said_why_and_it_comes_back(make: Callable[..., Token]):
-    given = Fake(3600)
-    given.down = True
-    token = make(given)
+def test_without_a_token_the_error_says_why_and_a_later_one_is_used(make: Callable[..., Token]):
+    source = Fake(3600)
+    source.down = True
+    token = make(source)
     with pytest.raises(CloudError, match="no access token: metadata server: timed out") as raised:
         token.header(5)
     assert raised.value.reason == "noToken"
-    given.down = False
-    until(lambda: given.refreshed == 1)
+    source.down = False
+    until(lambda: source.refreshed == 1)
     assert token.header(5) == "Bearer token-1"
 
 
 def test_one_that_google_refuses_is_replaced(make: Callable[..., Token]):
-    given = Fake(3600)
-    token = make(given)
+    source = Fake(3600)
+    token = make(source)
     token.header(5)
     token.refused()
     until(lambda: token.header(0) == "Bearer token-2")

@@ -1,11 +1,11 @@
-"""What Google does wrong, and that each action has its one event all the same."""
+"""Google fails in many ways, and still each action gets exactly one event."""
 
 import time
 from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
-from edgekit import BUSY, CHOICE, Edge, names
+from edgekit import BUSY, CHOICE, DriverHarness, names
 
 from muster.autoscaler.compute import http, insert
 from muster.autoscaler.compute.http import Limits
@@ -19,259 +19,266 @@ METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other at once."""
+    """Let retries follow at once."""
     monkeypatch.setattr(http, "FIRST_BACKOFF_S", 0.02)
 
 
-def all_at_once(edge: Edge) -> None:
-    """Make, list and delete two VMs."""
-    assert edge.insert(*names(2), least=2) == Inserted("request-1")
-    vms = edge.google.vms()
+def all_at_once(harness: DriverHarness) -> None:
+    """Create, list and delete two VMs."""
+    assert harness.insert(*names(2), least=2) == Inserted("request-1")
+    vms = harness.google.vms()
     assert [vm.name for vm in vms] == list(names(2))
     for vm in vms:
-        assert edge.delete(vm).failure is None
-    assert edge.names() == set()
+        assert harness.delete(vm).failure is None
+    assert harness.names() == set()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_busy_server_is_asked_again(edge: Edge, method: str):
-    edge.fault(method, times=3, error=BUSY)
-    all_at_once(edge)
-    assert edge.google.budget().calls[method, "backendError"] == 3
+def test_a_call_to_a_busy_server_is_sent_again(harness: DriverHarness, method: str):
+    harness.fault(method, times=3, error=BUSY)
+    all_at_once(harness)
+    assert harness.google.budget().calls[method, "backendError"] == 3
 
 
-# Deletions go together, so they are lost together.
+# Deletions are sent in one batch, so they are lost together.
 LOST = ("instances.bulkInsert", "batch", "instances.aggregatedList")
 
 
 @pytest.mark.parametrize("method", LOST)
-def test_a_lost_answer_makes_nothing_twice(edge: Edge, method: str):
-    """The call was made; the second one has its requestId."""
-    edge.fault(method, times=2, drop=True)
-    all_at_once(edge)
-    assert edge.google.budget().calls[method, "unreachable"] == 2
+def test_a_lost_answer_changes_nothing_twice(harness: DriverHarness, method: str):
+    """The first call was done; the second has the same requestId."""
+    harness.fault(method, times=2, drop=True)
+    all_at_once(harness)
+    assert harness.google.budget().calls[method, "unreachable"] == 2
 
 
 @pytest.mark.parametrize("method", LOST)
-def test_who_does_not_answer_is_asked_again(cloud: Cloud, edge: Edge, method: str):
-    hasty = Edge(cloud, Limits(try_s=0.3))
-    hasty.fault(method, delay_seconds=3600)
-    all_at_once(hasty)
-    hasty.google.close()
+def test_a_call_without_an_answer_is_sent_again(cloud: Cloud, harness: DriverHarness, method: str):
+    impatient = DriverHarness(cloud, Limits(try_s=0.3))
+    impatient.fault(method, delay_seconds=3600)
+    all_at_once(impatient)
+    impatient.google.close()
 
 
-def test_the_rate_limit_slows_all_calls_of_its_group(edge: Edge):
-    edge.fault("instances.delete", times=3, error=rate_limit("Rate Limit Exceeded"))
-    all_at_once(edge)
-    budget = edge.google.budget()
+def test_the_rate_limit_slows_all_calls_of_its_group(harness: DriverHarness):
+    harness.fault("instances.delete", times=3, error=rate_limit("Rate Limit Exceeded"))
+    all_at_once(harness)
+    budget = harness.google.budget()
     assert budget.calls["instances.delete", "rateLimitExceeded"] == 3
     assert budget.pace["mutate"] < 1
     assert budget.pace["list"] == 1
 
 
-def test_what_google_refuses_is_not_asked_again(edge: Edge):
-    """A quota, a zone without room, and what no try changes."""
+def test_what_google_refuses_is_not_sent_again(harness: DriverHarness):
+    """A quota, a zone without capacity, and an invalid call."""
     for error in (
         quota("Quota 'C2_CPUS' exceeded.  Limit: 8.0 in region europe-west4."),
         ApiError(503, "insufficientCapacity", "The zone has no room."),
         ApiError(400, "invalid", "Invalid value for field 'count'."),
     ):
-        edge.fault("instances.bulkInsert", error=error)
-        event = edge.insert(*names(2))
+        harness.fault("instances.bulkInsert", error=error)
+        event = harness.insert(*names(2))
         assert event.whole is not None
         assert (event.whole.code, event.whole.message) == (error.reason, error.message)
         assert event.whole.status == error.status
-    assert edge.calls()["instances.bulkInsert"] == 3
+    assert harness.calls()["instances.bulkInsert"] == 3
 
 
-def test_a_failed_operation_without_a_vms_error_is_a_failure_of_all(edge: Edge):
+def test_a_failed_operation_without_a_vms_error_is_a_failure_of_all(harness: DriverHarness):
     why = OperationError("VM_MIN_COUNT_NOT_REACHED", "Requested minimum count of 5 VMs ...")
-    edge.fault("instances.bulkInsert", operation_error=why)
-    event = edge.insert(*names(5), least=5)
+    harness.fault("instances.bulkInsert", operation_error=why)
+    event = harness.insert(*names(5), least=5)
     assert event.failed == {}
     assert event.whole is not None
     assert (event.whole.code, event.whole.message) == (why.code, why.message)
 
 
-def test_a_part_that_has_no_room_is_named(edge: Edge):
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
-    event = edge.insert(*names(5))
+def test_a_part_that_has_no_room_is_named(harness: DriverHarness):
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    event = harness.insert(*names(5))
     assert event.whole is None
     assert set(event.failed) == set(names(3, start=2))
     assert {why.code for why in event.failed.values()} == {"ZONE_RESOURCE_POOL_EXHAUSTED"}
-    assert edge.names() == set(names(2))
+    assert harness.names() == set(names(2))
 
 
-def test_a_job_without_room_for_all_has_none_and_knows_why(edge: Edge):
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
-    event = edge.insert(*names(5), least=5)
+def test_a_job_without_room_for_all_gets_none_and_the_reason(harness: DriverHarness):
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    event = harness.insert(*names(5), least=5)
     assert event.whole is not None
     assert event.whole.code == "ZONE_RESOURCE_POOL_EXHAUSTED"
-    assert edge.names() == set()
+    assert harness.names() == set()
 
 
-def test_a_quota_in_the_operation_is_named(edge: Edge):
-    edge.cloud.server.cloud.settings.quotas = {"europe-west4": {"C2_CPUS": 4}}
-    event = edge.insert(*names(2))
+def test_a_quota_in_the_operation_is_named(harness: DriverHarness):
+    harness.cloud.server.cloud.settings.quotas = {"europe-west4": {"C2_CPUS": 4}}
+    event = harness.insert(*names(2))
     assert {why.code for why in event.failed.values()} == {"QUOTA_EXCEEDED"}
     assert len(event.failed) == 1
 
 
-def test_an_operation_that_says_little_is_read_all_the_same(edge: Edge):
+def test_an_operation_without_its_optional_members_is_read(harness: DriverHarness):
     """instancesBulkInsertOperationMetadata may be missing."""
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 0.5}
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 1}
-    edge.google.submit(Insert("request", CHOICE, names(2), 1))
-    edge.forget("instancesBulkInsertOperationMetadata")
-    (event,) = edge.told(1)
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 0.5}
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 1}
+    harness.google.submit(Insert("request", CHOICE, names(2), 1))
+    harness.forget("instancesBulkInsertOperationMetadata")
+    (event,) = harness.take_events(1)
     assert isinstance(event, Inserted)
     assert set(event.failed) == {"lab-debug-1"}
 
 
-def not_begun(found: dict[str, Any]) -> dict[str, Any]:
-    """Google had no room for the last VMs and did not begin them: nothing says so but a number."""
-    found = {key: found[key] for key in found if key not in {"error", "httpErrorStatusCode"}}
-    told = found.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
-    for each in told.values():
-        each.pop("failedToCreateVmCount", None)
-    return found
+def only_counted(operation: dict[str, Any]) -> dict[str, Any]:
+    """Remove the errors: Google did not start the last VMs, and only createdVmCount shows it."""
+    errors = {"error", "httpErrorStatusCode"}
+    operation = {key: operation[key] for key in operation if key not in errors}
+    metadata = operation.get("instancesBulkInsertOperationMetadata", {})
+    for location in metadata.get("perLocationStatus", {}).values():
+        location.pop("failedToCreateVmCount", None)
+    return operation
 
 
-def test_vms_that_were_not_made_and_of_which_nothing_is_said_are_found_by_the_list(edge: Edge):
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
-    edge.rewrite(not_begun)
-    event = edge.insert(*names(5))
+def test_vms_that_google_did_not_create_without_saying_so_are_found_by_the_list(
+    harness: DriverHarness,
+):
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    harness.rewrite(only_counted)
+    event = harness.insert(*names(5))
     assert event.whole is None
-    assert set(event.failed) == set(names(5)) - edge.names()
-    assert len(edge.names()) == 2
+    assert set(event.failed) == set(names(5)) - harness.names()
+    assert len(harness.names()) == 2
     assert {why.code for why in event.failed.values()} == {"notMade"}
     assert {remedy(why) for why in event.failed.values()} == {Remedy.ELSEWHERE}
-    assert "instances.get" not in edge.calls()
+    assert "instances.get" not in harness.calls()
 
 
-def test_a_list_that_lacks_more_than_were_not_made_is_not_believed(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
+def test_a_list_that_lacks_more_vms_than_were_not_created_is_not_used(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ):
-    """The VM that it lacks runs; a second one elsewhere would be one too many."""
+    """The VM that it lacks runs, so it must not be created again in another zone."""
     monkeypatch.setattr(insert, "AGAIN_S", 0.01)
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
-    edge.rewrite(not_begun)
-    lists = edge.google._inserts.standing
-    found = lists._list
-    behind: list[int] = []
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    harness.rewrite(only_counted)
+    existing = harness.google._inserts.existing
+    read_list = existing._list
+    lists: list[dict[str, Any]] = []
 
-    def late(zone: str, until: float) -> dict[str, Any]:
-        behind.append(1)
-        vms = found(zone, until)
-        return dict(list(vms.items())[1:]) if len(behind) <= 2 else vms
+    def stale_list(zone: str, until: float) -> dict[str, Any]:
+        vms = read_list(zone, until)
+        lists.append(vms)
+        return dict(list(vms.items())[1:]) if len(lists) <= 2 else vms
 
-    monkeypatch.setattr(lists, "_list", late)
-    event = edge.insert(*names(5))
-    assert set(event.failed) == set(names(5)) - edge.names()
-    assert len(behind) == 3
-
-
-def test_a_name_that_is_ours_is_success(edge: Edge):
-    edge.insert(*names(2))
-    assert edge.insert(*names(4), least=4) == Inserted("request-2")
-    assert edge.names() == set(names(4))
+    monkeypatch.setattr(existing, "_list", stale_list)
+    event = harness.insert(*names(5))
+    assert set(event.failed) == set(names(5)) - harness.names()
+    assert len(lists) == 3
 
 
-def test_a_successor_that_asks_again_makes_nothing_new(cloud: Cloud, edge: Edge):
-    edge.insert(*names(3), least=3, action="request")
-    successor = Edge(cloud)
-    assert successor.insert(*names(3), least=3, action="request") == Inserted("request")
-    # The requestId was enough: nobody had to be looked for.
-    assert successor.calls() == {"instances.bulkInsert": 1}
-    successor.google.close()
+def test_a_vm_of_ours_that_exists_is_success(harness: DriverHarness):
+    harness.insert(*names(2))
+    assert harness.insert(*names(4), least=4) == Inserted("request-2")
+    assert harness.names() == set(names(4))
 
 
-def test_a_name_of_somebody_else_is_a_failure(edge: Edge):
-    edge.make("lab-debug-1", labels={"owner": "ada"})
-    event = edge.insert(*names(3))
+def test_a_restarted_daemon_that_inserts_again_creates_nothing(
+    cloud: Cloud, harness: DriverHarness
+):
+    harness.insert(*names(3), least=3, action="request")
+    restarted = DriverHarness(cloud)
+    assert restarted.insert(*names(3), least=3, action="request") == Inserted("request")
+    # The requestId was enough: no VM had to be looked up.
+    assert restarted.calls() == {"instances.bulkInsert": 1}
+    restarted.google.close()
+
+
+def test_a_vm_of_another_owner_with_the_name_is_a_failure(harness: DriverHarness):
+    harness.make("lab-debug-1", labels={"owner": "ada"})
+    event = harness.insert(*names(3))
     assert event.whole is None
     assert {name: why.code for name, why in event.failed.items()} == {
         "lab-debug-1": "alreadyExists"
     }
     assert "not one of cluster lab" in event.failed["lab-debug-1"].message
-    assert edge.names() == set(names(3))
+    assert harness.names() == set(names(3))
 
 
-def test_a_vm_on_its_way_down_is_a_failure(edge: Edge):
-    edge.make("lab-debug-1")
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3600}
-    edge.cloud.owner.delete(f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-1")
-    event = edge.insert(*names(2))
+def test_a_vm_that_is_stopping_is_a_failure(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3600}
+    harness.cloud.owner.delete(f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-1")
+    event = harness.insert(*names(2))
     assert {name: why.code for name, why in event.failed.items()} == {
         "lab-debug-1": "alreadyExists"
     }
-    assert "STOPPING" in event.failed["lab-debug-1"].message
+    assert event.failed["lab-debug-1"].message == f"the previous VM is still STOPPING in {ZONE}"
 
 
-def test_a_job_that_lacks_a_name_is_not_begun(edge: Edge):
-    edge.make("lab-debug-1", labels={"owner": "ada"})
-    event = edge.insert(*names(3), least=3)
+def test_a_job_that_lacks_one_vm_gets_none(harness: DriverHarness):
+    harness.make("lab-debug-1", labels={"owner": "ada"})
+    event = harness.insert(*names(3), least=3)
     assert event.whole is not None
     assert event.whole.code == "alreadyExists"
-    assert edge.names() == {"lab-debug-1"}
+    assert harness.names() == {"lab-debug-1"}
 
 
-def test_an_operation_that_does_not_end_has_an_event(cloud: Cloud, edge: Edge):
+def test_an_operation_that_does_not_end_gets_an_event(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 3600}
-    edge.make("lab-debug-9")
-    hasty = Edge(cloud, Limits(deadline_s=1))
+    harness.make("lab-debug-9")
+    impatient = DriverHarness(cloud, Limits(deadline_s=1))
     began = time.monotonic()
-    inserted = hasty.insert(*names(2))
+    inserted = impatient.insert(*names(2))
     assert inserted.whole is not None
     assert inserted.whole.code == "timeout"
-    deleted = hasty.delete("lab-debug-9")
+    deleted = impatient.delete("lab-debug-9")
     assert deleted.failure is not None
     assert deleted.failure.code == "timeout"
     assert time.monotonic() - began < 5
-    hasty.google.close()
+    impatient.google.close()
 
 
-def test_a_deletion_that_fails_later_is_reported(edge: Edge):
-    edge.make("lab-debug-0")
-    edge.fault("instances.delete", operation_error=OperationError("INTERNAL_ERROR", "again", 500))
-    event = edge.delete("lab-debug-0")
+def test_a_deletion_that_fails_later_is_reported(harness: DriverHarness):
+    harness.make("lab-debug-0")
+    harness.fault(
+        "instances.delete", operation_error=OperationError("INTERNAL_ERROR", "again", 500)
+    )
+    event = harness.delete("lab-debug-0")
     assert event.failure is not None
     assert event.failure.code == "INTERNAL_ERROR"
 
 
-def test_what_cannot_be_sent_in_time_was_not_sent(cloud: Cloud, edge: Edge):
-    """Nine calls a minute: the second one is a matter of seconds."""
-    slow = Edge(cloud, Limits(per_minute=9, burst=2, deadline_s=0.5))
+def test_what_the_rate_limit_holds_back_too_long_is_not_sent(cloud: Cloud, harness: DriverHarness):
+    """At nine calls a minute the second one would wait for seconds."""
+    slow = DriverHarness(cloud, Limits(per_minute=9, burst=2, deadline_s=0.5))
     slow.insert(*names(2))
     slow.google.submit(Insert("late", CHOICE, names(2, start=2), 1))
     slow.google.submit(Insert("later", CHOICE, names(2, start=4), 1))
-    events = slow.told(2)
+    events = slow.take_events(2)
     late = [event for event in events if isinstance(event, Inserted) and event.whole]
     assert [event.whole.code for event in late if event.whole] == ["notSent"]
-    assert len(edge.names()) == 4
+    assert len(harness.names()) == 4
     slow.google.close()
 
 
-def test_a_report_that_cannot_be_had_is_a_failure(edge: Edge):
-    edge.fault("instances.getGuestAttributes", error=ApiError(400, "invalid", "Invalid value."))
-    event = edge.look("lab-debug-0")
+def test_a_report_that_cannot_be_read_is_a_failure(harness: DriverHarness):
+    harness.fault("instances.getGuestAttributes", error=ApiError(400, "invalid", "Invalid value."))
+    event = harness.probe("lab-debug-0")
     assert event.failure is not None
     assert event.failure.code == "invalid"
 
 
-def test_lists_fail_as_a_whole(edge: Edge):
-    """A part of the VMs would look like the death of the others."""
-    edge.insert(*names(600))
-    edge.fault("instances.aggregatedList", times=1, error=BUSY)
-    assert len(edge.google.vms()) == 600
+def test_lists_fail_as_a_whole(harness: DriverHarness):
+    """With a part of the VMs, the others would look gone."""
+    harness.insert(*names(600))
+    harness.fault("instances.aggregatedList", times=1, error=BUSY)
+    assert len(harness.google.vms()) == 600
 
 
-def test_nothing_is_told_after_the_end(edge: Edge):
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.3}
-    edge.google.submit(Insert("request", CHOICE, names(2), 1))
+def test_there_are_no_events_after_the_end(harness: DriverHarness):
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.3}
+    harness.google.submit(Insert("request", CHOICE, names(2), 1))
     for number in range(50):
-        edge.google.submit(Delete(Vm(f"lab-gone-{number}", ZONE, "RUNNING", 0), "idle"))
-    edge.google.close()
-    edge.events.clear()
+        harness.google.submit(Delete(Vm(f"lab-gone-{number}", ZONE, "RUNNING", 0), "idle"))
+    harness.google.close()
+    harness.events.clear()
     time.sleep(0.6)
-    assert edge.events == []
+    assert harness.events == []

@@ -1,65 +1,65 @@
-"""Small groups don't wait where ten bulk operations are under way."""
+"""Small groups don't wait while ten bulk operations run."""
 
 from controllerkit import ZONE, Cloud
-from edgekit import CHOICE, Edge, names, until
+from edgekit import CHOICE, DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Insert, Inserted
 
 
-def with_all_slots_taken(edge: Edge) -> None:
-    """Let ten bulk operations of ten VMs each last."""
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 4}
+def with_all_slots_taken(harness: DriverHarness) -> None:
+    """Start ten bulk operations that take long."""
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 4}
     for number in range(10):
-        edge.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
-    until(lambda: edge.calls().get("instances.bulkInsert") == 10)
-    assert edge.google.budget().bulk == 10
+        harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
+    until(lambda: harness.calls().get("instances.bulkInsert") == 10)
+    assert harness.google.budget().bulk == 10
 
 
-def test_a_pair_is_made_by_single_inserts(edge: Edge):
-    with_all_slots_taken(edge)
-    assert edge.insert(*names(2), least=2) == Inserted("request-1")
-    assert edge.calls()["instances.insert"] == 2
-    assert edge.names() >= set(names(2))
-    assert len(edge.told(10)) == 10
+def test_a_pair_is_created_by_single_inserts(harness: DriverHarness):
+    with_all_slots_taken(harness)
+    assert harness.insert(*names(2), least=2) == Inserted("request-1")
+    assert harness.calls()["instances.insert"] == 2
+    assert harness.names() >= set(names(2))
+    assert len(harness.take_events(10)) == 10
 
 
-def test_a_pair_of_which_one_has_no_room_is_taken_back(edge: Edge):
-    with_all_slots_taken(edge)
-    edge.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 51}
-    event = edge.insert(*names(2), least=2)
+def test_a_pair_with_room_for_one_only_is_deleted(harness: DriverHarness):
+    with_all_slots_taken(harness)
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 51}
+    event = harness.insert(*names(2), least=2)
     assert event.whole is not None
     assert event.whole.code == "ZONE_RESOURCE_POOL_EXHAUSTED"
-    until(lambda: not edge.names() & set(names(2)))
+    until(lambda: not harness.names() & set(names(2)))
 
 
-def test_a_pair_of_which_one_stands_is_made(edge: Edge):
-    edge.make("lab-debug-1")
-    with_all_slots_taken(edge)
-    assert edge.insert(*names(2), least=2) == Inserted("request-1")
+def test_a_pair_of_which_one_exists_is_success(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    with_all_slots_taken(harness)
+    assert harness.insert(*names(2), least=2) == Inserted("request-1")
 
 
-def test_a_large_group_waits_for_its_turn(edge: Edge):
-    with_all_slots_taken(edge)
-    edge.google.submit(Insert("large", CHOICE, names(6), 6))
-    events = edge.told(11)
-    assert all(isinstance(each, Inserted) and each.whole is None for each in events)
-    assert edge.calls() == {
+def test_a_large_group_waits_for_its_turn(harness: DriverHarness):
+    with_all_slots_taken(harness)
+    harness.google.submit(Insert("large", CHOICE, names(6), 6))
+    events = harness.take_events(11)
+    assert all(isinstance(event, Inserted) and event.whole is None for event in events)
+    assert harness.calls() == {
         "instances.bulkInsert": 11,
-        "zoneOperations.list": edge.calls()["zoneOperations.list"],
+        "zoneOperations.list": harness.calls()["zoneOperations.list"],
     }
 
 
-def test_a_large_group_that_has_no_turn_was_not_sent(cloud: Cloud, edge: Edge):
-    narrow = Edge(cloud, Limits(bulk_at_once=1, deadline_s=1))
+def test_a_large_group_that_gets_no_turn_is_not_sent(cloud: Cloud, harness: DriverHarness):
+    narrow = DriverHarness(cloud, Limits(bulk_at_once=1, deadline_s=1))
     cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
     narrow.google.submit(Insert("first", CHOICE, names(5), 1))
     until(lambda: narrow.google.budget().bulk == 1)
     narrow.google.submit(Insert("second", CHOICE, names(5, 5), 1))
     codes = {
-        each.id: each.whole.code
-        for each in narrow.told(2)
-        if isinstance(each, Inserted) and each.whole
+        event.id: event.whole.code
+        for event in narrow.take_events(2)
+        if isinstance(event, Inserted) and event.whole
     }
     assert codes == {"first": "timeout", "second": "notSent"}
     narrow.google.close()

@@ -1,8 +1,8 @@
-"""The edge does its work with the controller's rights, needs each, and names what is missing."""
+"""The driver works with the controller's rights, needs each, and its errors name a missing one."""
 
 import pytest
 from controllerkit import REGION, Cloud
-from edgekit import Edge, names, until
+from edgekit import DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Vm
@@ -12,23 +12,25 @@ from muster.gcp.api import CloudError
 NEEDED = {*rights.OWN, *rights.ANYWHERE, *rights.PLACES, *rights.USES}
 
 
-def work(edge: Edge) -> set[str]:
-    """Do all that the edge does; what Google's refusals were about."""
+def work(harness: DriverHarness) -> set[str]:
+    """Do all that the driver does; return the messages of Google's refusals."""
     refused = []
-    # A name that is taken has the edge look whose it is.
-    edge.make("lab-debug-0")
-    edge.make("lab-debug-9", labels={})
+    # If a name exists, the driver looks up the VM.
+    harness.make("lab-debug-0")
+    harness.make("lab-debug-9", labels={})
     for event in (
-        edge.insert(*names(2)),
-        edge.insert("lab-debug-9"),
-        edge.insert("lab-debug-5", job=7, placement=True),
+        harness.insert(*names(2)),
+        harness.insert("lab-debug-9"),
+        harness.insert("lab-debug-5", job=7, placement=True),
     ):
-        refused += [each for each in [event.whole, *event.failed.values()] if each]
-    refused.append(edge.look("lab-debug-0").failure)
-    refused.append(edge.look("lab-debug-7").failure)
-    refused.append(edge.delete("lab-debug-0").failure)
-    problems = {each.message for each in refused if each and each.code != "alreadyExists"}
-    for read in (edge.google.vms, lambda: edge.google.quotas(REGION)):
+        refused += [failure for failure in [event.whole, *event.failed.values()] if failure]
+    refused.append(harness.probe("lab-debug-0").failure)
+    refused.append(harness.probe("lab-debug-7").failure)
+    refused.append(harness.delete("lab-debug-0").failure)
+    problems = {
+        failure.message for failure in refused if failure and failure.code != "alreadyExists"
+    }
+    for read in (harness.google.vms, lambda: harness.google.quotas(REGION)):
         try:
             read()
         except CloudError as error:
@@ -36,45 +38,45 @@ def work(edge: Edge) -> set[str]:
     return problems
 
 
-def test_they_are_enough(edge: Edge):
-    edge.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.1}
-    assert work(edge) == set()
+def test_the_rights_are_enough(harness: DriverHarness):
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.1}
+    assert work(harness) == set()
 
 
-def test_a_vm_in_a_zone_that_no_set_has_any_more_is_deleted(edge: Edge):
+def test_a_vm_in_a_zone_that_no_set_uses_any_more_is_deleted(harness: DriverHarness):
     left = f"{REGION}-c"
-    edge.make("lab-debug-0", left)
-    assert edge.delete(Vm("lab-debug-0", left, "RUNNING", 0)).failure is None
-    assert edge.names() == set()
+    harness.make("lab-debug-0", left)
+    assert harness.delete(Vm("lab-debug-0", left, "RUNNING", 0)).failure is None
+    assert harness.names() == set()
 
 
-WORDS = {
+MESSAGES = {
     "compute.zoneOperations.list": "not ended in time",
     "compute.regionOperations.list": "not ended in time",
     "iam.serviceAccounts.actAs": "does not have access to service account",
 }
-# What they are for has no event: the log tells.
-QUIET = {"compute.resourcePolicies.delete", "compute.resourcePolicies.list"}
+# Their actions have no event, only a log line.
+LOGGED = {"compute.resourcePolicies.delete", "compute.resourcePolicies.list"}
 
 
-@pytest.mark.parametrize("permission", sorted(NEEDED - QUIET))
-def test_one_that_is_missing_is_named(cloud: Cloud, edge_without, permission: str):
+@pytest.mark.parametrize("permission", sorted(NEEDED - LOGGED))
+def test_a_missing_right_is_named(cloud: Cloud, harness_without, permission: str):
     cloud.server.cloud.settings.latency_seconds = {
         "compute.instances.*": 0.1,
         "compute.resourcePolicies.*": 0.1,
     }
-    edge = edge_without(permission, Limits(deadline_s=1))
-    problems = work(edge)
-    assert any(WORDS.get(permission, permission) in each for each in problems), problems
+    harness = harness_without(permission, Limits(deadline_s=1))
+    problems = work(harness)
+    assert any(MESSAGES.get(permission, permission) in problem for problem in problems), problems
 
 
-@pytest.mark.parametrize("permission", sorted(QUIET))
-def test_placement_policies_that_must_stay_are_logged(
-    cloud: Cloud, edge_without, permission: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("permission", sorted(LOGGED))
+def test_placement_policies_that_stay_are_logged(
+    cloud: Cloud, harness_without, permission: str, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO", logger="muster")
-    edge = edge_without(permission)
-    edge.insert("lab-debug-5", job=7, placement=True)
-    edge.delete("lab-debug-5")
-    edge.google.vms()
+    harness = harness_without(permission)
+    harness.insert("lab-debug-5", job=7, placement=True)
+    harness.delete("lab-debug-5")
+    harness.google.vms()
     until(lambda: permission in caplog.text)

@@ -1,9 +1,9 @@
-"""What the project's quotas leave for the pools of the node sets."""
+"""What is left of the project's quotas for the capacity pools of the node sets."""
 
 import time
 
 from controllerkit import ZONE, Cloud
-from edgekit import MACHINE_TYPE, Edge, names
+from edgekit import MACHINE_TYPE, DriverHarness, names
 
 from muster.autoscaler.compute.driver import attached_gpus
 from muster.autoscaler.compute.fleet import Fleet
@@ -15,45 +15,45 @@ THERE = CapacityPool(OTHER_ZONE, MACHINE_TYPE, spot=False)
 SPOT = CapacityPool(ZONE, MACHINE_TYPE, spot=True)
 NEW = CapacityPool(ZONE, "z9-standard-4", spot=False)
 SETS = [
-    NodeSet("debug", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (HERE, THERE))),
-    NodeSet("spot", tuple(Choice("T", of.zone, of.machine_type, of.spot) for of in (SPOT, NEW))),
+    NodeSet(name, tuple(Choice("T", pool.zone, pool.machine_type, pool.spot) for pool in pools))
+    for name, pools in (("debug", (HERE, THERE)), ("spot", (SPOT, NEW)))
 ]
 
 
-def test_zones_of_a_region_share_its_quotas(cloud: Cloud, edge: Edge):
+def test_zones_of_a_region_share_its_quotas(cloud: Cloud, harness: DriverHarness):
     """c2-standard-4 has 4 CPUs."""
     cloud.server.cloud.settings.quotas = {"europe-west4": {"C2_CPUS": 14, "PREEMPTIBLE_CPUS": 8}}
-    edge.insert(*names(1))
+    harness.insert(*names(1))
     before = time.time()
-    found = Fleet(edge.google).quotas(SETS)
-    assert before <= found.at <= time.time()
-    assert found.room(HERE) == found.room(THERE) == 2
-    less = found.less(HERE, 2)
+    quotas = Fleet(harness.google).quotas(SETS)
+    assert before <= quotas.at <= time.time()
+    assert quotas.room(HERE) == quotas.room(THERE) == 2
+    less = quotas.less(HERE, 2)
     assert less.room(HERE) == less.room(THERE) == 0
     assert less.room(SPOT) == 2
 
 
-def test_all_regions_share_one_quota(cloud: Cloud, edge: Edge):
+def test_all_regions_share_one_quota(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.quotas = {"global": {"CPUS_ALL_REGIONS": 9}}
-    found = Fleet(edge.google).quotas(SETS)
-    assert found.left["CPUS_ALL_REGIONS"] == 9
-    assert found.uses[HERE]["CPUS_ALL_REGIONS"] == 4
-    assert found.less(SPOT, 1).room(HERE) == 1
+    quotas = Fleet(harness.google).quotas(SETS)
+    assert quotas.left["CPUS_ALL_REGIONS"] == 9
+    assert quotas.uses[HERE]["CPUS_ALL_REGIONS"] == 4
+    assert quotas.less(SPOT, 1).room(HERE) == 1
 
 
-def test_gpus_have_quotas(cloud: Cloud, edge: Edge):
+def test_gpus_have_quotas(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.quotas = {
         "global": {"GPUS_ALL_REGIONS": 3},
         "europe-west4": {"NVIDIA_L4_GPUS": 4},
     }
     gpu = CapacityPool(ZONE, "g2-standard-24", spot=False)
-    found = Fleet(edge.google).quotas([NodeSet("gpu", (Choice("T", ZONE, "g2-standard-24"),))])
-    assert found.left["GPUS_ALL_REGIONS"] == 3
-    assert found.uses[gpu]["NVIDIA_L4_GPUS in europe-west4"] == 2
-    assert found.room(gpu) == 1
+    quotas = Fleet(harness.google).quotas([NodeSet("gpu", (Choice("T", ZONE, "g2-standard-24"),))])
+    assert quotas.left["GPUS_ALL_REGIONS"] == 3
+    assert quotas.uses[gpu]["NVIDIA_L4_GPUS in europe-west4"] == 2
+    assert quotas.room(gpu) == 1
 
 
-def test_gpus_that_are_attached_count_for_their_vms_alone(cloud: Cloud, edge: Edge):
+def test_attached_gpus_count_only_for_their_vms(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.quotas = {"europe-west4": {"NVIDIA_T4_GPUS": 5, "CPUS": 40}}
     plain, gpu = (Choice("T", ZONE, "n1-standard-8", gpus=gpus) for gpus in ("", "t4:2"))
     body = {
@@ -66,31 +66,31 @@ def test_gpus_that_are_attached_count_for_their_vms_alone(cloud: Cloud, edge: Ed
         ],
         "resourcePolicies": [],
     }
-    edge.make("lab-gpu-0", **body)
-    (vm,) = edge.google.vms()
+    harness.make("lab-gpu-0", **body)
+    (vm,) = harness.google.vms()
     assert vm.pool == gpu.pool
     assert str(vm.pool) == f"n1-standard-8 t4:2 in {ZONE}"
-    found = Fleet(edge.google).quotas([NodeSet("gpu", (plain, gpu))])
+    quotas = Fleet(harness.google).quotas([NodeSet("gpu", (plain, gpu))])
     assert (
-        found.uses[gpu.pool].items()
+        quotas.uses[gpu.pool].items()
         >= {
             "NVIDIA_T4_GPUS in europe-west4": 2,
             "GPUS_ALL_REGIONS": 2,
             "CPUS in europe-west4": 8,
         }.items()
     )
-    assert (found.room(plain.pool), found.room(gpu.pool)) == (4, 1)
-    assert found.less(plain.pool, 4).room(gpu.pool) == 0
+    assert (quotas.room(plain.pool), quotas.room(gpu.pool)) == (4, 1)
+    assert quotas.less(plain.pool, 4).room(gpu.pool) == 0
 
 
-def test_gpus_of_a_machine_type_are_not_taken_for_attached_ones():
-    """Google lists them in the VM, too."""
+def test_gpus_of_a_machine_type_do_not_count_as_attached():
+    """Google also lists them in the VM."""
     listed = [{"acceleratorType": "projects/p/acceleratorTypes/nvidia-l4", "acceleratorCount": 1}]
     assert attached_gpus("g2-standard-8", listed) == ""
     assert attached_gpus("z9-standard-8", listed) == ""
 
 
-def test_a_quota_that_google_does_not_list_limits_nothing(edge: Edge):
-    found = Fleet(edge.google).quotas(SETS)
-    assert not [of for of in found.uses[NEW] if "Z9" in of]
-    assert found.room(CapacityPool(ZONE, "c2-standard-8", spot=False)) is None
+def test_a_quota_that_google_does_not_list_limits_nothing(harness: DriverHarness):
+    quotas = Fleet(harness.google).quotas(SETS)
+    assert not [quota for quota in quotas.uses[NEW] if "Z9" in quota]
+    assert quotas.room(CapacityPool(ZONE, "c2-standard-8", spot=False)) is None

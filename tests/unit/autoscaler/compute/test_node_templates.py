@@ -25,6 +25,6 @@ def test_sets_are_read_with_their_choices_in_order():
     "text",
     ["", "[]", '{"d": 1}', '{"d": {"choices": []}}', '{"d": {"choices": [{}], "compact": false}}'],
 )
-def test_what_pulumi_did_not_write_is_said(text: str):
+def test_text_that_pulumi_did_not_write_is_an_error(text: str):
     with pytest.raises(SetsError, match=r"muster-templates can't be read: .*; run `pulumi up`"):
         parse(text)

@@ -1,4 +1,4 @@
-"""Token buckets: what is urgent goes first, and all slow down when Google says so."""
+"""Token buckets: urgent calls go first, and all slow down when Google refuses one."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def test_many_threads_have_one_rate(stop: threading.Event):
     assert time.monotonic() - began >= 0.38
 
 
-def test_half_of_the_bucket_is_kept_for_what_is_urgent(stop: threading.Event):
+def test_half_of_the_bucket_is_kept_for_urgent_calls(stop: threading.Event):
     bucket = Bucket(1, 10, stop)
     at_once = time.monotonic() + 0.05
     bucket.take(at_once, urgent=False, count=5)
@@ -51,7 +51,7 @@ def test_half_of_the_bucket_is_kept_for_what_is_urgent(stop: threading.Event):
         bucket.take(at_once)
 
 
-def test_a_refusal_halves_the_pace_once_for_those_that_were_under_way(stop: threading.Event):
+def test_refusals_at_the_same_time_halve_the_pace_once(stop: threading.Event):
     bucket = Bucket(100, 10, stop)
     for _ in range(5):
         bucket.slow()
@@ -61,7 +61,7 @@ def test_a_refusal_halves_the_pace_once_for_those_that_were_under_way(stop: thre
     assert time.monotonic() - began >= 0.08
 
 
-def test_refusals_that_go_on_slow_down_to_a_bound(
+def test_further_refusals_slow_down_to_a_bound(
     stop: threading.Event, monkeypatch: pytest.MonkeyPatch
 ):
     now = [1000.0]
@@ -75,7 +75,7 @@ def test_refusals_that_go_on_slow_down_to_a_bound(
     assert bucket.pace == 1
 
 
-def test_who_waits_is_let_go_at_the_end(stop: threading.Event):
+def test_waiting_calls_end_with_the_driver(stop: threading.Event):
     bucket = Bucket(0.001, 1, stop)
     bucket.take(soon())
     threading.Timer(0.1, stop.set).start()

@@ -1,4 +1,4 @@
-"""The plan, case by case: cases/*.yml say in one sentence each what is done when."""
+"""`reconcile`, case by case: each case of cases/*.yml says in a sentence what is done when."""
 
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,6 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize("rounds", cases())
 def test_case(rounds: list[dict[str, Any]]) -> None:
-    game = Rounds()
+    played = Rounds()
     for number, given in enumerate(rounds):
-        assert game.round(given) == given["does"], f"round {number}, at {given['at']}"
+        assert played.round(given) == given["does"], f"round {number}, at {given['at']}"

@@ -1,6 +1,6 @@
-"""The plan against a SLURM and a cloud that do what they can to it: random schedules.
+"""Randomized fault-injection tests of `reconcile`, with a simulated SLURM and cloud.
 
-MUSTER_SEED=N repeats those of a run; a schedule that fails is printed, made as simple as it can be.
+MUSTER_SEED=N repeats a run's schedules. One that fails is printed, as simple as it can be made.
 """
 
 import time
@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schedules import SEED, Schedule, schedules
-from simkit import FAULTS, Game
+from simkit import FAULTS, SimulatedRun
 
 from muster.autoscaler.reconcile.model import Action, Delete, Insert, ReleaseNodes
 
@@ -22,9 +22,9 @@ LEAST = 20
 """How often each class of faults occurs in a lot at least."""
 
 
-def test_without_faults_all_comes_to_its_end() -> None:
+def test_without_faults_all_jobs_end_and_nothing_is_left() -> None:
     for number in range(12):
-        assert Game(Schedule(number)).play() == []
+        assert SimulatedRun(Schedule(number)).play() == []
 
 
 @pytest.mark.parametrize("lot", range(LOTS))
@@ -45,35 +45,35 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
         print_blob=True,
     )
     @given(schedules(FAULTS))
-    def games(schedule: Schedule) -> None:
+    def play(schedule: Schedule) -> None:
         if failed and time.monotonic() > begun + SIMPLER_S:
             # It is simple enough.
             assert failed.get(repr(schedule), []) == []
             return
-        game = Game(schedule)
-        wrong = game.play()
+        run = SimulatedRun(schedule)
+        wrong = run.play()
         if wrong:
             failed[repr(schedule)] = wrong
-        counts["games"] += 1
-        counts.update(game.faults.counts)
+        counts["runs"] += 1
+        counts.update(run.faults.counts)
         assert wrong == []
 
-    record_property("games", "the plan, in simulated time")
+    record_property("fault_runs", "reconcile, in simulated time")
     record_property("seed", SEED)
     record_property("lots", LOTS)
     try:
-        games()
+        play()
     finally:
         record_property("faults", dict(counts))
     assert {kind: counts[kind] for kind in FAULTS if counts[kind] < LEAST} == {}
-    assert counts["games"] >= EACH
+    assert counts["runs"] >= EACH
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
 
 
-class Mistaken(Game):
-    """A game with a bug in the daemon: `wrongly` gets each action, and returns what is done."""
+class Mistaken(SimulatedRun):
+    """A test with a bug in the daemon: `wrongly` gets each action, and returns what is done."""
 
     def __init__(self, wrongly: Callable[[Action, int], list[Action]]) -> None:
         super().__init__(Schedule(7, dict.fromkeys(("no room", "boot hangs"), 0.1)))
@@ -82,8 +82,8 @@ class Mistaken(Game):
 
     def do(self, action: Action) -> None:
         self.number += 1
-        for each in self.wrongly(action, self.number):
-            super().do(each)
+        for wrong_action in self.wrongly(action, self.number):
+            super().do(wrong_action)
 
 
 def lost_verdict(action: Action, _number: int) -> list[Action]:
@@ -110,4 +110,4 @@ def double_insert(action: Action, _number: int) -> list[Action]:
     ],
 )
 def test_a_planted_bug_is_found(wrongly: Callable[[Action, int], list[Action]], said: str) -> None:
-    assert any(said in each for each in Mistaken(wrongly).play(600, 600))
+    assert any(said in sentence for sentence in Mistaken(wrongly).play(600, 600))

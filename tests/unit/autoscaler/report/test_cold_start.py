@@ -3,12 +3,12 @@ from muster.autoscaler.report.lifecycle import Stage
 
 
 def follow(*moves):
-    """What the last of several moves gives: stage, time."""
+    """Return the phases after the last of several moves: stage, time."""
     cold = ColdStarts()
-    found = None
+    phases = None
     for stage, now in moves:
-        found = cold.moved("n", stage, now, asked=1)
-    return found
+        phases = cold.moved("n", stage, now, asked=1)
+    return phases
 
 
 def test_a_start_has_three_phases():
@@ -25,7 +25,7 @@ def test_a_stage_that_nobody_saw_took_no_time():
     }
 
 
-def test_a_vm_that_vanished_is_made_anew():
+def test_a_vm_that_vanished_is_made_again():
     assert follow(
         (Stage.ASKED, 2),
         (Stage.MADE, 7),

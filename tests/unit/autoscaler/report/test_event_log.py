@@ -36,7 +36,7 @@ def test_text_of_others_stays_on_its_line(log):
     assert lines(log.path)[0]["reason"] == 'a\nb "c" \x1b[2J ü'
 
 
-def test_a_log_that_logrotate_has_moved_away_is_begun_anew(log, tmp_path):
+def test_a_log_that_logrotate_has_moved_away_is_started_again(log, tmp_path):
     log.write(1, [{"event": "one"}])
     log.path.rename(tmp_path / "events.jsonl.1")
     log.write(2, [{"event": "two"}, {"event": "three"}])

@@ -6,15 +6,15 @@ import pytest
 from muster.autoscaler.reconcile.model import CapacityPool, Unread
 from muster.autoscaler.report.explain import MEANING, lasted, why_job, why_node
 from muster.autoscaler.report.lifecycle import Stage, View
-from muster.autoscaler.report.status_file import LastError, Returned, Row, Shut, Status
+from muster.autoscaler.report.status_file import BreakerStatus, LastError, Returned, Row, Status
 from muster.autoscaler.slurm.slurmctld import Queued
 
 NOW = 1000.0
-MARKET = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
+POOL = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
 OTHER = CapacityPool("europe-west4-b", "n1-standard-2", spot=False)
 GPU = CapacityPool("europe-west4-a", "g2-standard-8", spot=False)
-SHUT = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, on_trial=False)
-GPU_SHUT = Shut(GPU, "ZONE_RESOURCE_POOL_EXHAUSTED", 1060, on_trial=False)
+BREAKER = BreakerStatus(POOL, "ZONE_RESOURCE_POOL_EXHAUSTED", 1030, half_open=False)
+GPU_BREAKER = BreakerStatus(GPU, "ZONE_RESOURCE_POOL_EXHAUSTED", 1060, half_open=False)
 NODE, GPU_NODE = "lab-debug-0", "lab-gpu-0"
 PARTITIONS = {
     "debug": (NODE, "lab-debug-1"),
@@ -29,8 +29,8 @@ def row(stage, since=988.0, reason="", retry=0.0, jobs=()):
         View(
             stage,
             "idle",
-            MARKET.zone if placed else "",
-            MARKET.machine_type if placed else "",
+            POOL.zone if placed else "",
+            POOL.machine_type if placed else "",
             placed,
             reason,
             retry,
@@ -52,7 +52,7 @@ def status(nodes=None, **more):
         "returned": {},
         "breakers": (),
         "room": {},
-        "sets": {"debug": (MARKET, OTHER), "gpu": (GPU, OTHER)},
+        "sets": {"debug": (POOL, OTHER), "gpu": (GPU, OTHER)},
         "errors": {},
         "unread": {},
     }
@@ -76,8 +76,8 @@ def job(state, reason="None", nodes=(), **more):
     return Queued(**facts | more)
 
 
-def why(found, each):
-    return why_job(found, "7", [each], PARTITIONS, NOW)
+def why(current, queued):
+    return why_job(current, "7", [queued], PARTITIONS, NOW)
 
 
 NODES = {
@@ -92,8 +92,8 @@ NODES = {
     ),
     Stage.ASKED: (
         row(Stage.ASKED, jobs=(7,)),
-        "lab-debug-0 was asked of the cloud 12 s ago (n1-standard-2 (spot) in europe-west4-a); it "
-        "is for job 7.",
+        "lab-debug-0 was requested from the cloud 12 s ago (n1-standard-2 (spot) in "
+        "europe-west4-a); it is for job 7.",
     ),
     Stage.BOOTING: (
         row(Stage.BOOTING, since=700),
@@ -106,8 +106,8 @@ NODES = {
     ),
     Stage.LEAVING: (
         row(Stage.LEAVING, reason="muster: Google takes this spot VM back"),
-        "lab-debug-0 has taken no more jobs for 12 s, and goes when it has none: muster: Google "
-        "takes this spot VM back.",
+        "lab-debug-0 has taken no more jobs for 12 s, and is powered down when it has none: "
+        "muster: Google takes this spot VM back.",
     ),
     Stage.DRAINED: (
         row(Stage.DRAINED, reason="disk"),
@@ -121,9 +121,9 @@ NODES = {
 
 
 @pytest.mark.parametrize("stage", NODES)
-def test_what_is_with_a_node(stage):
-    found, sentence = NODES[stage]
-    assert why_node(status({"lab-debug-0": found}), "lab-debug-0", NOW) == sentence
+def test_what_state_a_node_is_in(stage):
+    shown, sentence = NODES[stage]
+    assert why_node(status({"lab-debug-0": shown}), "lab-debug-0", NOW) == sentence
 
 
 @pytest.mark.parametrize("stage", Stage)
@@ -137,15 +137,15 @@ def test_a_node_that_nobody_needs_and_one_that_nobody_knows():
     assert why_node(status(), "lab-debug-77", NOW) is None
 
 
-def test_a_node_that_waits_says_what_stands_in_its_way():
+def test_a_node_that_waits_says_what_blocks_it():
     said = why_node(
         status(
             {NODE: row(Stage.WAITING)},
             breakers=(
-                SHUT,
-                Shut(OTHER, "ZONE_RESOURCE_POOL_EXHAUSTED", 900, on_trial=True),
+                BREAKER,
+                BreakerStatus(OTHER, "ZONE_RESOURCE_POOL_EXHAUSTED", 900, half_open=True),
             ),
-            room={OTHER: 0, MARKET: 5},
+            room={OTHER: 0, POOL: 5},
             errors={"debug": LastError(940, "making n", "forbidden", "no right to")},
         ),
         NODE,
@@ -162,17 +162,17 @@ def test_a_node_that_waits_says_what_stands_in_its_way():
 
 
 @pytest.mark.parametrize(("at", "since"), [(NOW - 200, "for 3 min"), (0, "yet")])
-def test_who_has_not_answered_for_long_is_said(at, since):
-    found = status({"n": row(Stage.WAITING)}, cloud_read=at)
-    assert why_node(found, "n", NOW) == (
+def test_what_has_not_answered_for_long_is_said(at, since):
+    unanswered = status({"n": row(Stage.WAITING)}, cloud_read=at)
+    assert why_node(unanswered, "n", NOW) == (
         f"n has waited for 12 s to be asked for; the cloud has not answered the daemon {since}."
     )
 
 
 def test_what_cant_be_read_is_said_with_the_error():
     unread = {"the cloud": Unread(960, "403: Required 'compute.instances.list' permission")}
-    found = status({"n": row(Stage.WAITING)}, cloud_read=NOW - 200, unread=unread)
-    assert why_node(found, "n", NOW) == (
+    unreadable = status({"n": row(Stage.WAITING)}, cloud_read=NOW - 200, unread=unread)
+    assert why_node(unreadable, "n", NOW) == (
         "n has waited for 12 s to be asked for; the cloud can't be read since 40 s: "
         "403: Required 'compute.instances.list' permission."
     )
@@ -186,8 +186,8 @@ def test_an_error_of_long_ago_explains_nothing():
 
 
 LACKING = {
-    "breakers": (SHUT, GPU_SHUT),
-    "room": {MARKET: 3, OTHER: 0, GPU: 0},
+    "breakers": (BREAKER, GPU_BREAKER),
+    "room": {POOL: 3, OTHER: 0, GPU: 0},
     "errors": {
         "debug": LastError(940, "making lab-debug-1", "forbidden", "no right to"),
         "gpu": LastError(950, "making lab-gpu-1", "gone", "no template"),
@@ -216,9 +216,9 @@ OF_BOTH = (
 
 
 @pytest.mark.parametrize(("node", "lacks"), [(NODE, OF_DEBUG), (GPU_NODE, OF_GPU)])
-def test_a_node_is_told_of_what_its_own_set_lacks(node, lacks):
-    found = status({node: row(Stage.WAITING)}, **LACKING)
-    assert why_node(found, node, NOW) == f"{node} has waited for 12 s to be asked for; {lacks}"
+def test_a_node_that_waits_says_what_its_own_set_lacks(node, lacks):
+    lacking = status({node: row(Stage.WAITING)}, **LACKING)
+    assert why_node(lacking, node, NOW) == f"{node} has waited for 12 s to be asked for; {lacks}"
 
 
 @pytest.mark.parametrize(
@@ -234,20 +234,20 @@ def test_a_node_is_told_of_what_its_own_set_lacks(node, lacks):
         ({"partition": "made-a-moment-ago"}, OF_BOTH),
     ],
 )
-def test_a_job_is_told_of_what_the_sets_lack_that_it_may_get_nodes_of(asks, lacks):
+def test_a_job_that_waits_says_what_the_sets_lack_that_it_may_get_nodes_of(asks, lacks):
     said = why(status(**LACKING), job("PENDING", "Resources", **asks))
     waits = "job 7 waits with the reason Resources: no nodes are free that fit it"
     assert said == (f"{waits}; {lacks}" if lacks else f"{waits}.")
 
 
-def test_a_job_whose_nodes_are_given_is_told_of_what_those_lack_that_wait():
+def test_a_job_that_has_its_nodes_says_what_those_lack_that_wait():
     nodes = {NODE: row(Stage.WAITING), GPU_NODE: row(Stage.BOOTING)}
     said = why(status(nodes, **LACKING), job("CONFIGURING", nodes=nodes))
     assert said and said.endswith(f"(n1-standard-2 (spot) in europe-west4-a); {OF_DEBUG}")
 
 
 def test_a_job_that_waits_for_resources():
-    said = why(status(breakers=(SHUT,)), job("PENDING", "Resources"))
+    said = why(status(breakers=(BREAKER,)), job("PENDING", "Resources"))
     assert said == (
         "job 7 waits with the reason Resources: no nodes are free that fit it; there was no room "
         "for n1-standard-2 (spot) in europe-west4-a (ZONE_RESOURCE_POOL_EXHAUSTED), tried again in "
@@ -262,12 +262,12 @@ BEGIN = (
 
 
 def test_a_job_whose_nodes_were_released_says_when_it_may_start_again():
-    found = status(returned={7: Returned(974, "no room")})
-    assert why(found, job("PENDING", "BeginTime", start=1095)) == (
+    queued_again = status(returned={7: Returned(974, "no room")})
+    assert why(queued_again, job("PENDING", "BeginTime", start=1095)) == (
         f"{BEGIN}; it may start again in 95 s; its nodes were released 26 s ago: no room."
     )
     # SLURM gives this reason at first, for some seconds.
-    assert why(found, job("PENDING", "None", start=1121)) == (
+    assert why(queued_again, job("PENDING", "None", start=1121)) == (
         "job 7 waits with the reason None: SLURM has not looked at it yet; it may start again in "
         "2 min; its nodes were released 26 s ago: no room."
     )

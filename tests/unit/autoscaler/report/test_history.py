@@ -15,14 +15,13 @@ def watched(tmp_path):
     made.events.close()
 
 
-def of(watched, begin=0, end=1000):
+def logged(watched, begin=0, end=1000):
     return history(read_log(watched.log_file), begin, end)
 
 
 def spans(watched, node="lab-debug-0", **when):
-    return [
-        (span.stage.value, span.begin, span.end) for span in of(watched, **when).nodes.get(node, [])
-    ]
+    node_spans = logged(watched, **when).nodes.get(node, [])
+    return [(span.stage.value, span.begin, span.end) for span in node_spans]
 
 
 def test_a_node_s_stages_follow_each_other(watched):
@@ -39,13 +38,13 @@ def test_a_stage_says_on_what_its_node_is_made(watched):
     powering_up = {"debug-0": "powering_up"}
     asked = {"r": {"at": 99, "nodes": "debug-0"}}
     watched.round(100, sets={"debug": ["n1 t4:1 spot in a"]}, nodes=powering_up, requests=asked)
-    (span,) = of(watched).nodes["lab-debug-0"]
+    (span,) = logged(watched).nodes["lab-debug-0"]
     assert span.where == "n1 t4:1 spot europe-west4-a"
 
 
 def test_a_node_that_is_off_is_no_row(watched):
     cold_start(watched)
-    assert list(of(watched).nodes) == ["lab-debug-0"]
+    assert list(logged(watched).nodes) == ["lab-debug-0"]
 
 
 def test_only_what_is_asked_for_is_there(watched):
@@ -67,7 +66,7 @@ def test_a_job_waits_until_its_nodes_are_there_and_ends_with_the_first_that_has_
     watched.round(120, nodes={"debug-0": "up busy"})
     watched.round(125, nodes={"debug-1": "up busy"})
     watched.round(200, nodes={"debug-0": "up", "debug-1": "up busy"})
-    [job] = of(watched).jobs
+    [job] = logged(watched).jobs
     assert (job.id, job.nodes) == (7, ("lab-debug-0", "lab-debug-1"))
     assert (job.begin, job.ready, job.end, job.lost) == (100, 125, 200, False)
 
@@ -79,7 +78,7 @@ def test_a_job_that_still_waits_and_one_that_runs(watched):
         nodes={"debug-1": "powering_up busy"},
         requests={"r2": {"at": 150, "nodes": "debug-1", "jobs": {"8": "debug-1"}}},
     )
-    runs, waits = of(watched, end=160).jobs
+    runs, waits = logged(watched, end=160).jobs
     assert (runs.ready, runs.end, runs.lost) == (130, 160, False)
     assert (waits.begin, waits.ready, waits.end, waits.lost) == (150, 160, 160, False)
 
@@ -88,14 +87,14 @@ def test_a_job_whose_nodes_are_released_was_lost(watched):
     request = {"r": {"at": 100, "nodes": "debug-0", "jobs": {"7": "debug-0"}}}
     watched.round(100, nodes={"debug-0": "powering_up busy"}, vms={}, requests=request)
     watched.round(110, events=["refused debug-0: forbidden"])
-    [job] = of(watched).jobs
+    [job] = logged(watched).jobs
     assert (job.ready, job.end, job.lost) == (110, 110, True)
 
 
 def test_what_a_new_machine_finds_is_the_beginning(watched):
     cold_start(watched)
     watched.status_file.unlink()
-    watched.successor()
+    watched.restart()
     watched.round(300, nodes={"debug-0": "off"}, vms={})
     assert spans(watched)[-1] == ("busy", 130, 300)
 

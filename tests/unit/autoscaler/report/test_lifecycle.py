@@ -5,11 +5,11 @@ from muster.autoscaler.report.lifecycle import Stage, View, stages
 
 
 def seen(*rounds: dict) -> View:
-    """The view of debug-0 after rounds of the plan, a second apart unless they say when."""
-    of = Rounds()
+    """The view of debug-0 after reconcile passes, a second apart unless they say when."""
+    played = Rounds()
     for at, given in enumerate(rounds, 100):
-        of.round({"at": at, "nodes": {}, "vms": {}, **given})
-    return stages(of.observed, of.tracked, {})[f"{CLUSTER}-debug-0"]
+        played.round({"at": at, "nodes": {}, "vms": {}, **given})
+    return stages(played.observed, played.tracked, {})[f"{CLUSTER}-debug-0"]
 
 
 def node(text: str, vm: str = "", **more: object) -> dict:
@@ -59,9 +59,12 @@ CASES = {
     ),
     "drained": ([node("up drained: look at its disk", "RUNNING in a since 9")], Stage.DRAINED),
     "down by hand": ([node("up down: broken", "RUNNING in a since 9")], Stage.DOWN),
-    "silent": ([node("up down: Not responding", "RUNNING in a since 9")], Stage.NOT_RESPONDING),
+    "not responding": (
+        [node("up down: Not responding", "RUNNING in a since 9")],
+        Stage.NOT_RESPONDING,
+    ),
     "its VM is in no list": (LISTS[:1], Stage.MISSING),
-    "its VM was taken": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.RELEASED),
+    "its VM was taken back": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.RELEASED),
     "powered down": ([node("powering_down", "RUNNING in a since 9")], Stage.GOING),
     "off, and its VM still there": ([node("off", "STOPPING in a since 9")], Stage.GOING),
     "off for SLURM, until SuspendTimeout": ([node("powering_down")], Stage.GOING),
@@ -80,15 +83,16 @@ def test_every_stage_has_a_case_here():
 
 
 def test_a_vm_without_a_node_is_shown():
-    of = Rounds()
-    of.round({"at": 100, "nodes": {"debug-0": "off"}, "vms": {"debug-9": "RUNNING in a since 99"}})
-    assert stages(of.observed, of.tracked, {})["lab-debug-9"].stage is Stage.STRAY
+    rounds = Rounds()
+    vms = {"debug-9": "RUNNING in a since 99"}
+    rounds.round({"at": 100, "nodes": {"debug-0": "off"}, "vms": vms})
+    assert stages(rounds.observed, rounds.tracked, {})["lab-debug-9"].stage is Stage.STRAY
 
 
 def test_before_slurmctld_is_read_no_vm_is_called_stray():
-    of = Rounds()
-    of.round({"at": 100, "vms": {"debug-9": "RUNNING in a since 99"}})
-    assert stages(of.observed, of.tracked, {}) == {}
+    rounds = Rounds()
+    rounds.round({"at": 100, "vms": {"debug-9": "RUNNING in a since 99"}})
+    assert stages(rounds.observed, rounds.tracked, {}) == {}
 
 
 def test_a_node_says_where_it_is_or_is_to_be():

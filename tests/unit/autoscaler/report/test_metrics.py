@@ -39,11 +39,11 @@ def test_requests_and_actions_are_counted(watched):
     assert watched.sample("muster_requests_total") == 1
     assert watched.sample("muster_requested_nodes_total") == 1
     assert watched.sample("muster_actions_total", action="insert") == 1
-    assert watched.sample("muster_actions_total", action="releases") == 1
+    assert watched.sample("muster_actions_total", action="release") == 1
     assert watched.sample("muster_actions_total", action="delete") == 1
 
 
-def test_a_market_without_room_is_shown(watched):
+def test_a_pool_without_room_is_shown(watched):
     pool = {"zone": "europe-west4-a", "machine_type": "n1", "spot": "no", "gpus": ""}
     watched.round(
         100, nodes={"debug-0": "powering_up"}, requests={"r": {"at": 100, "nodes": "debug-0"}}
@@ -71,18 +71,23 @@ def test_room_that_quotas_leave_is_shown(watched):
     assert watched.sample("muster_quota_room", **pool) == 3
 
 
-def test_calls_and_what_is_left_of_the_rate_are_those_of_the_cloud_s_edge(edge):
+def test_calls_and_what_is_left_of_the_rate_are_those_of_the_cloud_s_driver(harness):
     metrics = Metrics()
 
     def sample(name, **labels):
         return metrics.registry.get_sample_value(name, labels)
 
     google = Google(
-        "demo-project", "lab", edge.events.append, None, edge.credentials, called=metrics.called
+        "demo-project",
+        "lab",
+        harness.events.append,
+        None,
+        harness.credentials,
+        called=metrics.called,
     )
     assert sample("muster_api_pace", group="mutate") is None
     metrics.budget = google.budget
-    edge.fault("instances.aggregatedList", times=1, error=BUSY)
+    harness.fault("instances.aggregatedList", times=1, error=BUSY)
     google.vms()
     google.close()
     method = "instances.aggregatedList"
@@ -113,7 +118,7 @@ def test_prometheus_reads_them_at_the_address_that_is_set(watched):
     assert 'muster_cold_start_seconds_bucket{le="20.0",phase="registered"} 1.0' in text
 
 
-def test_before_the_first_plan_there_is_an_answer_too():
+def test_before_the_first_pass_there_is_an_answer_too():
     port = free_port()
     stop = serve(Metrics(), ("127.0.0.1", port))
     try:
@@ -126,7 +131,5 @@ def test_before_the_first_plan_there_is_an_answer_too():
 def test_a_port_that_somebody_has_is_said():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            MetricsError, match=rf"127.0.0.1:{port}: .*in use; see who does with `ss"
-        ):
+        with pytest.raises(MetricsError, match=rf"127.0.0.1:{port}: .*in use; `ss"):
             serve(Metrics(), ("127.0.0.1", port))

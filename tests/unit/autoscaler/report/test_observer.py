@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from schedules import Schedule
-from simkit import FAULTS, Game
+from simkit import FAULTS, SimulatedRun
 from viewkit import Watched, cold_start
 
 from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
@@ -35,14 +35,14 @@ def observer(tmp_path):
     events.close()
 
 
-def of(watched, event):
+def lines_of(watched, event):
     return [line for line in watched.lines if line["event"] == event]
 
 
-def test_a_cold_start_is_told_stage_by_stage(watched):
+def test_a_cold_start_is_reported_stage_by_stage(watched):
     cold_start(watched)
     assert watched.stages() == ["asked", "made", "booting", "busy"]
-    asked, made, booting, busy = of(watched, "stage")
+    asked, made, booting, busy = lines_of(watched, "stage")
     assert (asked["was"], asked["since"]) == ("off", 99)
     assert [made["for_s"], booting["for_s"], busy["for_s"]] == [6, 5, 20]
     assert busy["cold_start_s"] == {"made": 6, "running": 5, "registered": 20}
@@ -50,33 +50,33 @@ def test_a_cold_start_is_told_stage_by_stage(watched):
     assert {tuple(line["jobs"]) for line in (asked, made, booting, busy)} == {(7,)}
 
 
-def test_requests_and_actions_are_told_with_their_ids(watched):
+def test_requests_and_actions_are_reported_with_their_ids(watched):
     cold_start(watched)
     [request], [insert], [made] = (
-        of(watched, "request"),
-        of(watched, "insert"),
-        of(watched, "inserted"),
+        lines_of(watched, "request"),
+        lines_of(watched, "insert"),
+        lines_of(watched, "inserted"),
     )
     assert request["jobs"] == {"7": "lab-debug-0"}
     assert (insert["nodes"], insert["machine_type"]) == ("lab-debug-0", "n1")
     assert insert["insert"] == made["insert"]
-    assert [line["request"] for line in of(watched, "settled")] == ["r100"]
+    assert [line["request"] for line in lines_of(watched, "settled")] == ["r100"]
 
 
-def test_a_refusal_is_told_once_for_all_its_nodes(watched):
+def test_a_refusal_is_reported_once_for_all_its_nodes(watched):
     watched.round(
         100,
         nodes={"debug-[0-3]": "powering_up"},
         requests={"r": {"at": 99, "nodes": "debug-[0-3]"}},
     )
     watched.round(101, events=["refused debug-[0-3]: QUOTA_EXCEEDED 'CPUS' is used up"])
-    [refused] = of(watched, "refused")
+    [refused] = lines_of(watched, "refused")
     assert (refused["nodes"], refused["code"]) == ("lab-debug-[0-3]", "QUOTA_EXCEEDED")
     assert watched.status.errors["debug"].what == "making lab-debug-[0-3]"
     assert watched.sample("muster_failures_total", action="insert", code="QUOTA_EXCEEDED") == 4
 
 
-def found(watched, job):
+def grep(watched, job):
     """What `grep '"jobs":.*\\b41\\b'` finds of job 41, as docs/autoscaler.md has it."""
     lines = watched.log_file.read_text().splitlines()
     return [json.loads(line) for line in lines if re.search(rf'"jobs":.*\b{job}\b', line)]
@@ -106,13 +106,13 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     watched.round(200, vms={"debug-0": "TERMINATED in b since 102"})
     watched.round(201, nodes={"debug-0": "powering_down"})
     watched.round(210, events=["deleted debug-0 in b"])
-    lines = found(watched, 41)
+    lines = grep(watched, 41)
     assert [line.get("stage", line["event"]) for line in lines] == [
         *("request", "insert", "asked"),
         *("insert", "refused"),
         *("inserted", "booting"),
         "busy",
-        *("releases", "delete", "released"),
+        *("release", "delete", "released"),
         "going",
         "deleted",
     ]
@@ -122,49 +122,53 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
 def test_what_is_done_for_several_jobs_has_the_ids_of_all_and_of_no_other(watched):
     three_jobs(watched)
     watched.round(101, events=["made debug-[2-3]", "refused debug-1: forbidden"])
-    assert {tuple(line["jobs"]): tuple(line["requests"]) for line in of(watched, "insert")} == {
+    assert {
+        tuple(line["jobs"]): tuple(line["requests"]) for line in lines_of(watched, "insert")
+    } == {
         (43,): ("r2",),
         (41, 42): ("r1", "r2"),
     }
-    assert [(line["requests"], line["jobs"]) for line in of(watched, "refused")] == [(["r2"], [42])]
-    assert [(line["requests"], line["jobs"]) for line in of(watched, "inserted")] == [
+    assert [(line["requests"], line["jobs"]) for line in lines_of(watched, "refused")] == [
+        (["r2"], [42])
+    ]
+    assert [(line["requests"], line["jobs"]) for line in lines_of(watched, "inserted")] == [
         (["r2"], [43]),
         (["r1"], [41]),
     ]
 
 
-def test_a_node_that_is_looked_for_has_its_job(watched):
+def test_a_node_that_is_probed_has_its_job(watched):
     cold_start(watched)
     watched.round(300, vms={})
     watched.round(330)
-    assert {(line["request"], tuple(line["jobs"])) for line in of(watched, "look")} == {
+    assert {(line["request"], tuple(line["jobs"])) for line in lines_of(watched, "look")} == {
         ("r100", (7,))
     }
 
 
-def test_a_node_without_a_job_is_told_without(watched):
+def test_a_node_without_a_job_is_reported_without(watched):
     watched.round(200, vms={"debug-0": "RUNNING in a since 100"})
-    [line] = of(watched, "delete")
+    [line] = lines_of(watched, "delete")
     assert line.keys() == {"time", "event", "node", "zone", "reason"}
 
 
-def test_a_successor_knows_whose_node_it_gives_back_first(watched):
+def test_after_a_restart_a_released_node_still_has_its_job(watched):
     cold_start(watched)
-    watched.successor()
+    watched.restart()
     watched.round(300, vms={"debug-0": "TERMINATED in a since 100 spot"})
-    [line] = of(watched, "releases")
+    [line] = lines_of(watched, "release")
     assert (line["requests"], line["jobs"]) == (["r100"], [7])
     assert watched.status.returned.keys() == {7}
 
 
 def test_a_node_that_is_released_when_its_request_is_closed_has_its_job(watched):
-    """Nobody was here while SLURM waited: its verdict and ours come in one round."""
+    """No daemon ran while SLURM waited: its verdict and ours come in one pass."""
     watched.round(
         100,
         nodes={"debug-0": "off down: ResumeTimeout reached"},
         requests={"r": {"at": 90, "nodes": "debug-0", "jobs": {"41": "debug-0"}}},
     )
-    [settled], [back] = of(watched, "settled"), of(watched, "releases")
+    [settled], [back] = lines_of(watched, "settled"), lines_of(watched, "release")
     assert settled["request"] == "r"
     assert (back["requests"], back["jobs"]) == (["r"], [41])
 
@@ -195,7 +199,9 @@ def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_released(watch
     watched.round(101, events=["refused debug-[0-1]: forbidden a\nb\x1b[2J"])
     watched.round(102, nodes={"spot-0": "up"}, vms={"spot-0": "TERMINATED in a since 1"})
     said = [
-        each.message for each in caplog.records if each.name == "muster.autoscaler.report.observer"
+        record.message
+        for record in caplog.records
+        if record.name == "muster.autoscaler.report.observer"
     ]
     assert said == [
         "released: lab-debug-[0-1] (job-[41-42]): forbidden: a b [2J (n1 in europe-west4-a)",
@@ -203,12 +209,12 @@ def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_released(watch
     ]
 
 
-def test_what_was_refused_last_is_told_of_each_set(watched):
+def test_what_was_refused_last_is_reported_for_each_set(watched):
     nodes = {"debug-[0-1]": "powering_up", "close-0": "powering_up"}
     watched.round(100, nodes=nodes, requests={"r": {"at": 99, "nodes": "debug-[0-1],close-0"}})
     watched.round(101, events=["refused debug-[0-1]: forbidden no", "refused close-0: gone away"])
-    found = watched.status.errors
-    assert {name: (error.what, error.code) for name, error in found.items()} == {
+    errors = watched.status.errors
+    assert {name: (error.what, error.code) for name, error in errors.items()} == {
         "debug": ("making lab-debug-[0-1]", "forbidden"),
         "close": ("making lab-close-0", "gone"),
     }
@@ -223,19 +229,19 @@ def test_a_node_that_is_released_says_why_and_so_does_its_job(watched):
     assert "was taken back (spot)" in watched.status.returned[7].reason
 
 
-def test_a_successor_knows_since_when_a_node_is_in_its_stage(watched):
+def test_after_a_restart_it_is_known_since_when_a_node_is_in_its_stage(watched):
     cold_start(watched)
-    watched.successor()
+    watched.restart()
     watched.round(300)
     row = watched.status.nodes["lab-debug-0"]
     assert (row.since, row.jobs, row.request) == (130, (7,), "r100")
     assert watched.stages() == ["asked", "made", "booting", "busy"]
-    assert [line.get("fresh") for line in of(watched, "start")] == [True, None]
+    assert [line.get("fresh") for line in lines_of(watched, "start")] == [True, None]
 
 
-def test_what_changed_while_no_daemon_ran_is_told_by_its_successor(watched):
+def test_what_changed_while_no_daemon_ran_is_reported_after_the_restart(watched):
     cold_start(watched)
-    watched.successor()
+    watched.restart()
     watched.round(300, nodes={"debug-0": "off"}, vms={})
     assert watched.stages() == ["asked", "made", "booting", "busy", "off"]
 
@@ -251,7 +257,7 @@ def test_a_node_that_was_not_seen_from_its_beginning_has_no_cold_start(watched):
 def test_a_node_that_left_slurm_s_configuration_is_removed(watched):
     watched.round(100, removed=["debug-3"])
     watched.round(102)
-    assert [line["node"] for line in of(watched, "removed")] == ["lab-debug-3"]
+    assert [line["node"] for line in lines_of(watched, "removed")] == ["lab-debug-3"]
     assert "lab-debug-3" not in watched.status.off
     assert watched.sample("muster_nodes", set="debug", stage="off") == 3
 
@@ -273,7 +279,7 @@ def test_a_deletion_that_failed_goes_on_no_more(watched):
     watched.round(201, vms={})
     assert stage(watched) == "going"
     watched.round(202, vms_at=201, nodes_at=201, events=["deleted debug-0: forbidden"])
-    # So long the VM may be there after all, and is deleted again.
+    # Until it is tried again: the VM may still be there.
     assert stage(watched) == "going"
     watched.round(213, vms_at=201, nodes_at=201)
     assert stage(watched) == "off"
@@ -286,32 +292,32 @@ def test_an_idle_node_belongs_to_no_job_any_more(watched):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_told_is_what_is_so_whatever_happens(seed, observer):
-    """The observer looks only at what may have changed; here all of it is looked at."""
+def test_what_is_reported_is_true_whatever_happens(seed, observer):
+    """The observer compares only what may have changed; here everything is compared."""
 
     def observe(observed, tracked, actions):
         observer(observed, tracked, actions)
-        found = stages(observed, tracked, observer._released)
-        assert {name: row.view for name, row in observer._rows.items()} == found
+        views = stages(observed, tracked, observer._released)
+        assert {name: row.view for name, row in observer._rows.items()} == views
         assert +observer._counts == Counter(
-            (name.split("-")[1], view.stage) for name, view in found.items()
+            (name.split("-")[1], view.stage) for name, view in views.items()
         )
 
     # A daemon that was killed has no observer.
     rates = dict.fromkeys(set(FAULTS) - {"killed"}, 0.05)
-    game = Game(Schedule(seed, rates), observe=observe)
+    run = SimulatedRun(Schedule(seed, rates), observe=observe)
     for second in range(600):
         if second % 40 == 0:
-            game.slurm.submit("debug", game.random.choice([1, 2, 3]), 60)
-        game.second()
+            run.slurm.submit("debug", run.random.choice([1, 2, 3]), 60)
+        run.second()
     last: dict[str, str] = {}
-    told = set()
+    reported = set()
     for line in map(json.loads, observer.events.path.read_text().splitlines()):
         if line["event"] == "stage":
             assert line.get("was", "off") == last.get(line["node"], "off")
             last[line["node"]] = line["stage"]
-            told.add(line["stage"])
-    assert {"asked", "made", "booting", "busy", "missing", "released", "going"} <= told
+            reported.add(line["stage"])
+    assert {"asked", "made", "booting", "busy", "missing", "released", "going"} <= reported
 
 
 def large(now: float) -> ObservedState:
@@ -331,7 +337,7 @@ def large(now: float) -> ObservedState:
 
 
 def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
-    """At most 30 ms of CPU, also when all was read anew; best of several on a busy machine."""
+    """At most 30 ms of CPU, also when all was read again; best of several on a busy machine."""
     observed = large(1000)
     _, tracked = reconcile(observed, TrackedState())
     observer(observed, tracked, ())

@@ -21,23 +21,23 @@ from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import (
+    BreakerStatus,
     LastError,
     Returned,
     Row,
-    Shut,
     StatusError,
     StatusFile,
     read,
 )
 
-MARKET = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
+POOL = CapacityPool("europe-west4-a", "n1-standard-2", spot=True)
 OTHER = CapacityPool("europe-west4-b", "n1-standard-2", spot=False, gpus="t4:1")
 # Two templates in one pool take their room from the same place.
 CHOICES = tuple(
-    Choice(template, of.zone, of.machine_type, of.spot, of.gpus)
-    for template, of in (("T/a", MARKET), ("T/b", MARKET), ("T/b", OTHER))
+    Choice(template, pool.zone, pool.machine_type, pool.spot, pool.gpus)
+    for template, pool in (("T/a", POOL), ("T/b", POOL), ("T/b", OTHER))
 )
-WORLD = ObservedState(
+OBSERVED = ObservedState(
     "lab",
     1000,
     nodes={"lab-debug-0": Node("lab-debug-0", Power.OFF)},
@@ -45,14 +45,14 @@ WORLD = ObservedState(
     vms_at=998,
     requests=[Request("r1", 990, ("lab-debug-1",), (Job(7, ("lab-debug-1",)),))],
     sets={"debug": NodeSet("debug", CHOICES), "gpu": NodeSet("gpu", ())},
-    quotas=Quotas({"CPUS": 7}, {MARKET: {"CPUS": 2}, OTHER: {"CPUS": 7}}, 998),
+    quotas=Quotas({"CPUS": 7}, {POOL: {"CPUS": 2}, OTHER: {"CPUS": 7}}, 998),
     unread={"the cloud": Unread(960, "403: no right to list")},
 )
-MEMORY = TrackedState(breakers={MARKET: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
+TRACKED = TrackedState(breakers={POOL: Breaker(60, 1050, "ZONE_RESOURCE_POOL_EXHAUSTED", size=50)})
 ROWS = {
     "lab-debug-0": Row(View(Stage.OFF, "idle~"), 900),
     "lab-debug-1": Row(
-        View(Stage.WAITING, "idle#", MARKET.zone, "n1-standard-2", True, "busy", 1003),
+        View(Stage.WAITING, "idle#", POOL.zone, "n1-standard-2", True, "busy", 1003),
         995,
         (7,),
         "r1",
@@ -68,28 +68,28 @@ def file(tmp_path):
     return StatusFile(tmp_path / "status.json")
 
 
-def update(file, observed=WORLD, tracked=MEMORY, *, changed=False):
+def update(file, observed=OBSERVED, tracked=TRACKED, *, changed=False):
     file.update(observed, tracked, ROWS, changed=changed, returned=RETURNED, errors=ERRORS)
 
 
 def test_what_is_written_is_what_is_read(file):
     update(file)
-    found = read(file.path)
-    assert (found.cluster, found.written, found.slurm_read, found.cloud_read) == (
+    status = read(file.path)
+    assert (status.cluster, status.written, status.slurm_read, status.cloud_read) == (
         *("lab", 1000),
         *(999, 998),
     )
-    assert found.off == {"lab-debug-0"}
-    assert found.nodes == {name: ROWS[name] for name in ("lab-debug-1", "lab-debug-2")}
-    assert found.jobs == {7: ("lab-debug-1",)}
-    assert found.returned == RETURNED
-    shut = Shut(MARKET, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, on_trial=False, size=50)
-    assert found.breakers == (shut,)
-    assert str(shut) == "50 VMs at once of n1-standard-2 (spot) in europe-west4-a"
-    assert found.room == {MARKET: 3, OTHER: 1}
-    assert found.sets == {"debug": (MARKET, OTHER), "gpu": ()}
-    assert found.errors == ERRORS
-    assert found.unread == WORLD.unread
+    assert status.off == {"lab-debug-0"}
+    assert status.nodes == {name: ROWS[name] for name in ("lab-debug-1", "lab-debug-2")}
+    assert status.jobs == {7: ("lab-debug-1",)}
+    assert status.returned == RETURNED
+    breaker = BreakerStatus(POOL, "ZONE_RESOURCE_POOL_EXHAUSTED", 1050, half_open=False, size=50)
+    assert status.breakers == (breaker,)
+    assert str(breaker) == "50 VMs at once of n1-standard-2 (spot) in europe-west4-a"
+    assert status.room == {POOL: 3, OTHER: 1}
+    assert status.sets == {"debug": (POOL, OTHER), "gpu": ()}
+    assert status.errors == ERRORS
+    assert status.unread == OBSERVED.unread
 
 
 def test_everybody_may_read_it_and_nothing_else_is_left(file):
@@ -100,19 +100,19 @@ def test_everybody_may_read_it_and_nothing_else_is_left(file):
 
 def test_it_is_written_at_most_once_a_second_and_no_change_is_lost(file):
     update(file)
-    update(file, replace(WORLD, now=1000.4, nodes_at=1000.3), changed=True)
+    update(file, replace(OBSERVED, now=1000.4, nodes_at=1000.3), changed=True)
     assert read(file.path).written == 1000
-    update(file, replace(WORLD, now=1001.1, nodes_at=1000.3))
+    update(file, replace(OBSERVED, now=1001.1, nodes_at=1000.3))
     assert (read(file.path).written, read(file.path).slurm_read) == (1001.1, 1000.3)
 
 
 def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_seconds(file):
-    view = View(Stage.GOING, "idle%", MARKET.zone, "n1-standard-2")
+    view = View(Stage.GOING, "idle%", POOL.zone, "n1-standard-2")
     rows = {f"lab-debug-{number}": Row(view, 995) for number in range(20_000)}
     written = []
     for now in range(1000, 1012):
-        observed = replace(WORLD, now=now)
-        file.update(observed, MEMORY, rows, changed=True, returned={}, errors={})
+        observed = replace(OBSERVED, now=now)
+        file.update(observed, TRACKED, rows, changed=True, returned={}, errors={})
         written.append(read(file.path).written if now in (1002, 1011) else 0)
     assert written[2] == 1000
     assert written[11] > 1000
@@ -121,33 +121,33 @@ def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_s
 def test_when_nothing_changes_it_is_written_every_ten_seconds(file):
     written = []
     for now in range(1000, 1031):
-        update(file, replace(WORLD, now=now))
+        update(file, replace(OBSERVED, now=now))
         written.append(read(file.path).written)
     assert sorted(set(written)) == [1000, 1010, 1020, 1030]
 
 
 def test_a_clock_that_is_set_back_does_not_stop_it(file):
     update(file)
-    update(file, replace(WORLD, now=400))
+    update(file, replace(OBSERVED, now=400))
     assert read(file.path).written == 400
 
 
-def test_who_reads_while_it_is_written_sees_a_whole_one(file):
+def test_a_reader_sees_a_whole_file_while_it_is_written(file):
     update(file)
     with file.path.open() as before:
-        update(file, replace(WORLD, now=1020), changed=True)
+        update(file, replace(OBSERVED, now=1020), changed=True)
         assert json.load(before)["written"] == 1000
 
 
 def test_a_folder_that_is_gone_is_said_once_and_stops_nothing(tmp_path, caplog):
     file = StatusFile(tmp_path / "gone" / "status.json")
     for now in (1000, 1002, 1004):
-        update(file, replace(WORLD, now=now), changed=True)
+        update(file, replace(OBSERVED, now=now), changed=True)
     [record] = caplog.records
     assert "No such file or directory" in record.message
     assert "`muster nodes` is out of date" in record.message
     file.path.parent.mkdir()
-    update(file, replace(WORLD, now=1006), changed=True)
+    update(file, replace(OBSERVED, now=1006), changed=True)
     assert read(file.path).written == 1006
 
 
@@ -157,7 +157,7 @@ def test_a_file_that_is_not_there_says_where_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": "lab"', '{"nodes": 3}'])
-def test_a_file_that_is_none_is_said(tmp_path, text):
+def test_a_file_that_is_no_status_is_an_error(tmp_path, text):
     (tmp_path / "status.json").write_text(text)
     with pytest.raises(StatusError, match=r"can't be read: .*restart muster-autoscaler"):
         read(tmp_path / "status.json")

@@ -40,14 +40,14 @@ def test_bars_lie_where_their_time_is():
         {"n0": [Span(Stage.BOOTING, T, T + 250, "n1"), Span(Stage.BUSY, T + 250, T + 1000)]},
         [JobSpan(7, ("n0",), T, T + 250, T + 1000, lost=False)],
     )
-    found = bars(picture(history))
-    boot = found["n0: booting for 4 min, from 10:20:00, n1"]
-    busy = found["n0: busy for 12 min, from 10:24:10"]
+    shown = bars(picture(history))
+    boot = shown["n0: booting for 4 min, from 10:20:00, n1"]
+    busy = shown["n0: busy for 12 min, from 10:24:10"]
     assert boot[1] - boot[0] == pytest.approx(CHART / 4, abs=0.2)
     assert busy[1] - busy[0] == pytest.approx(CHART * 3 / 4, abs=0.2)
     assert boot[1] == pytest.approx(busy[0], abs=0.2)
-    assert found["job 7, 1 node: asked 10:20:00, waited 4 min"] == boot
-    assert found["job 7, 1 node: asked 10:20:00, waited 4 min, ran 12 min"] == busy
+    assert shown["job 7, 1 node: asked 10:20:00, waited 4 min"] == boot
+    assert shown["job 7, 1 node: asked 10:20:00, waited 4 min, ran 12 min"] == busy
 
 
 def test_what_took_no_time_can_still_be_seen():
@@ -126,12 +126,12 @@ def test_the_legend_has_what_occurs():
     assert "nodes released, job is queued again" in words
 
 
-def test_each_stage_has_a_colour_of_its_own():
+def test_each_stage_has_its_own_colour():
     assert set(COLOURS) == set(Stage) - {Stage.OFF}
     assert len(set(COLOURS.values())) == len(COLOURS)
 
 
-def test_jobs_at_the_same_time_have_rows_of_their_own_up_to_a_limit():
+def test_jobs_at_the_same_time_have_their_own_rows_up_to_a_limit():
     jobs = [JobSpan(n, ("n",), T, T + 5, T + 10, lost=False) for n in range(LANES + 60)]
     jobs.append(JobSpan(999, ("n",), T + 10, T + 15, T + 20, lost=False))
     svg = picture(History(T, T + 20, nodes(1), jobs))

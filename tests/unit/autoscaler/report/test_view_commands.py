@@ -48,25 +48,30 @@ def test_texts_of_others_are_shown_as_they_are_but_for_what_moves_the_cursor(wat
 
 
 def test_what_cant_be_read_is_said_below(watched):
-    found = json.loads(watched.status_file.read_text())
+    document = json.loads(watched.status_file.read_text())
     why = "403: Required 'compute.instances.list' \x1b[2J permission"
-    found["unread"] = {"the cloud": {"since": found["written"] - 600, "why": why}}
+    document["unread"] = {"the cloud": {"since": document["written"] - 600, "why": why}}
     pool = {"zone": "a", "machine_type": "n1", "spot": False, "gpus": ""}
-    shut = {"code": "NO_ROOM", "until": found["written"] + 5410, "on_trial": False, "size": 50}
-    found["breakers"] = [pool | shut]
-    watched.status_file.write_text(json.dumps(found))
+    breaker = {
+        "code": "NO_ROOM",
+        "until": document["written"] + 5410,
+        "half_open": False,
+        "size": 50,
+    }
+    document["breakers"] = [pool | breaker]
+    watched.status_file.write_text(json.dumps(document))
     shown = muster("nodes", "--status", watched.status_file).stdout
     assert "the cloud can't be read since 10 min: 403: Required 'compute.instances.list'" in shown
     assert "\x1b" not in shown
     assert "no room for 50 VMs at once of n1 in a: NO_ROOM, tried again in 90 min" in shown
 
 
-def test_a_price_is_shown_for_what_stands_there(tmp_path, watched):
-    found = json.loads(watched.status_file.read_text())
-    for node in found["nodes"].values():
+def test_a_price_is_shown_for_a_vm_that_exists(tmp_path, watched):
+    document = json.loads(watched.status_file.read_text())
+    for node in document["nodes"].values():
         node["machine_type"] = "n1-standard-2"
         node["zone"] = "europe-west4-a"
-    watched.status_file.write_text(json.dumps(found))
+    watched.status_file.write_text(json.dumps(document))
     shown = muster("nodes", "--status", watched.status_file).stdout.splitlines()
     asked, busy = shown[1].split(), shown[3].split()
     assert "0.105" in busy
@@ -75,10 +80,10 @@ def test_a_price_is_shown_for_what_stands_there(tmp_path, watched):
 
 
 def test_of_gpus_that_are_attached_no_price_is_known(tmp_path, watched):
-    found = json.loads(watched.status_file.read_text())
-    for node in found["nodes"].values():
+    document = json.loads(watched.status_file.read_text())
+    for node in document["nodes"].values():
         node |= {"machine_type": "n1-standard-2", "gpus": "t4:1", "zone": "europe-west4-a"}
-    watched.status_file.write_text(json.dumps(found))
+    watched.status_file.write_text(json.dumps(document))
     shown = muster("nodes", "--status", watched.status_file).stdout.splitlines()
     assert shown[3].split()[-3:] == ["n1-standard-2", "t4:1", "-"]
     assert "$/h for VMs" not in "".join(shown)
@@ -90,7 +95,7 @@ def test_a_node_is_explained(watched):
     assert shown.stdout == "lab-debug-10 has had jobs for 3 min (n1 in europe-west4-a).\n"
 
 
-def test_a_node_is_not_told_of_what_another_sets_nodes_lack(tmp_path):
+def test_a_node_does_not_say_what_another_set_lacks(tmp_path):
     made, now = Watched(tmp_path), int(time.time())
     asked = {
         "r1": {"at": now - 9, "nodes": "debug-0"},
@@ -132,8 +137,8 @@ def test_without_a_status_the_place_to_look_is_said(tmp_path, words):
 
 
 def test_a_daemon_that_has_stopped_is_said_behind_what_it_said_last(watched):
-    found = json.loads(watched.status_file.read_text())
-    watched.status_file.write_text(json.dumps(found | {"written": found["written"] - 100}))
+    document = json.loads(watched.status_file.read_text())
+    watched.status_file.write_text(json.dumps(document | {"written": document["written"] - 100}))
     for words in (["nodes"], ["why", "lab-debug-10"]):
         shown = muster(*words, "--status", watched.status_file)
         assert shown.exit_code == 1

@@ -1,4 +1,4 @@
-"""The gate and its client, which is bash: a script starts when its nodes are up."""
+"""The job start gate and its client in bash: a job's script starts when its nodes are up."""
 
 import socket
 import subprocess
@@ -22,15 +22,15 @@ PATIENCE_S = 20
 
 
 class Nodes:
-    """What slurmctld says of nodes."""
+    """The nodes that will be powered up, as slurmctld would list them."""
 
     def __init__(self, *coming: str) -> None:
         self.coming = set(coming)
-        self.looks = 0
+        self.readings = 0
         self.broken = False
 
     def __call__(self) -> set[str]:
-        self.looks += 1
+        self.readings += 1
         if self.broken:
             raise OSError("slurmctld does not answer")
         return set(self.coming)
@@ -38,11 +38,11 @@ class Nodes:
 
 @contextmanager
 def gate(nodes: Callable[[], set[str]], limit: int = 2000) -> Iterator[int]:
-    stop, opened = Event(), Gate(nodes, ("127.0.0.1", 0), limit)
-    thread = Thread(target=opened.run, args=(stop,))
+    stop, server = Event(), Gate(nodes, ("127.0.0.1", 0), limit)
+    thread = Thread(target=server.run, args=(stop,))
     thread.start()
     try:
-        yield opened.address[1]
+        yield server.address[1]
     finally:
         stop.set()
         thread.join(PATIENCE_S)
@@ -51,7 +51,7 @@ def gate(nodes: Callable[[], set[str]], limit: int = 2000) -> Iterator[int]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Start the client as slurmctld does, with an empty environment but for the job's."""
+    """Start the client as slurmctld does, with only the job's variables in its environment."""
 
     def start(port: int, nodes: str, seconds: int = 300) -> subprocess.Popen[bytes]:
         environment = jinja2.Environment(autoescape=False, trim_blocks=True)  # noqa: S701
@@ -70,7 +70,7 @@ def program(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
 
 
 def waits(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it still waits after a few looks."""
+    """Whether it still waits after a few readings of the nodes."""
     try:
         process.wait(1.5)
     except subprocess.TimeoutExpired:
@@ -107,14 +107,14 @@ def test_what_was_read_before_a_job_came_does_not_let_it_through(program):
         if not begun.is_set():
             begun.set()
             answer.wait(PATIENCE_S)
-            return set()  # n1 was not on its way when this look began
+            return set()  # n1 was not powering up when this reading began
         return later()
 
     with gate(nodes) as port:
         first = program(port, "n9")
         assert begun.wait(PATIENCE_S)
         job = program(port, "n1")
-        time.sleep(0.3)  # it has connected and said what it waits for
+        time.sleep(0.3)  # it has connected and sent its nodes
         answer.set()
         assert first.wait(PATIENCE_S) == 0
         assert waits(job)
@@ -122,14 +122,14 @@ def test_what_was_read_before_a_job_came_does_not_let_it_through(program):
         assert job.wait(PATIENCE_S) == 0
 
 
-def test_nobody_looks_at_nodes_while_no_job_waits(program):
+def test_nodes_are_not_read_while_no_job_waits(program):
     nodes = Nodes()
     with gate(nodes) as port:
         assert program(port, "n1").wait(PATIENCE_S) == 0
         time.sleep(0.5)
-        looks = nodes.looks
+        readings = nodes.readings
         time.sleep(1)
-        assert nodes.looks == looks
+        assert nodes.readings == readings
 
 
 def test_a_job_that_is_cancelled_is_forgotten(program):
@@ -140,12 +140,12 @@ def test_a_job_that_is_cancelled_is_forgotten(program):
         job.kill()
         job.wait(PATIENCE_S)
         time.sleep(0.5)
-        looks = nodes.looks
+        readings = nodes.readings
         time.sleep(1)
-        assert nodes.looks == looks
+        assert nodes.readings == readings
 
 
-def test_a_slurmctld_that_does_not_answer_lets_nobody_through_and_ends_nothing(program):
+def test_while_slurmctld_does_not_answer_all_jobs_wait_and_the_gate_works_on(program):
     nodes = Nodes()
     nodes.broken = True
     with gate(nodes) as port:
@@ -155,7 +155,7 @@ def test_a_slurmctld_that_does_not_answer_lets_nobody_through_and_ends_nothing(p
         assert job.wait(PATIENCE_S) == 0
 
 
-def test_one_too_many_is_left_to_slurm(program):
+def test_a_job_above_the_limit_is_left_to_slurm(program):
     with gate(Nodes("n1"), limit=1) as port:
         first = program(port, "n1")
         assert waits(first)
@@ -164,40 +164,40 @@ def test_one_too_many_is_left_to_slurm(program):
     assert first.wait(PATIENCE_S) == 0
 
 
-def test_nobody_waits_when_the_daemon_is_away(program):
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
+def test_no_job_waits_when_the_daemon_does_not_run(program):
+    with closing(socket.create_server(("127.0.0.1", 0))) as closed:
+        port = closed.getsockname()[1]
     assert program(port, "n1").wait(PATIENCE_S) == 0
 
 
-def test_a_daemon_that_hangs_up_at_once_does_not_fail_the_job(program):
+def test_a_daemon_that_closes_the_connection_does_not_fail_the_job(program):
     with closing(socket.create_server(("127.0.0.1", 0))) as daemon:
         job = program(daemon.getsockname()[1], "n1")
         daemon.accept()[0].close()
         assert job.wait(PATIENCE_S) == 0
 
 
-def test_a_daemon_that_hangs_costs_less_than_resume_timeout(program):
+def test_a_daemon_that_hangs_delays_a_job_less_than_resume_timeout(program):
     with closing(socket.create_server(("127.0.0.1", 0))) as daemon:
         begun = time.monotonic()
         assert program(daemon.getsockname()[1], "n1", seconds=2).wait(PATIENCE_S) == 0
         assert 0.9 < time.monotonic() - begun < PATIENCE_S
 
 
-def test_a_stranger_who_says_nothing_keeps_nobody_else_waiting(program):
+def test_a_connection_that_sends_nothing_delays_no_job(program):
     with gate(Nodes()) as port, socket.create_connection(("127.0.0.1", port)):
         assert program(port, "n1").wait(PATIENCE_S) == 0
 
 
-@pytest.mark.parametrize("said", [b"n[1-\n", b"\xff\xfe\n", b"n" * (2 << 20)])
-def test_what_is_no_hostlist_is_hung_up_on_and_ends_nothing(program, said):
+@pytest.mark.parametrize("sent", [b"n[1-\n", b"\xff\xfe\n", b"n" * (2 << 20)])
+def test_an_invalid_hostlist_is_disconnected_and_the_gate_works_on(program, sent):
     nodes = Nodes("n1")
     with gate(nodes) as port:
-        with socket.create_connection(("127.0.0.1", port)) as stranger:
-            stranger.settimeout(PATIENCE_S)
-            with suppress(ConnectionError):  # it may hang up before it has heard all
-                stranger.sendall(said)
-                assert stranger.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            other.settimeout(PATIENCE_S)
+            with suppress(ConnectionError):  # the gate may close before all is sent
+                other.sendall(sent)
+                assert other.recv(1) == b""
         job = program(port, "n1")
         assert waits(job)
         nodes.coming = set()
@@ -208,10 +208,10 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
 
-def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gates, "TO_SPEAK_S", 0.2)
-    with gate(Nodes("n1")) as port, closing(connected(port)) as silent:
-        assert silent.recv(1) == b""
+    with gate(Nodes("n1")) as port, closing(connected(port)) as idle:
+        assert idle.recv(1) == b""
 
 
 def test_a_hostlist_that_would_fill_the_memory_is_refused():
@@ -231,5 +231,5 @@ def test_a_hostlist_that_would_fill_the_memory_is_refused():
         (Node("n", Power.POWERING_UP, down=True), False),
     ],
 )
-def test_which_nodes_are_on_their_way(node: Node, comes: bool):
+def test_which_nodes_will_be_powered_up(node: Node, comes: bool):
     assert coming([node]) == ({"n"} if comes else set())

@@ -1,4 +1,4 @@
-"""What slurmctld calls writes one file, wakes the daemon and is gone, whatever is in the way."""
+"""The programs that slurmctld calls write one file, wake the daemon and end, also after errors."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PROGRAMS = ["resume", "suspend", "resume-failed"]
 
 
 class Client:
-    """The programs, installed, with a spool of their own; they run as slurmctld runs them."""
+    """The installed programs with their own spool; they run as slurmctld runs them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Client:
             file.write_text(source.replace(power_save_program.SPOOL, str(self.spool)))
 
     def run(self, program: str, *words: str, options: tuple[str, ...] = (), **more):
-        """Exit status and stderr."""
+        """Run a program; return exit status and stderr."""
         environment = {"SLURM_CONF": "/etc/slurm/slurm.conf"} | more.pop("env", {})
         done = subprocess.run(
             [sys.executable, "-IS", *options, self.folder / f"muster-{program}", *words],
@@ -56,7 +56,7 @@ def programs(tmp_path: Path) -> Client:
 
 @pytest.fixture
 def listener(programs: Client) -> Iterator[int]:
-    """The daemon's end of what wakes it."""
+    """The daemon's end of the FIFO."""
     os.mkfifo(programs.spool / power_save_program.WAKE)
     fifo = os.open(programs.spool / power_save_program.WAKE, os.O_RDWR | os.O_NONBLOCK)
     yield fifo
@@ -78,23 +78,23 @@ def test_a_call_is_one_file(programs, program):
     assert re.fullmatch(rf"\d{{19}}-\d+\.{program}", file.name)
     assert file.stat().st_mode & 0o777 == 0o600
     head, rest = file.read_text().split("\n")
-    found = json.loads(head)
-    assert before - 0.001 <= found.pop("asked") <= time.time()
-    assert found == {"program": program, "nodes": "lab-debug-[0-3,5]"}
+    request = json.loads(head)
+    assert before - 0.001 <= request.pop("asked") <= time.time()
+    assert request == {"program": program, "nodes": "lab-debug-[0-3,5]"}
     assert rest == ""
 
 
-def test_slurms_file_is_taken_along_as_it_is(programs, tmp_path):
-    given = tmp_path / "memfd"
-    given.write_bytes(b'{"jobs": []}\n\xff')
-    env = {"SLURM_RESUME_FILE": str(given)}
+def test_slurms_file_is_copied_unchanged(programs, tmp_path):
+    source = tmp_path / "memfd"
+    source.write_bytes(b'{"jobs": []}\n\xff')
+    env = {"SLURM_RESUME_FILE": str(source)}
     assert programs.run("resume", "lab-debug-0", env=env) == (0, "")
     [file] = programs.files()
-    assert file.read_bytes().partition(b"\n")[2] == given.read_bytes()
+    assert file.read_bytes().partition(b"\n")[2] == source.read_bytes()
 
 
-def test_nodes_are_asked_for_without_slurms_file_too(programs, tmp_path):
-    """It ends with slurmctld, which may be restarted in between."""
+def test_nodes_are_requested_without_slurms_file_too(programs, tmp_path):
+    """The file is gone when slurmctld is restarted in between."""
     env = {"SLURM_RESUME_FILE": str(tmp_path / "gone")}
     assert programs.run("resume", "lab-debug-0", env=env) == (0, "")
     head, _, rest = programs.files()[0].read_text().partition("\n")
@@ -108,7 +108,7 @@ def test_the_daemon_is_woken_when_the_file_is_there(programs, listener):
     assert len(programs.files()) == 1
 
 
-def test_no_daemon_is_no_error(programs):
+def test_a_daemon_that_does_not_run_is_no_error(programs):
     os.mkfifo(programs.spool / power_save_program.WAKE)
     assert programs.run("suspend", "lab-debug-0") == (0, "")
     assert len(programs.files()) == 1
@@ -123,32 +123,36 @@ def test_a_daemon_that_does_not_read_is_no_error(programs, listener):
 
 
 def test_a_disk_that_is_full(programs, listener):
-    """Nothing half is left, and the daemon is woken: SLURM's node states say what is wanted."""
+    """No unfinished file is left, and the daemon is woken: SLURM's node states have the request."""
 
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    status, said = programs.run("resume", "lab-debug-[0-3]", preexec_fn=no_room)
+    status, stderr = programs.run("resume", "lab-debug-[0-3]", preexec_fn=no_room)
     assert status == 1
-    assert said.startswith("muster-resume: lab-debug-[0-3] is not in the spool: [Errno 27]")
-    assert "make room there" in said
+    assert stderr.startswith(
+        "muster-resume: lab-debug-[0-3] can't be written to the spool: [Errno 27]"
+    )
+    assert "make room there" in stderr
     assert programs.files() == []
     assert woken(listener)
 
 
 def test_no_spool(programs):
     programs.spool.rmdir()
-    status, said = programs.run("resume-failed", "lab-debug-0")
+    status, stderr = programs.run("resume-failed", "lab-debug-0")
     assert status == 1
-    assert said.startswith("muster-resume-failed: lab-debug-0 is not in the spool: [Errno 2]")
-    assert "run site.yml" in said
+    assert stderr.startswith(
+        "muster-resume-failed: lab-debug-0 can't be written to the spool: [Errno 2]"
+    )
+    assert "run site.yml" in stderr
 
 
 @pytest.mark.parametrize("words", [[], [""], ["a", "b"], ['a"b'], ["a\nb"], ["a\\b"]])
-def test_what_is_no_hostlist_is_refused(programs, words):
-    status, said = programs.run("resume", *words)
+def test_an_invalid_hostlist_is_refused(programs, words):
+    status, stderr = programs.run("resume", *words)
     usage = "usage: muster-resume | muster-suspend | muster-resume-failed HOSTLIST\n"
-    assert (status, said) == (2, usage)
+    assert (status, stderr) == (2, usage)
     assert programs.files() == []
 
 
@@ -167,7 +171,7 @@ def test_twenty_at_once_are_twenty_files(programs):
 
 
 def test_it_imports_next_to_nothing(programs):
-    """What Python needs to start, and no module more: they are most of such a program's time."""
+    """Only what Python needs to start: imports take most of such a program's time."""
     bare = subprocess.run(
         [sys.executable, "-IS", "-X", "importtime", "-c", "import os, sys, time"],
         capture_output=True,
@@ -175,8 +179,8 @@ def test_it_imports_next_to_nothing(programs):
         timeout=60,
         check=True,
     ).stderr
-    _, said = programs.run("resume", "lab-debug-0", options=("-X", "importtime"))
-    assert imported(said) - imported(bare) == set()
+    _, stderr = programs.run("resume", "lab-debug-0", options=("-X", "importtime"))
+    assert imported(stderr) - imported(bare) == set()
 
 
 def imported(importtime: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What scontrol and squeue print, and what they are asked: recordings of 22.05.8 and 24.11.5."""
+"""The calls of scontrol and squeue, and what they print: recordings of 22.05.8 and 24.11.5."""
 
 import shlex
 import time
@@ -39,13 +39,13 @@ def called(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
-    found = printing(tmp_path, (DATA / release / "nodes").read_bytes()).nodes()
+    nodes = printing(tmp_path, (DATA / release / "nodes").read_bytes()).nodes()
     expected = {
         "0": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "1": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "2": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "3": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
-        # scontrol itself takes the quotation mark at the end for its own.
+        # scontrol itself removes the quotation mark at the end.
         "4": (Power.OFF, {"drained"}, 'look [at] | this, "please'),
         "5": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "6": (Power.OFF, {"drained"}, "first"),
@@ -55,7 +55,7 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         "10": (Power.OFF, {"down"}, NO_ROOM),
         "11": (Power.POWERING_UP, {"not_responding", "leaving"}, ""),
     }
-    assert {node.name: node for node in found} == {
+    assert {node.name: node for node in nodes} == {
         f"lab-debug-{n}": Node(f"lab-debug-{n}", power, reason=reason, **dict.fromkeys(flags, True))
         for n, (power, flags, reason) in expected.items()
     }
@@ -73,7 +73,7 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         ("DOWN+CLOUD+NOT_RESPONDING", Node("n", Power.UP, down=True, not_responding=True)),
         ("IDLE+CLOUD+FAIL", Node("n", Power.UP, down=True)),
         ("ERROR+CLOUD", Node("n", Power.UP, down=True)),
-        # Asked for and not begun: neither program has been called.
+        # Asked for and not begun: no program has been called.
         ("ALLOCATED+CLOUD+POWER_DOWN", Node("n", Power.UP, busy=True, leaving=True)),
         ("IDLE+CLOUD+POWER_UP+POWERED_DOWN", Node("n", Power.OFF)),
         ("IDLE+CLOUD+POWER_UP+POWERING_DOWN", Node("n", Power.POWERING_DOWN)),
@@ -90,7 +90,7 @@ def test_states(tmp_path, state, expected):
     assert printing(tmp_path, line.encode()).nodes() == [expected]
 
 
-def test_nodes_that_stand_there_are_none_of_ours(tmp_path):
+def test_nodes_outside_the_cloud_are_left_out(tmp_path):
     line = b"NodeName=metal-0 State=IDLE ThreadsPerCore=1 Comment=+CLOUD State=IDLE+CLOUD \n"
     assert printing(tmp_path, line).nodes() == []
 
@@ -100,7 +100,7 @@ def test_no_nodes_at_all(tmp_path):
 
 
 def test_nodes_are_released_with_one_call(tmp_path):
-    """One, because nodes that were only set down would stay so after a kill in between."""
+    """If there were two calls, a kill in between would leave the nodes down for ever."""
     slurm(tmp_path, "").release_nodes(["lab-debug-2", "lab-debug-0", "lab-debug-1"], "no room")
     assert called(tmp_path) == [
         "update",
@@ -125,37 +125,37 @@ def test_a_reason_is_one_short_line(tmp_path):
     ],
 )
 def test_the_queue(tmp_path, release, began, later, again):
-    """Job 6 was released; 7 is not to begin within an hour, and asks for a node by its name."""
-    found = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
+    """Job 6 was released; 7 has --begin in an hour, and asks for a node by its name."""
+    jobs = printing(tmp_path, (DATA / release / "queue").read_bytes()).queue()
     three = ("lab-debug-0", "lab-debug-1", "lab-debug-2")
     configuring, limit, begin = ("CONFIGURING", "None"), "JobArrayTaskLimit", "BeginTime"
-    of, both = ("root", "debug"), ("root", "all,debug")
-    assert sorted(found, key=lambda job: job.id) == [
-        Queued(1, "1", *configuring, began, *of, 1, ("lab-debug-0",), (), "a|b c"),
-        Queued(2, "2", *configuring, began, *of, 3, three, (), "wrap"),
-        Queued(3, "3_[2-3%2]", "PENDING", limit, 0, *of, 1, (), (), "wrap"),
-        Queued(4, "3_0", *configuring, began, *of, 1, ("lab-debug-1",), (), "wrap"),
-        Queued(5, "3_1", *configuring, began, *of, 1, ("lab-debug-2",), (), "wrap"),
-        Queued(6, "6", "PENDING", begin, again, *of, 2, (), (), "lost"),
+    debug, both = ("root", "debug"), ("root", "all,debug")
+    assert sorted(jobs, key=lambda job: job.id) == [
+        Queued(1, "1", *configuring, began, *debug, 1, ("lab-debug-0",), (), "a|b c"),
+        Queued(2, "2", *configuring, began, *debug, 3, three, (), "wrap"),
+        Queued(3, "3_[2-3%2]", "PENDING", limit, 0, *debug, 1, (), (), "wrap"),
+        Queued(4, "3_0", *configuring, began, *debug, 1, ("lab-debug-1",), (), "wrap"),
+        Queued(5, "3_1", *configuring, began, *debug, 1, ("lab-debug-2",), (), "wrap"),
+        Queued(6, "6", "PENDING", begin, again, *debug, 2, (), (), "lost"),
         Queued(7, "7", "PENDING", begin, later, *both, 1, (), ("lab-gpu-2",), "later"),
     ]
 
 
-def test_times_are_asked_for_as_seconds_whatever_the_users_environment_says(tmp_path, monkeypatch):
+def test_times_are_read_as_seconds_whatever_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    asked = slurm(
+    client = slurm(
         tmp_path,
         "printf '7|7|PENDING|BeginTime|'; date +$SLURM_TIME_FORMAT | tr -d '\\n'"
         "; echo '|ada|debug|1|||train'",
     )
-    [job] = asked.queue()
+    [job] = client.queue()
     assert job.start == pytest.approx(time.time(), abs=60)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_partitions_and_their_nodes(tmp_path, release):
-    found = printing(tmp_path, (DATA / release / "partitions").read_bytes()).partitions()
-    assert {name: fold(nodes) for name, nodes in found.items()} == {
+    partitions = printing(tmp_path, (DATA / release / "partitions").read_bytes()).partitions()
+    assert {name: fold(nodes) for name, nodes in partitions.items()} == {
         "debug": "lab-debug-[0-9]",
         "all": "lab-debug-[0-9],lab-gpu-[0-3],metal-0",
         "none": "",
@@ -168,7 +168,7 @@ def test_no_partitions_at_all(tmp_path):
     assert printing(tmp_path, b"No partitions in the system\n").partitions() == {}
 
 
-def test_what_slurm_refuses_is_said(tmp_path):
+def test_a_refusal_of_slurm_is_an_error(tmp_path):
     refusing = slurm(tmp_path, "echo 'slurm_update error: Invalid node name specified' >&2; exit 1")
     with pytest.raises(
         SlurmError,
@@ -178,13 +178,13 @@ def test_what_slurm_refuses_is_said(tmp_path):
         refusing.release_nodes(["gone-0"], "no room")
 
 
-def test_a_scontrol_that_hangs_is_ended(tmp_path):
+def test_a_scontrol_that_hangs_is_killed(tmp_path):
     before = time.monotonic()
     with pytest.raises(SlurmError, match=r"^scontrol .*: no answer in 0\.3 s; look at slurmctld$"):
         slurm(tmp_path, "exec sleep 60", timeout_s=0.3).nodes()
     assert time.monotonic() - before < 30
 
 
-def test_no_slurm_there(tmp_path):
+def test_slurm_is_not_installed(tmp_path):
     with pytest.raises(SlurmError, match=r"scontrol .*No such file.*; run site\.yml"):
         Slurm(tmp_path).nodes()

@@ -1,4 +1,4 @@
-"""The spool gives each request until it is closed, to each daemon, and survives what is in it."""
+"""The spool returns each request until it is closed, also after a restart and damaged files."""
 
 import json
 import logging
@@ -18,11 +18,11 @@ NODES = tuple(f"lab-debug-{n}" for n in (0, 1, 2, 3, 5))
 
 
 def put(folder: Path, program: str, nodes: str, more: bytes = b"") -> str:
-    """Write a file as the client does; return its name."""
+    """Write a file as the program does; return its name."""
     before = set(folder.iterdir())
     power_save_program.write(str(folder), program, nodes, more)
-    [made] = set(folder.iterdir()) - before
-    return made.name
+    [file] = set(folder.iterdir()) - before
+    return file.name
 
 
 @pytest.fixture
@@ -48,10 +48,12 @@ def test_a_request_has_the_nodes_and_the_jobs_that_wait_for_them(spool, release)
 
 def test_a_request_without_slurms_file_has_no_jobs(spool):
     put(spool.folder, "resume", "lab-debug-7")
-    assert [(each.nodes, each.jobs) for each in spool.requests()] == [(("lab-debug-7",), ())]
+    assert [(request.nodes, request.jobs) for request in spool.requests()] == [
+        (("lab-debug-7",), ())
+    ]
 
 
-def test_a_job_whose_nodes_are_all_there_is_none_that_waits(spool):
+def test_a_job_whose_nodes_are_all_up_does_not_wait(spool):
     jobs = [{"job_id": 1, "nodes_resume": ""}, {"job_id": 2, "nodes_resume": None}]
     put(spool.folder, "resume", "lab-debug-7", json.dumps({"jobs": jobs}).encode())
     assert spool.requests()[0].jobs == ()
@@ -69,7 +71,7 @@ def test_a_file_is_read_once(spool):
     assert spool.requests() == before
 
 
-def test_a_request_is_there_until_it_is_closed_for_each_daemon(spool, tmp_path):
+def test_a_request_stays_until_it_is_closed_also_after_a_restart(spool, tmp_path):
     first, second = (put(tmp_path, "resume", f"lab-debug-{n}") for n in (0, 1))
     assert [request.id for request in spool.requests()] == [first, second]
     spool.close(first)
@@ -78,10 +80,10 @@ def test_a_request_is_there_until_it_is_closed_for_each_daemon(spool, tmp_path):
     assert [request.id for request in Spool(tmp_path).requests()] == [second]
 
 
-def test_what_the_other_programs_say_is_forgotten(spool):
+def test_the_files_of_the_other_programs_are_removed(spool):
     put(spool.folder, "suspend", "lab-debug-[0-1]")
     put(spool.folder, "resume-failed", "lab-debug-2")
-    # Such as one that was empty when the machine went down.
+    # An empty file, as after the machine went down.
     (spool.folder / "1795310721027048695-1.suspend").touch()
     name = put(spool.folder, "resume", "lab-debug-3")
     spool.forget_calls()
@@ -90,7 +92,7 @@ def test_what_the_other_programs_say_is_forgotten(spool):
 
 
 @pytest.mark.parametrize("resume_file", [b"{", b"[]", b'{"jobs": [{"job_id": 1}]}', b"\xff", b"{}"])
-def test_nodes_are_wanted_though_slurms_file_is_damaged(spool, caplog, tmp_path, resume_file):
+def test_nodes_are_requested_although_slurms_file_is_damaged(spool, caplog, tmp_path, resume_file):
     name = put(spool.folder, "resume", "lab-debug-[0-1]", resume_file)
     for daemon in (spool, Spool(tmp_path)):
         [request] = daemon.requests()
@@ -105,8 +107,8 @@ def test_nodes_are_wanted_though_slurms_file_is_damaged(spool, caplog, tmp_path,
     "content",
     [b"", b"\0\0\0\0", b"[]\n", b'{"nodes": 1, "asked": 2}\n', b'{"nodes": "a[", "asked": 2}'],
 )
-def test_a_file_that_says_nothing_is_set_aside(spool, caplog, content):
-    """Such as one that was empty when the machine went down."""
+def test_a_file_that_cant_be_read_is_set_aside(spool, caplog, content):
+    """An empty file, for example, after the machine went down."""
     name = "1795310721027048695-1.resume"
     (spool.folder / name).write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -129,7 +131,7 @@ def test_what_a_killed_program_left_is_removed(tmp_path):
     left = tmp_path / "1795310721027048695-1.resume.new"
     left.write_text('{"progr')
     assert Spool(tmp_path).requests() == []
-    # It may be about to be finished.
+    # A program may still be writing it.
     assert left.exists()
     os.utime(left, (0, 0))
     assert Spool(tmp_path).requests() == []
@@ -147,21 +149,21 @@ def test_a_program_wakes_the_daemon(spool):
     assert not spool.wait(0), "two calls wake once"
 
 
-def test_nobody_wakes_it_for_nothing(spool):
+def test_nothing_wakes_it_without_a_call(spool):
     before = time.monotonic()
     assert not spool.wait(0.2)
     assert time.monotonic() - before >= 0.2
     assert not spool.wait(-1)
 
 
-def test_a_successor_is_woken_too(spool, tmp_path):
-    successor = Spool(tmp_path)
+def test_a_restarted_daemon_is_woken_too(spool, tmp_path):
+    restarted = Spool(tmp_path)
     os.close(spool._fifo)
     power_save_program.wake(str(tmp_path))
-    assert successor.wait(10)
+    assert restarted.wait(10)
 
 
-def test_a_plain_file_in_its_place_does_not_keep_it_awake(tmp_path):
+def test_a_plain_file_in_place_of_the_fifo_does_not_keep_it_awake(tmp_path):
     (tmp_path / power_save_program.WAKE).touch()
     assert not Spool(tmp_path).wait(0)
 

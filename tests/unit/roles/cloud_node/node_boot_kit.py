@@ -88,18 +88,18 @@ class Machine:
 
     def set(self, **attributes: str) -> None:
         """Set attributes; _ stands for -."""
-        changed = ATTRIBUTES | {name.replace("_", "-"): each for name, each in attributes.items()}
-        items = [{"key": name, "value": each} for name, each in changed.items() if each]
+        changed = ATTRIBUTES | {name.replace("_", "-"): value for name, value in attributes.items()}
+        items = [{"key": name, "value": value} for name, value in changed.items() if value]
         present = self.http.get(NODE).json()["metadata"]
         body = {"fingerprint": present["fingerprint"], "items": items}
         self.ok(f"{NODE}/setMetadata", body)
 
     def report(self) -> dict[str, str]:
         """What the guest attribute says."""
-        found = self.http.get(f"{NODE}/getGuestAttributes", params={"queryPath": "muster/report"})
+        answer = self.http.get(f"{NODE}/getGuestAttributes", params={"queryPath": "muster/report"})
         return (
-            json.loads(found.json()["queryValue"]["items"][0]["value"])
-            if found.status_code == 200
+            json.loads(answer.json()["queryValue"]["items"][0]["value"])
+            if answer.status_code == 200
             else {}
         )
 
@@ -112,17 +112,17 @@ def load(path: Path = PROGRAM) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"muster_{path.stem}", path)
     assert spec
     assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def load_impatient() -> ModuleType:
     """The boot program, less patient."""
-    found = load()
+    module = load()
     # So long a test waits for what a node waits a minute for.
-    found.PATIENCE_S, found.LONGEST_WAIT_S = 0.5, 0.2
-    return found
+    module.PATIENCE_S, module.LONGEST_WAIT_S = 0.5, 0.2
+    return module
 
 
 def begin(work: Any) -> threading.Thread:

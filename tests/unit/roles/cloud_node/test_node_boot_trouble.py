@@ -23,8 +23,8 @@ FACTS: dict[str, Any] = {
 TOKEN = (200, '{"access_token": "t"}')
 
 
-def answer(found: Any) -> tuple[int, str]:
-    return 200, json.dumps(found)
+def answer(document: Any) -> tuple[int, str]:
+    return 200, json.dumps(document)
 
 
 def secret(key: bytes) -> tuple[int, str]:
@@ -34,12 +34,14 @@ def secret(key: bytes) -> tuple[int, str]:
 def facts(**attributes: str) -> tuple[int, str]:
     """The metadata with other attributes."""
     present = FACTS["instance"]["attributes"]
-    changed = present | {name.replace("_", "-"): each for name, each in attributes.items()}
+    changed = present | {name.replace("_", "-"): value for name, value in attributes.items()}
     return answer(FACTS | {"instance": FACTS["instance"] | {"attributes": changed}})
 
 
 def without(place: str, name: str) -> tuple[int, str]:
-    return answer(FACTS | {place: {key: each for key, each in FACTS[place].items() if key != name}})
+    return answer(
+        FACTS | {place: {key: value for key, value in FACTS[place].items() if key != name}}
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How a node makes one device of its local SSDs; block devices and mdadm are played."""
+"""How a node makes one device of its local SSDs; block devices and mdadm are simulated."""
 
 import os
 import stat
@@ -94,9 +94,7 @@ def test_several_become_an_array(ssds: ModuleType, attach: Attach, tmp_path: Pat
     assert (tmp_path / "local-ssds").readlink() == tmp_path / "md127"
 
 
-def test_what_was_an_array_of_ours_is_made_anew(
-    ssds: ModuleType, attach: Attach, tmp_path: Path
-) -> None:
+def test_what_was_our_array_is_recreated(ssds: ModuleType, attach: Attach, tmp_path: Path) -> None:
     attach(MEMBER, "")
     ssds.main(2)
     assert called(tmp_path)[0].startswith("mdadm --create")

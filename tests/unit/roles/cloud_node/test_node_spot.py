@@ -1,4 +1,4 @@
-"""The program that takes a spot VM's node out of SLURM; SLURM's commands are played."""
+"""The program that takes a spot VM's node out of SLURM; SLURM's commands are simulated."""
 
 import os
 import signal
@@ -273,8 +273,8 @@ def test_a_metadata_server_that_is_away_is_waited_for(
     assert len(paths) == 5
     assert paths[0].startswith("/computeMetadata/v1/instance/preempted?wait_for_change=true&")
     assert capfd.readouterr().out.splitlines() == [
-        "muster: no notice can be heard: the metadata server answers 503",
-        "muster: no notice can be heard: the metadata server answers 404",
+        "muster: the preemption notice can't be read: the metadata server answers 503",
+        "muster: the preemption notice can't be read: the metadata server answers 404",
     ]
 
 
@@ -335,7 +335,7 @@ def test_a_notice_ends_the_program_well(
     assert called(tmp_path) == [" ".join(FIRST), " ".join(JOBS)]
 
 
-def test_another_shutdown_is_none_of_its_business(program: subprocess.Popen[bytes], tmp_path: Path):
+def test_another_shutdown_is_ignored(program: subprocess.Popen[bytes], tmp_path: Path):
     program.send_signal(signal.SIGTERM)
     assert program.wait(10) == 0
     assert called(tmp_path) == []
@@ -346,7 +346,7 @@ def test_a_notice_may_come_after_the_power_button(
 ):
     program.send_signal(signal.SIGTERM)
     # The request that it left off is still known to the server until something changes.
-    until(lambda: waits(taken) == 2, "it asks anew")
+    until(lambda: waits(taken) == 2, "it asks again")
     taken.take()
     assert program.wait(10) == 0
     assert called(tmp_path)[0] == " ".join(FIRST)

@@ -281,12 +281,12 @@ class Vm:
         return json.loads(self.attribute("muster/report") or "{}")
 
     def attribute(self, path: str) -> str | None:
-        found = self.http.get(
+        answer = self.http.get(
             f"{BASE}/{ZONE}/instances/{self.name}/getGuestAttributes", params={"queryPath": path}
         )
-        if found.status_code != 200:
+        if answer.status_code != 200:
             return None
-        return str(found.json()["queryValue"]["items"][0]["value"])
+        return str(answer.json()["queryValue"]["items"][0]["value"])
 
     def reports(self, **wanted: str) -> dict[str, str]:
         """Wait until the report has these members, then return it."""
@@ -309,12 +309,12 @@ class Vm:
     def versions(self, secret: str) -> list[str]:
         """The values of a secret's versions, the newest first."""
         path = f"/secretmanager/v1/projects/demo-project/secrets/slurm10-{secret}/versions"
-        found = self.call("GET", path).get("versions", [])
+        versions = self.call("GET", path).get("versions", [])
         return [
             base64.b64decode(
-                self.call("GET", f"/secretmanager/v1/{each['name']}:access")["payload"]["data"]
+                self.call("GET", f"/secretmanager/v1/{version['name']}:access")["payload"]["data"]
             ).decode()
-            for each in found
+            for version in versions
         ]
 
     def add_version(self, secret: str, value: str) -> None:

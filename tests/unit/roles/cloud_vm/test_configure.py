@@ -95,19 +95,19 @@ def test_no_secret_is_left_anywhere_but_where_it_belongs(vm, capfd):
         **{str(file): file.read_text() for file in vm.opt.rglob("*") if file.is_file()},
     }
     assert len(secrets) == 2
-    found = [
+    leaks = [
         (place, secret) for place, text in places.items() for secret in secrets if secret in text
     ]
-    assert found == []
+    assert leaks == []
 
 
 def test_login_waits_for_the_first_version_and_says_so(vm):
     vm.raise_("login")
     vm.boot(slurmctld_port=vm.listen())
     vm.set(muster_bundle=vm.upload(bundle()))
-    found = vm.reports(state="failed")
-    assert found["step"] == "Read the secrets"
-    assert found["message"] == (
+    report = vm.reports(state="failed")
+    assert report["step"] == "Read the secrets"
+    assert report["message"] == (
         "the secret slurm10-munge-key has no version yet; the controller's first boot adds it"
     )
     assert vm.runs() == []
@@ -123,9 +123,9 @@ def test_login_waits_for_slurmctld(vm):
     vm.deaf()
     vm.boot(slurmctld_port=port)
     vm.set(muster_bundle=vm.upload(bundle()))
-    found = vm.reports(state="failed")
-    assert found["step"] == "Wait for the controller"
-    assert f"slurmctld at 127.0.0.2:{port} does not answer" in found["message"]
+    report = vm.reports(state="failed")
+    assert report["step"] == "Wait for the controller"
+    assert f"slurmctld at 127.0.0.2:{port} does not answer" in report["message"]
     assert vm.runs() == []
     vm.listen(port)
     vm.reports(state="done")
@@ -137,9 +137,9 @@ def test_secret_manager_that_is_down_at_boot_is_waited_for(vm, server):
     server.do(lambda cloud: cloud.faults.add("secretmanager.*", times=10**6, error=down))
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle()))
-    found = vm.reports(state="failed")
-    assert found["step"] == "Read the secrets"
-    assert "Secret Manager answers 503: The service is currently unavailable." in found["message"]
+    report = vm.reports(state="failed")
+    assert report["step"] == "Read the secrets"
+    assert "Secret Manager answers 503: The service is currently unavailable." in report["message"]
     assert vm.runs() == []
     server.do(lambda cloud: cloud.faults.waiting.clear())
     vm.reports(state="done")
@@ -149,17 +149,17 @@ def test_secrets_that_are_not_there_at_all_are_named(vm):
     vm.raise_(secrets=False)
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle()))
-    found = vm.reports(state="failed")
-    assert "slurm10-munge-key" in found["message"]
+    report = vm.reports(state="failed")
+    assert "slurm10-munge-key" in report["message"]
 
 
 def test_bundle_with_another_digest_is_refused(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle(), digest="ab" * 32))
-    found = vm.reports(state="failed")
-    assert found["step"] == "Fetch the bundle"
-    assert "its name says abababababab...: it is refused" in found["message"]
+    report = vm.reports(state="failed")
+    assert report["step"] == "Fetch the bundle"
+    assert "its name says abababababab...: it is refused" in report["message"]
     assert vm.runs() == []
     assert not (vm.opt / "current").exists()
 
@@ -169,9 +169,9 @@ def test_bundle_that_is_missing_is_said_and_waited_for(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=f"gs://slurm10-bundles/bundle-{digest_of(archive)}.tar.gz")
-    found = vm.reports(state="failed")
-    assert found["step"] == "Fetch the bundle"
-    assert "Cloud Storage answers 404" in found["message"]
+    report = vm.reports(state="failed")
+    assert report["step"] == "Fetch the bundle"
+    assert "Cloud Storage answers 404" in report["message"]
     vm.upload(archive)
     vm.reports(state="done")
 
@@ -180,8 +180,8 @@ def test_bundle_that_leads_out_of_its_folder_is_refused(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle(**{"../../outside": "x"})))
-    found = vm.reports(state="failed")
-    assert "the bundle holds ../../outside" in found["message"]
+    report = vm.reports(state="failed")
+    assert "the bundle holds ../../outside" in report["message"]
     assert not (vm.folder / "outside").exists()
 
 
@@ -189,9 +189,9 @@ def test_failed_task_is_reported_after_three_tries(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
-    found = vm.reports(state="failed")
-    assert found["step"] == "slurmctld : Run slurmctld"
-    assert found["message"] == "slurmctld: not up after 60 s; mend it"
+    report = vm.reports(state="failed")
+    assert report["step"] == "slurmctld : Run slurmctld"
+    assert report["message"] == "slurmctld: not up after 60 s; mend it"
     assert len(vm.runs()) == 3
     assert "slurmctld: not up after 60 s; mend it" in vm.notice.read_text()
     assert vm.broadcasts == [
@@ -212,14 +212,14 @@ def test_a_message_of_any_length_is_told(vm):
 
 
 def test_run_that_fails_once_goes_on_as_running(vm):
-    """Whoever waits for the report must not give up while another try is to come."""
+    """A program that waits for the report must not give up while another try is to come."""
     vm.raise_()
     program = vm.boot()
     program.pauses_s = (1.0, 0.1)
     vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
-    found = vm.reports(message="tried again in 1.0 s")
-    assert found["state"] == "running"
-    assert found["step"] == "slurmctld : Run slurmctld"
+    report = vm.reports(message="tried again in 1.0 s")
+    assert report["state"] == "running"
+    assert report["step"] == "slurmctld : Run slurmctld"
 
 
 def test_new_bundle_mends_a_failed_run(vm):
@@ -233,7 +233,7 @@ def test_new_bundle_mends_a_failed_run(vm):
     assert not vm.notice.exists()
 
 
-def test_old_bundle_after_one_that_failed_is_applied_anew(vm):
+def test_old_bundle_after_one_that_failed_is_applied_again(vm):
     good = bundle()
     vm.raise_()
     vm.boot()
@@ -252,10 +252,10 @@ def test_wrong_definition_is_reported_with_its_sentence(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle(**{"inventory/group_vars/all/cluster.yml": wrong})))
-    found = vm.reports(state="failed")
-    assert found["step"] == "Read the definition"
-    assert "nodez" in found["message"]
-    assert "did you mean" in found["message"]
+    report = vm.reports(state="failed")
+    assert report["step"] == "Read the definition"
+    assert "nodez" in report["message"]
+    assert "did you mean" in report["message"]
 
 
 def test_step_and_notice_say_what_is_going_on(vm):
@@ -263,8 +263,8 @@ def test_step_and_notice_say_what_is_going_on(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle([{"task": "Install all"}, {"until": str(go)}])))
-    found = vm.reports(step="Install all")
-    assert found["state"] == "running"
+    report = vm.reports(step="Install all")
+    assert report["state"] == "running"
     assert "Install all" in vm.notice.read_text()
     assert [file.name for file in vm.notice.parent.iterdir()] == ["muster"]
     go.touch()
@@ -330,7 +330,7 @@ def test_changed_address_of_a_host_needs_a_run(vm):
     until(lambda: len(vm.runs()) == 2, "a second run")
 
 
-def test_attribute_that_is_not_its_business_needs_no_run(vm):
+def test_attribute_of_others_needs_no_run(vm):
     vm.raise_()
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle()))

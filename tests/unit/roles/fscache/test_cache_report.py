@@ -20,33 +20,33 @@ SPEC.loader.exec_module(cache)
 
 
 def report(state: str, system: str = "debian-12") -> dict[str, Any]:
-    found: dict[str, Any] = cache.report(f"{HERE}/{system}/{state}", "/nonexistent")
-    return found
+    answer: dict[str, Any] = cache.report(f"{HERE}/{system}/{state}", "/nonexistent")
+    return answer
 
 
 def test_what_was_read_of_a_cached_folder_did_not_come_from_the_server() -> None:
-    found = {folder["path"]: folder for folder in report("cached")["folders"]}
-    assert list(found) == ["/apps", "/data", "/home"]
+    folders = {folder["path"]: folder for folder in report("cached")["folders"]}
+    assert list(folders) == ["/apps", "/data", "/home"]
     # 8 MiB read several times; the server was asked once.
-    assert found["/apps"] == {
+    assert folders["/apps"] == {
         "path": "/apps",
         "asked": True,
         "read_bytes": 58720256,
         "from_server_bytes": 8388608,
         "read_calls": 65,
     }
-    assert cache.spared(found["/apps"]) == "86 %"
-    assert (found["/data"]["asked"], found["/data"]["read_calls"]) == (False, 514)
-    assert cache.spared(found["/data"]) == "0 %"
-    assert cache.spared(found["/home"]) == "-"
+    assert cache.spared(folders["/apps"]) == "86 %"
+    assert (folders["/data"]["asked"], folders["/data"]["read_calls"]) == (False, 514)
+    assert cache.spared(folders["/data"]) == "0 %"
+    assert cache.spared(folders["/home"]) == "-"
 
 
 def test_what_a_newer_kernel_reads_by_another_call_is_counted_too() -> None:
-    found = report("cached", "debian-13")
-    calls = {folder["path"]: folder["read_calls"] for folder in found["folders"]}
+    answer = report("cached", "debian-13")
+    calls = {folder["path"]: folder["read_calls"] for folder in answer["folders"]}
     # 8 MiB of each, read three times: /apps once and a part of it from the server.
     assert calls == {"/apps": 88, "/home": 192}
-    assert (found["active"], found["disk_reads"] > 0) == (True, True)
+    assert (answer["active"], answer["disk_reads"] > 0) == (True, True)
 
 
 def test_the_table_says_yes_only_of_what_is_cached() -> None:
@@ -62,19 +62,19 @@ def test_a_daemon_that_does_not_run_is_a_problem_though_the_folder_is_mounted_wi
 
 
 def test_nothing_is_wrong_where_nothing_should_be_cached() -> None:
-    found = report("stopped")
-    for folder in found["folders"]:
+    answer = report("stopped")
+    for folder in answer["folders"]:
         folder["asked"] = False
-    assert cache.problem(found) == ""
+    assert cache.problem(answer) == ""
 
 
 @pytest.mark.parametrize(("free", "said"), [(2, cache.FULL), (4, "")])
 def test_a_full_disk_is_a_problem(free: int, said: str) -> None:
-    found = report("cached") | {"disk": {"bytes": 100, "free_bytes": free}}
-    assert cache.problem(found) == said
+    answer = report("cached") | {"disk": {"bytes": 100, "free_bytes": free}}
+    assert cache.problem(answer) == said
 
 
 def test_a_kernel_without_the_cache_and_without_nfs_is_no_error() -> None:
-    found = cache.report(str(HERE / "none"), "/nonexistent")
-    assert (found["active"], found["folders"], cache.problem(found)) == (False, [], "")
-    assert json.loads(json.dumps(found)) == found
+    answer = cache.report(str(HERE / "none"), "/nonexistent")
+    assert (answer["active"], answer["folders"], cache.problem(answer)) == (False, [], "")
+    assert json.loads(json.dumps(answer)) == answer

@@ -27,8 +27,9 @@ def test_what_is_found(path):
     case = load(path.stem)
     said = load("healthy")["readings"] | case["readings"]
     readings = {key: reading(value) for key, value in said.items()}
-    found = [*gpus.findings(case["expected"], readings), xids.finding(readings)]
-    assert {each.check: f"{each.state}: {each.why}" for each in found} == case["findings"]
+    findings = [*gpus.findings(case["expected"], readings), xids.finding(readings)]
+    lines = {finding.check: f"{finding.state}: {finding.why}" for finding in findings}
+    assert lines == case["findings"]
 
 
 def test_the_cases_name_the_commands_that_are_run():

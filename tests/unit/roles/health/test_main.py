@@ -1,4 +1,4 @@
-"""The check of a machine that is a folder, with commands that are played."""
+"""The check of a machine that is a folder, with simulated commands."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ class Machine:
         self.record()
 
     def command(self, name: str, script: str) -> None:
-        # Notes what it is told, and is not taken for another by it.
+        # Notes its arguments, and is not mistaken for another by them.
         noted = f'echo "{name} $*" >>{self.root}/called\n'
         (self.bin / name).write_text(f"#!/bin/sh\n{noted}{script}\n")
         (self.bin / name).chmod(0o755)
@@ -239,7 +239,7 @@ fi
 
 @pytest.fixture
 def stale(machine: Machine) -> Machine:
-    """A node whose server was made anew: what is mounted then is another folder."""
+    """A node whose server was recreated: what is mounted then is another folder."""
     machine.mounted(MOUNT)
     machine.command("stat", STALE.format(root=machine.root))
     machine.command("umount", "")
@@ -250,7 +250,7 @@ def called(machine: Machine) -> list[str]:
     return (machine.root / "called").read_text().splitlines()
 
 
-def test_a_stale_folder_is_mounted_anew_and_the_node_stays(stale, capsys):
+def test_a_stale_folder_is_mounted_again_and_the_node_stays(stale, capsys):
     shown = "echo Requires=home.mount; echo RequiresMountsFor=/home"
     stale.command("systemctl", f'[ "$1" = show ] && {{ {shown}; exit; }}; >{stale.root}/mounted')
     assert stale.check() == 0

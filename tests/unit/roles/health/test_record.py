@@ -51,12 +51,12 @@ def test_what_is_no_record_is_none():
 
 def test_a_reason_ends_where_its_author_is_named():
     text = LINE.format(gres="(null)", state="DOWN*+DRAIN", reason=" Reason=fan [3] [ada@2026]")
-    found = parse(text.replace("\n", " Comment=Reason=muster: health: x [root@2026]\n"))
-    assert (found.reason, found.flags) == ("fan [3]", {"DOWN", "DRAIN"})
+    record = parse(text.replace("\n", " Comment=Reason=muster: health: x [root@2026]\n"))
+    assert (record.reason, record.flags) == ("fan [3]", {"DOWN", "DRAIN"})
 
 
 @pytest.mark.parametrize(
-    ("record", "found", "words"),
+    ("record", "findings", "words"),
     [
         pytest.param(node(), [WELL], [], id="well"),
         pytest.param(node(), [UNKNOWN], [], id="not checked"),
@@ -106,14 +106,17 @@ def test_a_reason_ends_where_its_author_is_named():
             id="silent before, and broken",
         ),
         pytest.param(
-            node("IDLE+CLOUD+DRAIN+POWER_DOWN", in_service.TAKEN), [LOST], [], id="a spot VM leaves"
+            node("IDLE+CLOUD+DRAIN+POWER_DOWN", in_service.PREEMPTED),
+            [LOST],
+            [],
+            id="a spot VM leaves",
         ),
-        pytest.param(node("IDLE+DRAIN", in_service.TAKEN), [WELL], [], id="Muster's, not ours"),
+        pytest.param(node("IDLE+DRAIN", in_service.PREEMPTED), [WELL], [], id="Muster's, not ours"),
         pytest.param(node("IDLE+CLOUD+POWERING_DOWN", OURS), [LOST], [], id="it is powered down"),
     ],
 )
-def test_what_is_done_to_the_node(record, found, words):
-    assert plan(record, found) == words
+def test_what_is_done_to_the_node(record, findings, words):
+    assert plan(record, findings) == words
 
 
 def test_nothing_is_sent_twice():
@@ -132,5 +135,5 @@ def test_a_reason_is_one_short_line():
 def test_the_rest_of_muster_knows_these_reasons():
     assert PREFIX == verdict.HEALTH
     assert PREFIX.startswith(in_service.OURS)
-    assert not in_service.TAKEN.startswith(PREFIX)
+    assert not in_service.PREEMPTED.startswith(PREFIX)
     assert not BACK[1].startswith(f"reason={PREFIX}")

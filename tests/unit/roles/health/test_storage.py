@@ -21,17 +21,18 @@ MOUNTINFO = r"""
 ANSWERS = Reading(0, "nfs\n")
 
 
-def found(shown=SHOWN, mountinfo=MOUNTINFO, vm="", **readings):
+def results(shown=SHOWN, mountinfo=MOUNTINFO, vm="", **readings):
     needs, mounts = storage.wanted(shown, vm), storage.mounted(mountinfo)
     paths = storage.looks(needs, mounts)
     said = {path: readings.get(path.rpartition("/")[2], ANSWERS) for path in paths}
     return {
-        each.check: f"{each.state}: {each.why}" for each in storage.findings(needs, mounts, said)
+        finding.check: f"{finding.state}: {finding.why}"
+        for finding in storage.findings(needs, mounts, said)
     }
 
 
 def test_mounts_of_the_network_that_hold_what_slurmd_waits_for_are_looked_at():
-    assert found() == {
+    assert results() == {
         "storage /home": "healthy: nfs4, answers",
         # /apps is a folder of the node's own disk; nobody needs the other folder.
         "storage /srv/my-data": "healthy: nfs4, answers",
@@ -49,7 +50,7 @@ def test_a_look_asks_ceph_s_metadata_server_and_not_what_is_remembered(kind):
 
 def test_a_folder_that_is_not_mounted():
     without = "\n".join(line for line in MOUNTINFO.splitlines() if " /home " not in line)
-    assert found(mountinfo=without)["storage /home"].startswith("broken: it is not mounted")
+    assert results(mountinfo=without)["storage /home"].startswith("broken: it is not mounted")
 
 
 @pytest.mark.parametrize(
@@ -81,13 +82,13 @@ def test_a_folder_that_is_not_mounted():
     ],
 )
 def test_what_a_look_says(reading, said):
-    assert found(home=reading)["storage /home"] == said
+    assert results(home=reading)["storage /home"] == said
 
 
 def test_a_vm_has_its_list_from_its_boot():
     shown = "Requires=sysinit.target -.mount\nRequiresMountsFor=/var/tmp\n"
     folders = [{"path": path, "type": "nfs4"} for path in ("/home", "/apps")]
-    assert found(shown, vm=json.dumps(folders)) == {
+    assert results(shown, vm=json.dumps(folders)) == {
         "storage /apps": "broken: it is not mounted; its mount unit says why",
         "storage /home": "healthy: nfs4, answers",
     }
@@ -96,12 +97,12 @@ def test_a_vm_has_its_list_from_its_boot():
 @pytest.mark.parametrize("kind", ["ceph", "fuse.ceph-fuse", "autofs", "lustre"])
 def test_other_file_systems_that_wait_for_servers(kind):
     other = MOUNTINFO.replace("- nfs4 storage1:/home", f"- {kind} x")
-    assert found(mountinfo=other)["storage /home"] == f"healthy: {kind}, answers"
+    assert results(mountinfo=other)["storage /home"] == f"healthy: {kind}, answers"
 
 
 def test_where_nothing_is_shared_nothing_is_looked_at():
     shown = "Requires=-.mount\nRequiresMountsFor=/home /apps\n"
-    assert found(shown, "24 1 8:1 / / rw - overlay overlay rw\n") == {}
+    assert results(shown, "24 1 8:1 / / rw - overlay overlay rw\n") == {}
 
 
 def test_where_systemd_says_nothing_that_is_said():

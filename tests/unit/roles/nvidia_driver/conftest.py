@@ -1,4 +1,4 @@
-"""The program that cuts GPUs (roles/nvidia_driver/files), and a node whose driver is played."""
+"""The program that partitions GPUs, and a node with a simulated driver."""
 
 import sys
 from pathlib import Path

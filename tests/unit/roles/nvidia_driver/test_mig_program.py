@@ -38,7 +38,7 @@ def links(tmp_path):
 
 def test_whole_gpus_are_cut(tmp_path, cut):
     node = Node(tmp_path, Gpu(FIRST, 0), Gpu(SECOND, 1))
-    said = "is cut as /etc/muster/mig.json says\n"
+    said = "is partitioned as /etc/muster/mig.json says\n"
     assert cut(node, {"1g.10gb": 7}) == (0, f"{FIRST} {said}{SECOND} {said}")
     assert changes(node)[:2] == [
         f"nvidia-smi -i {FIRST} -mig 1",
@@ -96,18 +96,18 @@ def test_gpus_that_are_cut_so_are_left_alone_under_jobs_too(tmp_path, cut):
     ],
     ids=["whole", "without-instances", "another-profile", "one-too-many", "killed-between"],
 )
-def test_nothing_is_cut_anew_while_a_job_runs(tmp_path, cut, gpu):
+def test_nothing_is_partitioned_again_while_a_job_runs(tmp_path, cut, gpu):
     node = Node(tmp_path, gpu)
     node.write("proc/4711/comm", "slurmstepd\n")
     status, said = cut(node, {"1g.10gb": 1})
     assert (status, changes(node)) == (1, [])
     assert said == (
-        f"muster-mig: {FIRST} must be cut anew (MIG), and jobs run here: drain the node, and when "
-        "they have ended run `systemctl restart muster-nvidia slurmd`\n"
+        f"muster-mig: {FIRST} must be partitioned again (MIG), and jobs run here: "
+        "drain the node, and when they have ended run `systemctl restart muster-nvidia slurmd`\n"
     )
 
 
-def test_only_gpus_that_differ_are_cut_anew(tmp_path, cut):
+def test_only_gpus_that_differ_are_partitioned_again(tmp_path, cut):
     good = Gpu(FIRST, 0, cut=True, instances={7: ("1g.10gb", 0)})
     node = Node(tmp_path, good, Gpu(SECOND, 1, cut=True, instances={7: ("2g.20gb", 0)}))
     assert cut(node, {"1g.10gb": 1})[0] == 0
@@ -137,7 +137,7 @@ def test_a_layout_without_room_is_one_sentence(tmp_path, cut):
     status, said = cut(node, {"1g.10gb": 7, "3g.40gb": 1})
     assert status == 1
     assert "Insufficient Resources" in said
-    assert "mend mig in the definition" in said
+    assert "fix mig in the definition" in said
     assert not node.gpus[0].instances
 
 

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.skipif(CONFIG.exists(), reason="this machine is a node 
 
 def test_another_layout_under_jobs_stops_the_play_for_the_controller_too(tmp_path):
     said = run(tmp_path, {"1g.10gb": 7}, jobs=2)
-    assert "node has jobs, and its GPUs would be cut anew (gpus.mig in cluster.yml); drain" in said
+    assert "node has jobs, and its GPUs would be partitioned again (gpus.mig in" in said
     assert "slurm.conf is written" not in said
 
 

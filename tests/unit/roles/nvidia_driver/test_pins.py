@@ -87,8 +87,8 @@ def candidate(tmp_path):
         command = ["apt-cache", *words, "policy", package]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
         assert done.stderr == ""
-        found = dict(line.strip().split(": ", 1) for line in done.stdout.splitlines()[1:3])
-        return found["Candidate"]
+        policy = dict(line.strip().split(": ", 1) for line in done.stdout.splitlines()[1:3])
+        return policy["Candidate"]
 
     return ask
 

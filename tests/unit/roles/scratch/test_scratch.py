@@ -103,7 +103,7 @@ def test_what_vanishes_or_can_t_be_removed_does_not_keep_a_job_from_its_folder(
 
     monkeypatch.setattr(os, "rename", busy)
     assert make(root, "9", booted=LATER).is_dir()
-    assert "7 of before the boot stays: [Errno 16]" in capsys.readouterr().err
+    assert "7 from before the boot stays: [Errno 16]" in capsys.readouterr().err
     assert (root / "7").is_dir()
 
 
@@ -137,10 +137,10 @@ def test_a_removal_that_takes_long_goes_on_by_itself(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(root)
-    found: list[list[str]] = []
-    monkeypatch.setattr(scratch.Scratch, "_run", lambda _, words, __: found.append(words))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(scratch.Scratch, "_run", lambda _, words, __: commands.append(words))
     scratch.Scratch(str(root)).clear("7")
-    assert found[0][:4] == ["/usr/bin/rm", "-rf", "--one-file-system", "--"]
+    assert commands[0][:4] == ["/usr/bin/rm", "-rf", "--one-file-system", "--"]
     # Hidden, so that the job may have a new one at once.
     assert left(make(root).parent) == [f".7.{os.getpid()}", "7"]
 

@@ -71,13 +71,13 @@ def test_what_the_user_has_set_stays(run: Run, root: Path) -> None:
 
 def test_what_another_job_left_in_the_environment_is_replaced(run: Run, root: Path) -> None:
     own = str(root / "7")
-    found = run(TMPDIR=f"{root}/77", UV_CACHE_DIR=f"{root}/6/.cache/uv", UV_LINK_MODE="copy")
-    assert (found["TMPDIR"], found["UV_CACHE_DIR"]) == (own, f"{own}/.cache/uv")
+    environment = run(TMPDIR=f"{root}/77", UV_CACHE_DIR=f"{root}/6/.cache/uv", UV_LINK_MODE="copy")
+    assert (environment["TMPDIR"], environment["UV_CACHE_DIR"]) == (own, f"{own}/.cache/uv")
 
 
 def test_what_the_login_node_s_profile_sets_is_replaced(run: Run, root: Path) -> None:
-    found = run(TORCHINDUCTOR_CACHE_DIR="/home/ada/.cache/torchinductor")
-    assert found["TORCHINDUCTOR_CACHE_DIR"] == f"{root}/7/.cache/torchinductor"
+    environment = run(TORCHINDUCTOR_CACHE_DIR="/home/ada/.cache/torchinductor")
+    assert environment["TORCHINDUCTOR_CACHE_DIR"] == f"{root}/7/.cache/torchinductor"
 
 
 def test_without_a_folder_nothing_is_set(run: Run, root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cloud to call: `cloud` over HTTP in a thread, `fake` in this thread with a time of its own."""
+"""A cloud to call: `cloud` over HTTP in a thread, `fake` in this thread with its own time."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""How tests call a cloud of their own thread, and the bodies they send."""
+"""Calls to a cloud in the test's thread, and the bodies that tests send."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def conforms(verb: str, version: str, path: str, answer: Any) -> None:
 class Caller:
     """Calls a cloud of this thread as HTTP would: `.get(path)`, `.post(path, body, **query)`.
 
-    Paths go on after projects/P/; JSON comes back, or the status where it isn't 200.
+    Paths continue after projects/P/; the result is JSON, or the status if it isn't 200.
     """
 
     def __init__(self, cloud: Cloud) -> None:

@@ -1,4 +1,4 @@
-"""GPUs that are attached to instances, which no machine type has."""
+"""GPUs that are attached to instances, not part of a machine type."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def with_gpus(
 
 def used(ask: Caller) -> dict[str, float]:
     listed = [*ask.get(REGION)["quotas"], *ask.get("")["quotas"]]
-    return {each["metric"]: each["usage"] for each in listed if "GPUS" in each["metric"]}
+    return {quota["metric"]: quota["usage"] for quota in listed if "GPUS" in quota["metric"]}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_they_are_shown_and_have_their_metric(fake: Cloud, lab: Caller, scheduli
     (shown,) = lab.get(f"{ZONE}/instances/one")["guestAccelerators"]
     assert shown["acceleratorType"].endswith(f"/compute/v1/{LINK}/{T4}")
     assert shown["acceleratorCount"] == 2
-    assert {of for of, count in used(lab).items() if count == 2} == {metric, "GPUS_ALL_REGIONS"}
+    assert {name for name, count in used(lab).items() if count == 2} == {metric, "GPUS_ALL_REGIONS"}
     more = with_gpus(2, scheduling=scheduling) | {"name": "more"}
     (error,) = lab.ok("POST", f"{ZONE}/instances", more)["error"]["errors"]
     assert error["message"] == f"Quota '{metric}' exceeded.  Limit: 3.0 in region europe-west4."

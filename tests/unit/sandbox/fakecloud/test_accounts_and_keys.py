@@ -1,4 +1,4 @@
-"""Service accounts, keys and roles; and the token endpoint, which believes signatures alone."""
+"""Service accounts, keys and roles; and the token endpoint, which trusts only signatures."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def key_of(api: Api, account: Api) -> dict[str, Any]:
 
 
 def signed(key: dict[str, Any], cloud: Cloud, **claims: Any) -> str:
-    """A JWT by the key; what it claims is right but for `claims`."""
+    """A JWT signed by the key; its claims are right except for `claims`."""
     now = int(cloud.clock.now())
     payload = {
         "iss": key["client_email"],
@@ -164,7 +164,7 @@ def test_an_account_is_found_by_email_and_unique_id(api: Api, node: Api):
     for project in ("demo-project", "123456789012", "-"):
         path = f"/iam/v1/projects/{project}/serviceAccounts/{account['uniqueId']}"
         assert api.ok("GET", path) == account
-    emails = [each["email"] for each in api.ok("GET", ACCOUNTS)["accounts"]]
+    emails = [account["email"] for account in api.ok("GET", ACCOUNTS)["accounts"]]
     assert emails == ["123456789012-compute@developer.gserviceaccount.com", node.email]
 
 
@@ -198,8 +198,8 @@ def test_a_role_that_can_not_be_is_refused(
     for name in ("taken", "gone"):
         api.ok("POST", ROLES, {"roleId": name, "role": {"title": name}})
     api.ok("DELETE", f"{ROLES}/gone")
-    found, _, said = api.refused("POST", ROLES, {"roleId": role_id, "role": role})
-    assert (found, message in said) == (status, True), said
+    answered, _, said = api.refused("POST", ROLES, {"roleId": role_id, "role": role})
+    assert (answered, message in said) == (status, True), said
 
 
 def test_roles_are_listed_and_deleted_ones_on_demand(api: Api):
@@ -213,7 +213,7 @@ def test_roles_are_listed_and_deleted_ones_on_demand(api: Api):
     (one,) = api.ok("GET", ROLES)["roles"]
     assert "includedPermissions" not in one
     full = api.ok("GET", ROLES, showDeleted="true", view="FULL")["roles"]
-    assert [each.get("deleted", False) for each in full] == [False, True]
+    assert [listed.get("deleted", False) for listed in full] == [False, True]
     assert full[0]["includedPermissions"] == ["compute.disks.get"]
 
 
@@ -231,7 +231,7 @@ def test_predefined_roles_can_be_read(api: Api):
     role = api.ok("GET", "/iam/v1/roles/compute.viewer")
     assert "compute.instances.get" in role["includedPermissions"]
     assert api.refused("GET", "/iam/v1/roles/compute.none")[0] == 404
-    names = [each["name"] for each in api.ok("GET", "/iam/v1/roles")["roles"]]
+    names = [role["name"] for role in api.ok("GET", "/iam/v1/roles")["roles"]]
     assert {"roles/owner", "roles/iap.tunnelResourceAccessor"} <= set(names)
 
 

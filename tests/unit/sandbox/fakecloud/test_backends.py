@@ -1,4 +1,4 @@
-"""What a backend with real machines can rely on: the cloud waits for it and takes its word."""
+"""The cloud with a slow backend: operations wait for its reports and follow them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ ONE = f"{ZONE}/instances/one"
 
 
 class Slow(MemoryBackend):
-    """Remembers what it was asked for; a test says when it is done."""
+    """Records calls; a test decides when they are done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,9 +41,9 @@ class Slow(MemoryBackend):
         assert disk["id"] == image["sourceDiskId"]
 
     def finish(self, what: str, name: str, problem: str = "") -> None:
-        (found,) = [each for each in self.asked if each[:2] == (what, name)]
-        self.asked.remove(found)
-        found[2](problem)
+        (call,) = [call for call in self.asked if call[:2] == (what, name)]
+        self.asked.remove(call)
+        call[2](problem)
 
 
 @pytest.fixture
@@ -154,7 +154,9 @@ def test_a_deletion_overtakes_the_boot(lab: Caller, slow: Slow):
     assert lab.get(ONE)["status"] == "STOPPING"
     slow.finish("delete", "one")
     assert lab.refused("GET", ONE)[0] == 404
-    assert all(each["status"] == "DONE" for each in lab.get(f"{ZONE}/operations")["items"])
+    assert all(
+        operation["status"] == "DONE" for operation in lab.get(f"{ZONE}/operations")["items"]
+    )
 
 
 def test_a_machine_that_powers_off_is_off(lab: Caller, slow: Slow):
@@ -193,7 +195,7 @@ def test_a_bulk_creation_waits_for_each_machine(lab: Caller, slow: Slow):
     assert lab.get(url)["status"] == "RUNNING"
     slow.finish("start", "n-3")
     assert (lab.get(url)["status"], lab.get(url).get("error")) == ("DONE", None)
-    names = [each["name"] for each in lab.get(f"{ZONE}/instances")["items"]]
+    names = [vm["name"] for vm in lab.get(f"{ZONE}/instances")["items"]]
     assert names == ["n-1", "n-3"]
     again = lab.post(f"{ZONE}/instances/bulkInsert", {**body, "namePattern": "m-#"})
     for number in (1, 2):

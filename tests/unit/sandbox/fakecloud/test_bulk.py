@@ -31,13 +31,13 @@ def pattern(count: int, text: str = "n-###", **members: Any) -> dict[str, Any]:
 
 
 def names(ask: Caller) -> list[str]:
-    return [each["name"] for each in ask.get(f"{ZONE}/instances").get("items", [])]
+    return [vm["name"] for vm in ask.get(f"{ZONE}/instances").get("items", [])]
 
 
 def location_status(operation: dict[str, Any], zone: str = ZONE) -> dict[str, Any]:
-    found = operation["instancesBulkInsertOperationMetadata"]["perLocationStatus"][zone]
-    assert isinstance(found, dict)
-    return found
+    status = operation["instancesBulkInsertOperationMetadata"]["perLocationStatus"][zone]
+    assert isinstance(status, dict)
+    return status
 
 
 def test_one_call_makes_many_with_an_operation_each(lab: Caller):
@@ -52,7 +52,7 @@ def test_one_call_makes_many_with_an_operation_each(lab: Caller):
     }
     group = f"operationGroupId={operation['operationGroupId']} AND operationType=insert"
     children = lab.get(f"{ZONE}/operations", filter=group)["items"]
-    assert sorted(each["targetLink"].rpartition("/")[2] for each in children) == names(lab)
+    assert sorted(child["targetLink"].rpartition("/")[2] for child in children) == names(lab)
     addresses = {
         lab.get(f"{ZONE}/instances/{name}")["networkInterfaces"][0]["networkIP"]
         for name in names(lab)
@@ -86,7 +86,7 @@ def test_fewer_than_the_minimum_is_none(fake: Cloud, lab: Caller, least, made):
     status = location_status(operation)
     assert (status["createdVmCount"], status["failedToCreateVmCount"]) == (2, 3)
     failed = lab.get(f"{ZONE}/operations", filter="httpErrorStatusCode=503")["items"]
-    assert {each["error"]["errors"][0]["code"] for each in failed} == {
+    assert {operation["error"]["errors"][0]["code"] for operation in failed} == {
         "ZONE_RESOURCE_POOL_EXHAUSTED"
     }
     assert len(failed) == 3
@@ -167,7 +167,7 @@ def test_more_than_twenty_in_a_second_are_too_many(fake: Cloud, lab: Caller):
 
 
 def test_it_fails_as_a_whole_when_a_test_asks(fake: Cloud, lab: Caller):
-    """FIELD.md E: an operation error without one for any single instance."""
+    """The operation fails, but no operation of a single instance has an error."""
     fake.faults.add(
         "compute.instances.bulkInsert",
         operation_error=OperationError("VM_MIN_COUNT_NOT_REACHED", "none"),

@@ -1,4 +1,4 @@
-"""Which method a request calls, and what its description refuses."""
+"""The method of a request, and what its description refuses."""
 
 from typing import Any
 
@@ -51,9 +51,9 @@ from muster_sandbox.fakecloud.errors import ApiError
     ],
 )
 def test_a_path_has_its_method(verb, path, method, parameters):
-    found = routes.find(verb, path)
-    assert found.method.id == method
-    assert found.parameters == parameters
+    match = routes.find(verb, path)
+    assert match.method.id == method
+    assert match.parameters == parameters
 
 
 def test_an_upload_is_told_by_its_path():
@@ -146,7 +146,7 @@ def test_a_wrong_query_parameter_is_refused_by_name(query, message):
 
 
 def test_each_version_has_its_own_description():
-    """The provider's view=FULL is known to beta only."""
+    """Only beta has view=FULL, which the provider sends."""
     view = {"view": ["FULL"]}
     beta = descriptions.load("compute.beta").methods["compute.instances.get"]
     checking.check(beta, view, None)

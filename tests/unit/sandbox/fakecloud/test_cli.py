@@ -17,7 +17,7 @@ NETWORKS = "/compute/v1/projects/my-project/global/networks"
 
 
 class Process:
-    """A fakecloud that has said that it is there."""
+    """A running fakecloud that has printed its address."""
 
     def __init__(self, *options: str) -> None:
         command = [sys.executable, "-m", "muster", "cloud", "fake", "--project", "my-project"]
@@ -28,7 +28,7 @@ class Process:
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        # What doesn't come is ended, and the test with it.
+        # A process that doesn't start is killed, and the test fails.
         self.limit = threading.Timer(60, self.process.kill)
         self.limit.start()
         self.variables: dict[str, str] = {}
@@ -72,8 +72,8 @@ def test_it_serves_until_a_signal_and_keeps_its_state(tmp_path: Path, number: in
     assert Path(first.variables["CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"]).read_text() == "owner\n"
     assert first.end(number) == 0
     second = Process("--port", "0", "--state", str(tmp_path))
-    found = httpx.get(f"{second.url}{NETWORKS}/lab", headers=headers, trust_env=False)
-    assert found.json()["name"] == "lab"
+    answer = httpx.get(f"{second.url}{NETWORKS}/lab", headers=headers, trust_env=False)
+    assert answer.json()["name"] == "lab"
     assert second.end(number) == 0
 
 
@@ -96,9 +96,11 @@ def test_a_port_that_is_taken_is_one_sentence():
 
 
 def test_every_endpoint_of_the_provider_ends_with_a_segment():
-    """PROVIDER.md: the value must end with "/segment/"."""
-    found = environment("http://127.0.0.1:1", "p")
-    endpoints = {name: value for name, value in found.items() if name.endswith("_CUSTOM_ENDPOINT")}
+    """Pulumi's provider needs values that end with "/segment/"."""
+    variables = environment("http://127.0.0.1:1", "p")
+    endpoints = {
+        name: value for name, value in variables.items() if name.endswith("_CUSTOM_ENDPOINT")
+    }
     assert len(endpoints) == 8
     for value in endpoints.values():
         assert value.endswith("/"), value

@@ -1,4 +1,4 @@
-"""Google's own client, as it comes, against fakecloud: google-api-python-client."""
+"""Google's own unchanged client against fakecloud: google-api-python-client."""
 
 import uuid
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ def compute(cloud: Server, version: str) -> Iterator[Any]:
 def done(operations: Any, operation: dict[str, Any], **place: str) -> dict[str, Any]:
     """Wait for an operation as the documentation's examples do; the real one may need several."""
     for _ in range(5):
-        found: dict[str, Any] = operations.wait(operation=operation["name"], **place).execute()
-        if found["status"] == "DONE":
-            assert "error" not in found, found
-            return found
+        state: dict[str, Any] = operations.wait(operation=operation["name"], **place).execute()
+        if state["status"] == "DONE":
+            assert "error" not in state, state
+            return state
     raise AssertionError("the operation doesn't end")
 
 
@@ -71,14 +71,14 @@ def test_insert_poll_get_list_page_filter_delete(compute: Any, cloud: Server):
         ).execute()
         for number in range(5)
     ]
-    assert {each["status"] for each in running} == {"RUNNING"}
+    assert {vm["status"] for vm in running} == {"RUNNING"}
     for operation in running:
         done(operations, operation, **HERE)
     assert instances.get(instance="n-3", **HERE).execute()["status"] == "RUNNING"
     pages, request = [], instances.list(maxResults=2, **HERE)
     while request is not None:
         answer = request.execute()
-        pages.append([each["name"] for each in answer["items"]])
+        pages.append([vm["name"] for vm in answer["items"]])
         request = instances.list_next(request, answer)
     assert pages == [["n-0", "n-1"], ["n-2", "n-3"], ["n-4"]]
     odd = instances.list(filter="labels.half=1", fields="items(name)", **HERE).execute()
@@ -157,8 +157,8 @@ def test_an_image_is_built_and_used(compute: Any):
     body = {"name": "slurm-1", "family": "slurm", "sourceDisk": f"{ZONE}/disks/builder"}
     image = compute.images().insert(body=body, **PROJECT).execute()
     done(compute.globalOperations(), image, **PROJECT)
-    found = compute.images().getFromFamily(family="slurm", **PROJECT).execute()
-    assert (found["name"], found["status"]) == ("slurm-1", "READY")
+    newest = compute.images().getFromFamily(family="slurm", **PROJECT).execute()
+    assert (newest["name"], newest["status"]) == ("slurm-1", "READY")
     public = compute.images().getFromFamily(project="debian-cloud", family="debian-13").execute()
     assert public["name"].startswith("debian-13-trixie-v")
 

@@ -15,17 +15,19 @@ def disk(name: str, **members: object) -> dict[str, object]:
 
 def test_a_disk_names_the_concrete_image(ask: Caller):
     ask.post(f"{ZONE}/disks", disk("state", sourceImage=DEBIAN))
-    found = ask.get(f"{ZONE}/disks/state")
-    assert found["sourceImage"].endswith("/debian-cloud/global/images/debian-12-bookworm-v20261110")
-    assert found["type"].endswith("/zones/europe-west4-a/diskTypes/pd-balanced")
-    assert (found["status"], found["sizeGb"]) == ("READY", "10")
+    stored = ask.get(f"{ZONE}/disks/state")
+    assert stored["sourceImage"].endswith(
+        "/debian-cloud/global/images/debian-12-bookworm-v20261110"
+    )
+    assert stored["type"].endswith("/zones/europe-west4-a/diskTypes/pd-balanced")
+    assert (stored["status"], stored["sizeGb"]) == ("READY", "10")
 
 
 def test_an_empty_disk_has_a_size_of_its_own(ask: Caller):
     ask.post(f"{ZONE}/disks", {"name": "empty"})
-    found = ask.get(f"{ZONE}/disks/empty")
-    assert found["sizeGb"] == "500"
-    assert "sourceImage" not in found
+    stored = ask.get(f"{ZONE}/disks/empty")
+    assert stored["sizeGb"] == "500"
+    assert "sourceImage" not in stored
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_a_family_gives_its_newest_image(fake: Cloud, ask: Caller):
 
 
 def test_a_public_family_is_no_image_of_that_name(ask: Caller):
-    """The provider asks for images/debian-12 first, which must be 404 (PROVIDER.md)."""
+    """The provider asks for images/debian-12 first, which must be 404."""
     images = "global/images"
     assert ask.refused("GET", f"{images}/debian-12", project="debian-cloud")[0] == 404
     family = ask.get(f"{images}/family/debian-12", project="debian-cloud")
@@ -165,9 +167,9 @@ def test_an_image_that_is_being_made_cant_be_used(fake: Cloud, ask: Caller):
 def test_an_image_comes_from_a_file(ask: Caller):
     raw = {"containerType": "TAR", "source": "https://storage.googleapis.com/b/disk.tar.gz"}
     ask.post("global/images", {"name": "raw", "rawDisk": raw})
-    found = ask.get("global/images/raw")
-    assert found["rawDisk"] == raw
-    labels = {"labels": {"a": "b"}, "labelFingerprint": found["labelFingerprint"]}
+    stored = ask.get("global/images/raw")
+    assert stored["rawDisk"] == raw
+    labels = {"labels": {"a": "b"}, "labelFingerprint": stored["labelFingerprint"]}
     ask.post("global/images/raw/setLabels", labels)
     assert ask.get("global/images/raw")["labels"] == {"a": "b"}
     assert "Exactly one source" in ask.refused("POST", "global/images", {"name": "x"})[2]

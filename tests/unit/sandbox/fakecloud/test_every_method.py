@@ -1,4 +1,4 @@
-"""Every method of Compute Engine's description, with whatever body: never an error of our own."""
+"""Every method of Compute Engine's description, with any body: never an error in fakecloud."""
 
 import json
 import re
@@ -21,7 +21,7 @@ DECENT = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": 
 def send(cloud: Cloud, method: str, body: Any = None, **query: str) -> int:
     """Call a method on resources named x; the status."""
     template = V1.methods[method].path
-    path = re.sub(r"\{\+?(\w+)\}", lambda found: PLACES.get(found[1], "x"), template)
+    path = re.sub(r"\{\+?(\w+)\}", lambda match: PLACES.get(match[1], "x"), template)
     reply = handle(
         cloud,
         Request(
@@ -44,7 +44,7 @@ def test_methods_without_handler_say_that_they_have_none(fake: Cloud):
 
 @pytest.fixture
 def furnished(lab: Caller) -> Cloud:
-    """A cloud with one x of everything."""
+    """A cloud with one resource x of each kind."""
     subnet = {"name": "x", "network": "global/networks/lab", "ipCidrRange": "10.9.0.0/24"}
     lab.post("global/networks", {"name": "x", "autoCreateSubnetworks": False})
     lab.post(f"{REGION}/subnetworks", subnet)
@@ -71,8 +71,12 @@ def test_any_body_gets_an_answer(furnished: Cloud, method: str):
         for name, schema in properties.items():
             kind = "object" if "$ref" in schema else schema["type"]
             bodies += [{name: DECENT[kind]}, {name: None}, {"name": "y", name: DECENT[kind]}]
-        bodies.append({name: DECENT.get(each.get("type"), {}) for name, each in properties.items()})
-    own = [name for name, each in described.parameters.items() if each["location"] == "query"]
+        bodies.append(
+            {name: DECENT.get(schema.get("type"), {}) for name, schema in properties.items()}
+        )
+    own = [
+        name for name, parameter in described.parameters.items() if parameter["location"] == "query"
+    ]
     queries = [{}, *({name: "x"} for name in own), *({name: "1"} for name in own)]
     statuses = {send(furnished, method, body) for body in bodies}
     statuses |= {send(furnished, method, {}, **query) for query in queries}

@@ -1,6 +1,6 @@
-"""Clients that Google wrote, over HTTP: google-cloud-storage, -secret-manager, googleapiclient.
+"""Google's own clients over HTTP: google-cloud-storage, -secret-manager, googleapiclient.
 
-What each needs to be pointed here:
+What each needs to use fakecloud:
 
 * google-cloud-storage: STORAGE_EMULATOR_HOST=http://HOST:PORT, or client_options.api_endpoint; and
   credentials, which it asks for with an emulator too unless they are given.
@@ -78,7 +78,7 @@ def make_bucket(buckets: storage.Client, name: str = "lab-bundle") -> storage.Bu
 
 def test_storage_a_bucket_and_its_objects(buckets: storage.Client):
     bucket = make_bucket(buckets)
-    assert [each.name for each in buckets.list_buckets()] == ["lab-bundle"]
+    assert [item.name for item in buckets.list_buckets()] == ["lab-bundle"]
     blob = bucket.blob("bundle/a b+c.txt")
     blob.metadata = {"digest": "x"}
     blob.upload_from_string("hello", content_type="text/plain", if_generation_match=0)
@@ -95,8 +95,8 @@ def test_storage_a_bucket_and_its_objects(buckets: storage.Client):
     assert buckets.get_bucket("lab-bundle").labels == {"muster": "lab"}
     with pytest.raises(exceptions.Conflict):
         bucket.delete()
-    for each in bucket.list_blobs(versions=True):
-        each.delete()
+    for blob in bucket.list_blobs(versions=True):
+        blob.delete()
     bucket.delete()
     assert buckets.lookup_bucket("lab-bundle") is None
 
@@ -166,8 +166,8 @@ def test_secrets_from_the_first_version_to_the_last(cloud: Server):
     with pytest.raises(exceptions.BadRequest, match="DISABLED"):
         client.access_secret_version(name=version.name)
     client.enable_secret_version(name=version.name)
-    assert [each.name for each in client.list_secret_versions(parent=secret.name)] == [version.name]
-    assert [each.name for each in client.list_secrets(parent=PROJECT)] == [secret.name]
+    assert [item.name for item in client.list_secret_versions(parent=secret.name)] == [version.name]
+    assert [item.name for item in client.list_secrets(parent=PROJECT)] == [secret.name]
     secret.labels["muster"] = "lab"
     changed = client.update_secret(secret=secret, update_mask={"paths": ["labels"]})
     assert changed.labels == {"muster": "lab"}
@@ -178,7 +178,7 @@ def test_secrets_from_the_first_version_to_the_last(cloud: Server):
 
 
 def test_secrets_are_read_with_a_key_by_whom_they_are_granted_to(cloud: Server):
-    """This client signs a JWT of its own where it holds a key, and sends that as the token."""
+    """This client signs its own JWT if it has a key, and sends that as the token."""
     owners = secrets(cloud)
     secret = owners.create_secret(
         parent=PROJECT, secret_id=MUNGE, secret={"replication": {"automatic": {}}}
@@ -259,7 +259,7 @@ def test_a_tunnels_policy(cloud: Server):
 def test_services_of_the_project(cloud: Server):
     with service(cloud, "serviceusage") as usage, service(cloud, "cloudbilling") as billing:
         enabled = usage.services().list(parent=PROJECT, filter="state:ENABLED").execute()
-        names = [each["config"]["name"] for each in enabled["services"]]
+        names = [entry["config"]["name"] for entry in enabled["services"]]
         assert {"compute.googleapis.com", "secretmanager.googleapis.com"} <= set(names)
         body = {"serviceIds": ["logging.googleapis.com"]}
         assert usage.services().batchEnable(parent=PROJECT, body=body).execute()["done"]

@@ -1,4 +1,4 @@
-"""The small language of IAM conditions: what it says, and that nothing else is let in."""
+"""The language of IAM conditions: the implemented part, and that all else is refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Instances: made, changed, started and stopped, preempted, deleted."""
+"""Instances: create, change, start, stop, preempt, delete."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def one(lab: Caller) -> Caller:
 
 
 def test_what_the_provider_needs_is_in_the_answer(lab: Caller):
-    """PROVIDER.md: without one of these it fails, replaces or updates for ever."""
+    """Without one of these the provider fails, or replaces or updates at each `up`."""
     body = instance(
         "one",
         labels={"muster-cluster": "lab"},
@@ -34,35 +34,35 @@ def test_what_the_provider_needs_is_in_the_answer(lab: Caller):
     body["networkInterfaces"][0]["networkIP"] = "10.0.0.7"
     body["networkInterfaces"][0]["accessConfigs"] = [{"networkTier": "PREMIUM"}]
     lab.post(f"{ZONE}/instances", body)
-    found = lab.get(ONE)
+    vm = lab.get(ONE)
     link = "https://www.googleapis.com/compute/v1/projects/demo-project"
-    assert found["status"] == "RUNNING"
-    assert found["zone"] == f"{link}/{ZONE}"
-    assert found["machineType"] == f"{link}/{ZONE}/machineTypes/n1-standard-2"
-    assert found["labels"] == {"muster-cluster": "lab"}
-    assert found["metadata"]["items"] == [{"key": "enable-oslogin", "value": "FALSE"}]
-    assert found["metadata"]["fingerprint"]
-    assert found["tags"]["items"] == ["login"]
-    (account,) = found["serviceAccounts"]
+    assert vm["status"] == "RUNNING"
+    assert vm["zone"] == f"{link}/{ZONE}"
+    assert vm["machineType"] == f"{link}/{ZONE}/machineTypes/n1-standard-2"
+    assert vm["labels"] == {"muster-cluster": "lab"}
+    assert vm["metadata"]["items"] == [{"key": "enable-oslogin", "value": "FALSE"}]
+    assert vm["metadata"]["fingerprint"]
+    assert vm["tags"]["items"] == ["login"]
+    (account,) = vm["serviceAccounts"]
     assert account["email"] == "123456789012-compute@developer.gserviceaccount.com"
-    assert found["shieldedInstanceConfig"] == {
+    assert vm["shieldedInstanceConfig"] == {
         "enableSecureBoot": True,
         "enableVtpm": True,
         "enableIntegrityMonitoring": True,
     }
-    (disk,) = found["disks"]
+    (disk,) = vm["disks"]
     assert disk["source"] == f"{link}/{ZONE}/disks/one"
     assert (disk["deviceName"], disk["mode"]) == ("boot", "READ_WRITE")
     assert (disk["boot"], disk["autoDelete"]) == (True, True)
-    (nic,) = found["networkInterfaces"]
+    (nic,) = vm["networkInterfaces"]
     assert nic["network"] == f"{link}/global/networks/lab"
     assert nic["subnetwork"] == f"{link}/{REGION}/subnetworks/lab"
     assert (nic["name"], nic["networkIP"]) == ("nic0", "10.0.0.7")
     assert nic["accessConfigs"][0]["natIP"].startswith("203.0.113.")
     boot = lab.get(f"{ZONE}/disks/one")
-    assert boot["users"] == [found["selfLink"]]
+    assert boot["users"] == [vm["selfLink"]]
     assert boot["sourceImage"].endswith("/debian-12-bookworm-v20261110")
-    assert lab.get(ONE, version="beta", view="FULL") == found
+    assert lab.get(ONE, version="beta", view="FULL") == vm
 
 
 def without(*path: Any) -> dict[str, Any]:
@@ -123,9 +123,9 @@ def without(*path: Any) -> dict[str, Any]:
     ],
 )
 def test_an_instance_that_cant_be_is_refused(lab: Caller, body, message):
-    status, _, found = lab.refused("POST", f"{ZONE}/instances", body)
+    status, _, answer = lab.refused("POST", f"{ZONE}/instances", body)
     assert status == 400
-    assert message in found
+    assert message in answer
     assert "items" not in lab.get(f"{ZONE}/instances")
     assert "items" not in lab.get(f"{ZONE}/disks")
 
@@ -164,9 +164,9 @@ def test_two_writers_of_metadata_dont_overwrite_each_other(one: Caller):
     assert (status, reason) == (412, "conditionNotMet")
     assert message == "Supplied fingerprint does not match current metadata fingerprint."
     assert one.refused("POST", f"{ONE}/setMetadata", {"items": []})[0] == 412
-    found = one.get(ONE)["metadata"]
-    assert found["items"] == items
-    one.post(f"{ONE}/setMetadata", {"fingerprint": found["fingerprint"]})
+    metadata = one.get(ONE)["metadata"]
+    assert metadata["items"] == items
+    one.post(f"{ONE}/setMetadata", {"fingerprint": metadata["fingerprint"]})
     assert "items" not in one.get(ONE)["metadata"]
 
 
@@ -184,10 +184,8 @@ def test_labels_and_tags_need_the_present_fingerprint(one: Caller, method, body,
     body = {**body, path[-1]: stale}
     one.post(f"{ONE}/{method}", body)
     assert one.refused("POST", f"{ONE}/{method}", body)[:2] == (412, "conditionNotMet")
-    found = one.get(ONE)
-    assert (
-        found["labels"] == {"a": "b"} if "labels" in body else found["tags"]["items"] == ["login"]
-    )
+    vm = one.get(ONE)
+    assert vm["labels"] == {"a": "b"} if "labels" in body else vm["tags"]["items"] == ["login"]
 
 
 def test_stop_and_start(fake: Cloud, one: Caller):
@@ -224,9 +222,9 @@ def test_machine_type_and_account_change_only_when_off(one: Caller):
     one.post(f"{ONE}/setMachineType", machine)
     one.post(f"{ONE}/setServiceAccount", account)
     one.post(f"{ONE}/start")
-    found = one.get(ONE)
-    assert found["machineType"].endswith("/n1-standard-4")
-    assert found["serviceAccounts"] == [account]
+    vm = one.get(ONE)
+    assert vm["machineType"].endswith("/n1-standard-4")
+    assert vm["serviceAccounts"] == [account]
     assert one.cloud.usage.metrics["europe-west4", "CPUS"] == 4
 
 
@@ -264,11 +262,11 @@ def test_a_spot_instance_is_preempted(lab: Caller, action, expected):
     lab.post(f"{ZONE}/instances", instance("one", scheduling=scheduling))
     assert lab.get(ONE)["scheduling"]["preemptible"] is True
     lab.post(f"{ONE}/simulateMaintenanceEvent")
-    status, found = lab("GET", ONE)
-    assert (found.get("status") if status == 200 else None) == expected
+    status, answer = lab("GET", ONE)
+    assert (answer.get("status") if status == 200 else None) == expected
     event = "operationType=compute.instances.preempted"
-    (told,) = lab.get(f"{ZONE}/operations", filter=event)["items"]
-    assert (told["targetLink"].rpartition("/")[2], told["user"]) == ("one", "system")
+    (operation,) = lab.get(f"{ZONE}/operations", filter=event)["items"]
+    assert (operation["targetLink"].rpartition("/")[2], operation["user"]) == ("one", "system")
 
 
 def test_a_deletion_overtakes_an_insert(fake: Cloud, lab: Caller):
@@ -402,14 +400,14 @@ def test_an_instance_follows_its_template(lab: Caller):
     metadata = {"items": [{"key": "a", "value": "1"}]}
     body = template(labels={"set": "debug"}, metadata=metadata)
     operation = lab.post("global/instanceTemplates", body)
-    found = lab.get("global/instanceTemplates/debug")
-    by_id = lab.get(f"global/instanceTemplates/{found['id']}", version="beta", view="FULL")
-    assert by_id == found
-    assert operation["targetId"] == found["id"]
+    stored = lab.get("global/instanceTemplates/debug")
+    by_id = lab.get(f"global/instanceTemplates/{stored['id']}", version="beta", view="FULL")
+    assert by_id == stored
+    assert operation["targetId"] == stored["id"]
     for name, reference in (
         ("one", "projects/demo-project/global/instanceTemplates/debug"),
         ("two", "global/instanceTemplates/debug"),
-        ("three", found["selfLink"]),
+        ("three", stored["selfLink"]),
     ):
         body = {"name": name, "labels": {"own": "yes"}} if name == "two" else {"name": name}
         lab.post(f"{ZONE}/instances", body, sourceInstanceTemplate=reference)
@@ -420,7 +418,7 @@ def test_an_instance_follows_its_template(lab: Caller):
     assert lab.get(f"{ZONE}/instances/two")["labels"] == {"own": "yes"}
     lab.delete("global/instanceTemplates/debug")
     missing = lab.refused(
-        "POST", f"{ZONE}/instances", {"name": "x"}, sourceInstanceTemplate=found["selfLink"]
+        "POST", f"{ZONE}/instances", {"name": "x"}, sourceInstanceTemplate=stored["selfLink"]
     )
     assert "instanceTemplate resource cannot be found" in missing[2]
 
@@ -451,9 +449,9 @@ def test_the_newest_come_first_if_asked(fake: Cloud, lab: Caller):
         fake.clock.advance(0.001)
     query = {"orderBy": "creationTimestamp desc", "maxResults": 2}
     first = lab.get(f"{ZONE}/instances", **query)
-    assert [each["name"] for each in first["items"]] == ["a", "c"]
+    assert [vm["name"] for vm in first["items"]] == ["a", "c"]
     rest = lab.get(f"{ZONE}/instances", **query, pageToken=first["nextPageToken"])
-    assert [each["name"] for each in rest["items"]] == ["b"]
+    assert [vm["name"] for vm in rest["items"]] == ["b"]
     assert lab.refused("GET", f"{ZONE}/instances", orderBy="status")[0] == 400
 
 
@@ -462,14 +460,14 @@ def test_all_zones_are_listed_together(lab: Caller):
     other = "zones/europe-west4-b"
     body = instance("two", machineType=f"{other}/machineTypes/n1-standard-2")
     lab.post(f"{other}/instances", body)
-    found = lab.get("aggregated/instances")["items"]
-    assert [each["name"] for each in found[ZONE]["instances"]] == ["one"]
-    assert [each["name"] for each in found[other]["instances"]] == ["two"]
-    assert found["zones/us-east1-b"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
+    places = lab.get("aggregated/instances")["items"]
+    assert [vm["name"] for vm in places[ZONE]["instances"]] == ["one"]
+    assert [vm["name"] for vm in places[other]["instances"]] == ["two"]
+    assert places["zones/us-east1-b"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
     mine = lab.get("aggregated/instances", filter="labels.c=lab")["items"]
     assert "instances" not in mine[other]
     whole = lab.get("aggregated/instances", fields="items,kind")
-    assert whole["items"] == found
+    assert whole["items"] == places
     first = lab.get("aggregated/instances", maxResults=1)
     second = lab.get("aggregated/instances", maxResults=1, pageToken=first["nextPageToken"])
     assert list(second["items"]) == [other]

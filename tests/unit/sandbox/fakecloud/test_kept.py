@@ -1,4 +1,4 @@
-"""What tells first boots apart, and which of those that are kept go."""
+"""The digest of first boots, and which kept ones are removed."""
 
 import os
 from pathlib import Path
@@ -75,20 +75,20 @@ def test_what_may_end_otherwise_is_not_kept(tmp_path: Path, changes: dict[str, A
 @pytest.fixture
 def images(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Podman's images, by name."""
-    found: set[str] = set()
+    present: set[str] = set()
 
     def podman(*words: str) -> str:
         command, *rest = words
         if command == "tag":
-            found.add(rest[1])
+            present.add(rest[1])
         else:
             assert (command, rest[0]) == ("rmi", "--ignore")
-            found.discard(rest[1])
+            present.discard(rest[1])
         return ""
 
     monkeypatch.setattr(kept, "podman", podman)
-    monkeypatch.setattr(kept, "exists", lambda kind, name: kind == "image" and name in found)
-    return found
+    monkeypatch.setattr(kept, "exists", lambda kind, name: kind == "image" and name in present)
+    return present
 
 
 def test_the_latest_are_kept_as_they_were(tmp_path: Path, images: set[str]) -> None:
@@ -100,11 +100,11 @@ def test_the_latest_are_kept_as_they_were(tmp_path: Path, images: set[str]) -> N
     names = [f"d{number}" for number in range(2, kept.MOST + 2)]
     assert images == {f"{kept.NAME}:{name}" for name in names}
     assert sorted(path.stem for path in tmp_path.iterdir()) == names
-    found = some.find("d3")
-    assert found is not None
-    assert found.image == f"{kept.NAME}:d3"
-    assert found.guest_attributes == {"a/b": {"value": "3"}}
-    note, _, console = found.console.partition(b"\n")
+    latest = some.find("d3")
+    assert latest is not None
+    assert latest.image == f"{kept.NAME}:d3"
+    assert latest.guest_attributes == {"a/b": {"value": "3"}}
+    note, _, console = latest.console.partition(b"\n")
     assert note.startswith(b"fakecloud: kept from 20")
     assert console == b"console\r\n\xff"
 

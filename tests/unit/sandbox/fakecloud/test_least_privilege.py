@@ -1,7 +1,7 @@
-"""The controller's rights as DESIGN.md 6 wants them: enough for its work, and none to spare.
+"""The controller's permissions: enough for its work, and no others.
 
-What it does: make nodes from a template, one by one and in bulk, see them and its operations,
-delete them. What it must not: touch another machine, read another secret, act as another account.
+It creates nodes from a template, one by one and in bulk, reads them and its operations, and deletes
+them. It must not change another machine, read another secret or act as another account.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ def role(api: Api, role_id: str, permissions: tuple[str, ...]) -> str:
 
 @pytest.fixture
 def node(lab: Caller, api: Api) -> Api:
-    """The compute nodes' account; their image and template are there."""
+    """The compute nodes' account; their image and template exist."""
     account = api.account("lab-compute")
     api.ok("POST", f"{COMPUTE}/{ZONE}/disks", {"name": "d", "sizeGb": "10"})
     api.ok("POST", f"{COMPUTE}/global/images", {"name": "lab-1", "sourceDisk": f"{ZONE}/disks/d"})
@@ -68,11 +68,11 @@ def node(lab: Caller, api: Api) -> Api:
 
 
 def controller(api: Api, node: Api, without: str = "") -> Api:
-    """The controller's account with all its rights but one."""
+    """The controller's account with all its permissions but one."""
     made = api.account("lab-controller")
 
     def some(permissions: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(each for each in permissions if each != without)
+        return tuple(permission for permission in permissions if permission != without)
 
     api.grant(CRM, role(api, "lab_nodes", some(BY_NAME)), made.member, condition=MINE)
     api.grant(CRM, role(api, "lab_lists", some(EVERYWHERE)), made.member)
@@ -84,7 +84,7 @@ def controller(api: Api, node: Api, without: str = "") -> Api:
 
 
 def work(caller: Api) -> list[tuple[int, dict[str, Any]]]:
-    """All that the controller does, with the answers."""
+    """All calls of the controller, with the answers."""
     one = caller("POST", NODES, {"name": "lab-0"}, sourceInstanceTemplate=TEMPLATE)
     many = {
         "count": 2,

@@ -1,4 +1,4 @@
-"""Local SSDs: disks without a resource of their own, which come and go with their instance."""
+"""Local SSDs: disks without their own resource, created and deleted with their instance."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ def test_they_are_listed_in_the_instance_and_are_no_disks(lab: Caller):
     lab.post(f"{ZONE}/instances", with_ssds(2))
     boot, *ssds = lab.get(f"{ZONE}/instances/one")["disks"]
     assert boot["type"] == "PERSISTENT"
-    assert [each["deviceName"] for each in ssds] == ["local-ssd-0", "local-ssd-1"]
-    for number, each in enumerate(ssds, 1):
-        assert "source" not in each
-        found = {key: each[key] for key in ("type", "interface", "diskSizeGb", "index")}
-        assert found == {
+    assert [ssd["deviceName"] for ssd in ssds] == ["local-ssd-0", "local-ssd-1"]
+    for number, ssd in enumerate(ssds, 1):
+        assert "source" not in ssd
+        fields = {key: ssd[key] for key in ("type", "interface", "diskSizeGb", "index")}
+        assert fields == {
             "type": "SCRATCH",
             "interface": "NVME",
             "diskSizeGb": "375",
             "index": number,
         }
-        assert (each["autoDelete"], each["boot"]) == (True, False)
-    assert [each["name"] for each in lab.get(f"{ZONE}/disks")["items"]] == ["one"]
+        assert (ssd["autoDelete"], ssd["boot"]) == (True, False)
+    assert [disk["name"] for disk in lab.get(f"{ZONE}/disks")["items"]] == ["one"]
     lab.delete(f"{ZONE}/instances/one")
     assert "items" not in lab.get(f"{ZONE}/disks")
 
@@ -37,16 +37,16 @@ def test_they_are_listed_in_the_instance_and_are_no_disks(lab: Caller):
 def test_a_template_makes_instances_with_them(lab: Caller):
     properties = with_ssds(1) | {"machineType": "n1-standard-2"}
     del properties["name"]
-    # A template is of no zone, so its disks have a type's name alone.
+    # A template has no zone, so its disks have only a type's name.
     parameters = {"diskType": "local-ssd", "diskSizeGb": "375"}
     properties["disks"][1] = LOCAL_SSD | {"initializeParams": parameters}
     lab.post(TEMPLATE, {"name": "debug", "properties": properties})
     body = {"count": "2", "namePattern": "n-#", "sourceInstanceTemplate": f"{TEMPLATE}/debug"}
     lab.post(f"{ZONE}/instances/bulkInsert", body)
     for name in ("n-1", "n-2"):
-        kinds = [each["type"] for each in lab.get(f"{ZONE}/instances/{name}")["disks"]]
+        kinds = [disk["type"] for disk in lab.get(f"{ZONE}/instances/{name}")["disks"]]
         assert kinds == ["PERSISTENT", "SCRATCH"]
-    quotas = {each["metric"]: each["usage"] for each in lab.get(REGION)["quotas"]}
+    quotas = {quota["metric"]: quota["usage"] for quota in lab.get(REGION)["quotas"]}
     assert quotas["LOCAL_SSD_TOTAL_GB"] == 750
 
 

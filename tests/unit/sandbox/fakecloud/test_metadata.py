@@ -74,8 +74,8 @@ def on(cloud: Server, machines: httpx.Client) -> Iterator[Machine]:
         return clients[-1]
 
     yield client
-    for each in clients:
-        each.close()
+    for opened in clients:
+        opened.close()
 
 
 def test_each_machine_gets_its_own(on: Machine):
@@ -116,20 +116,20 @@ def test_directories_are_listed(on: Machine):
 
 
 def test_all_at_once_is_json_with_camel_case(on: Machine):
-    found = on("2").get("instance/?recursive=true").json()
-    assert found["machineType"] == "projects/123456789012/machineTypes/n1-standard-2"
-    assert found["attributes"]["enable-guest-attributes"] == "TRUE"
-    assert found["tags"] == ["b", "a"]
-    assert found["disks"][0]["deviceName"] == "persistent-disk-0"
-    (nic,) = found["networkInterfaces"]
+    document = on("2").get("instance/?recursive=true").json()
+    assert document["machineType"] == "projects/123456789012/machineTypes/n1-standard-2"
+    assert document["attributes"]["enable-guest-attributes"] == "TRUE"
+    assert document["tags"] == ["b", "a"]
+    assert document["disks"][0]["deviceName"] == "persistent-disk-0"
+    (nic,) = document["networkInterfaces"]
     assert (nic["ip"], nic["mtu"], nic["gateway"]) == ("127.0.0.2", 8896, "127.0.0.1")
-    assert found["serviceAccounts"]["default"] == {
+    assert document["serviceAccounts"]["default"] == {
         "aliases": ["default"],
         "email": ACCOUNT,
         "scopes": [SCOPE],
     }
-    assert found["image"].startswith("projects/debian-cloud/global/images/debian-12")
-    assert isinstance(found["id"], int)
+    assert document["image"].startswith("projects/debian-cloud/global/images/debian-12")
+    assert isinstance(document["id"], int)
     text = on("2").get("instance/attributes/?recursive=true&alt=text").text
     assert text.startswith("enable-guest-attributes TRUE\nstartup-script #!/bin/sh\n")
     assert on("2").get("instance/name?alt=json").json() == "one"
@@ -170,8 +170,8 @@ def test_a_machine_reports_its_guest_attributes(on: Machine, machines: httpx.Cli
     assert machine.get("instance/guest-attributes/muster/state").text == "ready"
     assert machine.get("instance/guest-attributes/").text == "muster/\n"
     url = f"{BASE}/{ZONE}/instances/one/getGuestAttributes"
-    found = machines.get(url, params={"queryPath": "muster/"}).json()["queryValue"]["items"]
-    assert found == [{"namespace": "muster", "key": "state", "value": "ready"}]
+    items = machines.get(url, params={"queryPath": "muster/"}).json()["queryValue"]["items"]
+    assert items == [{"namespace": "muster", "key": "state", "value": "ready"}]
     assert machine.delete("instance/guest-attributes/muster/state").is_success
     assert machine.get("instance/guest-attributes/muster/state").status_code == 404
     assert machine.delete("instance/guest-attributes/muster/state").status_code == 404
@@ -237,7 +237,7 @@ def test_an_identity_is_signed_and_names_the_machine(on: Machine, cloud: Server)
 def test_a_machine_hears_that_it_is_preempted(
     on: Machine, cloud: Server, machines: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ):
-    """While its shutdown lasts, as a backend with real machines has it."""
+    """During its shutdown, with a backend whose machines take time."""
     ending: list[Callable[[str], None]] = []
 
     def slow_stop(_instance: Any, done: Callable[[str], None], _seconds: int) -> None:
@@ -252,8 +252,8 @@ def test_a_machine_hears_that_it_is_preempted(
     machines.post(f"{BASE}/{ZONE}/instances/spot/simulateMaintenanceEvent")
     assert machine.get("instance/preempted").text == "TRUE"
     cloud.do(lambda _: ending[0](""))
-    found = machines.get(f"{BASE}/{ZONE}/instances/spot").json()
-    assert found["status"] == "TERMINATED"
+    vm = machines.get(f"{BASE}/{ZONE}/instances/spot").json()
+    assert vm["status"] == "TERMINATED"
     machines.post(f"{BASE}/{ZONE}/instances/spot/start")
     assert machine.get("instance/preempted").text == "FALSE"
 

@@ -54,8 +54,8 @@ def test_a_subnet_grows_and_gets_private_access(lab: Caller):
     assert lab.get(url)["gatewayAddress"] == "10.0.0.1"
     lab.post(f"{url}/setPrivateIpGoogleAccess", {"privateIpGoogleAccess": True})
     lab.post(f"{url}/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/16"})
-    found = lab.get(url)
-    assert (found["privateIpGoogleAccess"], found["ipCidrRange"]) == (True, "10.0.0.0/16")
+    grown = lab.get(url)
+    assert (grown["privateIpGoogleAccess"], grown["ipCidrRange"]) == (True, "10.0.0.0/16")
     smaller = {"ipCidrRange": "10.0.0.0/24"}
     assert lab.refused("POST", f"{url}/expandIpCidrRange", smaller)[0] == 400
 
@@ -110,9 +110,9 @@ def test_a_reserved_address_belongs_to_who_names_it(lab: Caller):
     body = {"name": "controller", "addressType": "INTERNAL", "address": "10.0.0.9"}
     lab.post(f"{REGION}/addresses", {**body, "subnetwork": f"{REGION}/subnetworks/lab"})
     url = f"{REGION}/addresses/controller"
-    found = lab.get(url)
-    assert (found["address"], found["status"]) == ("10.0.0.9", "RESERVED")
-    labels = {"labels": {"a": "b"}, "labelFingerprint": found["labelFingerprint"]}
+    address = lab.get(url)
+    assert (address["address"], address["status"]) == ("10.0.0.9", "RESERVED")
+    labels = {"labels": {"a": "b"}, "labelFingerprint": address["labelFingerprint"]}
     lab.post(f"{url}/setLabels", labels)
     assert lab.get(url)["labels"] == {"a": "b"}
     assert lab.refused("POST", f"{url}/setLabels", labels)[:2] == (412, "conditionNotMet")
@@ -137,8 +137,8 @@ def test_nobody_gets_a_reserved_address_by_chance(fake: Cloud, lab: Caller):
     got = []
     for number in range(3):
         lab.post(f"{ZONE}/instances", instance(f"n{number}", networkInterfaces=nic))
-        found = lab.get(f"{ZONE}/instances/n{number}")
-        got.append(found["networkInterfaces"][0]["networkIP"])
+        vm = lab.get(f"{ZONE}/instances/n{number}")
+        got.append(vm["networkInterfaces"][0]["networkIP"])
     assert sorted(got) == ["10.1.0.2", "10.1.0.4", "10.1.0.5"]
     full = instance("n3", networkInterfaces=nic)
     assert "exhausted" in lab.refused("POST", f"{ZONE}/instances", full)[2]
@@ -150,7 +150,7 @@ def test_lists_filter_page_and_select(lab: Caller):
     for number in range(5):
         lab.post(f"{REGION}/subnetworks", subnet(f"s{number}", f"10.{number + 1}.0.0/24"))
     first = lab.get(f"{REGION}/subnetworks", maxResults=2, filter="name=s*")
-    assert [each["name"] for each in first["items"]] == ["s0", "s1"]
+    assert [item["name"] for item in first["items"]] == ["s0", "s1"]
     rest = lab.get(
         f"{REGION}/subnetworks",
         filter="name=s*",

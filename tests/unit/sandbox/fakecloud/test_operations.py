@@ -1,4 +1,4 @@
-"""Operations: they take time, can be waited for, fail as asked, and go on after a restart."""
+"""Operations: they take time, can be waited for, fail on request, and continue after a restart."""
 
 from pathlib import Path
 
@@ -39,9 +39,9 @@ def test_an_insert_takes_its_time(fake: Cloud, lab: Caller):
 
 def wait(fake: Cloud, name: str) -> Deferred:
     path = f"/compute/v1/projects/demo-project/{ZONE}/operations/{name}/wait"
-    found = handle(fake, Request("POST", path, headers={"authorization": "Bearer owner"}))
-    assert isinstance(found, Deferred)
-    return found
+    answer = handle(fake, Request("POST", path, headers={"authorization": "Bearer owner"}))
+    assert isinstance(answer, Deferred)
+    return answer
 
 
 def test_wait_answers_at_the_end(fake: Cloud, lab: Caller):
@@ -49,9 +49,9 @@ def test_wait_answers_at_the_end(fake: Cloud, lab: Caller):
     operation = lab.post(f"{ZONE}/instances", instance("one"))
     waiting = [wait(fake, operation["name"]) for _ in range(2)]
     clock.advance(29)
-    assert [each.value for each in waiting] == [None, None]
+    assert [deferred.value for deferred in waiting] == [None, None]
     clock.advance(1)
-    assert all(isinstance(each.value, dict) for each in waiting)
+    assert all(isinstance(deferred.value, dict) for deferred in waiting)
     assert lab.post(f"{ZONE}/operations/{operation['name']}/wait")["status"] == "DONE"
 
 
@@ -105,10 +105,10 @@ def test_calls_fail_as_often_as_a_test_asks(fake: Cloud, lab: Caller):
 def test_operations_are_listed_by_filter_and_place(fake: Cloud, lab: Caller):
     for name in ("a", "b", "c"):
         lab.post(f"{ZONE}/instances", instance(name))
-    found = lab.get(f"{ZONE}/operations", filter="targetLink eq '.*/instances/b'")
-    assert [each["operationType"] for each in found["items"]] == ["insert"]
+    answer = lab.get(f"{ZONE}/operations", filter="targetLink eq '.*/instances/b'")
+    assert [operation["operationType"] for operation in answer["items"]] == ["insert"]
     everywhere = lab.get("aggregated/operations", maxResults=100)["items"]
-    kinds = {place: len(found.get("operations", [])) for place, found in everywhere.items()}
+    kinds = {place: len(listed.get("operations", [])) for place, listed in everywhere.items()}
     assert {place: count for place, count in kinds.items() if count} == {
         "zones/europe-west4-a": 3,
         "regions/europe-west4": 1,

@@ -1,4 +1,4 @@
-"""Who may what: bindings at each level, conditions, custom roles, implied permissions."""
+"""Permissions: bindings at each level, conditions, custom roles, implied permissions."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SUBNET = f"{COMPUTE}/{REGION}/subnetworks/lab"
 
 @pytest.fixture
 def controller(lab: Caller, api: Api) -> Api:
-    """An account that has no rights yet, in a project with the subnet `lab`."""
+    """An account without permissions, in a project with the subnet `lab`."""
     return api.account("controller")
 
 
@@ -50,7 +50,9 @@ def test_a_role_on_the_project_allows_and_its_removal_refuses(api: Api, controll
     api.grant(CRM, "roles/compute.viewer", controller.member)
     controller.ok("GET", f"{COMPUTE}/{ZONE}/instances")
     policy = api.read_policy(CRM)
-    policy["bindings"] = [each for each in policy["bindings"] if "viewer" not in each["role"]]
+    policy["bindings"] = [
+        binding for binding in policy["bindings"] if "viewer" not in binding["role"]
+    ]
     api.write_policy(CRM, policy)
     assert "compute.instances.list" in denied(controller("GET", f"{COMPUTE}/{ZONE}/instances"))
 
@@ -63,7 +65,7 @@ def test_a_role_on_the_project_allows_and_its_removal_refuses(api: Api, controll
         (
             "owner",
             ("POST", f"{CRM}:testIamPermissions", {"permissions": ["compute.disks.get"]}),
-            ("GET", "/storage/v1/b/of-others/o"),  # its policy names no basic role any more
+            ("GET", "/storage/v1/b/of-others/o"),  # its policy no longer names a basic role
         ),
     ],
 )
@@ -390,14 +392,14 @@ def test_a_binding_to_a_deleted_role_may_stay_and_no_new_one_come(api: Api, cont
     api.ok("DELETE", f"/iam/v1/{custom}")
     api.grant(CRM, "roles/viewer", controller.member)
     policy = api.read_policy(CRM)
-    assert custom in [each["role"] for each in policy["bindings"]]
-    bindings = [each for each in policy["bindings"] if each["role"] != custom]
+    assert custom in [binding["role"] for binding in policy["bindings"]]
+    bindings = [binding for binding in policy["bindings"] if binding["role"] != custom]
     api.write_policy(CRM, {**policy, "bindings": bindings})
     body = {"policy": {"version": 3, "bindings": policy["bindings"]}}
     assert api.refused("POST", f"{CRM}:setIamPolicy", body)[0] == 400
 
 
-def test_an_account_made_anew_has_none_of_the_rights_of_the_old_one(api: Api, controller: Api):
+def test_a_recreated_account_has_none_of_the_old_one_s_permissions(api: Api, controller: Api):
     api.grant(CRM, "roles/compute.viewer", controller.member)
     path = f"/iam/v1/{PROJECT}/serviceAccounts"
     old = api.ok("GET", f"{path}/{controller.email}")
@@ -405,7 +407,7 @@ def test_an_account_made_anew_has_none_of_the_rights_of_the_old_one(api: Api, co
     assert controller("GET", f"{COMPUTE}/{ZONE}/instances")[0] == 401
     again = api.account("controller")
     again.refused("GET", f"{COMPUTE}/{ZONE}/instances")
-    members = [each["members"] for each in api.read_policy(CRM)["bindings"]]
+    members = [binding["members"] for binding in api.read_policy(CRM)["bindings"]]
     tombstone = f"deleted:serviceAccount:{controller.email}?uid={old['uniqueId']}"
     assert [tombstone] in members
 

@@ -1,4 +1,4 @@
-"""Each sequence of calls of Google's Pulumi provider, as it was recorded: provider_compute.yml."""
+"""Each recorded sequence of calls of Google's Pulumi provider: provider_compute.yml."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SEQUENCES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
 
 def filled(value: Any, variables: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", lambda found: variables[found[1]], value)
+        return re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], value)
     if isinstance(value, list):
         return [filled(inner, variables) for inner in value]
     if isinstance(value, dict):
@@ -25,15 +25,15 @@ def filled(value: Any, variables: Mapping[str, str]) -> Any:
     return value
 
 
-def missing(expected: Any, found: Any, where: str = "") -> list[str]:
-    """What an answer hasn't got, or has otherwise."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+def missing(expected: Any, actual: Any, where: str = "") -> list[str]:
+    """The members that an answer lacks, or has with another value."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             line
             for name, inner in expected.items()
-            for line in missing(inner, found.get(name), f"{where}.{name}")
+            for line in missing(inner, actual.get(name), f"{where}.{name}")
         ]
-    return [] if expected == found else [f"{where}: {found!r}, not {expected!r}"]
+    return [] if expected == actual else [f"{where}: {actual!r}, not {expected!r}"]
 
 
 @pytest.mark.parametrize("title", SEQUENCES)

@@ -1,8 +1,8 @@
-"""What Google's Pulumi provider calls, in its order, for everything but Compute Engine.
+"""The calls of Google's Pulumi provider, in its order, to all services but Compute Engine.
 
 One sequence for each resource: create, refresh, change, delete, with the query parameters that it
-sends. `$name` stands for what an earlier answer held (`*name`: its elements). Seen with pulumi_gcp
-9.35 against a logging server; the fields that it needs in an answer are those in `has`.
+sends. `$name` means a value of an earlier answer (`*name`: its elements). Recorded with pulumi_gcp
+9.35 and a logging server; the fields that it needs in an answer are those in `has`.
 """
 
 import base64
@@ -21,7 +21,7 @@ NEW = {"alt": "json"}
 
 @dataclass
 class Step:
-    """A call and what its answer must hold; `keep`: variable -> member of the answer."""
+    """A call and the required members of its answer; `keep`: variable -> member of the answer."""
 
     verb: str
     path: str
@@ -96,8 +96,8 @@ def member(read: Step, write: Step, role: str, who: str, **condition: Any) -> li
     """Read, modify, set with the etag, three verifying reads and one for the resource."""
     binding = {"role": role, "members": [who], **condition}
     write.body["policy"]["bindings"] += [binding]
-    found = Step(read.verb, read.path, read.body, read.query, has={"bindings": [binding]})
-    return [read, write, found, found, found, found]
+    reread = Step(read.verb, read.path, read.body, read.query, has={"bindings": [binding]})
+    return [read, write, reread, reread, reread, reread]
 
 
 def secret_members() -> list[Step]:
@@ -173,8 +173,8 @@ def bucket_members() -> list[Step]:
     )
     binding = {"role": "roles/storage.objectViewer", "members": [f"serviceAccount:{EMAIL}"]}
     body = {"etag": "$etag", "version": 3, "bindings": ["*bindings", binding]}
-    found = Step("GET", f"{BUCKET}/iam", None, read.query, has={"bindings": [binding]})
-    return [read, Step("PUT", f"{BUCKET}/iam", body, OLD), found, found, found, found]
+    reread = Step("GET", f"{BUCKET}/iam", None, read.query, has={"bindings": [binding]})
+    return [read, Step("PUT", f"{BUCKET}/iam", body, OLD), reread, reread, reread, reread]
 
 
 SUBNET = f"/compute/beta/{PROJECT}/regions/europe-west4/subnetworks/lab"
@@ -207,7 +207,7 @@ def subnet_members() -> list[Step]:
 
 
 def tunnel_members() -> list[Step]:
-    """Read in the provider's source, not seen."""
+    """From the provider's source, not recorded."""
     tunnel = f"/iap/v1/{PROJECT}/iap_tunnel/zones/europe-west4-a/instances/lab-login-0"
     body = {"options": {"requestedPolicyVersion": 3}}
     read = Step("POST", f"{tunnel}:getIamPolicy", body, NEW, keep={"etag": "etag"})
@@ -388,13 +388,13 @@ def filled(value: Any, variables: dict[str, Any]) -> Any:
     if isinstance(value, str):
         return re.sub(r"\$(\w+)", lambda match: variables[match[1]], value)
     if isinstance(value, dict):
-        return {key: filled(each, variables) for key, each in value.items()}
+        return {key: filled(inner, variables) for key, inner in value.items()}
     if isinstance(value, list):
         lists = [
-            variables[each[1:]] if str(each).startswith("*") else [filled(each, variables)]
-            for each in value
+            variables[item[1:]] if str(item).startswith("*") else [filled(item, variables)]
+            for item in value
         ]
-        return [each for one in lists for each in one]
+        return [element for one in lists for element in one]
     return value
 
 
@@ -417,7 +417,7 @@ def test_the_provider_finds_what_it_needs(api: Api, resource: str):
 
 
 def holds(actual: Any, wanted: Any) -> bool:
-    """Equal; of lists of bindings all that are wanted."""
+    """Whether the values are equal; a list of bindings may have more than the expected ones."""
     if isinstance(wanted, list):
-        return all(each in actual for each in wanted)
+        return all(item in actual for item in wanted)
     return bool(actual == wanted)

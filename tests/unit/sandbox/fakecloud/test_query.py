@@ -92,10 +92,10 @@ def test_a_filter_that_is_none_is_refused(text):
     ],
 )
 def test_fields_select_parts(fields, selected):
-    found = query.select(NODE, fields)
+    result = query.select(NODE, fields)
     if fields.startswith("*"):
-        found = {name: inner for name, inner in found.items() if name == "scheduling"}
-    assert found == selected
+        result = {name: inner for name, inner in result.items() if name == "scheduling"}
+    assert result == selected
 
 
 def test_a_list_keeps_its_token_only_if_it_is_asked_for():

@@ -1,4 +1,4 @@
-"""What there is: regions, zones, machine types; and what is left of it."""
+"""Regions, zones, machine types, and the quotas and capacity that are left."""
 
 import pytest
 from fakecloud_calls import LOCAL_SSD, REGION, ZONE, Caller, instance
@@ -7,8 +7,8 @@ from muster_sandbox.fakecloud import Cloud
 
 
 def quota(ask: Caller, metric: str) -> tuple[float, float]:
-    (found,) = [each for each in ask.get(REGION)["quotas"] if each["metric"] == metric]
-    return found["usage"], found["limit"]
+    (entry,) = [entry for entry in ask.get(REGION)["quotas"] if entry["metric"] == metric]
+    return entry["usage"], entry["limit"]
 
 
 def test_a_region_shows_what_is_used(fake: Cloud, lab: Caller):
@@ -56,7 +56,9 @@ def test_each_family_has_its_metric(lab: Caller, machine, metrics):
             scheduling={"onHostMaintenance": "TERMINATE"},
         ),
     )
-    used = {each["metric"]: each["usage"] for each in lab.get(REGION)["quotas"] if each["usage"]}
+    used = {
+        entry["metric"]: entry["usage"] for entry in lab.get(REGION)["quotas"] if entry["usage"]
+    }
     assert used == {**metrics, "INSTANCES": 1, "DISKS_TOTAL_GB": 10}
 
 
@@ -102,7 +104,7 @@ def test_spot_has_its_metric(lab: Caller):
 def test_all_regions_together_have_a_quota(fake: Cloud, lab: Caller):
     fake.settings.quotas = {"global": {"CPUS_ALL_REGIONS": 5}}
     lab.post(f"{ZONE}/instances", instance("one"))
-    (cpus,) = [each for each in lab.get("")["quotas"] if each["metric"] == "CPUS_ALL_REGIONS"]
+    (cpus,) = [entry for entry in lab.get("")["quotas"] if entry["metric"] == "CPUS_ALL_REGIONS"]
     assert (cpus["usage"], cpus["limit"]) == (2, 5)
     big = instance("big", machineType=f"{ZONE}/machineTypes/n2-standard-4")
     operation = lab.ok("POST", f"{ZONE}/instances", big)
@@ -136,14 +138,18 @@ def test_a_zone_is_full_and_has_room_again(fake: Cloud, lab: Caller):
 def test_the_catalog(ask: Caller):
     assert ask.get("zones/europe-west4-a")["status"] == "UP"
     zones = ask.get("zones", filter="name=europe-west4-*")["items"]
-    assert [each["name"] for each in zones] == [f"europe-west4-{letter}" for letter in "abc"]
-    assert ask.get(REGION)["zones"] == [each["selfLink"] for each in zones]
-    found = ask.get(f"{ZONE}/machineTypes/n1-standard-2")
-    assert (found["guestCpus"], found["memoryMb"]) == (2, 7680)
+    assert [zone["name"] for zone in zones] == [f"europe-west4-{letter}" for letter in "abc"]
+    assert ask.get(REGION)["zones"] == [zone["selfLink"] for zone in zones]
+    machine_type = ask.get(f"{ZONE}/machineTypes/n1-standard-2")
+    assert (machine_type["guestCpus"], machine_type["memoryMb"]) == (2, 7680)
     gpu = ask.get(f"{ZONE}/machineTypes/g2-standard-24")["accelerators"]
     assert gpu == [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 2}]
     two = ask.get(f"{ZONE}/machineTypes", filter="guestCpus=2 AND name=n1-*")["items"]
-    assert [each["name"] for each in two] == ["n1-highcpu-2", "n1-highmem-2", "n1-standard-2"]
+    assert [machine_type["name"] for machine_type in two] == [
+        "n1-highcpu-2",
+        "n1-highmem-2",
+        "n1-standard-2",
+    ]
     assert ask.refused("GET", f"{ZONE}/machineTypes/n9-huge-1")[0] == 404
     assert ask.get(f"{ZONE}/diskTypes/pd-balanced")["name"] == "pd-balanced"
     assert ask.refused("GET", "zones/nowhere-a")[0] == 404

@@ -1,4 +1,4 @@
-"""How often the cloud may be called, how late it answers, and who hears of a call."""
+"""Rate limits, delayed answers, and the callback for each call."""
 
 import threading
 import time

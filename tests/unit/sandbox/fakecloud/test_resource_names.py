@@ -1,4 +1,4 @@
-"""One resource, many names: which policies hold for it, and what conditions see of it."""
+"""One resource, many names: the policies that apply to it, and its attributes in conditions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Secrets and their versions; and that a payload is nowhere but where it belongs."""
+"""Secrets and their versions; payloads are in no log and no error."""
 
 import logging
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_versions_are_listed_newest_first_and_by_state(munge: Api):
 
     def listed(**query: Any) -> tuple[list[str], str]:
         answer = munge.ok("GET", f"{SECRET}/versions", **query)
-        numbers = [each["name"].rpartition("/")[2] for each in answer["versions"]]
+        numbers = [version["name"].rpartition("/")[2] for version in answer["versions"]]
         return numbers, answer.get("nextPageToken", "")
 
     numbers, token = listed(pageSize=6)
@@ -70,8 +70,8 @@ def test_versions_are_listed_newest_first_and_by_state(munge: Api):
 def test_secrets_are_listed_by_label(munge: Api):
     body = {"replication": {"automatic": {}}, "labels": {"muster": "lab"}}
     munge.ok("POST", SECRETS, body, secretId="db")
-    found = munge.ok("GET", SECRETS, filter="labels.muster=lab")
-    assert [each["name"] for each in found["secrets"]] == [f"{NUMBER}/secrets/db"]
+    answer = munge.ok("GET", SECRETS, filter="labels.muster=lab")
+    assert [secret["name"] for secret in answer["secrets"]] == [f"{NUMBER}/secrets/db"]
     assert munge.ok("GET", SECRETS)["totalSize"] == 2
 
 

@@ -1,4 +1,4 @@
-"""The server: the whole way of a request, what goes wrong on it, and how it ends."""
+"""The server: a request over HTTP, its errors, and the server's end."""
 
 import socket
 import threading
@@ -25,9 +25,9 @@ def test_a_network_is_made_found_and_deleted(http: httpx.Client):
     assert made.headers["content-type"] == "application/json; charset=UTF-8"
     operation = http.get(f"{BASE}/global/operations/{made.json()['name']}").json()
     assert operation["status"] == "DONE"
-    found = http.get(f"{BASE}/global/networks/lab").json()
-    assert found["id"] == operation["targetId"]
-    assert http.get("/compute/beta/projects/demo-project/global/networks/lab").json() == found
+    network = http.get(f"{BASE}/global/networks/lab").json()
+    assert network["id"] == operation["targetId"]
+    assert http.get("/compute/beta/projects/demo-project/global/networks/lab").json() == network
     assert http.delete(f"{BASE}/global/networks/lab").status_code == 200
     gone = http.get(f"{BASE}/global/networks/lab")
     assert gone.status_code == 404

@@ -46,8 +46,8 @@ def test_a_range_of_an_object(
 ):
     made = put(bucket, "a", b"0123456789")
     for path in (f"{OBJECTS}/a", "/download/storage/v1/b/lab/o/a"):
-        found, _ = bucket("GET", path, alt="media", headers={"range": asked})
-        assert found == status
+        answered, _ = bucket("GET", path, alt="media", headers={"range": asked})
+        assert answered == status
         if content is not None:
             assert bucket.content == content
             assert bucket.headers.get("content-range") == content_range
@@ -61,7 +61,7 @@ def test_a_list_by_prefix_and_delimiter_and_in_pages(bucket: Api):
 
     def listed(**query: Any) -> tuple[list[str], list[str]]:
         answer = bucket.ok("GET", OBJECTS, **query)
-        names = [each["name"] for each in answer.get("items", [])]
+        names = [item["name"] for item in answer.get("items", [])]
         return names, answer.get("prefixes", [])
 
     assert listed() == (["a", "b/1", "b/2", "b/c/3", "d/", "e"], [])
@@ -77,7 +77,7 @@ def test_a_list_by_prefix_and_delimiter_and_in_pages(bucket: Api):
         query = {"pageToken": token} if token else {}
         answer = bucket.ok("GET", OBJECTS, maxResults=2, delimiter="/", **query)
         pages.append(
-            [each["name"] for each in answer.get("items", [])] + answer.get("prefixes", [])
+            [item["name"] for item in answer.get("items", [])] + answer.get("prefixes", [])
         )
         token = answer.get("nextPageToken", "")
         if not token:
@@ -94,9 +94,9 @@ def test_versions_stay_until_they_are_deleted_each(bucket: Api):
     bucket.ok("DELETE", f"{OBJECTS}/a")
     assert bucket.refused("GET", f"{OBJECTS}/a")[0] == 404
     assert "items" not in bucket.ok("GET", OBJECTS)
-    found = bucket.ok("GET", OBJECTS, versions="true")["items"]
-    assert [each["generation"] for each in found] == [first, second]
-    assert all("timeDeleted" in each for each in found)
+    versions = bucket.ok("GET", OBJECTS, versions="true")["items"]
+    assert [version["generation"] for version in versions] == [first, second]
+    assert all("timeDeleted" in version for version in versions)
     assert bucket.refused("DELETE", "/storage/v1/b/lab")[:2] == (409, "conflict")
     for generation in (first, second):
         bucket.ok("DELETE", f"{OBJECTS}/a", generation=generation)
@@ -128,8 +128,8 @@ def test_a_live_version_that_is_deleted_by_generation_is_gone(bucket: Api):
 def test_a_precondition(bucket: Api, kind: str, exists: bool, query: dict[str, str], status: int):
     generation = put(bucket, "a")["generation"] if exists else ""
     query = {key: value.replace("$generation", generation) for key, value in query.items()}
-    found, answer = bucket("POST", UPLOAD, b"", uploadType=kind, name="a", **query)
-    assert found == status
+    answered, answer = bucket("POST", UPLOAD, b"", uploadType=kind, name="a", **query)
+    assert answered == status
     if status == 412:
         assert answer["error"]["errors"][0]["reason"] == "conditionNotMet"
 

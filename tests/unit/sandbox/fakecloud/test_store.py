@@ -1,4 +1,4 @@
-"""The state outlives the process, whatever ends it."""
+"""The state survives the process, however it ends."""
 
 import os
 import subprocess
@@ -28,9 +28,9 @@ def test_what_was_flushed_survives_a_kill(tmp_path: Path):
     )
     assert done.returncode == -9
     store = Store(tmp_path)
-    found = store.within("kind", "scope")
-    assert set(found) == {f"n{number}" for number in range(100)} - {"n7"}
-    assert found["n8"] == {"number": "changed"}
+    entries = store.within("kind", "scope")
+    assert set(entries) == {f"n{number}" for number in range(100)} - {"n7"}
+    assert entries["n8"] == {"number": "changed"}
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""What is counted as it changes is what one would count: after any calls, in any order."""
+"""The running counters equal a full count, after any calls in any order."""
 
 from typing import Any
 
@@ -81,10 +81,12 @@ def test_counters_follow_the_resources(calls):
     assert isinstance(cloud.clock, ManualClock)
     cloud.clock.advance(1000)
     # Whatever happened: every operation has ended, each disk has its instance, nothing is between.
-    assert all(each["status"] == "DONE" for _, _, each in cloud.store.all("compute.operations"))
+    assert all(
+        operation["status"] == "DONE" for _, _, operation in cloud.store.all("compute.operations")
+    )
     names = {name for _, name, _ in cloud.store.all("compute.instances")}
     assert {name for _, name, _ in cloud.store.all("compute.disks")} == names
-    statuses = {each["status"] for _, _, each in cloud.store.all("compute.instances")}
+    statuses = {vm["status"] for _, _, vm in cloud.store.all("compute.instances")}
     assert statuses <= {"RUNNING", "TERMINATED"}
     assert cloud.failures == []
     cloud.close()

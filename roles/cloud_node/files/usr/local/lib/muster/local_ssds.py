@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Make one device of a node's local SSDs: `local_ssds.py N`, before the disk of its cache.
+"""Make one device of a node's local SSDs for its cache: `local_ssds.py N`.
 
-One is itself; of more an array without redundancy is made (RAID 0, as Google has it in
-https://cloud.google.com/compute/docs/disks/add-local-ssd), for what is on it can be read again.
-After a reboot of the guest udev has put the array together before. The link DEVICE leads to it.
+One SSD is used as it is; of more an array without redundancy is made (RAID 0, as in
+https://cloud.google.com/compute/docs/disks/add-local-ssd): what is on it can be read again.
+After a reboot of the guest udev has already assembled the array. The link DEVICE points to it.
 
-What holds anything that is not ours is refused. Python's standard library alone.
+A device that holds anything else is refused. Needs Python's standard library alone.
 """
 
 import glob
@@ -21,14 +21,14 @@ DEVICE = "/run/muster-node/local-ssds"
 NAME = "muster-cache"
 ARRAY = f"/dev/md/{NAME}"
 MEMBER = ("linux_raid_member", f"any:{NAME}")
-"""What libblkid finds on a part of our array."""
+"""What libblkid finds on a member of Muster's array."""
 WAIT_S = 30
 """How long devices may take to appear at boot."""
 COMMAND_S = 60
 
 
 class SsdError(Exception):
-    """What is in the way, in a sentence, and what to do."""
+    """The problem in a sentence, and what to do."""
 
 
 def run(*command, codes=(0,)):
@@ -50,8 +50,8 @@ def run(*command, codes=(0,)):
     return done.returncode, done.stdout
 
 
-def found(count):
-    """Return the local SSDs, of which there are to be `count`.
+def wait_for_ssds(count):
+    """Return the local SSDs when there are `count` of them.
 
     Raises:
         SsdError: there are more or fewer.
@@ -59,8 +59,8 @@ def found(count):
     """
     deadline = time.monotonic() + WAIT_S
     while True:
-        # We make no partitions, so a link to one is none of ours.
-        ssds = sorted(each for each in glob.glob(SSDS) if "-part" not in each)
+        # Muster makes no partitions, so a link to one is not Muster's.
+        ssds = sorted(link for link in glob.glob(SSDS) if "-part" not in link)
         if len(ssds) == count:
             return ssds
         if time.monotonic() >= deadline:
@@ -73,14 +73,14 @@ def found(count):
 
 def content(device):
     """Return what libblkid finds: type and label, or None where it is blank."""
-    # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
+    # --probe reads the disk and no cache; 2: libblkid recognises nothing on it.
     code, out = run("blkid", "--probe", "--output", "export", device, codes=(0, 2))
     said = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     return None if code == 2 else (said.get("TYPE") or said.get("PTTYPE"), said.get("LABEL"))
 
 
 def arrays_of(device):
-    """Return the arrays that a device is a part of now."""
+    """Return the arrays that a device is part of."""
     name = os.path.basename(os.path.realpath(device))
     holders = glob.glob(f"/sys/class/block/{name}/holders/md*")
     return {f"/dev/{os.path.basename(holder)}" for holder in holders}
@@ -106,13 +106,13 @@ def plan(members):
     arrays = set().union(*(held for held, _ in members.values()))
     if len(arrays) == 1 and all(held for held, _ in members.values()):
         return arrays.pop(), []
-    # Parts of an array whose other members came back blank.
+    # Members of an array whose other members came back blank.
     return None, sorted(arrays)
 
 
 def array(ssds):
     """Return the array of several."""
-    # udev may be at it.
+    # udev may be assembling it now.
     run("udevadm", "settle", f"--timeout={WAIT_S}")
     whole, halves = plan({device: (arrays_of(device), content(device)) for device in ssds})
     if whole:
@@ -123,14 +123,14 @@ def array(ssds):
     # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
     shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
     run("mdadm", "--create", ARRAY, *shape, "--run", *ssds)
-    # The file system of an array before it, whose parts need not all be there any more.
+    # There may be the file system of an earlier array, of which members may be missing.
     run("wipefs", "--all", ARRAY)
     return ARRAY
 
 
 def main(count):
     """Make the device and its link."""
-    ssds = found(count)
+    ssds = wait_for_ssds(count)
     device = ssds[0] if count == 1 else array(ssds)
     new = f"{DEVICE}.new"
     if os.path.lexists(new):

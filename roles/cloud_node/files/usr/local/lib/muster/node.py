@@ -61,20 +61,20 @@ class Node:
 
     def key(self):
         """Do all that needs no mount: files, then the munge key."""
-        found = persist(self, "read the metadata", self.facts)
-        self.write_hosts(found)
-        self.link_people(found)
-        key = persist(self, "fetch the munge key", lambda: self.munge_key(found))
+        metadata = persist(self, "read the metadata", self.facts)
+        self.write_hosts(metadata)
+        self.link_people(metadata)
+        key = persist(self, "fetch the munge key", lambda: self.munge_key(metadata))
         self.write_key(key)
         # Last: what lets slurmd start.
-        self.write_options(found)
+        self.write_options(metadata)
 
     def facts(self):
         """Read all metadata by one request, and refuse what the boot could not work with."""
         # 404 while the server doesn't know the machine yet: nothing else has this address.
         text = request("the metadata server", f"{self.metadata}?recursive=true", FLAVOR)
-        found = parsed("the metadata server", text)
-        attributes = look(found, "the metadata", "instance", "attributes")
+        metadata = parsed("the metadata server", text)
+        attributes = look(metadata, "the metadata", "instance", "attributes")
         missing = [name for name in ("muster-cluster", "muster-hosts") if not attributes.get(name)]
         if missing:
             raise TroubleError(f"the metadata has no {' and no '.join(missing)}; run `pulumi up`")
@@ -83,14 +83,14 @@ class Node:
             ("instance", "networkInterfaces", 0, "ip"),
             ("project", "projectId"),
         ):
-            look(found, "the metadata", *path)
+            look(metadata, "the metadata", *path)
         for name, kind in KINDS.items():
             text = attributes.get(name)
             if text is not None and not isinstance(parsed(name, text), kind):
                 raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
-        return found
+        return metadata
 
-    def munge_key(self, found):
+    def munge_key(self, metadata):
         """Return the munge key's bytes."""
         text = request(
             "the metadata server",
@@ -98,8 +98,8 @@ class Node:
             FLAVOR,
         )
         token = look(parsed("the metadata server", text), "the token", "access_token")
-        name = f"{found['instance']['attributes']['muster-cluster']}-munge-key"
-        project = found["project"]["projectId"]
+        name = f"{metadata['instance']['attributes']['muster-cluster']}-munge-key"
+        project = metadata["project"]["projectId"]
         try:
             text = request(
                 "Secret Manager",
@@ -142,9 +142,9 @@ class Node:
         if before is not None:
             command(["systemctl", "--no-block", "try-restart", "munge.service"], REQUEST_S)
 
-    def write_hosts(self, found):
+    def write_hosts(self, metadata):
         """Name the hosts with a fixed address, and this one, in /etc/hosts."""
-        instance = found["instance"]
+        instance = metadata["instance"]
         hosts = json.loads(instance["attributes"]["muster-hosts"])
         hosts[instance["name"]] = instance["networkInterfaces"][0]["ip"]
         place = self.path("/etc/hosts")
@@ -159,9 +159,9 @@ class Node:
         with open(place, "w", encoding="utf-8") as file:
             file.write(f"{before}{BEGIN}{lines}{END}{after}")
 
-    def link_people(self, found):
+    def link_people(self, metadata):
         """Let libnss-extrausers read people from the shared folder."""
-        target = found["instance"]["attributes"].get("muster-people", PEOPLE)
+        target = metadata["instance"]["attributes"].get("muster-people", PEOPLE)
         place = self.path("/var/lib/extrausers")
         if os.path.islink(place):
             os.unlink(place)
@@ -169,13 +169,13 @@ class Node:
             os.rmdir(place)
         os.symlink(target, place)
 
-    def write_options(self, found):
+    def write_options(self, metadata):
         """Write slurmd's options, ready for use unless folders are to be mounted first.
 
-        A spot VM's name goes into a file of its own, for which its notice is waited for, and the
-        number of local SSDs into another, of which a cache is made.
+        Separate files get a spot VM's name, for muster-spot.service, and the number of local SSDs,
+        for the cache.
         """
-        instance = found["instance"]
+        instance = metadata["instance"]
         attributes = instance["attributes"]
         server = f"{attributes['muster-cluster']}-controller:{SLURMCTLD_PORT}"
         options = f"--conf-server {server} -N {instance['name']}"
@@ -198,7 +198,7 @@ class Node:
         write(f"{run}/{name}", f'SLURMD_OPTIONS="{options}"\n'.encode(), 0o644)
 
     def gpus(self):
-        """Have the GPUs made ready; slurmd may start when all are there."""
+        """Make the GPUs ready; slurmd may start when all are there."""
         waiting = self.path("/run/muster-node/gpus")
         with open(waiting, encoding="utf-8") as file:
             wanted = int(file.read())
@@ -206,7 +206,7 @@ class Node:
         os.unlink(waiting)
 
     def ready_gpus(self, wanted):
-        """Have the device files of so many GPUs made."""
+        """Start the unit that makes device files, and check that there are enough."""
         try:
             command(["systemctl", "start", "muster-nvidia.service"], GPUS_S)
         except TroubleError as error:
@@ -219,7 +219,7 @@ class Node:
             raise TroubleError(f"the driver has {there} of {wanted} GPUs")
 
     def mounts(self):
-        """Mount the shared folders, in order; slurmd's options are in force when all are there."""
+        """Mount the shared folders, in order; slurmd's options become valid when all are there."""
         run = self.path("/run/muster-node")
         with open(f"{run}/mounts.json", encoding="utf-8") as file:
             wanted = json.load(file)
@@ -237,7 +237,7 @@ class Node:
         command(["mount", "-t", folder["type"], *options, folder["source"], place], MOUNT_S)
 
     def report(self, state, step, message=""):
-        """Tell the console and the guest attribute how things stand."""
+        """Write the state to the console and the guest attribute."""
         print(f"muster: {step}: {message or state}", flush=True)
         body = {"bundle": "", "state": state, "step": step, "message": message}
         address = f"{self.metadata}instance/guest-attributes/muster/report"
@@ -295,7 +295,7 @@ def parsed(who, text):
         raise TroubleError(f"{who}: no JSON ({error})") from error
 
 
-def look(found, what, *path):
+def look(document, what, *path):
     """Return what lies at a path in an answer.
 
     Raises:
@@ -304,11 +304,11 @@ def look(found, what, *path):
     """
     for name in path:
         try:
-            found = found[name]
+            document = document[name]
         except (LookupError, TypeError) as error:
-            where = ".".join(str(each) for each in path)
+            where = ".".join(str(step) for step in path)
             raise TroubleError(f"{what} has no {where}") from error
-    return found
+    return document
 
 
 def sentence(text):
@@ -345,7 +345,7 @@ def persist(node, step, work):
     said = ""
     while True:
         try:
-            found = work()
+            result = work()
             break
         except TroubleError as error:
             message = str(error)
@@ -356,7 +356,7 @@ def persist(node, step, work):
         wait = min(2 * wait, LONGEST_WAIT_S)
     if said:
         node.report("done", step)
-    return found
+    return result
 
 
 def write(place, content, mode, owner=None):

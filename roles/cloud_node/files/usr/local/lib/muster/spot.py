@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Wait until Google takes this spot VM back, then take the node out of SLURM, and its jobs off it.
+"""Wait until Google preempts this spot VM, then drain its SLURM node and end or requeue its jobs.
 
 instance/preempted turns TRUE, the power button is pressed, and 30 s later the VM is off:
 https://cloud.google.com/compute/docs/instances/spot#preemption-process. In between
@@ -39,7 +39,7 @@ PAUSE_S = 5.0
 COMMAND_S = 5.0
 AGAIN_S = 0.5
 REACH_S = 12.0
-"""How long slurmctld is tried: without it, systemd's SIGTERM is all that the jobs get."""
+"""How long to retry slurmctld: without it the jobs get only systemd's SIGTERM."""
 STATES = "RUNNING,CONFIGURING,SUSPENDED"
 # The id of an array's last task is that of the whole array: tasks go by their array's id.
 COLUMNS = "JobArrayID:40,HetJobID:20,BatchFlag:8,Requeue:8"
@@ -54,12 +54,12 @@ class TroubleError(Exception):
 
 
 def stop(_number, _frame):
-    """Leave off waiting."""
+    """Stop waiting."""
     raise StoppedError
 
 
 class Notice:
-    """What the metadata server says: whether Google takes the VM back."""
+    """What the metadata server says: whether Google preempts the VM."""
 
     def __init__(self, metadata=METADATA):
         """Name what a test replaces."""
@@ -68,7 +68,7 @@ class Notice:
         self.etag = "0"
 
     def wait(self):
-        """Return when Google takes the VM back."""
+        """Return when Google preempts the VM."""
         said = ""
         while True:
             try:
@@ -78,11 +78,11 @@ class Notice:
             except TroubleError as error:
                 if str(error) != said:
                     said = str(error)
-                    print(f"muster: no notice can be heard: {said}", flush=True)
+                    print(f"muster: the preemption notice can't be read: {said}", flush=True)
                 time.sleep(PAUSE_S)
 
     def ask(self, seconds):
-        """Return whether Google takes it back, when that has changed or `seconds` are over.
+        """Return whether Google preempts it, when that has changed or `seconds` are over.
 
         Raises:
             TroubleError: there is no answer.
@@ -111,7 +111,7 @@ class Notice:
 
 
 class Node:
-    """A node as SLURM has it; `run` is given the words of a command and returns what it prints."""
+    """A node as SLURM has it; `run` gets the words of a command and returns its output."""
 
     def __init__(self, name, run, proc="/proc"):
         """Name what a test replaces."""
@@ -126,7 +126,7 @@ class Node:
         """
         print(f"{REASON}: {self.name} leaves SLURM", flush=True)
         end = time.monotonic() + REACH_S
-        # First: else a job that is queued again could begin here again.
+        # First: otherwise a requeued job could start here again.
         drained = persist(self.drain, end)
         told = set()
         if not drained or not persist(lambda: self.clear(told), end):
@@ -143,11 +143,11 @@ class Node:
         return True
 
     def clear(self, told):
-        """Queue jobs again, tell others once (`told`); return whether no job runs unawares."""
+        """Queue jobs again, tell others once (`told`); return whether all jobs were handled."""
         where = [f"--nodelist={self.name}", f"--states={STATES}"]
-        found = self.run(["squeue", "--noheader", *where, f"--Format={COLUMNS}"])
+        listing = self.run(["squeue", "--noheader", *where, f"--Format={COLUMNS}"])
         again, others, scripts = [], [], []
-        for line in found.splitlines():
+        for line in listing.splitlines():
             job, whole, batch, requeue = line.split()
             # Of a heterogeneous job only the whole can be queued again, by its first part.
             job = whole if whole.isdigit() else job
@@ -191,7 +191,7 @@ class Node:
 
 
 def persist(work, end):
-    """Return whether `work` has come to its end, tried until the time `end`."""
+    """Return whether `work` succeeded; it is repeated until the time `end`."""
     said = ""
     while True:
         try:
@@ -235,7 +235,7 @@ def main(notice, node):
             if not notice.ask(LATE_S):
                 return
         except TroubleError as error:
-            print(f"muster: no notice can be heard: {error}", flush=True)
+            print(f"muster: the preemption notice can't be read: {error}", flush=True)
             return
     node.leave()
 

@@ -4,7 +4,7 @@
 
 Run by slurmd as root, with the job in the environment. The folder lies in TmpFS of slurm.conf, by
 the job's number; without TmpFS there is none. A folder that can't be made fails the prolog: SLURM
-drains the node, and the job starts elsewhere. One that can't be removed is only told of: the node
+drains the node, and the job starts elsewhere. One that can't be removed is only logged: the node
 is sound.
 
 What a crashed node left is removed by the first prologs after its boot: whatever changed last
@@ -27,14 +27,14 @@ MOUNTINFO = "/proc/self/mountinfo"
 
 PROLOG_S = 5.0
 EPILOG_S = 600.0
-"""How long a removal is waited for; it goes on meanwhile, and the space comes back later."""
+"""How long to wait for a removal; it then continues, and the space is free later."""
 CLOCK_S = 600.0
 """By how much a clock may have been wrong when a folder was made: munge lets no job start on a node
 whose clock is off by its time to live, 300 s (munged(8))."""
 
 NUMBER = re.compile(r"[0-9]+")
 REMOVED = re.compile(r"\.[0-9]+\.[0-9]+")
-"""A folder on its way out: hidden, so that the same job may have a new one at once."""
+"""A folder that is being removed: hidden, so that the same job may get a new one at once."""
 
 
 class ScratchError(Exception):
@@ -54,19 +54,19 @@ def tmp_fs(places=CONFIGURATIONS):
 
 
 def boot_time():
-    """Return when this machine was booted, by its clock of now."""
+    """Return when this machine was booted, by its present clock."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def say(text):
-    """Tell the journal, since SLURM keeps little of what a program prints."""
+    """Write to the journal, since SLURM keeps little of a program's output."""
     syslog.openlog("muster-scratch")
     syslog.syslog(syslog.LOG_ERR, text)
     print(text, file=sys.stderr)
 
 
 class Scratch:
-    """The folder of folders."""
+    """The folder that holds the jobs' folders."""
 
     def __init__(self, root, booted=None):
         """Name what a test replaces."""
@@ -80,7 +80,7 @@ class Scratch:
             self._check()
             self.sweep()
             path = os.path.join(self.root, job)
-            # Of the same job, which was queued again when the node had crashed.
+            # From the same job, which was requeued when the node had crashed.
             if os.path.lexists(path):
                 self._remove(self._hide(job), PROLOG_S)
             os.mkdir(path, 0o700)
@@ -98,14 +98,14 @@ class Scratch:
             say(f"scratch of job {job} stays until the next boot: {error}")
 
     def sweep(self):
-        """Remove what was left behind before this boot; what stays is no fault of the next job."""
+        """Remove what is left from before this boot; what can't be removed fails no job."""
         for name in os.listdir(self.root):
             try:
                 self._sweep(name)
             except FileNotFoundError:
                 continue  # A prolog or an epilog beside this one has removed it.
             except OSError as error:
-                say(f"{name} of before the boot stays: {error}")
+                say(f"{name} from before the boot stays: {error}")
 
     def _sweep(self, name):
         path = os.path.join(self.root, name)
@@ -117,7 +117,7 @@ class Scratch:
             self._remove(path, PROLOG_S)
 
     def _check(self):
-        """Refuse a folder in which people could put things in each other's place."""
+        """Refuse a folder in which people could replace each other's files."""
         state = os.stat(self.root)
         sticky = state.st_mode & stat.S_ISVTX
         if state.st_uid != 0 or (state.st_mode & 0o022 and not sticky):
@@ -126,13 +126,13 @@ class Scratch:
             )
 
     def _hide(self, job):
-        """Take a job's folder out of the way; a link is renamed, not followed (rename(2))."""
+        """Move a job's folder aside; a link is renamed, not followed (rename(2))."""
         hidden = os.path.join(self.root, f".{job}.{os.getpid()}")
         os.rename(os.path.join(self.root, job), hidden)
         return hidden
 
     def _remove(self, path, seconds):
-        """Remove what lies at `path` and nothing beyond: rm follows no link and enters no mount."""
+        """Remove what is at `path` and nothing beyond: rm follows no link and enters no mount."""
         for mount in mounts_below(path):
             # A program in user space (FUSE) that died with its job: nothing answers there.
             self._run(["/usr/bin/umount", "--lazy", mount], seconds)
@@ -141,8 +141,8 @@ class Scratch:
             say(f"{path} could not be removed; look what is in there")
 
     def _run(self, command, seconds):
-        """Run a command; it is left alone when it takes longer. Whether it ended."""
-        # Of its own session and with no stream of ours: slurmd waits for both to end.
+        """Run a command; return whether it ended in time. A late one runs on."""
+        # In its own session, without inherited streams: slurmd waits for both to end.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -163,8 +163,8 @@ def mounts_below(path):
     with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
         paths = [line.split()[4] for line in file]
     # proc_pid_mountinfo(5): space, tab, newline and backslash are in octal.
-    plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), each) for each in paths]
-    return [each for each in reversed(plain) if each.startswith(f"{path}/")]
+    plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount) for mount in paths]
+    return [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
 
 
 def main(arguments, environment):
@@ -182,7 +182,7 @@ def main(arguments, environment):
             Scratch(root).clear(job)
     except ScratchError as error:
         say(str(error))
-        # An epilog that fails drains the node, which takes the next jobs as well as ever.
+        # An epilog that fails drains the node, which can run the next jobs as before.
         return 1 if arguments == ["prolog"] else 0
     return 0
 

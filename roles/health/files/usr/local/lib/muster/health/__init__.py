@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether this node can do its work: its storage, its GPUs; what SLURM is told of it.
+"""Whether this node can do its work: its storage, its GPUs; what SLURM learns of it.
 
 `main` asks SLURM and systemd what the node should have and runs the commands that look at it
 (`commands`). What they said becomes findings (`storage`, `gpus`, `xids`), and those what is done to

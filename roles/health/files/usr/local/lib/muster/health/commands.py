@@ -13,7 +13,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST_BYTES = 1 << 20
 """What is kept of a command's output."""
 DEATH_S = 0.3
-"""For how long the death of what was killed is waited for."""
+"""How long to wait for the end of killed processes."""
 
 
 class Commands:
@@ -33,17 +33,17 @@ class Commands:
     def run(self, commands, seconds):
         """Return what became of each command, by its key; it takes hardly longer than `seconds`."""
         end = time.monotonic() + seconds
-        found, running = {}, {}
+        readings, running = {}, {}
         for key, words in commands.items():
             if self._stuck(key):
-                found[key] = Reading(None)
+                readings[key] = Reading(None)
                 continue
             try:
                 running[key] = self._start(words)
             except FileNotFoundError:
-                found[key] = Reading(None, missing=True)
+                readings[key] = Reading(None, missing=True)
             except OSError as error:
-                found[key] = Reading(126, str(error))
+                readings[key] = Reading(126, str(error))
         texts = _read({key: process.stdout for key, process in running.items()}, end)
         late = {}
         for key, process in running.items():
@@ -51,13 +51,13 @@ class Commands:
             if status is None:
                 late[key] = process
             else:
-                found[key] = Reading(status, texts[key].decode(errors="replace"))
+                readings[key] = Reading(status, texts[key].decode(errors="replace"))
             process.stdout.close()
         self._end(late)
-        return found | dict.fromkeys(late, Reading(None))
+        return readings | dict.fromkeys(late, Reading(None))
 
     def _start(self, words):
-        # Of its own session: whatever it starts is killed with it.
+        # In its own session: what it starts is killed with it.
         return subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ def _wait(process, end):
 
 
 def _begin(pid):
-    """Return when a process began, by proc(5): with its number, that is nobody else."""
+    """Return when a process began, by proc(5): with the pid it identifies the process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             # Its name, in brackets, may hold anything.

@@ -127,9 +127,9 @@ def _memory(rows, remapped):
     if remapped.status == 0:
         for gpu, pending, failed in (row for row in _rows(remapped.text) if len(row) == 3):
             told += [(gpu, "rows to be remapped", pending), (gpu, _FAILED, failed)]
-    told = [each for each in told if not _NOT_APPLICABLE.match(each[2])]
-    # Without numbers, which grow: they would make another reason each time.
-    wrong = [_wrong(*each) for each in told if each[2] not in ("0", "No")]
+    told = [entry for entry in told if not _NOT_APPLICABLE.match(entry[2])]
+    # Without counts, which grow: they would change the reason each time.
+    wrong = [_wrong(*entry) for entry in told if entry[2] not in ("0", "No")]
     if wrong:
         return Finding(MEMORY, BROKEN, ", ".join(wrong))
     if not told:
@@ -162,7 +162,7 @@ def _links(reading, switches):
         return Finding(LINKS, BROKEN, why)
     if not up:
         return Finding(LINKS, HEALTHY, "no links")
-    # Between cards some are never connected: which, nobody says.
+    # Without switches some links are never connected, and nothing says which.
     return Finding(LINKS, HEALTHY, f"{up} links active")
 
 

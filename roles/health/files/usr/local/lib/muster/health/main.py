@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: asks, looks, tells; within TOTAL_S whatever hangs."""
+"""The program: checks the node and tells SLURM; ends within TOTAL_S whatever hangs."""
 
 import glob
 import os
@@ -41,21 +41,21 @@ class Check:
         self.ask_s = ask_s
 
     def run(self, prolog):
-        """Look, say what was found, bring the node where it belongs; return the exit status."""
-        # A prolog runs for each job: what the last check was told of the node is enough.
+        """Check the node, print the findings, drain or resume it; return the exit status."""
+        # A prolog runs for each job: the record of the last check is enough.
         asked = {"slurmd": storage.SHOW} | ({} if prolog else {"node": self.show()})
         readings = self.commands.run(asked, self.ask_s)
         known = self._remembered() if prolog else self._known(readings["node"])
-        found = self._look(readings["slurmd"], known or self._remembered())
-        # What is broken first: slurmd logs it in one line with its own words.
-        for each in sorted(found, key=lambda each: each.state != BROKEN):
-            print(f"{each.check:20} {each.state:10} {each.why}", flush=True)
-        if not found:
+        findings = self._look(readings["slurmd"], known or self._remembered())
+        # What is broken first: slurmd logs it in one line with its own text.
+        for finding in sorted(findings, key=lambda finding: finding.state != BROKEN):
+            print(f"{finding.check:20} {finding.state:10} {finding.why}", flush=True)
+        if not findings:
             print("nothing to look at: no shared folder, no GPU", flush=True)
-        if prolog and record.reason(found):
+        if prolog and record.reason(findings):
             known = self._known(self.commands.run({"node": self.show()}, self.ask_s)["node"])
-        broken = any(each.state == BROKEN for each in found)
-        told = self._tell(known, found) if broken or not prolog else True
+        broken = any(finding.state == BROKEN for finding in findings)
+        told = self._tell(known, findings) if broken or not prolog else True
         # A node that is not broken takes its job, whatever slurmctld says.
         return 1 if broken or not told else 0
 
@@ -65,8 +65,8 @@ class Check:
 
     def _known(self, reading):
         """Return the record that slurmctld has; it is kept for prologs."""
-        found = record.parse(reading.text) if reading.status == 0 else None
-        if found is None:
+        known = record.parse(reading.text) if reading.status == 0 else None
+        if known is None:
             said = one_line(reading.text) or "no answer"
             said = "scontrol is not installed" if reading.missing else said
             print(f"muster-health: slurmctld says nothing of {self.node}: {said}", file=sys.stderr)
@@ -77,13 +77,13 @@ class Check:
         with open(new, "w", encoding="utf-8") as file:
             file.write(reading.text)
         os.rename(new, f"{place}/node")
-        return found
+        return known
 
     def _remembered(self):
         return record.parse(self._read("run/muster-health/node"))
 
     def _look(self, shown, known):
-        """Return what is found, all looks side by side."""
+        """Return the findings; all commands run side by side."""
         needs = storage.wanted(shown.text, self._read(storage.VM_MOUNTS))
         mounts = storage.mounted(self._read(storage.MOUNTINFO))
         paths = storage.looks(needs, mounts)
@@ -94,33 +94,33 @@ class Check:
         readings = self.commands.run(commands, self._left())
         stale = storage.stale({path: readings[path] for path in paths})
         if stale and self._left() > self.ask_s:
-            readings |= self._mount_anew({path: commands[path] for path in stale})
-        found = [] if shown.status == 0 else [storage.unknown(shown)]
-        found += storage.findings(needs, mounts, {path: readings[path] for path in paths})
+            readings |= self._mount_again({path: commands[path] for path in stale})
+        findings = [] if shown.status == 0 else [storage.unknown(shown)]
+        findings += storage.findings(needs, mounts, {path: readings[path] for path in paths})
         if known is None:
-            found.append(Finding(gpus.GPUS, UNCHECKED, "what SLURM counts on is not known"))
+            findings.append(Finding(gpus.GPUS, UNCHECKED, "what SLURM counts on is not known"))
         elif known.gpus:
-            found += [*gpus.findings(known.gpus, readings), xids.finding(readings)]
-        return found
+            findings += [*gpus.findings(known.gpus, readings), xids.finding(readings)]
+        return findings
 
     def _left(self):
-        """Seconds for looking: slurmctld must still be asked and told."""
+        """Seconds left for checks: slurmctld must still be asked and updated."""
         return self.end - time.monotonic() - 2 * self.ask_s
 
-    def _mount_anew(self, looks):
-        """Mount folders whose handle is stale again; return what they say to a second look."""
+    def _mount_again(self, looks):
+        """Mount folders whose handle is stale again; return the results of a second check."""
         vm_mounts = self._read(storage.VM_MOUNTS)
         self.commands.run({f"unmount {path}": storage.unmount(path) for path in looks}, self.ask_s)
         again = {f"mount {path}": storage.mount(path, vm_mounts) for path in looks}
         self.commands.run(again, self._left())
-        print(f"muster-health: mounted anew, for it was stale: {' '.join(looks)}", flush=True)
+        print(f"muster-health: mounted again because it was stale: {' '.join(looks)}", flush=True)
         return self.commands.run(looks, self._left())
 
-    def _tell(self, known, found):
-        """Bring the node where it belongs; return whether slurmctld has what it should know."""
+    def _tell(self, known, findings):
+        """Drain or resume the node where needed; return whether slurmctld has the findings."""
         if known is None:
             return False
-        words = record.plan(known, found)
+        words = record.plan(known, findings)
         if not words:
             return True
         said = self.commands.run(
@@ -169,5 +169,5 @@ def main(words):
         return Check(Commands("/run/muster-health")).run(prolog=prolog)
     except Exception:
         traceback.print_exc()
-        # A fault of this program is none of the node's: its jobs go on.
+        # A fault of this program is no fault of the node: its jobs continue.
         return 0 if prolog else 1

@@ -2,7 +2,7 @@
 """A node as SLURM has it, and what is done to it; pure.
 
 A node is drained with a reason that begins with PREFIX, and only such a drain is ever lifted. Other
-parts of Muster have reasons of their own, which begin with `muster: ` too.
+parts of Muster have their own reasons, which begin with `muster: ` too.
 """
 
 import re
@@ -47,14 +47,14 @@ class Record(NamedTuple):
 def parse(text):
     """Return the record; None where the text is none."""
     line = text.strip()
-    found = re.match(r"NodeName=\S+ .*? State=(\S+)", line)
-    if not found:
+    match = re.match(r"NodeName=\S+ .*? State=(\S+)", line)
+    if not match:
         return None
     gres = re.search(r" Gres=(\S+)", line)
-    reason = _REASON.search(line, found.end())
+    reason = _REASON.search(line, match.end())
     return Record(
         # `IDLE*+DRAIN`: the mark says that it does not answer.
-        frozenset(re.findall(r"[A-Z_]+", found[1])),
+        frozenset(re.findall(r"[A-Z_]+", match[1])),
         reason[1] if reason else "",
         sum(map(int, _GPUS.findall(gres[1]))) if gres else 0,
     )
@@ -62,7 +62,7 @@ def parse(text):
 
 def reason(findings):
     """Return why the node can't work; empty if nothing is broken."""
-    broken = [f"{each.check}: {each.why}" for each in findings if each.state == BROKEN]
+    broken = [f"{finding.check}: {finding.why}" for finding in findings if finding.state == BROKEN]
     return one_line(PREFIX + "; ".join(broken), REASON_CHARACTERS) if broken else ""
 
 
@@ -79,12 +79,12 @@ def plan(record, findings):
     why = reason(findings)
     drained = "DRAIN" in record.flags
     if why:
-        # Of a later release slurmctld may have added to it.
+        # slurmctld of later releases may have added to it.
         told = drained and record.reason.startswith(why)
         return [] if told else ["state=drain", f"reason={why}"]
     if not (drained and ours):
         return []
-    unknown = [each.check for each in findings if each.state == UNCHECKED]
+    unknown = [finding.check for finding in findings if finding.state == UNCHECKED]
     if any(f"{check}: " in record.reason for check in unknown):
         return []
     # Not `undrain`: a node that was switched off meanwhile would stay down (ReturnToService=1).

@@ -33,14 +33,14 @@ class Wanted(NamedTuple):
     folders: tuple
     """Paths that jobs use; each may lie below a mount."""
     mounts: tuple
-    """Paths that must be a mount of their own."""
+    """Paths that must themselves be mounts."""
 
 
 def wanted(shown, vm_mounts):
     """Return what systemd and, on a VM, its list of mounts say."""
     keys = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     units = [word for word in keys.get("Requires", "").split() if word.endswith(".mount")]
-    of_vm = tuple(each["path"] for each in json.loads(vm_mounts)) if vm_mounts else ()
+    of_vm = tuple(entry["path"] for entry in json.loads(vm_mounts)) if vm_mounts else ()
     return Wanted(
         tuple(keys.get("RequiresMountsFor", "").split()),
         (*(_path(unit) for unit in units if unit != "-.mount"), *of_vm),
@@ -49,12 +49,12 @@ def wanted(shown, vm_mounts):
 
 def mounted(mountinfo):
     """Return the type of what is mounted by its path, as proc(5) has it; the last one is on top."""
-    found = {}
+    types = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         path = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
-        found[path] = after.split()[0]
-    return found
+        types[path] = after.split()[0]
+    return types
 
 
 def looks(needs, mounts):
@@ -75,7 +75,7 @@ def look(path, kind):
 
 
 def stale(readings):
-    """Return the mounts of `look` whose server no longer knows them, such as one made anew."""
+    """Return the mounts of `look` whose server no longer knows them, such as a recreated one."""
     return [path for path, reading in readings.items() if _STALE in reading.text]
 
 
@@ -86,10 +86,10 @@ def unmount(path):
 
 def mount(path, vm_mounts):
     """Return the command that mounts a folder as it was mounted at boot."""
-    for each in json.loads(vm_mounts) if vm_mounts else []:
-        if each["path"] == path:
-            options = ["-o", each["options"]] if each["options"] else []
-            return ["mount", "-t", each["type"], *options, each["source"], path]
+    for entry in json.loads(vm_mounts) if vm_mounts else []:
+        if entry["path"] == path:
+            options = ["-o", entry["options"]] if entry["options"] else []
+            return ["mount", "-t", entry["type"], *options, entry["source"], path]
     # Started, not restarted: that would restart slurmd, which requires it.
     return ["systemctl", "start", path]
 
@@ -116,7 +116,7 @@ def _finding(check, kind, reading):
         return Finding(check, BROKEN, "it does not answer; is its server up?")
     if _STALE in reading.text:
         return Finding(check, BROKEN, "its file handle is stale; unmount it and mount it again")
-    # Root may be nobody there: the server has answered.
+    # Root may be squashed there: the server has answered.
     if reading.status and "Permission denied" not in reading.text:
         return Finding(check, BROKEN, said or f"stat ends with {reading.status}")
     return Finding(check, HEALTHY, f"{kind}, answers")

@@ -48,16 +48,16 @@ def finding(readings):
     if xids.status is None or (xids.status and xids.text.strip()):
         return unchecked(CHECK, xids, "journalctl")
     lines = [line for line in xids.text.splitlines() if line.startswith("NVRM: Xid")]
-    found = [match for match in map(_LINE.match, lines) if match]
-    fatal = {(match[1], int(match[2])): None for match in found if int(match[2]) in FATAL}
+    matches = [match for match in map(_LINE.match, lines) if match]
+    fatal = {(match[1], int(match[2])): None for match in matches if int(match[2]) in FATAL}
     if fatal:
         said = ", ".join(f"Xid {number} of {gpu} ({FATAL[number]})" for gpu, number in fatal)
         return Finding(CHECK, BROKEN, f"{said} since boot; reboot the node")
-    if len(found) < len(lines):
+    if len(matches) < len(lines):
         return Finding(CHECK, UNCHECKED, f"it has Xid lines of an unknown form: {lines[-1][:60]}")
     if kernel.status != 0 or not kernel.text.strip():
-        return Finding(CHECK, UNCHECKED, "the journal has none of this boot")
-    others = sorted({int(match[2]) for match in found})
+        return Finding(CHECK, UNCHECKED, "the journal has no kernel log of this boot")
+    others = sorted({int(match[2]) for match in matches})
     if not others:
         return Finding(CHECK, HEALTHY, "no Xid since boot")
     whose = " of programs" if OF_USERS.issuperset(others) else ""

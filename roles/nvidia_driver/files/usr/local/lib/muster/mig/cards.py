@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 
 COMMAND_S = 60
-"""For one command; a GPU that is reset on the way takes ten."""
+"""For one command; one that resets a GPU takes ten."""
 
 # `|   0  MIG 1g.10gb          19        7          4:1     |`: name, instance, where it begins.
 _INSTANCE = re.compile(r"^\|\s+\d+\s+MIG (\S+)\s+\d+\s+(\d+)\s+(\d+):\d+\s+\|$", re.MULTILINE)
@@ -37,7 +37,7 @@ class Card:
     """A GPU."""
 
     bus: str
-    """Its PCI address, by which nvidia-smi is told which one."""
+    """Its PCI address, which nvidia-smi takes."""
     minor: int
     """Number of its device file."""
     cut: bool
@@ -50,7 +50,7 @@ class Card:
 
 
 class Driver:
-    """Asks and tells the driver."""
+    """Reads and changes the driver's state."""
 
     def __init__(self, root="/", run=subprocess.run):
         """Name what a test replaces."""
@@ -63,7 +63,7 @@ class Driver:
         status, text = self.command(query)
         rows = [line.split(", ") for line in text.splitlines()]
         if status != 0 or not rows or any(len(row) != 2 for row in rows):
-            raise MigError(f"nvidia-smi lists no GPUs ({_end(text)}): mend the driver first")
+            raise MigError(f"nvidia-smi lists no GPUs ({_end(text)}): fix the driver first")
         return [self._card(bus, mode == "Enabled") for bus, mode in rows]
 
     def _card(self, bus, cut):
@@ -72,10 +72,10 @@ class Driver:
     def _minor(self, bus):
         # nvidia-smi prints eight digits of the domain, the driver four (pci.bus_id, NVML).
         path = f"proc/driver/nvidia/gpus/{bus[-12:].lower()}/information"
-        found = re.search(r"^Device Minor:\s*(\d+)", self.read(path), re.MULTILINE)
-        if not found:
-            raise MigError(f"/{path} names no device file: mend the driver first")
-        return int(found[1])
+        match = re.search(r"^Device Minor:\s*(\d+)", self.read(path), re.MULTILINE)
+        if not match:
+            raise MigError(f"/{path} names no device file: fix the driver first")
+        return int(match[1])
 
     def _instances(self, bus):
         status, text = self.command(["nvidia-smi", "mig", "-i", bus, "-lgi"])
@@ -83,11 +83,11 @@ class Driver:
             return ()
         if status != 0:
             raise MigError(f"nvidia-smi can't list the instances of {bus}: {_end(text)}")
-        found = [
+        instances = [
             Instance(name, int(number), int(start))
             for name, number, start in _INSTANCE.findall(text)
         ]
-        return tuple(sorted(found, key=lambda each: each.start))
+        return tuple(sorted(instances, key=lambda instance: instance.start))
 
     def capabilities(self, card, instance):
         """Return the device files of an instance, which are made if they are not there."""

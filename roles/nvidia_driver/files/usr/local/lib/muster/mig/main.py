@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: compares the GPUs with what is wanted, cuts those that differ, names the rest."""
+"""The program: partitions the GPUs that differ from what is wanted, and names the instances."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ USAGE = """\
 usage: muster-mig
 
 Cuts each GPU of this node into the MIG instances of /etc/muster/mig.json, unless it has them, and
-links their device files below /dev/muster-mig. GPUs are not cut anew while jobs run here.
+links their device files below /dev/muster-mig. GPUs are not changed while jobs run here.
 """
 
 CONFIG = "etc/muster/mig.json"
@@ -26,11 +26,11 @@ def arrange(driver, layout):
     others = [card for card in driver.cards() if not _is_as(driver, card, layout)]
     if others and driver.jobs():
         raise MigError(
-            f"{_names(others)} must be cut anew (MIG), and jobs run here: drain the node, and when "
-            "they have ended run `systemctl restart muster-nvidia slurmd`"
+            f"{_names(others)} must be partitioned again (MIG), and jobs run here: drain the "
+            "node, and when they have ended run `systemctl restart muster-nvidia slurmd`"
         )
     for card in others:
-        _cut(driver, card, layout)
+        _partition(driver, card, layout)
     if others:
         # The driver may give a GPU another number when it resets it (nvmlDeviceSetMigMode).
         left = [card for card in driver.cards() if not _is_as(driver, card, layout)]
@@ -52,7 +52,7 @@ def _is_as(driver, card, layout):
     return card.cut == bool(layout) and there == Counter(layout) and complete
 
 
-def _cut(driver, card, layout):
+def _partition(driver, card, layout):
     if card.instances:
         _clear(driver, card.bus)
     if card.cut != bool(layout):
@@ -64,7 +64,7 @@ def _cut(driver, card, layout):
 def _switch(driver, bus, on):
     driver.tell(["nvidia-smi", "-i", bus, "-mig", "1" if on else "0"])
     if any(card.bus == bus and card.cut != on for card in driver.cards()):
-        # It says so, and ends with 0.
+        # nvidia-smi says so, and ends with 0.
         raise MigError(
             f"{bus} switches MIG {'on' if on else 'off'} at a reset only, and something uses it: "
             "reboot the node (scontrol reboot ASAP nextstate=RESUME NODE)"
@@ -91,8 +91,8 @@ def _create(driver, bus, layout):
         if any(card.bus == bus and card.instances for card in driver.cards()):
             _clear(driver, bus)
     raise MigError(
-        f"{bus} can't be cut into {wanted} ({' '.join(said.split())[-200:]}): mend mig in the "
-        "definition, `nvidia-smi mig -lgip` lists the profiles that the GPU has"
+        f"{bus} can't be partitioned into {wanted} ({' '.join(said.split())[-200:]}): fix mig "
+        "in the definition, `nvidia-smi mig -lgip` lists the profiles that the GPU has"
     )
 
 
@@ -130,5 +130,5 @@ def main(arguments, driver=None):
         print(f"muster-mig: {error}", file=sys.stderr)
         return 1
     for card in changed:
-        print(f"{card.bus} is cut as /{CONFIG} says")
+        print(f"{card.bus} is partitioned as /{CONFIG} says")
     return 0

@@ -1,4 +1,4 @@
-"""A fakecloud that answers as a bad day's Google would, and tells what became of each VM."""
+"""A fakecloud with random faults, which reports what happens to each VM."""
 
 import json
 import queue
@@ -62,35 +62,35 @@ OLD_LISTS = 4
 
 @dataclass(frozen=True)
 class Moved:
-    """What became of a VM: `born`, `gone`, `deleted`, or its new status."""
+    """What happened to a VM: `born`, `gone`, `deleted`, or its new status."""
 
     what: str
     vm: tuple[str, str]
 
 
 @dataclass
-class Wild:
-    """In the place of fakecloud's `faults`; all on the cloud's thread."""
+class RandomFaults:
+    """In the place of fakecloud's `faults`; it runs on the cloud's thread."""
 
     faults: Faults
     latency_s: float = 0.1
     calm: bool = False
-    """Whether what is being done is for healthy nodes."""
+    """Whether the current call is for healthy nodes, which get no faults."""
     abort: bool = False
     lists: deque[Reply] = field(default_factory=lambda: deque(maxlen=OLD_LISTS))
 
     @property
     def waiting(self) -> bool:
-        """Whether the server is to ask for each call."""
+        """Whether the server asks for each call."""
         return True
 
     def strike(self, kind: str, part: float = 1) -> bool:
         return not self.calm and self.faults.strike(kind, part)
 
     def add(self, *_: object, **__: object) -> None:
-        raise AssertionError("a game's faults are drawn")
+        raise AssertionError("the faults of a run are random")
 
-    # --- what fakecloud asks
+    # --- what fakecloud calls
 
     def delay_seconds(self, method: str) -> float:
         return 3600 if method and self.faults.strike("never answered", 0.3) else 0
@@ -100,7 +100,7 @@ class Wild:
         return aborts or (bool(method) and self.faults.strike("answer lost", 0.5))
 
     def refuse(self, method: str) -> None:
-        # Lists are everybody's, so they are refused less.
+        # Healthy nodes need the lists too, so they are refused less.
         part = 1 if method in MUTATING else 0.2
         if self.strike("rate limit", part):
             raise rate_limit("Rate Limit Exceeded")
@@ -110,14 +110,14 @@ class Wild:
             raise self.faults.random.choice(WRONG)
 
     def operation_error(self, method: str) -> OperationError | None:
-        # A deletion that fails would leave a VM in STOPPING here: fakecloud does not take it back.
+        # A failed deletion would leave the VM in STOPPING: fakecloud does not undo it.
         inserts = method.endswith(("insert", "bulkInsert"))
         return NO_DETAIL if inserts and self.strike("error without detail", 8) else None
 
-    # --- what is answered
+    # --- answers
 
     def items(self) -> list[tuple[str, float]]:
-        """As `latency_seconds` of fakecloud's settings: what operations take."""
+        """As `latency_seconds` of fakecloud's settings: how long operations take."""
         slow = self.strike("slow operation", 3)
         return [("compute.instances.*", self.faults.random.choice(SLOW_S) if slow else 0.1)]
 
@@ -127,21 +127,21 @@ class Wild:
         if self.strike("connection reset", 0.5):
             self.abort = True
             return Reply(b"")
-        found = handle(request)
-        if not isinstance(found, Reply) or request.path.startswith("/batch/"):
-            return found
+        reply = handle(request)
+        if not isinstance(reply, Reply) or request.path.startswith("/batch/"):
+            return reply
         self.calm = CALM in request.path or CALM.encode() in request.content
         if self.strike("done and never answered", 0.4):
             return Deferred(lambda: Reply(b""))
         if request.verb == "GET":
-            found = self._list(request, found)
+            reply = self._list(request, reply)
         if self.strike("answer is no JSON", 0.5):
-            return replace(found, content=found.content[: len(found.content) // 2])
-        return found
+            return replace(reply, content=reply.content[: len(reply.content) // 2])
+        return reply
 
-    def _list(self, request: Request, found: Reply) -> Reply:
+    def _list(self, request: Request, reply: Reply) -> Reply:
         if request.path.endswith("/aggregated/instances"):
-            self.lists.append(found)
+            self.lists.append(reply)
             if self.strike("stale list"):
                 return self.faults.random.choice(self.lists)
         if request.path.endswith(("/operations", "/aggregated/instances")) and self.strike(
@@ -149,31 +149,31 @@ class Wild:
         ):
             lacks = self.faults.random.choice(sorted(OPTIONAL))
             return replace(
-                found, content=json.dumps(_without(json.loads(found.content), lacks)).encode()
+                reply, content=json.dumps(_without(json.loads(reply.content), lacks)).encode()
             )
-        return found
+        return reply
 
 
-def _without(found: Any, key: str) -> Any:
-    if isinstance(found, dict):
-        return {name: _without(each, key) for name, each in found.items() if name != key}
-    return [_without(each, key) for each in found] if isinstance(found, list) else found
+def _without(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(member, key) for name, member in value.items() if name != key}
+    return [_without(item, key) for item in value] if isinstance(value, list) else value
 
 
 def watch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let faults know for whose VMs an operation is."""
+    """Tell the faults whether an operation is for healthy nodes."""
     run = operations._run
 
-    def told(cloud: Any, name: str, pending: dict[str, Any]) -> None:
-        if isinstance(cloud.faults, Wild):
+    def run_marked(cloud: Any, name: str, pending: dict[str, Any]) -> None:
+        if isinstance(cloud.faults, RandomFaults):
             cloud.faults.calm = CALM in json.dumps(pending["arguments"])
         run(cloud, name, pending)
 
-    monkeypatch.setattr(operations, "_run", told)
+    monkeypatch.setattr(operations, "_run", run_marked)
 
 
-class WildCloud:
-    """The cloud of one game; `moved` has what became of its VMs, in order."""
+class FaultyCloud:
+    """The cloud of one run; `moved` has what happened to its VMs, in order."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
@@ -189,11 +189,11 @@ class WildCloud:
 
         def choices(template: str, machine_type: str, *zones: str) -> dict[str, Any]:
             link = f"{P}/global/instanceTemplates/{template}"
-            found = [
+            listed = [
                 {"template": link, "zone": zone, "machine_type": machine_type, "spot": False}
                 for zone in zones
             ]
-            return {"choices": found, "compact": False}
+            return {"choices": listed, "compact": False}
 
         return json.dumps(
             {
@@ -203,48 +203,48 @@ class WildCloud:
         )
 
     def stray(self, name: str) -> None:
-        """Make a VM that nobody needs."""
+        """Create a VM that nothing needs."""
         link = f"{P}/global/instanceTemplates/lab-debug-1"
         body = {"name": name, "labels": LABELS}
         path = f"{COMPUTE}/zones/{ZONE}/instances?sourceInstanceTemplate={link}"
         self.kit.post(path, body)
 
-    def short(self) -> None:
-        """There is room for one more VM only at the first place."""
+    def limit_room(self) -> None:
+        """Leave room for one more VM in the first zone."""
         self.server.do(lambda cloud: cloud.settings.capacity.update({(ZONE, "c2-standard-4"): 2}))
 
     def trouble(self) -> None:
-        """Now and then: VMs are taken back, zones run short."""
+        """Perhaps preempt VMs, or change the capacity of a zone."""
         self.server.loop.call_soon_threadsafe(self._trouble)
 
     def heal(self) -> None:
-        """There is room again."""
+        """Remove all limits of capacity."""
         self.server.do(lambda cloud: cloud.settings.capacity.clear())
 
     def left(self) -> int:
-        """How many VMs there are."""
+        """How many VMs exist."""
         return self.server.do(lambda cloud: sum(1 for _ in cloud.store.all(INSTANCES)))
 
     def close(self) -> list[str]:
-        """End; errors of fakecloud's own."""
+        """Stop; return fakecloud's internal errors."""
         self.kit.clients.close()
         self.server.stop()
         return self.server.cloud.failures
 
     def _calm_template(self) -> None:
         path = f"{COMPUTE}/global/instanceTemplates"
-        found = self.kit.owner.get(f"{path}/lab-debug-1").json()["properties"]
-        properties = {**found, "machineType": CALM_TYPE}
+        template = self.kit.owner.get(f"{path}/lab-debug-1").json()
+        properties = {**template["properties"], "machineType": CALM_TYPE}
         self.kit.post(path, {"name": "lab-calm-1", "properties": properties})
 
     def _begin(self) -> None:
         cloud = self.server.cloud
-        wild = Wild(self.faults)
+        faults = RandomFaults(self.faults)
         put, delete = cloud.store.put, cloud.store.delete
 
         def watched_put(kind: str, scope: str, name: str, resource: dict[str, Any]) -> None:
             if kind == INSTANCES:
-                self._seen(cloud.store.get(kind, scope, name), scope, name, resource)
+                self._record(cloud.store.get(kind, scope, name), scope, name, resource)
             put(kind, scope, name, resource)
 
         def watched_delete(kind: str, scope: str, name: str) -> None:
@@ -254,19 +254,19 @@ class WildCloud:
 
         cloud.store.put = watched_put  # type: ignore[method-assign]
         cloud.store.delete = watched_delete  # type: ignore[method-assign]
-        cloud.faults = wild  # type: ignore[assignment]
-        cloud.settings.latency_seconds = wild  # type: ignore[assignment]
-        cloud.middleware = wild.handled
+        cloud.faults = faults  # type: ignore[assignment]
+        cloud.settings.latency_seconds = faults  # type: ignore[assignment]
+        cloud.middleware = faults.handled
 
-    def _seen(
+    def _record(
         self, before: dict[str, Any] | None, scope: str, name: str, now: dict[str, Any]
     ) -> None:
         vm = name, scope.rpartition("/")[2]
         if before is None:
             self.moved.put(Moved("born", vm))
         if before is None or before["status"] != now["status"]:
-            taken = now["selfLink"] in self.server.cloud.preempted
-            deleted = now["status"] == "STOPPING" and not taken
+            preempted = now["selfLink"] in self.server.cloud.preempted
+            deleted = now["status"] == "STOPPING" and not preempted
             self.moved.put(Moved("deleted" if deleted else now["status"], vm))
 
     def _trouble(self) -> None:

@@ -1,6 +1,7 @@
-"""The real daemon, edge and spool against a wild cloud and a played slurmctld: a schedule in time.
+"""Randomized fault injection: the real daemon, driver and spool, a faulty cloud and slurmctld.
 
-Nothing here is repeated to the millisecond; the schedule says which faults there are, and how many.
+A run in real time can't be repeated to the millisecond. Its schedule has the kinds of faults and
+their rates.
 """
 
 import datetime
@@ -13,13 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import google.auth.exceptions
+from faulty_cloud import CALM, FaultyCloud
+from faulty_cloud import FAULTS as CLOUD_FAULTS
 from google.auth.credentials import Credentials
 from oracle import Oracle, Place
-from quick import EDGE, LIMITS, PACE, SPEED
+from quick import DRIVER_LIMITS, LIMITS, PACE, SPEED
 from schedules import Faults, Schedule
 from slurmctld import Machine, Slurmctld, Times
-from wildcloud import CALM, WildCloud
-from wildcloud import FAULTS as CLOUD_FAULTS
 
 from muster.autoscaler.compute import node_templates
 from muster.autoscaler.compute.driver import Google
@@ -48,39 +49,39 @@ FAULTS = (
     "clock jumps",
 )
 JUMPS_S = (-20, -2)
-"""What the controller's clock is set by; slurmctld's timeouts follow it. Never ahead of Google's:
-a VM is then older than its request, and is deleted as left over."""
+"""Steps of the controller's clock; slurmctld's timeouts follow it. It is never ahead of Google's:
+VMs would then seem older than their request, and be deleted as left over."""
 STEP_S = 0.05
-PLAYED_S, AFTER_S = 20.0, 40.0
-"""How long jobs come, and how long all may take to end then."""
+SUBMIT_S, AFTER_S = 20.0, 40.0
+"""How long jobs are submitted, and how long all may take to end after that."""
 HEALTHY_S = 150 / SPEED
-"""Half of ResumeTimeout: the lists and the limits of calls are everybody's."""
+"""Half of ResumeTimeout: nodes without faults share lists and rate limits with the others."""
 SCONTROL_S = 30 / SPEED
 TOKEN_S = 2.0
 TIMES = Times(suspend_s=4, idle_s=3, boot_s=1.5, early_s=0.3, again_s=2)
 COUNTS = {"debug": 8, "calm": 3}
-making = threading.Lock()
-"""The edge's address comes from the environment, which all games share."""
+creating = threading.Lock()
+"""The driver reads its address from the environment, which all runs share."""
 
 
-class Unforeseen(logging.Handler):
-    """Keeps what the daemons say of exceptions that nobody expected."""
+class Unexpected(logging.Handler):
+    """Keeps the unexpected exceptions that the daemons log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
-            self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+            self.messages.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
 class Tokens(Credentials):  # type: ignore[misc]
-    """The controller's credentials, whose endpoint is down at times."""
+    """The controller's credentials, with a token endpoint that is sometimes down."""
 
     def __init__(self, token: str, faults: Faults) -> None:
         super().__init__()
-        self.released = token
+        self.value = token
         self.faults = faults
         self.down_until = 0.0
 
@@ -89,27 +90,27 @@ class Tokens(Credentials):  # type: ignore[misc]
             self.down_until = time.monotonic() + self.faults.random.choice([0.5, 1.5, 3])
         if time.monotonic() < self.down_until:
             raise google.auth.exceptions.TransportError("Connection refused")
-        self.token = self.released
+        self.token = self.value
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         self.expiry = now + datetime.timedelta(seconds=TOKEN_S)
 
 
 class Metadata(Fleet):
-    """The fleet, whose sets come from a metadata server that is down at times."""
+    """The fleet, with a metadata server that is sometimes down."""
 
     def __init__(self, google: Google, text: str, faults: Faults) -> None:
         super().__init__(google)
-        self.found = node_templates.parse(text)
+        self.node_sets = node_templates.parse(text)
         self.faults = faults
 
     def sets(self) -> dict[str, NodeSet]:
         if self.faults.strike("metadata server down"):
             raise CloudError("the metadata server does not answer")
-        return self.found
+        return self.node_sets
 
 
-class RealGame:
-    """One game. It is `scontrol` to its daemon, which calls it from threads of its own."""
+class FaultRun:
+    """One run. It is also the `Slurm` of its daemon, which calls it from other threads."""
 
     def __init__(self, schedule: Schedule, folder: Path) -> None:
         self.faults = Faults(schedule)
@@ -117,28 +118,32 @@ class RealGame:
         self.folder = folder
         (folder / "spool").mkdir(parents=True)
         self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, healthy=CALM)
-        names = [f"lab-{of}-{number}" for of, count in COUNTS.items() for number in range(count)]
+        names = [
+            f"lab-{node_set}-{number}"
+            for node_set, count in COUNTS.items()
+            for number in range(count)
+        ]
         self.slurm = Slurmctld(self.oracle, self._resume, names, TIMES)
         self.machines: dict[Place, Machine] = {}
         self.lock = threading.Lock()
-        """Of slurmctld, the machines and the oracle."""
+        """Guards slurmctld, the machines and the oracle."""
         self.away_until = 0.0
         self.hangs_until = 0.0
         self.skew_s = 0.0
         self.deaths: list[str] = []
-        self.cloud = WildCloud(self.faults)
+        self.cloud = FaultyCloud(self.faults)
         self.tokens = Tokens(self.cloud.kit.token(), self.faults)
 
     def __str__(self) -> str:
         return str(self.faults.schedule)
 
-    def play(self) -> list[str]:
-        """Play; what is wrong in the end."""
+    def run(self) -> list[str]:
+        """Run to the end; return what is wrong."""
         self._start()
         begin = last = time.monotonic()
-        while time.monotonic() < begin + PLAYED_S + AFTER_S:
+        while time.monotonic() < begin + SUBMIT_S + AFTER_S:
             now = time.monotonic()
-            if now < begin + PLAYED_S:
+            if now < begin + SUBMIT_S:
                 self._schedule(now)
             elif not self.faults.ended:
                 self.faults.ended = True
@@ -158,8 +163,8 @@ class RealGame:
     def _schedule(self, now: float) -> None:
         if self.random.random() < 0.02:
             size, lasts = self.random.choice([1, 1, 2, 4]), self.random.uniform(0.3, 4)
-            of = self.random.choice(["debug", "debug", "calm"])
-            self.slurm.submit(of, min(size, COUNTS[of]), lasts)
+            node_set = self.random.choice(["debug", "debug", "calm"])
+            self.slurm.submit(node_set, min(size, COUNTS[node_set]), lasts)
         if self.faults.strike("slurmctld restarts", 0.1):
             self.away_until = now + self.random.choice([1, 4, 8])
         if self.faults.strike("scontrol hangs", 0.1):
@@ -177,7 +182,7 @@ class RealGame:
     def _step(self, now: float, passed: float) -> None:
         with self.lock:
             if self.mute or passed > 0.5:
-                # slurmctld can't be told anything, or this machine has no time for us.
+                # slurmctld can't be reached, or this machine is too busy.
                 self.oracle.excuse(passed)
             elif now < self.tokens.down_until:
                 self.oracle.excuse_work(passed)
@@ -189,14 +194,14 @@ class RealGame:
             self.oracle.waits(now)
 
     def _machines(self, now: float) -> None:
-        """Take in what became of VMs."""
+        """Apply what happened to VMs."""
         while not self.cloud.moved.empty():
             moved = self.cloud.moved.get()
             match moved.what:
                 case "born":
                     sound = CALM in moved.vm[0] or not self.faults.strike("boot hangs", 4)
                     self.oracle.born(moved.vm, now)
-                    # Later: not yet, and perhaps never.
+                    # Not sound: it does not run yet, and perhaps never will.
                     self.machines[moved.vm] = Machine(now if sound else 1e12, sound=False)
                 case "RUNNING":
                     self.machines[moved.vm] = Machine(self.machines[moved.vm].born)
@@ -221,9 +226,9 @@ class RealGame:
 
     def _start(self) -> None:
         inbox = Inbox()
-        with making:
+        with creating:
             os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = f"{self.cloud.server.url}/compute/v1/"
-            self.google = Google("demo-project", "lab", inbox.put, EDGE, self.tokens)
+            self.google = Google("demo-project", "lab", inbox.put, DRIVER_LIMITS, self.tokens)
         self.events = EventLog(self.folder / "events.jsonl")
         self.daemon = Daemon(
             ObservedState("lab", 0, limits=LIMITS),
@@ -246,7 +251,7 @@ class RealGame:
         try:
             daemon.run()
         except BaseException as error:
-            self.deaths.append(f"the daemon died of {error!r}")
+            self.deaths.append(f"the daemon ended with {error!r}")
 
     def _stop(self) -> None:
         self.daemon.stop()
@@ -270,7 +275,7 @@ class RealGame:
     def release_nodes(self, names: Iterable[str], reason: str) -> None:
         assert reason
         if time.monotonic() < self.hangs_until and self.random.random() < 0.5:
-            # slurmctld takes it, and scontrol never hears of it.
+            # slurmctld does it, and scontrol gets no answer.
             with self.lock:
                 self.slurm.release_nodes(tuple(names), time.monotonic())
             names = ()
@@ -287,11 +292,11 @@ class RealGame:
             raise SlurmError("scontrol: Unable to contact slurm controller (connect failure)")
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
-        found = [{"job_id": job.id, "nodes_resume": ",".join(job.nodes)} for job in jobs]
+        waiting = [{"job_id": job.id, "nodes_resume": ",".join(job.nodes)} for job in jobs]
         spool = self.folder / "spool"
         # As muster-resume writes it, by the clock that jumps.
         head = {"nodes": ",".join(names), "asked": time.time() + self.skew_s}
-        fresh = spool / f"{time.time_ns()}-{len(found)}.resume.new"
-        fresh.write_text(f"{json.dumps(head)}\n{json.dumps({'jobs': found})}")
+        fresh = spool / f"{time.time_ns()}-{len(waiting)}.resume.new"
+        fresh.write_text(f"{json.dumps(head)}\n{json.dumps({'jobs': waiting})}")
         fresh.rename(fresh.with_suffix(""))
         power_save_program.wake(str(spool))

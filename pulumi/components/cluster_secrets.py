@@ -1,4 +1,4 @@
-"""The cluster's secrets, empty: their values never pass this program, nor the laptop it runs on.
+"""The cluster's secrets, empty: neither this program nor the laptop that runs it sees a value.
 
 The controller's first boot adds a version where there is none.
 """
@@ -14,8 +14,8 @@ READS = "roles/secretmanager.secretAccessor"
 ADDS = "roles/secretmanager.secretVersionAdder"
 
 
-@dataclass(frozen=True)
-class VaultArgs:
+@dataclass(frozen=True, kw_only=True)
+class ClusterSecretsArgs:
     """Who reads what; all as members, `serviceAccount:EMAIL`."""
 
     names: Names
@@ -24,13 +24,17 @@ class VaultArgs:
     node: pulumi.Input[str]
 
 
-class Vault(pulumi.ComponentResource):
+class ClusterSecrets(pulumi.ComponentResource):
     """Secrets in Secret Manager, and who may read them and add to them."""
 
     def __init__(
-        self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        *,
+        args: ClusterSecretsArgs,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("muster:gcp:Vault", name, None, opts)
+        super().__init__("muster:gcp:ClusterSecrets", name, None, opts)
         munge_key = self._secret(f"{name}-munge-key", args.names, args.names.munge_key)
         password = self._secret(
             f"{name}-slurmdbd-password", args.names, args.names.slurmdbd_password

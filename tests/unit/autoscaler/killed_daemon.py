@@ -1,4 +1,4 @@
-"""A game whose daemon is a process of its own, killed at a marked point; its successor goes on."""
+"""A run whose daemon is a separate process, killed at a marked point and started again."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from realgame import AFTER_S, STEP_S, RealGame
+from fault_injection import AFTER_S, STEP_S, FaultRun
 from schedules import Schedule
 
 from muster.autoscaler.reconcile.model import Job, Node, Power
@@ -23,13 +23,13 @@ from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 HERE = Path(__file__).parent
 SCONTROL = """#!/bin/sh
-# What the daemon asks of slurmctld: the nodes, or that nodes are released.
+# In place of scontrol: prints the nodes, or stores a command to release nodes.
 cd "$(dirname "$0")" || exit 1
 echo "$*" >> called
 [ -e "die-$(wc -l < called)" ] && kill -KILL $PPID
 case $2 in
 show) cat nodes ;;
-*) echo "$*" > told/$$.new && mv told/$$.new told/$$ ;;
+*) echo "$*" > commands/$$.new && mv commands/$$.new commands/$$ ;;
 esac
 """
 STATES = {
@@ -42,9 +42,9 @@ STATES = {
 
 @dataclass(frozen=True)
 class Mark:
-    """Where the daemon is killed: at the n-th of these, `change`, `read`, `scontrol`, `spool`.
+    """Where the daemon is killed: at the n-th `change`, `read`, `scontrol` or `spool`.
 
-    Of a call to the cloud before it is done, or after it and before its answer.
+    For a call to the cloud: before it is done, or after it and before its answer.
     """
 
     what: str
@@ -57,15 +57,15 @@ class Mark:
 
 @contextmanager
 def metadata_server(values: dict[str, str]) -> Iterator[str]:
-    """The metadata server of the controller; its address."""
+    """Run the controller's metadata server; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = values.get(self.path.removeprefix("/computeMetadata/v1/"), "").encode()
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Length", str(len(found)))
+            value = values.get(self.path.removeprefix("/computeMetadata/v1/"), "").encode()
+            self.send_response(200 if value else 404)
+            self.send_header("Content-Length", str(len(value)))
             self.end_headers()
-            self.wfile.write(found)
+            self.wfile.write(value)
 
         def log_message(self, *_: object) -> None: ...
 
@@ -76,17 +76,17 @@ def metadata_server(values: dict[str, str]) -> Iterator[str]:
     server.server_close()
 
 
-class KilledGame(RealGame):
-    """Three jobs come and go, one finds room at its second place; a VM stands that nobody needs."""
+class KilledDaemonRun(FaultRun):
+    """Four jobs run, one of them in its second zone; there is also a VM that nothing needs."""
 
     def __init__(self, mark: Mark, folder: Path) -> None:
         super().__init__(Schedule(0), folder)
         self.mark = mark
-        # What the start of a process takes on a busy machine says nothing of the daemon.
+        # On a busy machine a process may start slowly, which is no fault of the daemon.
         self.oracle.healthy_s = self.oracle.resume_s
         self.killed = False
         self.counts = {"change": 0, "read": 0, "spool": 0}
-        (folder / "told").mkdir()
+        (folder / "commands").mkdir()
         scontrol = folder / "scontrol"
         scontrol.write_text(SCONTROL)
         scontrol.chmod(0o755)
@@ -103,12 +103,12 @@ class KilledGame(RealGame):
     def __str__(self) -> str:
         return str(self.mark)
 
-    def play(self) -> list[str]:
+    def run(self) -> list[str]:
         self.cloud.stray("lab-debug-7")
-        self.cloud.short()
+        self.cloud.limit_room()
         self.cloud.server.do(self._mark)
         self.faults.ended = True
-        self._tell()
+        self._write_nodes()
         with metadata_server(
             {
                 "project/project-id": "demo-project",
@@ -116,33 +116,33 @@ class KilledGame(RealGame):
             }
         ) as self.metadata:
             self._start()
-            self._live()
+            self._run_jobs()
             self._stop()
         wrong = self.oracle.end(time.monotonic())
         if sorted(self.slurm.done) != [1, 2, 3, 4]:
-            wrong.append(f"of the jobs only {self.slurm.done} have ended")
+            wrong.append(f"only jobs {self.slurm.done} have ended")
         if not self.killed:
-            wrong.append(f"the daemon did not come to its mark: {self.counts}")
+            wrong.append(f"the daemon did not reach its mark: {self.counts}")
         return wrong + self.deaths + self.cloud.close()
 
-    def _live(self) -> None:
+    def _run_jobs(self) -> None:
         begin = last = time.monotonic()
         jobs = [(0.2, "debug", 2), (0.4, "debug", 1), (0.6, "calm", 1), (2.5, "debug", 1)]
         while (now := time.monotonic()) < begin + AFTER_S:
             while jobs and now > begin + jobs[0][0]:
-                _, of, size = jobs.pop(0)
-                self.slurm.submit(of, size, 0.5)
+                _, node_set, size = jobs.pop(0)
+                self.slurm.submit(node_set, size, 0.5)
             if self.process.poll() is not None:
-                self._succeed()
-            self._take()
+                self._restart()
+            self._run_commands()
             self._step(now, now - last)
-            self._tell()
+            self._write_nodes()
             last = now
             if not jobs and self._quiet():
                 return
             time.sleep(STEP_S)
 
-    def _succeed(self) -> None:
+    def _restart(self) -> None:
         if self.process.returncode != -signal.SIGKILL or self.killed:
             log = (self.folder / "daemon.log").read_text()
             self.deaths.append(f"the daemon ended by itself: {log[-2000:]}")
@@ -155,7 +155,7 @@ class KilledGame(RealGame):
 
     def _start(self) -> None:
         environment = {
-            "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.released,
+            "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.value,
             "GCE_METADATA_HOST": self.metadata,
             "PATH": os.environ["PATH"],
         }
@@ -181,31 +181,31 @@ class KilledGame(RealGame):
         def marked(handle: Handle, request: Request) -> Reply | Deferred:
             what = "read" if request.verb == "GET" else "change"
             self.counts[what] += 1
-            # A batch has calls within.
+            # A batch counts too, and so do the calls in it.
             number = self.counts[what]
             self._kill(what, number)
-            found = before(handle, request)
+            reply = before(handle, request)
             self._kill(what, number, after=True)
-            return found
+            return reply
 
         cloud.middleware = marked
 
-    # --- slurmctld, as scontrol finds it
+    # --- slurmctld, as scontrol shows it
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
-        self._tell()
+        self._write_nodes()
         super()._resume(names, jobs)
         self.counts["spool"] += 1
         self._kill("spool", self.counts["spool"])
 
-    def _tell(self) -> None:
+    def _write_nodes(self) -> None:
         lines = "".join(f"{_line(node)}\n" for node in self.slurm.nodes.values())
         fresh = self.folder / "nodes.new"
         fresh.write_text(lines)
         fresh.rename(self.folder / "nodes")
 
-    def _take(self) -> None:
-        for file in sorted(self.folder.joinpath("told").glob("[0-9]*")):
+    def _run_commands(self) -> None:
+        for file in sorted(self.folder.joinpath("commands").glob("[0-9]*")):
             if file.suffix:
                 continue
             words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)

@@ -8,16 +8,17 @@ import pulumi_gcp as gcp
 TUNNEL = "roles/iap.tunnelResourceAccessor"
 
 
-def let_in(
+def grant_iap_access(
     vm: gcp.compute.Instance,
     name: str,
+    *,
     people: Iterable[str],
-    sees: pulumi.Input[str],
+    viewer_role: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> None:
     """Let people, as members such as `user:ada@example.org`, reach a VM.
 
-    `name` is the VM's in the program, `sees` the role with rights.REACHES.
+    `name` is the VM's name in the program, `viewer_role` the role with rights.REACHES.
     """
     for person in people:
         gcp.iap.TunnelInstanceIAMMember(
@@ -32,7 +33,7 @@ def let_in(
             f"{name}-{person}-sees",
             instance_name=vm.name,
             zone=vm.zone,
-            role=sees,
+            role=viewer_role,
             member=person,
             opts=opts,
         )
