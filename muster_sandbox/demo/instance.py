@@ -124,7 +124,6 @@ class Instance:
         ]
         shown = {
             "ANSIBLE_STDOUT_CALLBACK": "muster_roles",
-            "ANSIBLE_CALLBACKS_ENABLED": "",
             "ANSIBLE_LOG_PATH": str(self.folder / "site.log"),
         }
         return subprocess.run(command, check=False, env=os.environ | shown).returncode

@@ -22,6 +22,8 @@ requirements: [set as stdout_callback, log_path set]
 """
 
 ROLE_COLUMNS, PLAY_COLUMNS = 16, 26
+NO_WORK = ("gather_facts", "validate_argument_spec")
+"""Actions, without their collection, that alone give a role no line."""
 
 
 class LogOnly:
@@ -84,7 +86,8 @@ class CallbackModule(Default):
         super().v2_playbook_on_handler_task_start(task)
 
     def v2_runner_on_ok(self, result):
-        self._hosts.add(result.host.get_name())
+        if result.task.action.rpartition(".")[2] not in NO_WORK:
+            self._hosts.add(result.host.get_name())
         self._changes += bool(result.result.get("changed"))
         super().v2_runner_on_ok(result)
         # Of debug and assert, whose messages are for the person who runs the play.
@@ -134,6 +137,8 @@ class CallbackModule(Default):
                 self._is_open = True
 
     def _title(self):
+        if not self._role:
+            return f"{self._play_name:<{ROLE_COLUMNS + 1 + PLAY_COLUMNS}}"
         return f"{self._role:<{ROLE_COLUMNS}} {self._play_name:<{PLAY_COLUMNS}}"
 
     def _end_role(self):
