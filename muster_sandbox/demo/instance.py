@@ -113,10 +113,15 @@ class Instance:
         merged: dict[str, dict[str, Any]] = json.loads(done.stdout)["_meta"]["hostvars"]
         return merged
 
+    @property
+    def log(self) -> Path:
+        """Ansible's log; beside the folder, in which Ansible reads each file as an inventory."""
+        return self.folder.with_suffix(".log")
+
     def configure(self) -> int:
         """Run site.yml on this cluster and return ansible-playbook's exit code.
 
-        It prints a line for each role; all that Ansible says is in site.log of the folder.
+        It prints a line for each role; all that Ansible says is in `log`.
         """
         command = [
             _program("ansible-playbook"),
@@ -124,7 +129,7 @@ class Instance:
         ]
         shown = {
             "ANSIBLE_STDOUT_CALLBACK": "muster_roles",
-            "ANSIBLE_LOG_PATH": str(self.folder / "site.log"),
+            "ANSIBLE_LOG_PATH": str(self.log),
         }
         return subprocess.run(command, check=False, env=os.environ | shown).returncode
 
@@ -135,6 +140,7 @@ class Instance:
         """
         removed = machines.down(network)
         machines.remove_folder(self.folder)
+        self.log.unlink(missing_ok=True)
         return removed
 
     def _edit_definition(self, release: str) -> None:

@@ -42,3 +42,8 @@ def test_demo_down_knows_the_network_of_the_template(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "muster-copy")
     instance.create(TEMPLATE, "bookworm")
     assert instance.fleet().network == NETWORK
+
+
+def test_ansible_reads_no_log_as_an_inventory(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "muster-copy")
+    assert instance.log.parent == tmp_path
