@@ -18,7 +18,7 @@ from components.lifecycle import Claim, Sweeper
 from components.login import Login, LoginArgs
 from components.network import Network, NetworkArgs
 from components.nodeset import NodeSet, NodeSetArgs
-from components.rights import Rights, RightsArgs
+from components.role_bindings import Rights, RightsArgs
 from components.settings import ROOT
 from components.state import State, StateArgs
 from muster.definition.schema.node_sets import VirtualMachines

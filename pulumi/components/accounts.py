@@ -1,4 +1,4 @@
-"""The identities of the VMs: one service account per role; what each may do is in rights.py."""
+"""The identities of the VMs: one service account per role; role_bindings.py says what each may do."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ def grant_iap_access(
 ) -> None:
     """Let people, as members such as `user:ada@example.org`, reach a VM.
 
-    `name` is the VM's name in the program, `viewer_role` the role with rights.REACHES.
+    `name` is the VM's name in the program, `viewer_role` the role with permissions.REACHES.
     """
     for person in people:
         gcp.iap.TunnelInstanceIAMMember(

@@ -28,7 +28,7 @@ from muster import definition, secrets
 from muster.cli.main import app
 from muster.definition.schema import node_sets
 from muster.definition.schema_errors import plain_type
-from muster.render.slurm import parameters
+from muster.render.slurm import slurm_conf
 from muster_sandbox.containers import base_image
 from muster_sandbox.demo import tour
 
@@ -529,7 +529,7 @@ def test_ports_are_those_of_the_code() -> None:
     conf = (ROOT / "roles/slurmctld/defaults/main.yml").read_text(encoding="utf-8")
     assert "slurmctld_port: 6817" in conf
     text = " ".join(FIRST_WEEK.text.split())
-    assert f"6819 (slurmdbd), and {parameters.SRUN_PORTS} from" in text
+    assert f"6819 (slurmdbd), and {slurm_conf.SRUN_PORTS} from" in text
 
 
 def test_the_picture_has_the_plays_of_site_yml() -> None:

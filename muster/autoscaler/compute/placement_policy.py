@@ -24,8 +24,8 @@ from muster.gcp.names import job_placement, of_jobs
 log = logging.getLogger("muster")
 
 NO_RIGHTS = "forbidden"
-"""The controller may change policies only while a node set is compact: pulumi/components/rights.py.
-Policies left after that cost nothing, and muster/gcp/sweep.py deletes them with the cluster."""
+"""The controller may change policies only while a node set is compact:
+pulumi/components/role_bindings.py. Policies left after that cost nothing, and muster/gcp/sweep.py deletes them with the cluster."""
 
 
 class Placements:

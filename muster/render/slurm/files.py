@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from muster.definition.definition import Definition
 from muster.definition.schema.base import Scalar
-from muster.render.slurm.conf_file import line, merge, text
+from muster.render.slurm.conf_syntax import line, merge, text
 from muster.render.slurm.job_submit import job_submit_lua
 from muster.render.slurm.node_lines import gres_lines, node_lines, partition_lines
-from muster.render.slurm.parameters import (
+from muster.render.slurm.restart import RestartDigests, restart_digests
+from muster.render.slurm.slurm_conf import (
     KEPT_ENTRIES,
     LOG_DIR,
     MUNGE_SOCKET,
     has_accounting,
     parameters,
 )
-from muster.render.slurm.restart import RestartDigests, restart_digests
 
 _NO_ACCOUNTING = """\
 # No host is in group database: there is no accounting. Jobs run without an account; limits and

@@ -6,7 +6,7 @@ from muster.catalog.hostlists import expand, fold
 from muster.definition.definition import Definition
 from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.node_sets import NodeSet, Partition, VirtualMachines
-from muster.render.slurm.conf_file import Line
+from muster.render.slurm.conf_syntax import Line
 
 MIG_DIR = "/dev/muster-mig"
 HARDWARE = (

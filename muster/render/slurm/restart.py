@@ -19,7 +19,7 @@ from muster.catalog.hostlists import fold
 from muster.definition.definition import Definition
 from muster.definition.schema.base import Scalar
 from muster.definition.schema.node_sets import NodeSet
-from muster.render.slurm.conf_file import Line, word
+from muster.render.slurm.conf_syntax import Line, word
 from muster.render.slurm.node_lines import HARDWARE, hardware
 
 RECONFIGURE_STARTS_ANEW = "23.11"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from controllerkit import Cloud, new_cloud
-from edgekit import DriverHarness
+from driverkit import DriverHarness
 
 from muster.autoscaler.compute import driver
 from muster.autoscaler.compute.http import Limits

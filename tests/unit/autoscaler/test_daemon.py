@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from controllerkit import OTHER_ZONE
-from edgekit import CHOICE, SOON_S, DriverHarness, until
+from driverkit import CHOICE, SOON_S, DriverHarness, until
 
 from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google

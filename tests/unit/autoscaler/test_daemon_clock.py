@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from unittest.mock import Mock
 
 import pytest
-from edgekit import until
+from driverkit import until
 
 from muster.autoscaler.daemon import Called, Daemon, Inbox, Message, NodesRead, Pace, VmsRead
 from muster.autoscaler.reconcile.model import (

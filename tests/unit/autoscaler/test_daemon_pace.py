@@ -7,7 +7,7 @@ from typing import cast
 from unittest.mock import Mock
 
 import pytest
-from edgekit import until
+from driverkit import until
 
 from muster.autoscaler import daemon
 from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace

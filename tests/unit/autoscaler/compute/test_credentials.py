@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import google.auth.credentials
 import pytest
-from edgekit import until
+from driverkit import until
 from google.auth.exceptions import TransportError
 from google.oauth2.credentials import Credentials
 

@@ -3,7 +3,7 @@
 import time
 
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
-from edgekit import CHOICE, MACHINE_TYPE, DriverHarness, names, until
+from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, names, until
 
 from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, ProbeResult, Vm
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
-from edgekit import BUSY, CHOICE, DriverHarness, names
+from driverkit import BUSY, CHOICE, DriverHarness, names
 
 from muster.autoscaler.compute import http, insert
 from muster.autoscaler.compute.http import Limits

@@ -1,7 +1,7 @@
 """Small groups don't wait while ten bulk operations run."""
 
 from controllerkit import ZONE, Cloud
-from edgekit import CHOICE, DriverHarness, names, until
+from driverkit import CHOICE, DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Insert, Inserted

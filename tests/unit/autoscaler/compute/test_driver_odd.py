@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from edgekit import DriverHarness, names, until
+from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute import driver
 from muster.autoscaler.compute.http import Limits, Transport

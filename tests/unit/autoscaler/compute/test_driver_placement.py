@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from controllerkit import ZONE, Cloud
-from edgekit import CHOICE, DriverHarness, names, until
+from driverkit import CHOICE, DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Transport
 from muster.autoscaler.reconcile.model import Insert, Inserted

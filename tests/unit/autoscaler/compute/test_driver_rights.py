@@ -2,14 +2,14 @@
 
 import pytest
 from controllerkit import REGION, Cloud
-from edgekit import DriverHarness, names, until
+from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Vm
-from muster.gcp import rights
+from muster.gcp import permissions
 from muster.gcp.api import CloudError
 
-NEEDED = {*rights.OWN, *rights.ANYWHERE, *rights.PLACES, *rights.USES}
+NEEDED = {*permissions.OWN, *permissions.ANYWHERE, *permissions.PLACES, *permissions.USES}
 
 
 def work(harness: DriverHarness) -> set[str]:

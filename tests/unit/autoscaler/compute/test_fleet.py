@@ -3,7 +3,7 @@
 import time
 
 from controllerkit import ZONE, Cloud
-from edgekit import MACHINE_TYPE, DriverHarness, names
+from driverkit import MACHINE_TYPE, DriverHarness, names
 
 from muster.autoscaler.compute.driver import attached_gpus
 from muster.autoscaler.compute.fleet import Fleet

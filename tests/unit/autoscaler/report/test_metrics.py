@@ -2,7 +2,7 @@ import socket
 from urllib.request import urlopen
 
 import pytest
-from edgekit import BUSY
+from driverkit import BUSY
 from viewkit import Watched, cold_start
 
 from muster.autoscaler.compute.driver import Google

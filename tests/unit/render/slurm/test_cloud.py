@@ -10,7 +10,7 @@ from muster.definition import Definition, validate
 from muster.definition.definition import cloud_hosts
 from muster.definition.schema.cluster import Cluster
 from muster.render.slurm import render
-from muster.render.slurm.conf_file import parse
+from muster.render.slurm.conf_syntax import parse
 
 CLOUD: dict[str, Any] = {
     "name": "slurm10",

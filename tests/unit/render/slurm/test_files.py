@@ -11,8 +11,8 @@ from muster.catalog.hostlists import expand
 from muster.catalog.slurm_parameters import RELEASES
 from muster.cli.render import by_name
 from muster.definition import Definition, load
-from muster.render.slurm import parameters, render
-from muster.render.slurm.conf_file import parse
+from muster.render.slurm import render, slurm_conf
+from muster.render.slurm.conf_syntax import parse
 
 ROOT = Path(__file__).parents[4]
 CASES = Path(__file__).parent / "cases"
@@ -188,8 +188,8 @@ def test_nodes_are_looked_at_drained_ones_too(lab, version):
 
 def test_the_programs_are_those_of_the_role():
     files = ROOT / "roles/health/files"
-    assert (files / parameters.HEALTH_PROGRAM.lstrip("/")).is_file()
-    assert list(files.glob(parameters.PROLOGS.lstrip("/"))) != []
+    assert (files / slurm_conf.HEALTH_PROGRAM.lstrip("/")).is_file()
+    assert list(files.glob(slurm_conf.PROLOGS.lstrip("/"))) != []
 
 
 def test_scratch_names_its_programs_and_its_folder(lab):

@@ -4,7 +4,7 @@ import pytest
 
 from muster.catalog.slurm_parameters import RELEASES
 from muster.render.slurm import render
-from muster.render.slurm.conf_file import parse
+from muster.render.slurm.conf_syntax import parse
 
 NODES = "lab-gpu-[01-02]"
 WITH_SHARDS = [release for release in RELEASES if release >= "22.05"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster.definition.schema.node_sets import Gpus, Machines
 from muster.render.slurm import render
-from muster.render.slurm.conf_file import parse
+from muster.render.slurm.conf_syntax import parse
 from muster.render.slurm.node_lines import memory_per_cpu_mib, memory_per_gpu_mib
 
 

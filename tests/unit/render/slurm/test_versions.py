@@ -7,7 +7,7 @@ import pytest
 
 from muster.catalog.slurm_parameters import REFUSED_VALUES, RELEASES, REMOVED, parameters
 from muster.render.slurm import render
-from muster.render.slurm.conf_file import parse
+from muster.render.slurm.conf_syntax import parse
 
 TRAPS = json.loads((Path(__file__).parent / "cases" / "version-traps.json").read_text())["traps"]
 DESCRIBED = ("NodeName", "PartitionName")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.render.slurm.conf_file import line, merge, parse, word
+from muster.render.slurm.conf_syntax import line, merge, parse, word
 
 VALUE = st.text(
     st.characters(codec="ascii", min_codepoint=32, exclude_characters='"'), min_size=1

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from muster.gcp.names import Names
-from muster.gcp.rights import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
+from muster.gcp.permissions import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
 
 
 @dataclass(frozen=True, kw_only=True)

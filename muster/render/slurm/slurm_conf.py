@@ -3,7 +3,7 @@
 from muster.definition.definition import Definition
 from muster.definition.schema.base import Scalar
 from muster.render.slurm.node_lines import gpu_sets, gpu_types, gres_names
-from muster.render.slurm.scheduling import profile, scheduler_options
+from muster.render.slurm.scheduler_parameters import profile, scheduler_options
 
 STATE_DIR = "/var/lib/slurm/slurmctld"
 LOG_DIR = "/var/log/slurm"

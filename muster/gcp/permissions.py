@@ -1,4 +1,4 @@
-"""The rights of the controller and of people in Google Cloud, as few as possible; pure.
+"""The permissions of the controller and of people in Google Cloud, as few as possible; pure.
 
 pulumi/ grants them, and the tests of the autoscaler have no others.
 """
@@ -6,7 +6,7 @@ pulumi/ grants them, and the tests of the autoscaler have no others.
 from muster.gcp.names import Names
 
 # https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert#iam-permissions and
-# the pages of the other methods; tests/unit/pulumi/test_rights.py shows that each is needed.
+# the pages of the other methods; tests/unit/pulumi/test_role_bindings.py shows that each is needed.
 OWN = (
     "compute.disks.create",
     "compute.disks.setLabels",
