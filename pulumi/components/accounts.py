@@ -1,4 +1,4 @@
-"""The identities of the VMs: one service account per role; role_bindings.py says what each may do."""
+"""The identities of the VMs: one service account a role; role_bindings.py says what each may do."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,8 @@ log = logging.getLogger("muster")
 
 NO_RIGHTS = "forbidden"
 """The controller may change policies only while a node set is compact:
-pulumi/components/role_bindings.py. Policies left after that cost nothing, and muster/gcp/sweep.py deletes them with the cluster."""
+pulumi/components/role_bindings.py. Policies left after that cost nothing, and
+muster/gcp/sweep.py deletes them with the cluster."""
 
 
 class Placements:
