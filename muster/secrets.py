@@ -27,16 +27,16 @@ PASSWORD_CHARACTERS = 40
 """Length of a password; of letters and digits alone, so that no file format must quote it."""
 
 HEADER = """\
-# Made by `muster secrets`; who has the munge key is root on the cluster.
+# Made by `muster secrets`; whoever has the munge key is root on the cluster.
 # Keep it out of git; encrypt it with: ansible-vault encrypt {path}
 secrets:
 """
 
-_ANEW = "move it away and run again, then put back what was yours"
+_START_AGAIN = "move it away and run again, then copy your own lines back"
 
 
 class SecretsError(Exception):
-    """The file of secrets is not one that this module can complete; the text says why."""
+    """The file of secrets can't be completed; the text says why."""
 
 
 def _munge_key() -> str:
@@ -49,7 +49,7 @@ def _password() -> str:
 
 
 MAKERS = {MUNGE_KEY: _munge_key, DATABASE_PASSWORD: _password}
-"""Secret -> what makes one."""
+"""Secret -> the function that makes it."""
 
 
 def path_of(inventory: Path) -> Path:
@@ -60,11 +60,11 @@ def path_of(inventory: Path) -> Path:
 def make(inventory: Path) -> list[str]:
     """Make the secrets that `inventory` lacks; return their names.
 
-    Those that are there stay, and so does a file that ansible-vault has encrypted.
+    Existing secrets stay. A file that ansible-vault has encrypted is not changed.
 
     Raises:
-        SecretsError: the file is there, and is no mapping `secrets:` of lines where it lacks a
-            secret, or has one in another place or under another name.
+        SecretsError: the file lacks a secret and has no mapping `secrets:` with a line per secret,
+            or it has a secret in another place or under another name.
         FileNotFoundError: `inventory` has no folder group_vars/all.
         OSError: the file can't be read or written.
 
@@ -87,19 +87,19 @@ def make(inventory: Path) -> list[str]:
 
 
 def _known(path: Path, document: Document) -> dict[str, object]:
-    """Return what stands below `secrets:`."""
+    """Return what is below `secrets:`."""
     for fault in document.faults:
         if fault.kind == "yaml-syntax":
-            raise SecretsError(f"{path}:{fault.line} is no YAML ({fault.text}); mend that first")
+            raise SecretsError(f"{path}:{fault.line} is no YAML ({fault.text}); correct that first")
     data = document.data if isinstance(document.data, dict) else {}
     for name in NAMES:
         if name in data:
-            raise SecretsError(f"`{name}` in {path} stands beside `secrets:`; indent it below")
+            raise SecretsError(f"`{name}` in {path} is beside `secrets:`; indent it below")
     known = data.get("secrets")
     if not isinstance(known, dict | None):
-        raise SecretsError(f"`secrets` in {path} is no mapping; {_ANEW}")
+        raise SecretsError(f"`secrets` in {path} is no mapping; {_START_AGAIN}")
     for name, meant in misspelt(known or {}).items():
-        raise SecretsError(f"`{name}` in {path} has no meaning; if it is {meant}, call it so")
+        raise SecretsError(f"`{name}` in {path} has no meaning; if you mean {meant}, rename it")
     return known or {}
 
 
@@ -124,16 +124,18 @@ def _with_lines(path: Path, text: str, lines: list[str]) -> str:
     head = re.search(r"^secrets:[ \t]*(#.*)?\n", text, re.MULTILINE)
     below = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ ]+)(\S)", text[head.end() :]) if head else None
     if head is None or (below and below[2] == "{"):
-        raise SecretsError(f"{path} has no line `secrets:` with a line per secret below; {_ANEW}")
+        raise SecretsError(
+            f"{path} has no line `secrets:` with a line per secret below; {_START_AGAIN}"
+        )
     indent = below[1] if below else "  "
     added = "".join(indent + line for line in lines)
     return text[: head.end()] + added + text[head.end() :]
 
 
 def _write(path: Path, text: str) -> None:
-    """Put `text` at `path`: all of it or, whatever kills this run, none.
+    """Put `text` at `path`: all of it, or nothing if this run is killed.
 
-    mkstemp makes it 0600 whatever the umask; .gitignore knows the temporary name.
+    mkstemp makes it 0600 whatever the umask; .gitignore has the temporary name.
     """
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

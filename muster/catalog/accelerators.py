@@ -1,10 +1,10 @@
 """GPUs that VMs of Google Compute Engine may have attached: which, how many, and to what.
 
-Written as SLURM writes a gres: `t4:2` is two T4. GPUs that belong to a machine type are not meant.
+Written as SLURM writes a gres: `t4:2` is two T4. GPUs that belong to a machine type are not here.
 
-Source: https://cloud.google.com/compute/docs/gpus#n1-gpus, its tables of T4, P4, V100 and P100. In
-us-east1-c, europe-west1-b and europe-west1-d four P100 go with 64 virtual CPUs only, and which zone
-has which, Google says.
+Source: https://cloud.google.com/compute/docs/gpus#n1-gpus, its tables of T4, P4, V100 and P100;
+Google's page also lists the zones of each. In us-east1-c, europe-west1-b and europe-west1-d four
+P100 go with 64 virtual CPUs only.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ _MOST_CPUS: dict[Kind, dict[int, int]] = {
 
 
 def taken_by(shape: MachineType) -> bool:
-    """Return whether a machine type takes any: those of N1, without the shared cores."""
+    """Return whether a machine type takes any: types of N1, not those with shared cores."""
     return shape.series == "n1"
 
 
@@ -36,17 +36,17 @@ def most_cpus(kind: Kind) -> dict[int, int]:
 
 
 def written(kind: str, count: int) -> str:
-    """Return them as they are written."""
+    """Return GPUs in this notation, such as `t4:2`."""
     return f"{kind}:{count}"
 
 
 def api_name(kind: str) -> str:
-    """Return what the API calls them."""
+    """Return the API's name of a kind."""
     return f"{_PREFIX}{kind}"
 
 
 def of_api(accelerator_type: str, count: int) -> str:
-    """Return what the API has by a type's name or link, as it is written."""
+    """Return GPUs in this notation, from the API's name or link of their type."""
     return written(accelerator_type.rpartition("/")[2].removeprefix(_PREFIX), count)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-# Host names are all there is: "@" must not send ClusterShell to the group files of the machine.
+# Hostlists have host names only: "@" must not make ClusterShell read the machine's group files.
 from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
     RESOLVER_NOGROUP,
     NodeSet,
@@ -14,13 +14,13 @@ from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
 def fold(names: Iterable[str]) -> str:
     """Return names as one hostlist, sorted; the same names give the same text in any order.
 
-    SLURM wants a range at the end of a name (slurm.conf(5): "unit[0-31]rack" is invalid), so
-    names that end otherwise are listed one by one, and only the last number of a name is folded.
+    SLURM takes a range only at the end of a name (slurm.conf(5): "unit[0-31]rack" is invalid), so
+    other names are listed one by one, and only the last number of a name is folded.
     """
     return _folded(tuple(names))
 
 
-@lru_cache(maxsize=64)  # the nodes of one set stand in four places of a cluster's files
+@lru_cache(maxsize=64)  # a cluster's files name the nodes of one set in four places
 def _folded(names: tuple[str, ...]) -> str:
     foldable, others = [], set()
     for name in names:

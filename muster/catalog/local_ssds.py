@@ -1,4 +1,4 @@
-"""Local SSDs of VMs of Google Compute Engine: how many a machine type takes, or always has.
+"""Local SSDs of VMs of Google Compute Engine: how many a machine type can have, or always has.
 
 Source: https://cloud.google.com/compute/docs/disks/local-ssd#choose_number_local_ssds, its two
 tables of 2026-04-14, for the types of muster.catalog.machine_types.
@@ -36,7 +36,7 @@ _OF_SERIES = {
     "c2": (1, 2, 4, 8),
     "c2d": (1, 2, 4, 8),
 }
-# Series -> the fewest for types of up to so many CPUs.
+# Series -> CPUs -> the lowest number for types with up to that many CPUs.
 _FEWEST = {
     "n1": {96: 1},
     "n2": {10: 1, 20: 2, 40: 4, 80: 8, 128: 16},

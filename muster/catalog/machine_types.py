@@ -1,6 +1,6 @@
 """Machine types of Google Compute Engine: what a VM of each has.
 
-A committed table, because the definition is checked and rendered without a cloud at hand. Source:
+A committed table, because the definition is checked and rendered without access to a cloud. Source:
 the tables of https://cloud.google.com/compute/docs/general-purpose-machines,
 .../compute-optimized-machines and .../accelerator-optimized-machines; the API says the same
 (machineTypes.get: guestCpus, memoryMb, accelerators).
@@ -21,7 +21,7 @@ class MachineType:
     cpus: int
     """Virtual CPUs: hardware threads where `threads_per_core` is 2."""
     memory_mib: int
-    """Memory as it is sold; see `usable_memory_mib`."""
+    """Memory in Google's tables; see `usable_memory_mib`."""
     threads_per_core: int
     gpus: int = 0
     gpu_type: str = ""
@@ -41,10 +41,10 @@ class MachineType:
 
     @property
     def has_nvswitches(self) -> bool:
-        """Whether NVSwitches join its GPUs, which compute nothing without a fabric manager then.
+        """Whether NVSwitches join its GPUs, which then compute nothing without a fabric manager.
 
-        Taken for all whole boards of eight A100 or H100; smaller types have a part of one. That
-        VMs of Google's are among them others found: https://github.com/dstackai/dstack/issues/2348
+        Assumed for all whole boards of eight A100 or H100; smaller types have a part of one. Seen
+        on Google's VMs: https://github.com/dstackai/dstack/issues/2348
         """
         return self.series in ("a2", "a3") and self.gpus >= 8
 
@@ -52,9 +52,9 @@ class MachineType:
     def usable_memory_mib(self) -> int:
         """Memory that the kernel of such a VM reports, estimated from below.
 
-        Firmware, page tables and the kernel itself take a fixed part and one that grows with the
-        memory. The estimate stays below what VMs were seen to have, for slurmd must not report
-        less than RealMemory.
+        Firmware, page tables and the kernel take a fixed part and one that grows with the memory.
+        The estimate is below what real VMs had, because slurmd must not report less than
+        RealMemory.
         """
         return self.memory_mib - 400 - 30 * (self.memory_mib // 1024)
 
@@ -70,7 +70,7 @@ class MachineType:
 
     @property
     def compact_placement(self) -> bool:
-        """Whether a compact placement policy takes it.
+        """Whether a compact placement policy allows it.
 
         https://cloud.google.com/compute/docs/instances/placement-policies-overview
         """
@@ -80,14 +80,14 @@ class MachineType:
     def on_host_maintenance(self) -> str:
         """What Google is asked to do when a VM's host needs maintenance: MIGRATE or TERMINATE.
 
-        A type that can't be moved is refused with MIGRATE, and one of E2 with TERMINATE:
+        Google refuses MIGRATE for a type that can't be moved, and TERMINATE for E2:
         https://cloud.google.com/compute/docs/instances/setting-vm-host-options#limitations
         """
         return "TERMINATE" if self.gpus or self.series in _NOT_MOVED else "MIGRATE"
 
 
-# Google's list of what is not moved names no H3, but a VM of H3 has a host for itself, and
-# TERMINATE is refused for E2 alone.
+# H3 is not in Google's list of types that are not moved, but a VM of H3 has a whole host, and
+# TERMINATE is refused only for E2.
 _NOT_MOVED = ("h3",)
 _COMPACT_PLACEMENT = ("a2", "a3", "c2", "c2d", "c3", "c3d", "g2", "h3", "n2", "n2d")
 

@@ -1,7 +1,7 @@
-"""What a VM costs by the hour: Google's list prices of one day, which stands in prices.json.
+"""What a VM costs per hour: Google's list prices of one day, which is in prices.json.
 
-An orientation, no bill: discounts are not in it, spot prices change once a month, and disks,
-network and licences come on top (https://cloud.google.com/compute/vm-instance-pricing).
+An estimate, no bill: discounts are not in it, spot prices change once a month, and disks, network
+and licences are extra (https://cloud.google.com/compute/vm-instance-pricing).
 """
 
 import json
@@ -19,7 +19,7 @@ class Prices:
     """The table."""
 
     date: str
-    """The day for which they were read."""
+    """The day of the prices."""
     regions: dict[str, dict[str, tuple[float, float]]]
     """Region -> machine type, or line of them for one CPU -> on demand, spot."""
 
@@ -36,11 +36,11 @@ class Prices:
 @cache
 def prices() -> Prices:
     """Return the table."""
-    found = json.loads(_FILE.read_text(encoding="utf-8"))
+    table = json.loads(_FILE.read_text(encoding="utf-8"))
     return Prices(
-        found["date"],
+        table["date"],
         {
-            region: {name: (each[0], each[1]) for name, each in row.items()}
-            for region, row in found["regions"].items()
+            region: {name: (price[0], price[1]) for name, price in row.items()}
+            for region, row in table["regions"].items()
         },
     )

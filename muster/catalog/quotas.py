@@ -27,29 +27,29 @@ GPU_METRICS = {
 
 
 def counts(metric: str, limit: float) -> bool:
-    """Whether a metric that Google lists is one: without a limit there is no quota for spot VMs."""
+    """Whether a listed metric is a quota: one for spot VMs with limit 0 does not apply."""
     return limit > 0 or not metric.startswith(_SPOT)
 
 
 def amounts(
     machine_type: str, known: Container[str], *, spot: bool = False, gpus: str = ""
 ) -> dict[str, int]:
-    """Return how much a VM counts for of each metric, its disks and addresses left out.
+    """Return how much of each metric a VM uses, without its disks and addresses.
 
     `gpus`: those that are attached to it, as muster.catalog.accelerators writes them.
     """
     shape = accelerators.machine(machine_type, gpus)
     cpus = shape.cpus if shape else 1
-    found = {
+    amount_by_metric = {
         INSTANCES: 1,
         ALL_REGIONS: cpus,
         cpu_metric(machine_type, known, spot=spot): cpus,
     }
     if shape and shape.gpus:
-        found[GPUS_ALL_REGIONS] = shape.gpus
+        amount_by_metric[GPUS_ALL_REGIONS] = shape.gpus
         if metric := GPU_METRICS.get(shape.gpu_type):
-            found[_metric(metric, known, spot=spot)] = shape.gpus
-    return found
+            amount_by_metric[_metric(metric, known, spot=spot)] = shape.gpus
+    return amount_by_metric
 
 
 def cpu_metric(machine_type: str, known: Container[str], *, spot: bool = False) -> str:
@@ -70,5 +70,5 @@ def local_ssd_metric(known: Container[str], *, spot: bool = False) -> str:
 
 
 def _metric(metric: str, known: Container[str], *, spot: bool) -> str:
-    of_spot = f"{_SPOT}{metric}"
-    return of_spot if spot and of_spot in known else metric
+    spot_metric = f"{_SPOT}{metric}"
+    return spot_metric if spot and spot_metric in known else metric

@@ -1,4 +1,4 @@
-"""What is known of the parameters of slurm.conf and cgroup.conf: releases, and who sets them."""
+"""The parameters of slurm.conf and cgroup.conf: in which releases they exist, and who sets them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -21,19 +21,19 @@ def parameters(file: str) -> dict[str, Parameter]:
     """Parameters of slurm.conf or cgroup.conf by their name in small letters."""
     text = files("muster.catalog").joinpath("slurm_parameters.conf").read_text()
     section = text.split(f"[{file}]\n", 1)[1].split("\n[", 1)[0]
-    found = {}
+    by_name = {}
     for line in section.split("\n"):
         if line:
             name, first, last = line.split()
-            found[name.lower()] = Parameter(
+            by_name[name.lower()] = Parameter(
                 name,
                 RELEASES[0] if first == "-" else first,
                 RELEASES[-1] if last == "-" else last,
             )
-    return found
+    return by_name
 
 
-# What Muster writes itself, in small letters, and what to do instead.
+# Parameters that Muster writes, in lower case, and what to do instead.
 _GROUP = "it follows from the group `{}` of hosts.yml"
 _FIXED = "Muster's services depend on it; it can't be changed"
 OWNED = {
@@ -92,11 +92,11 @@ OWNED = {
     },
     "cgroup.conf": dict.fromkeys(
         ("constraincores", "constrainramspace", "constraindevices"),
-        "Muster keeps jobs apart by it; it can't be changed",
+        "Muster isolates jobs with it; it can't be changed",
     ),
 }
 
-# Parameters whose presence ends slurmctld or slurmd, though the parser may know them.
+# Parameters with which slurmctld or slurmd exits, though the parser may accept them.
 REMOVED = {
     "slurm.conf": {
         "accountingstorejobcomment": "use AccountingStoreFlags: job_comment",
@@ -146,7 +146,7 @@ REFUSED_VALUES = (
         "cloud_reg_addrs",
         None,
         "23.02",
-        "leave it out: SLURM does so always",
+        "leave it out: SLURM always does this",
     ),
     RefusedValue(
         "cgroup.conf", "CgroupPlugin", "disabled", "24.05", None, "use cgroup/v1 or leave it out"

@@ -1,1 +1,1 @@
-"""The program `muster`: all that talks to a terminal, and nothing else does."""
+"""The program `muster`: the only package that talks to a terminal."""

@@ -1,6 +1,6 @@
-"""`muster cache CLUSTER`: what the compute nodes keep of shared folders, and whether they do.
+"""`muster cache CLUSTER`: what the compute nodes cache of shared folders, and whether they do.
 
-Each node knows (the program muster-cache of the role fscache); here their answers become a table.
+The program muster-cache of the role fscache reports on each node; this is the table of all reports.
 """
 
 import json
@@ -35,22 +35,22 @@ def show(
         return
     if definition.cluster.cloud is not None:
         typer.echo(
-            "error: nodes in the cloud are no hosts of an inventory; ask one by a job: "
+            "error: nodes in the cloud are not hosts of an inventory; ask one with a job: "
             f"srun --nodelist={definition.cluster.name}-SET-N {PROGRAM}",
             err=True,
         )
         raise typer.Exit(UNREACHED)
     try:
-        found = ask(inventory, "cache.yml", definition.hosts.groups["compute"], "stdout")
+        replies = ask(inventory, "cache.yml", definition.hosts.groups["compute"], "stdout")
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None
-    reports, silent = parsed(found.answers)
+    reports, silent = parsed(replies.answers)
     Console(highlight=False).print(table(reports))
     wrong = [f"{node}: {said['problem']}" for node, said in reports.items() if said["problem"]]
-    for sentence in [*found.unreached, *silent, *wrong]:
+    for sentence in [*replies.unreached, *silent, *wrong]:
         typer.echo(sentence, err=True)
-    if found.unreached or silent:
+    if replies.unreached or silent:
         raise typer.Exit(UNREACHED)
     if wrong:
         raise typer.Exit(WRONG)
@@ -69,7 +69,7 @@ def parsed(answers: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
 
 def table(reports: Mapping[str, Any]) -> Table:
     """Return a line for each folder of each node."""
-    found = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
+    grid = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
     for node, report in reports.items():
         space = report["disk"]
         used = "none"
@@ -80,5 +80,5 @@ def table(reports: Mapping[str, Any]) -> Table:
             read, asked = folder["read_bytes"], folder["from_server_bytes"]
             spared = f"{max(0, 100 - 100 * asked // read)} %" if read else "-"
             amounts = (f"{read // MIB} MiB", f"{asked // MIB} MiB", spared)
-            found.add_row(node, used, folder["path"], cached, *amounts)
-    return found
+            grid.add_row(node, used, folder["path"], cached, *amounts)
+    return grid

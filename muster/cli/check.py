@@ -16,7 +16,7 @@ def check(
         typer.Option("--hosts", help="Also compare the definition with the machines themselves."),
     ] = False,
 ) -> None:
-    """Say all that is wrong with a definition; exit code 2 if anything is."""
+    """Report all errors in a definition. Exit code 2 if there are any."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     counts = {

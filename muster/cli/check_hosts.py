@@ -12,9 +12,9 @@ AGREES, DIFFERS, UNREACHED = 0, 2, 4
 
 
 def run(inventory: Path, definition: Definition) -> int:
-    """Ask the machines of `inventory`, print what does not agree, and return the exit code.
+    """Ask the machines of `inventory`, print the differences, and return the exit code.
 
-    0: all agrees. 2: something differs. 4: a host could not be asked.
+    0: no difference. 2: something differs. 4: a host could not be asked.
     """
     document = sources.read(inventory).cluster
 
@@ -23,22 +23,22 @@ def run(inventory: Path, definition: Definition) -> int:
 
     variables = {"hosts_check_paths": hardware.paths(definition)}
     try:
-        found = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
+        replies = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         return UNREACHED
-    comparison = hardware.compare(definition, found.answers, place)
+    comparison = hardware.compare(definition, replies.answers, place)
     for note in comparison.notes:
         typer.echo(f"note: {note}")
-    for sentence in [*found.unreached, *comparison.problems]:
+    for sentence in [*replies.unreached, *comparison.problems]:
         typer.echo(sentence, err=True)
     if comparison.suggestions:
         typer.echo("\nAs the machines are, cluster.yml would say:")
         for text in comparison.suggestions:
             typer.echo(text)
-    if found.unreached:
+    if replies.unreached:
         return UNREACHED
     if comparison.problems:
         return DIFFERS
-    typer.echo(f"{inventory}: {len(found.answers)} hosts are as the definition says")
+    typer.echo(f"{inventory}: {len(replies.answers)} hosts are as the definition says")
     return AGREES

@@ -26,7 +26,7 @@ PLUGINS = "muster.commands"
 
 
 def _commands() -> dict[str, Any]:
-    """Return what adds to the table: command -> entry point."""
+    """Return the commands of other packages: command -> entry point."""
     return {point.name: point for point in entry_points(group=PLUGINS)}
 
 

@@ -55,11 +55,11 @@ def make(
         return
     typer.echo(f"made {', '.join(made)} in {path} (mode 0600)")
     typer.echo(f"Keep a copy of it. To encrypt it: ansible-vault encrypt {path}")
-    typer.echo("All commands then want a file with its password in ANSIBLE_VAULT_PASSWORD_FILE.")
+    typer.echo("All commands then need a file with its password in ANSIBLE_VAULT_PASSWORD_FILE.")
 
 
 def _in_cloud(inventory: Path) -> bool:
-    """Whether it is in the cloud; a definition that is wrong is for `muster check` to tell."""
+    """Whether the cluster is in the cloud; `muster check` reports a definition that is wrong."""
     try:
         return load(inventory).cluster.cloud is not None
     except DefinitionError:

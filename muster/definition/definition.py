@@ -19,7 +19,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Definition:
-    """What Muster knows of one cluster."""
+    """What Muster knows about one cluster."""
 
     cluster: Cluster
     hosts: Hosts

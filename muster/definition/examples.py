@@ -1,7 +1,7 @@
-"""How a mapping of the definition is written, in one line for who wrote something else.
+"""How a mapping of the definition is written, in one line, for the remedy of an error.
 
-Where its keys don't say it the schema has an example, as `examples` of JSON schema: of a key, or of
-all mappings of one kind.
+Where its keys are not enough the schema has an example, as `examples` of JSON schema: for a key, or
+for all mappings of one kind.
 """
 
 import typing
@@ -17,7 +17,7 @@ from muster.definition.schema_errors import plain_type
 def example(kind: Any, field: FieldInfo | None = None) -> str:
     """Return a value of this type, as YAML; `field`: what the schema says of its key.
 
-    Of a mapping those keys that it needs; all that there are where it needs none.
+    A mapping is shown with its required keys, or with all keys if none is required.
     """
     if field is not None and field.examples:
         return _in_one_line(field.examples[0])
@@ -26,9 +26,14 @@ def example(kind: Any, field: FieldInfo | None = None) -> str:
         return _below(here)
     for shown in here.model_json_schema().get("examples", []):
         return _in_one_line(shown)
-    needed = {key: each for key, each in here.model_fields.items() if each.is_required()}
+    needed = {
+        key: field_info for key, field_info in here.model_fields.items() if field_info.is_required()
+    }
     if needed:
-        pairs = [f"{key}: {example(each.annotation, each)}" for key, each in needed.items()]
+        pairs = [
+            f"{key}: {example(field_info.annotation, field_info)}"
+            for key, field_info in needed.items()
+        ]
     else:
         pairs = [f"{key}: ..." for key in here.model_fields]
     return f"{{{', '.join(pairs)}}}"

@@ -36,7 +36,7 @@ def _letters(begin: str, end: str, step: int) -> list[str]:
 
 
 def expand(pattern: str) -> list[str]:
-    """Names that a pattern such as `lab-cpu-[01:02]` stands for, in Ansible's order.
+    """Names that match a pattern such as `lab-cpu-[01:02]`, in Ansible's order.
 
     Raises RangeError.
     """
@@ -62,7 +62,7 @@ def expand(pattern: str) -> list[str]:
 
 @dataclass
 class HostsTree:
-    """What hosts.yml says: groups with their own hosts and children, and where."""
+    """What hosts.yml says: groups with their own hosts and children, and the place of each."""
 
     own_hosts: dict[str, list[str]] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
@@ -87,12 +87,12 @@ class HostsTree:
         def members(group: str, above: tuple[str, ...]) -> dict[str, None]:
             if group in memo:
                 return memo[group]
-            found = dict.fromkeys(self.own_hosts.get(group, ()))
+            names = dict.fromkeys(self.own_hosts.get(group, ()))
             for child in self.children.get(group, ()):
                 if child not in above:
-                    found.update(members(child, (*above, group)))
-            memo[group] = found
-            return found
+                    names.update(members(child, (*above, group)))
+            memo[group] = names
+            return names
 
         groups = {group: list(members(group, ())) for group in self.own_hosts}
         everything = dict.fromkeys(itertools.chain.from_iterable(groups.values()))

@@ -1,4 +1,4 @@
-"""From files or plain data to a definition, or to all that is wrong with it."""
+"""From files or plain data to a definition, or to all problems with it."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import Sources
 from muster.definition.yaml_file import Document, Fault, KeyPath
 
-# With these, who is in which group is not known.
+# With these the members of groups are not known.
 _HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
 
 
@@ -44,7 +44,7 @@ def validate(
 
 
 def _plain(value: Any) -> Any:
-    """A copy in Python's own types: Ansible's are subclasses that carry marks of their own."""
+    """A copy in Python's own types: Ansible's are subclasses with additional attributes."""
     if isinstance(value, dict):
         return {_plain(key): _plain(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
@@ -75,14 +75,14 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
     if mended is not None and not unread:
         read.members = mended.hosts
-    found = _found_in_sources(read)
+    findings = _source_findings(read)
     if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
         mended_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
-        said_at = {finding.path for _, finding in found if finding.file == "cluster"}
+        said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
-        found += [
+        findings += [
             (name, finding)
-            for name, finding in _found_in_definition(mended, unread)
+            for name, finding in _definition_findings(mended, unread)
             if finding.file != "cluster"
             or not any(
                 _follows(path, mended_at, said_at)
@@ -90,7 +90,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
                 if path
             )
         ]
-    problems = [_problem(read, name, finding) for name, finding in found]
+    problems = [_problem(read, name, finding) for name, finding in findings]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
     problems.sort(key=lambda problem: (order.get(problem.file, 2), problem.file, problem.line or 0))
     return mended, problems
@@ -103,8 +103,8 @@ def _hosts(cluster: Cluster, read: Sources) -> Hosts:
 def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> bool:
     """Whether a finding may come from an error that is reported already.
 
-    Of a stand-in comes what is said of the value itself, of what is around it and of what stands
-    beside it; and what SLURM accepts is unknown without the release.
+    A stand-in causes findings about the value itself, about what is around it and about its
+    siblings; and without the release it is unknown what SLURM accepts.
     """
     if path[0] in ("slurm", "cgroup") and mended_at & {("os",), ("slurm_version",)}:
         return True
@@ -113,27 +113,33 @@ def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> b
     )
 
 
-def _found_in_sources(read: Sources) -> list[tuple[str, Finding]]:
-    found = []
+def _source_findings(read: Sources) -> list[tuple[str, Finding]]:
+    findings = []
     claimed: set[str] = set()
     for check in list(CHECKS.values()):
         if check.of_sources:
             claimed |= check.claims
-            found += [(check.name, finding) for finding in check.of_sources(read)]
-    # What no check has words for is an error nevertheless.
-    found += [
+            findings += [(check.name, finding) for finding in check.of_sources(read)]
+    # What no check claims is still an error.
+    findings += [
         ("other", _in_general_words(file, fault))
         for file, fault in read.faults()
         if fault.kind not in claimed
     ]
-    found += [
+    findings += [
         ("other", Finding(error.path, "not possible here", "see docs/reference/cluster.md"))
         for error in read.schema_errors
         if error.kind not in claimed
     ]
     # A fault of the text (a time read as a number) explains what the schema says of the value.
-    places = {(f.file, f.path) for name, f in found if f.line is not None and f.path}
-    return [(name, f) for name, f in found if f.line is not None or (f.file, f.path) not in places]
+    places = {(finding.file, finding.path) for _, finding in findings if finding.line is not None}
+    return [
+        (name, finding)
+        for name, finding in findings
+        if finding.line is not None
+        or not finding.path
+        or (finding.file, finding.path) not in places
+    ]
 
 
 def _in_general_words(file: str, fault: Fault) -> Finding:
@@ -141,7 +147,7 @@ def _in_general_words(file: str, fault: Fault) -> Finding:
     return Finding(path, fault.text, "see docs/reference/cluster.md", file, fault.line)
 
 
-def _found_in_definition(definition: Definition, without_hosts: bool) -> list[tuple[str, Finding]]:
+def _definition_findings(definition: Definition, without_hosts: bool) -> list[tuple[str, Finding]]:
     return [
         (check.name, finding)
         for check in list(CHECKS.values())

@@ -1,4 +1,4 @@
-"""What is wrong with a definition, said so that its author can act."""
+"""What is wrong with a definition, in words that its author can act on."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Problem:
     line: int | None
     """First line is 1; None where the data came from no file."""
     path: str
-    """Dotted keys, as `partitions.ml-gpu.nodes`; empty where no key is to blame."""
+    """Dotted keys, as `partitions.ml-gpu.nodes`; empty where no key is wrong."""
     message: str
     remedy: str
     check: str
@@ -24,12 +24,12 @@ class Problem:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return so many of something: `1 disk`, `2 disks`."""
+    """Return a number with its noun: `1 disk`, `2 disks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class DefinitionError(Exception):
-    """A definition is wrong; `problems` has everything that is, in the order of the files."""
+    """A definition is wrong; `problems` has all problems in the order of the files."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -23,7 +23,7 @@ _PAGE_HEAD = """\
 <!-- Made by `muster schema --write`; edit muster/definition/ instead. -->
 
 `inventories/<cluster>/group_vars/all/cluster.yml` holds one mapping, `cluster`, with the keys
-below. `muster check <cluster>` says all that is wrong with it. With the first line
+below. `muster check <cluster>` reports all errors in it. With the first line
 
     # yaml-language-server: $schema=../../../../docs/reference/cluster.schema.json
 
@@ -34,8 +34,9 @@ _CHECKS_HEAD = """\
 ## What `muster check` refuses
 
 Each line is a check with its name; all errors are reported at once, as
-`file:line: path: what is wrong; what to do`, and the exit code is 2. Beside a value of the wrong
-shape the other keys of its mapping are checked once it is mended, and so is a file that is no YAML.
+`file:line: path: what is wrong; what to do`, and the exit code is 2. If a value has the wrong
+shape, the other keys of its mapping are checked only after you correct it; a file that is not YAML
+is checked only after you correct it too.
 
 | check | refuses |
 |---|---|
@@ -58,7 +59,7 @@ def json_schema() -> dict[str, Any]:
     _both_kinds(whole["$defs"]["Cluster"]["properties"]["nodes"])
     for _, model in _models(Cluster, ()):
         content = whole["$defs"][model.__name__]
-        # The names of classes and keys again: of no use in an editor.
+        # Titles repeat the names of classes and keys: of no use in an editor.
         content.pop("title", None)
         for key, field in model.model_fields.items():
             below = content["properties"][key]
@@ -97,7 +98,7 @@ def _checks() -> list[Any]:
 def _models(
     model: type[BaseModel], path: tuple[str, ...], kind: str = ""
 ) -> Iterator[tuple[str, type[BaseModel]]]:
-    """A model and those below it, each with the path of its keys, and of which kind it is."""
+    """A model and those below it, each with the path of its keys and its kind."""
     yield ".".join(path) + kind, model
     for key, field in model.model_fields.items():
         here: Any = plain_type(field.annotation)
@@ -107,14 +108,18 @@ def _models(
             below.append("<name>" if below[-1] != "<name>" else "<version>")
         here = plain_type(here)
         is_set = here == plain_type(NodeSet)
-        kinds = {f" ({name})": each for name, each in KINDS.items()} if is_set else {"": here}
-        for name, each in kinds.items():
-            if isinstance(each, type) and issubclass(each, BaseModel):
-                yield from _models(each, tuple(below), name)
+        kinds = (
+            {f" ({name})": kind_model for name, kind_model in KINDS.items()}
+            if is_set
+            else {"": here}
+        )
+        for name, kind_model in kinds.items():
+            if isinstance(kind_model, type) and issubclass(kind_model, BaseModel):
+                yield from _models(kind_model, tuple(below), name)
 
 
 def _both_kinds(nodes: dict[str, Any]) -> None:
-    """Say in JSON schema how VMs and machines are told apart, so that an editor's errors fit."""
+    """Say in JSON schema how VMs and machines differ, so that an editor's errors are right."""
     machines, virtual = (
         {"$ref": f"#/$defs/{KINDS[kind].__name__}"} for kind in (STANDING, VIRTUAL)
     )
@@ -126,7 +131,7 @@ def _both_kinds(nodes: dict[str, Any]) -> None:
 
 
 def _sections() -> Iterator[str]:
-    """The keys of each mapping; of several of one kind, those of the first."""
+    """The keys of each mapping; mappings of one model refer to the first."""
     shown: dict[type[BaseModel], str] = {}
     for path, model in _models(Cluster, ("cluster",)):
         first = shown.setdefault(model, path)

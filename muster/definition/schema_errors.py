@@ -37,46 +37,46 @@ _GPU_KEYS: dict[Any, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class SchemaError:
-    """One place where the data has not the shape of the schema."""
+    """One place where the data does not have the shape of the schema."""
 
     kind: str
     """pydantic's name of the error, such as `missing`; `union` where several types are allowed."""
     path: KeyPath
     place: KeyPath
-    """As `path`, with pydantic's words for which kind of node set it is."""
+    """As `path`, with pydantic's tag for the kind of node set."""
     value: Any
     context: dict[str, Any]
     beside: frozenset[str] = frozenset()
-    """The keys of the mapping that an unknown key stands in."""
+    """The keys of the mapping that has an unknown key."""
 
     @property
     def owner(self) -> type[BaseModel] | None:
-        """The model that has, or ought to have, the key."""
+        """The model that has, or should have, the key."""
         here = _type_at(self.place[:-1])
         return here if isinstance(here, type) and issubclass(here, BaseModel) else None
 
     @property
     def field(self) -> FieldInfo | None:
-        """What the schema says of the key; None of one that people choose, or that it lacks."""
+        """The key's field in the schema; None for a key that people choose, or an unknown one."""
         return self.owner.model_fields.get(str(self.path[-1])) if self.owner else None
 
     @property
     def wanted(self) -> Any:
-        """The type that the value ought to have."""
+        """The type that the value should have."""
         return _type_at(self.place)
 
     @property
     def gpu_key(self) -> str | None:
-        """The key for GPUs, where nearly that of the other kind of node set is written."""
+        """The key for GPUs, if the file has nearly that of the other kind of node set."""
         if self.owner not in _GPU_KEYS:
             return None
         theirs, ours = _GPU_KEYS[self.owner]
-        # `cpus` is no key, and near to `gpus`.
+        # `cpus` is no key, but it is near to `gpus`.
         return ours if nearest(str(self.path[-1]), (theirs, "cpus")) == theirs else None
 
     @property
     def meant(self) -> KeyPath | None:
-        """Where the value of an unknown key was likely meant to stand, if nothing does."""
+        """The key that an unknown key was likely meant to be, if that one is missing."""
         if self.kind != "extra_forbidden" or self.owner is None:
             return None
         near = self.gpu_key or nearest(str(self.path[-1]), self.owner.model_fields)
@@ -91,7 +91,7 @@ def _type_at(place: KeyPath) -> Any:
 
 
 def plain_type(annotation: Any) -> Any:
-    """Without `| None` and annotations."""
+    """Return the type without `| None` and annotations."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(annotation) if option is not type(None)]
         annotation = options[0] if len(options) == 1 else annotation
@@ -113,7 +113,7 @@ def _below(annotation: Any, key: str | int) -> Any:
 def apply(data: Any) -> tuple[Cluster | None, list[SchemaError]]:
     """The definition as models, and what is wrong with its shape.
 
-    With errors the models hold stand-ins at their paths; None where nothing could be made of it.
+    With errors the models hold stand-ins at their paths; None where models can't be made.
     """
     try:
         return Cluster.model_validate(data), []
@@ -121,7 +121,7 @@ def apply(data: Any) -> tuple[Cluster | None, list[SchemaError]]:
         errors = _errors(error, data)
     mended = copy.deepcopy(data)
     numbers = itertools.count(1_000_000_000)
-    # A wrong value may hide others (a missing mapping), so mending may take more rounds.
+    # A wrong value may hide others (a missing mapping), so this may take more rounds.
     for _ in range(6):
         if not isinstance(mended, dict):
             return None, errors
@@ -129,14 +129,16 @@ def apply(data: Any) -> tuple[Cluster | None, list[SchemaError]]:
             return Cluster.model_validate(mended), errors
         except ValidationError as error:
             # A key that is missing may be there under another name: unknown ones come first.
-            found = _errors(error, mended)
-            for wrong in sorted(found, key=lambda each: each.kind != "extra_forbidden"):
+            still_wrong = _errors(error, mended)
+            for wrong in sorted(
+                still_wrong, key=lambda schema_error: schema_error.kind != "extra_forbidden"
+            ):
                 _mend(mended, wrong, numbers)
     return None, errors
 
 
 def _errors(error: ValidationError, data: Any) -> list[SchemaError]:
-    found: dict[KeyPath, SchemaError] = {}
+    by_path: dict[KeyPath, SchemaError] = {}
     for detail in error.errors(include_url=False):
         kind = detail["type"]
         if kind == "default_factory_not_called":
@@ -145,13 +147,13 @@ def _errors(error: ValidationError, data: Any) -> list[SchemaError]:
         if kind not in ("missing", "extra_forbidden"):
             place = _existing(place, data)
         path = tuple(key for key in place if key not in KINDS)
-        if path in found:
+        if path in by_path:
             # The members of a union are reported one by one.
             kind = "union"
         beside = _keys_at(data, path[:-1]) if kind == "extra_forbidden" else frozenset()
         context = detail.get("ctx", {})
-        found[path] = SchemaError(kind, path, place, detail["input"], context, beside)
-    return list(found.values())
+        by_path[path] = SchemaError(kind, path, place, detail["input"], context, beside)
+    return list(by_path.values())
 
 
 def _keys_at(data: Any, path: KeyPath) -> frozenset[str]:
@@ -207,7 +209,7 @@ def _stand_in(key: str, wrong: SchemaError, numbers: "itertools.count[int]") -> 
 
 
 def _named_in(value: Any, origin: Any) -> Any:
-    """A list or mapping of what a value of another shape names, for those that refer to it."""
+    """The names in a value of another shape, as a list or mapping: other keys refer to them."""
     if origin is list:
         return [value] if isinstance(value, str) else []
     if origin is dict and isinstance(value, list):

@@ -14,7 +14,7 @@ _LIKENESS = 0.8
 
 
 def misspelt(names: Iterable[str]) -> dict[str, str]:
-    """Of names below `secrets:` those of no secret: each with the one, not there, that is meant."""
+    """Return misspelt names below `secrets:`: each with the missing secret that is likely meant."""
     there = set(names)
     near = {name: nearest(name, NAMES, _LIKENESS) for name in names if name not in NAMES}
     return {name: meant for name, meant in near.items() if meant and meant not in there}

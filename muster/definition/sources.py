@@ -1,4 +1,4 @@
-"""The files that make up a definition, read and not yet understood."""
+"""The files that make up a definition, as read and not yet checked."""
 
 import subprocess
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _SUFFIXES = {".yml", ".yaml", ".json", ""}
 
 @dataclass
 class Sources:
-    """All that is read of an inventory."""
+    """Everything that is read from an inventory."""
 
     cluster: Document
     hosts: Document
@@ -30,11 +30,11 @@ class Sources:
     others: dict[str, Document] = field(default_factory=dict)
     """Further files of group_vars/all, by their path in the inventory."""
     overrides: dict[str, Document] = field(default_factory=dict)
-    """Files of single groups and hosts in group_vars and host_vars, by their path likewise."""
+    """Files of single groups and hosts in group_vars and host_vars, by their path too."""
     folder: Path | None = None
     """The inventory's; None: the definition came without files."""
     members: Hosts | None = None
-    """Groups and hosts; None where hosts.yml or the definition does not tell them."""
+    """Groups and hosts; None where they don't follow from hosts.yml or the definition."""
     missing: list[str] = field(default_factory=list)
     schema_errors: list[SchemaError] = field(default_factory=list)
     wired: frozenset[str] = frozenset()
@@ -58,9 +58,9 @@ class Sources:
     def faults(self, *kinds: str) -> list[tuple[str, Fault]]:
         """What was found wrong while reading, with the file that has it."""
         named = self._named().items()
-        found = [(name, fault) for name, document in named for fault in document.faults]
-        found += [("hosts", fault) for fault in self.tree.faults]
-        return [(name, fault) for name, fault in found if not kinds or fault.kind in kinds]
+        faults = [(name, fault) for name, document in named for fault in document.faults]
+        faults += [("hosts", fault) for fault in self.tree.faults]
+        return [(name, fault) for name, fault in faults if not kinds or fault.kind in kinds]
 
     def _named(self) -> dict[str, Document]:
         return {"cluster": self.cluster, "hosts": self.hosts, **self.others, **self.overrides}
@@ -73,7 +73,7 @@ def overridden(file: str) -> str:
 
 
 def _shown(file: Path) -> str:
-    """A path as its reader would type it: from the working directory where it is below that."""
+    """A path as users would type it: relative to the working directory if it is below that."""
     try:
         return str(file.resolve().relative_to(Path.cwd()))
     except ValueError:
@@ -87,13 +87,13 @@ def _wired() -> frozenset[str]:
 
 
 def _role_variables() -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    by_role: dict[str, frozenset[str]] = {}
     for file in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
         entries = yaml_file.read(file, _shown(file)).data["argument_specs"].values()
-        found[file.parents[1].name] = frozenset(
+        by_role[file.parents[1].name] = frozenset(
             name for entry in entries for name in entry.get("options", {})
         )
-    return found
+    return by_role
 
 
 def _tracked(file: Path) -> bool:
@@ -114,12 +114,14 @@ def _tracked(file: Path) -> bool:
 def _other_files(inventory: Path) -> list[Path]:
     folder = inventory / "group_vars" / "all"
     known = {inventory / CLUSTER_FILE}
-    found = [inventory / "group_vars" / f"all{suffix}" for suffix in (".yml", ".yaml", ".json")]
+    candidates = [
+        inventory / "group_vars" / f"all{suffix}" for suffix in (".yml", ".yaml", ".json")
+    ]
     if folder.is_dir():
-        found += sorted(folder.rglob("*"))
+        candidates += sorted(folder.rglob("*"))
     return [
         file
-        for file in found
+        for file in candidates
         if file.is_file() and file.suffix in _SUFFIXES and file not in known
         if not file.name.startswith(".")
     ]
@@ -138,14 +140,14 @@ def _override_files(inventory: Path) -> list[Path]:
 
 def _documents(inventory: Path, files: list[Path]) -> dict[str, Document]:
     """Files by their path in the inventory; one that can't be read has a fault that says so."""
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for file in files:
         name = str(file.relative_to(inventory))
         try:
-            found[name] = yaml_file.read(file, _shown(file))
+            documents[name] = yaml_file.read(file, _shown(file))
         except OSError as error:
-            found[name] = _unreadable(file, error)
-    return found
+            documents[name] = _unreadable(file, error)
+    return documents
 
 
 def _unreadable(file: Path, error: OSError) -> Document:
@@ -197,7 +199,7 @@ def _in_the_cloud(document: Document) -> bool:
 
 
 def _add_host_vars(sources: Sources) -> None:
-    """Adds what is in host_vars, which Ansible prefers to what hosts.yml says."""
+    """Adds the variables of host_vars, which for Ansible win over those of hosts.yml."""
     known = sources.tree.vars
     for file, document in sources.overrides.items():
         if file.startswith("host_vars/") and isinstance(document.data, dict):

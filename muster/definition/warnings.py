@@ -1,4 +1,4 @@
-"""What is no error in a definition, and yet may not be what somebody meant."""
+"""Warnings about a definition: what is no error, but may not be intended."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def warnings(definition: Definition) -> Iterator[str]:
         yield from _left_out(definition)
     if "nvidia" in cluster.model_fields_set and cluster.nvidia is None:
         yield (
-            "nvidia: with nothing behind it no driver is installed; say `nvidia: {}` for the "
+            "nvidia: without a value no driver is installed; say `nvidia: {}` for the "
             "recommended one, or take the line out"
         )
     yield from _other_pythons(cluster)
@@ -34,7 +34,7 @@ def warnings(definition: Definition) -> Iterator[str]:
 
 
 def _left_out(definition: Definition) -> Iterator[str]:
-    """Folders that nobody spoke of, on several machines of one's own.
+    """Folders that the definition does not mention, on several machines without a cloud.
 
     No errors: the machines may mount them already.
     """
@@ -47,7 +47,7 @@ def _left_out(definition: Definition) -> Iterator[str]:
     if unsaid and len(definition.hosts.groups.get("all", [])) > 1:
         yield (
             f"storage.{', storage.'.join(unsaid)}: without a `kind` Muster mounts nothing there, "
-            "and each host has a folder of its own unless it mounts one; say `kind: nfs`, or "
+            "and each host has its own folder unless it mounts one; say `kind: nfs`, or "
             "`kind: existing` if it does"
         )
 
@@ -55,22 +55,22 @@ def _left_out(definition: Definition) -> Iterator[str]:
 def _other_pythons(cluster: Cluster) -> Iterator[str]:
     """Modules that are built by a Python which the system does not have.
 
-    No errors: somebody may have installed it.
+    No errors: it may be installed in another way.
     """
     there = PYTHONS[cluster.os]
     for name, versions in cluster.software.modules.items():
         for version, content in versions.items():
-            found = re.match(r"python(3\.\d+)\s", content.build or "")
-            if found and content.built and found[1] != there:
+            match = re.match(r"python(3\.\d+)\s", content.build or "")
+            if match and content.built and match[1] != there:
                 yield (
                     f"software.modules.{name}.{version}.build: {cluster.os} has Python {there} and "
-                    f"no python{found[1]}; name the version {there} and build it with "
+                    f"no python{match[1]}; name the version {there} and build it with "
                     f"python{there}, or install the other first"
                 )
 
 
 def _cached_cephfs(cluster: Cluster) -> Iterator[str]:
-    """FS-Cache behind CephFS, of which nobody tells how it does in earnest."""
+    """FS-Cache behind CephFS, for which there are no reports from production."""
     cached = [key for key, folder in cluster.storage.of_kind("ceph").items() if folder.cached]
     if cached:
         yield (
@@ -80,7 +80,7 @@ def _cached_cephfs(cluster: Cluster) -> Iterator[str]:
 
 
 def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
-    """What people's files would not survive.
+    """Settings with which people's files can be lost or unavailable.
 
     No errors: a trial on one host has no other way.
     """
@@ -90,23 +90,24 @@ def _built_ceph(definition: Definition, ceph: Ceph) -> Iterator[str]:
     files = [device for device in named if not device.startswith("/dev/")]
     if files:
         yield (
-            f"storage.ceph.devices: {', '.join(files)} lies on another file system, slow and for "
-            "trials alone; name disks, by their slot below /dev/disk/by-path"
+            f"storage.ceph.devices: {', '.join(files)} is on another file system, slow and only "
+            "for trials; name disks, by their slot below /dev/disk/by-path"
         )
     if ceph.copies == 1:
         yield (
-            "storage.ceph.copies: with one copy a broken disk takes all folders with it; say 3 "
-            "for what people need"
+            "storage.ceph.copies: with one copy a broken disk destroys all folders; say 3 for "
+            "files that people need"
         )
     elif len(hosts) < ceph.copies:
         yield (
             f"storage.ceph.copies: {ceph.copies} copies on {counted(len(hosts), 'host')}: all "
-            f"folders are away while one host is; put {ceph.copies} hosts into the group `storage`"
+            "folders are unavailable while one host is; put "
+            f"{ceph.copies} hosts into the group `storage`"
         )
     elif len(hosts) < 3:
         yield (
             f"storage.ceph: {len(hosts)} hosts have one monitor, on {hosts[0]}, and all folders "
-            "are away while it is; put three hosts into the group `storage`"
+            "are unavailable while it is; put three hosts into the group `storage`"
         )
     yield from _disks_of_one_host(definition, ceph)
     others = {host for name in ("controller", "login", "compute") for host in groups.get(name, [])}
@@ -130,7 +131,7 @@ def _disks_of_one_host(definition: Definition, ceph: Ceph) -> Iterator[str]:
         if serial and len(members) > 1:
             yield (
                 f"storage.ceph.devices.{name}: {', '.join(serial)} is likely on one of "
-                f"{len(members)} hosts alone; name disks by their slot (/dev/disk/by-path), or "
+                f"{len(members)} hosts only; name disks by their slot (/dev/disk/by-path), or "
                 "below the name of their host"
             )
 
@@ -157,37 +158,37 @@ def _without_cache(cluster: Cluster) -> Iterator[str]:
 def _own_folders(cluster: Cluster) -> Iterator[str]:
     """Folders that each VM has for itself, and loses with its disk.
 
-    No errors: an image of one's own may mount them, as the demo does.
+    No errors: another image may mount them, as the demo's does.
     """
     own = [key for key, folder in cluster.storage.folders() if folder.kind == "existing"]
     if own:
         yield (
-            f"storage.{', storage.'.join(own)}: Muster mounts nothing there, so each VM has a "
-            "folder of its own that goes with the VM, unless something else mounts one: say "
+            f"storage.{', storage.'.join(own)}: Muster mounts nothing there, so each VM has its "
+            "own folder that is deleted with the VM, unless something else mounts one: say "
             "`kind: nfs`"
         )
 
 
 def _entry(cluster: Cluster, cloud: Cloud) -> Iterator[str]:
-    """What keeps everybody out: a cluster in the cloud has no way in but its definition's.
+    """Settings with which nobody can log in to a cluster in the cloud.
 
-    No errors: a cluster may be raised before its people are known, and who has a role in the whole
-    project needs no mention in the definition.
+    No errors: a cluster may be raised before its people are known, and principals with a role in
+    the whole project need not be in the definition.
     """
-    people = [each for each in cluster.users.people.values() if each.state == "present"]
-    with_key = [each for each in people if each.ssh_keys]
+    people = [person for person in cluster.users.people.values() if person.state == "present"]
+    with_key = [person for person in people if person.ssh_keys]
     if not with_key:
         yield (
             "nobody can log in: no person in users.people has an ssh key; add somebody's public "
             "key to ssh_keys"
         )
-    elif not any(each.admin for each in with_key):
+    elif not any(person.admin for person in with_key):
         yield (
             "nobody can be root on the VMs: no person with an ssh key has `admin: true`; give it "
             "to one"
         )
     if not (cloud.iap_users or cloud.iap_admins or cloud.login.public_address):
         yield (
-            "IAP lets nobody through but those with a role in the whole project: name others in "
+            "IAP only admits principals with a role in the whole project: name others in "
             "cloud.iap_users (login nodes) and cloud.iap_admins (the controller too)"
         )

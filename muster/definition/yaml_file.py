@@ -1,8 +1,8 @@
 """Reads a YAML file as Ansible does, and keeps the line of each key, item and value.
 
-Ansible reads YAML 1.1 with PyYAML. Read with another parser, or as YAML 1.2, `4:00:00` or `022`
-would mean one thing to `muster check` and another to the play; so this is PyYAML too, and
-spellings that YAML 1.1 turns into something unexpected are reported.
+Ansible reads YAML 1.1 with PyYAML. With another parser, or as YAML 1.2, `4:00:00` or `022` would
+mean one thing to `muster check` and another to the play; so this is PyYAML too, and spellings that
+YAML 1.1 turns into something unexpected are reported.
 """
 
 import re
@@ -26,7 +26,7 @@ _BASE_8 = re.compile(r"[-+]?0[0-7_]+")
 
 @dataclass(frozen=True)
 class Fault:
-    """Something about a file that is wrong before its meaning is looked at."""
+    """Something that is wrong with a file before its meaning is checked."""
 
     kind: str
     line: int
@@ -42,7 +42,7 @@ class Vaulted(str):
 
 
 def readable(value: object) -> str | None:
-    """Return a value that is text; None where it is none, or encrypted."""
+    """Return a value if it is text; None if it is not, or is encrypted."""
     return value if isinstance(value, str) and not isinstance(value, Vaulted) else None
 
 
@@ -59,7 +59,7 @@ class Document:
     encrypted: bool = False
 
     def line(self, path: KeyPath) -> int | None:
-        """Line of the key or item; of the nearest one around it where there is none.
+        """Line of the key or item; if it has none, that of the nearest one around it.
 
         None where the data came from no file.
         """
@@ -163,7 +163,7 @@ class _Builder:
             for kind, spelling in (("base-60", _BASE_60), ("base-8", _BASE_8)):
                 if spelling.fullmatch(node.value):
                     self._fault(kind, node, path, node.value)
-                    # Checked on as the text that was meant: one mistake, one error.
+                    # Later checks get the text that was meant: one mistake, one error.
                     return node.value if kind == "base-60" else int(node.value.replace("_", ""))
         self.document.raw[path] = node.value
         try:

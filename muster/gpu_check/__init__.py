@@ -1,1 +1,1 @@
-"""What Muster makes of the NVIDIA GPUs of one machine, for real: `make gpu-check`."""
+"""Check Muster against the real NVIDIA GPUs of one machine: `make gpu-check`."""

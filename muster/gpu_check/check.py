@@ -1,8 +1,8 @@
-"""What Muster makes of the NVIDIA GPUs of this machine, for real: `make gpu-check`.
+"""Check Muster against the real NVIDIA GPUs of this machine: `make gpu-check`.
 
-What else is tested on stand-ins is run here against a driver and its GPUs: the detection of roles,
-the table of models, gres.conf, the health check, and a CUDA job. Nothing is changed, no SLURM is
-needed, and but for gres.conf nothing that Python does not come with.
+Code that other tests run on stand-ins runs here against a driver and its GPUs: the detection of
+roles, the table of models, gres.conf, the health check, and a CUDA job. It changes nothing and
+needs no SLURM; except for gres.conf it needs only Python's standard library.
 """
 
 import importlib
@@ -23,7 +23,7 @@ from muster.catalog.nvidia.models import named
 
 ROOT = Path(__file__).parents[2]
 HEALTH_S = 20.0
-"""As long as a node's check may take."""
+"""Time limit of a node's check."""
 CUDA_S = 120.0
 """The first program on a machine with eight GPUs waits until all are initialised."""
 QUERY = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -31,7 +31,7 @@ QUERY = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader
 
 @dataclass(frozen=True)
 class Sight:
-    """What was seen of one thing."""
+    """The result of one check."""
 
     what: str
     state: Literal["healthy", "unchecked", "broken"]
@@ -40,7 +40,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where is looked: the machine that this runs on, or what a test puts in its place."""
+    """The machine to check: the one that this runs on, or a stand-in of a test."""
 
     root: Path = Path("/")
     path: str = os.environ.get("PATH", os.defpath)
@@ -80,7 +80,7 @@ class Machine:
 
 
 def detection() -> Any:
-    """Return the module with which Ansible looks at a host; its functions need no Ansible."""
+    """Return the Ansible module that examines a host; its functions need no Ansible."""
     file = ROOT / "ansible/plugins/modules/nvidia_hardware.py"
     spec = importlib.util.spec_from_file_location("nvidia_hardware", file)
     assert spec is not None and spec.loader is not None  # noqa: S101 - the file has that form
@@ -90,12 +90,12 @@ def detection() -> Any:
 
 
 def sights(machine: Machine) -> Iterator[Sight]:
-    """Look at everything, the CUDA job last; nothing where there is no GPU."""
-    found = detection().counted(machine.pci())
+    """Run all checks, the CUDA job last; yield nothing where there is no GPU."""
+    counts = detection().counted(machine.pci())
     devices = machine.devices()
-    if not found["gpus"] and not devices:
+    if not counts["gpus"] and not devices:
         return
-    yield _hardware(found, devices)
+    yield _hardware(counts, devices)
     status, text = machine.run(QUERY, HEALTH_S)
     rows = [line.rpartition(", ") for line in text.splitlines()] if status == 0 else []
     if rows:
@@ -103,23 +103,23 @@ def sights(machine: Machine) -> Iterator[Sight]:
     else:
         yield Sight("driver", "broken", f"it lists no GPU: {text or 'it said nothing'}")
     yield _gres(machine, devices, rows[0][0] if rows else "")
-    yield from _health(machine, max(len(devices), 1), switches=bool(found["nvswitches"]))
+    yield from _health(machine, max(len(devices), 1), switches=bool(counts["nvswitches"]))
     status, text = machine.run([*machine.cuda], CUDA_S)
     for line in text.splitlines() or ["the CUDA job said nothing"]:
         yield Sight("cuda", "healthy" if status == 0 else "broken", line)
 
 
-def _hardware(found: dict[str, int], devices: list[str]) -> Sight:
+def _hardware(counts: dict[str, int], devices: list[str]) -> Sight:
     kernel = platform.release()
-    # In a VM or behind namespaces either may be hidden, which is nobody's fault.
-    said = f"{found['gpus']} GPUs and {found['nvswitches']} NVSwitches on the PCI bus"
+    # In a VM or a container either may be hidden, which is no fault.
+    said = f"{counts['gpus']} GPUs and {counts['nvswitches']} NVSwitches on the PCI bus"
     files = ", ".join(devices) or "no device file"
     flavour = detection().flavour_of(kernel)
     return Sight("hardware", "healthy", f"{said}; {files}; kernel {kernel} ({flavour})")
 
 
 def _model(name: str, version: str) -> Sight:
-    """Whether the table of models knows the GPU, and that this driver is one for it."""
+    """Whether the table of models knows the GPU, and has this driver for it."""
     gpu, branch = named(name), int(re.match(r"\d*", version)[0] or 0)  # type: ignore[index]
     if gpu is None:
         return Sight(
@@ -127,7 +127,7 @@ def _model(name: str, version: str) -> Sight:
         )
     if not gpu.known_to(branch):
         return Sight(
-            "model", "broken", f"{name} runs with driver {version}, which the table denies it"
+            "model", "broken", f"{name} runs with driver {version}, which the table excludes"
         )
     return Sight("model", "healthy", f"{name} is {gpu.name} ({gpu.generation.name}), {version}")
 
@@ -179,7 +179,7 @@ def _health(machine: Machine, count: int, *, switches: bool) -> Iterator[Sight]:
 
 
 def main(machine: Machine | None = None) -> int:
-    """Say what was seen; return the exit status."""
+    """Print the results; return the exit status."""
     seen = []
     for sight in sights(machine or Machine()):
         print(f"{sight.what:22} {sight.state:10} {sight.why}", flush=True)

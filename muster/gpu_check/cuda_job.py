@@ -1,7 +1,7 @@
-"""A CUDA job that needs the driver alone: no toolkit, no compiler, no package.
+"""A CUDA job that needs only the driver: no toolkit, no compiler, no package.
 
 Source: "CUDA Driver API" (docs.nvidia.com/cuda/cuda-driver-api), whose library comes with the
-driver. Names with _v2 are those that its header gives to the plain ones.
+driver. Its header maps the plain names to those with _v2.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ class Cuda:
     """The driver's library, with errors as exceptions."""
 
     def __init__(self, library: Any) -> None:
-        """Take a library that is loaded."""
+        """Take the loaded library."""
         self._library = library
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -85,7 +85,7 @@ def _write_and_read(cuda: Cuda, number: int) -> None:
     size = ctypes.c_size_t(ctypes.sizeof(words))
     cuda.call("cuMemAlloc_v2", ctypes.byref(address), size)
     try:
-        # A program on the GPU: one of its own for each half, so that not all words are alike.
+        # Each half is filled by its own program on the GPU, so that not all words are equal.
         half = WORDS // 2
         middle = ctypes.c_uint64(address.value + half * 4)
         cuda.call("cuMemsetD32_v2", address, ctypes.c_uint32(PATTERN), ctypes.c_size_t(half))
@@ -97,7 +97,7 @@ def _write_and_read(cuda: Cuda, number: int) -> None:
         (~PATTERN & 0xFFFFFFFF).to_bytes(4, "little") * half
     )
     if bytes(words) != expected:
-        raise CudaError(f"GPU {number} gives back other words than were written to it")
+        raise CudaError(f"GPU {number} returns other words than were written to it")
 
 
 def main() -> int:

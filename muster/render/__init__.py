@@ -1,1 +1,1 @@
-"""A cluster's definition -> what its hosts get: role variables and files, as plain data. Pure."""
+"""A cluster's definition -> the role variables and files of its hosts, as plain data. Pure."""

@@ -1,7 +1,7 @@
 """CephFS: definition -> the cluster on the storage hosts, and what each host mounts. Pure.
 
-Who may do what there follows from a host's class, since Ceph knows clients and not hosts: the
-controller writes modules, nodes read models. Root of a host is root on what its client may write.
+The rights of a host follow from its class, since Ceph knows clients and not hosts: the controller
+writes modules, nodes read models. Root of a host is root on what its client may write.
 """
 
 from typing import Any, Literal
@@ -14,17 +14,17 @@ from muster.render.nfs import is_published
 Class = Literal["controller", "compute", "login"]
 CLASSES: tuple[Class, ...] = ("controller", "compute", "login")
 
-# An odd number has a majority when one is away, and two are no safer than one.
+# An odd number keeps a majority when one is down, and two are no safer than one.
 _MONITORS = 3
-# One that works, one that takes over.
+# One active, one standby.
 _SERVERS = 2
 
-# A storage host in none of these runs Ceph alone, and needs no folder.
+# A storage host in none of these only runs Ceph, and needs no folder.
 _OTHER_GROUPS = ("controller", "database", "login", "compute")
 
 
 def class_of(definition: Definition, host: str) -> Class:
-    """Return which client a host is."""
+    """Return the class of client that a host is."""
     if host == definition.hosts.groups["controller"][0]:
         return "controller"
     return "compute" if host in definition.hosts.groups["compute"] else "login"
@@ -66,7 +66,7 @@ def by_cephadm(definition: Definition, addresses: dict[str, str]) -> dict[str, A
 
 
 def _cluster(definition: Definition, addresses: dict[str, str]) -> dict[str, Any]:
-    """Return what a cluster is, whoever builds it."""
+    """Return the variables that both roles take."""
     ceph, hosts = _ceph(definition), definition.hosts.groups["storage"]
     folders = definition.cluster.storage.of_kind("ceph")
     return {
@@ -75,33 +75,33 @@ def _cluster(definition: Definition, addresses: dict[str, str]) -> dict[str, Any
         "managers": hosts[:_SERVERS],
         "metadata_servers": hosts[:_SERVERS],
         "copies": ceph.copies,
-        # With fewer hosts than copies some share a host, on disks of their own.
+        # With fewer hosts than copies some copies share a host, on different disks.
         "failure_domain": "host" if len(hosts) >= ceph.copies else "osd",
         "filesystem": ceph.filesystem,
         "folders": _folders(definition),
         "clients": [
             {
-                "name": f"muster-{each}",
+                "name": f"muster-{client_class}",
                 "folders": [
-                    {"path": _export(folder), "access": _access(key, folder, each)}
+                    {"path": _export(folder), "access": _access(key, folder, client_class)}
                     for key, folder in folders.items()
                 ],
             }
-            for each in CLASSES
+            for client_class in CLASSES
         ],
     }
 
 
 def _folders(definition: Definition) -> list[dict[str, Any]]:
-    """Return the folders with their quotas, each before what lies in it."""
+    """Return the folders with their quotas, each before the folders in it."""
     storage = definition.cluster.storage
-    found = [
+    folders = [
         {"path": _export(folder), "mode": "0755", "quota_gib": folder.quota_gib}
         for folder in storage.of_kind("ceph").values()
     ]
     if storage.data.kind == "ceph":
-        # Nobody's until the role `projects` gives it to its group.
-        found += [
+        # Root's until the role `projects` gives it to its group.
+        folders += [
             {
                 "path": f"{_export(storage.data)}/{name}",
                 "mode": "0700",
@@ -109,7 +109,7 @@ def _folders(definition: Definition) -> list[dict[str, Any]]:
             }
             for name, project in storage.projects.items()
         ]
-    return found
+    return folders
 
 
 def client(definition: Definition, host: str, addresses: dict[str, str]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def client(definition: Definition, host: str, addresses: dict[str, str]) -> dict
         "filesystem": ceph.filesystem,
         "user": f"muster-{class_of(definition, host)}" if ceph.is_built else ceph.user,
         "driver": ceph.client,
-        # It has the administrator's key.
+        # This host has the administrator's key.
         "key_host": built_on[0] if built_on else "",
         "mounts": _mounts(definition, host),
     }
@@ -148,26 +148,28 @@ def _mounts(definition: Definition, host: str) -> list[dict[str, str]]:
     ]
 
 
-def _options(key: str, folder: Folder, each: Class) -> str:
-    reads = folder.read_only or _reads(key, each)
+def _options(key: str, folder: Folder, client_class: Class) -> str:
+    reads = folder.read_only or _reads(key, client_class)
     return ",".join(
         [
             "ro" if reads else "rw",
             "noatime,nosuid,nodev",
             *([] if folder.exec else ["noexec"]),
-            *(["fsc"] if each == "compute" and folder.cached else []),
+            *(["fsc"] if client_class == "compute" and folder.cached else []),
         ]
     )
 
 
-def _access(key: str, folder: Folder, each: Class) -> str:
-    # Somebody has to fill what the others only read: the controller, mounted elsewhere.
-    reads = _reads(key, each) or (folder.read_only and each != "controller")
+def _access(key: str, folder: Folder, client_class: Class) -> str:
+    # The controller may write what the others only read, through another mount, to fill it.
+    reads = _reads(key, client_class) or (folder.read_only and client_class != "controller")
     return "r" if reads else "rw"
 
 
-def _reads(key: str, each: Class) -> bool:
-    return is_published(key, builds_software=each == "controller", computes=each == "compute")
+def _reads(key: str, client_class: Class) -> bool:
+    return is_published(
+        key, builds_software=client_class == "controller", computes=client_class == "compute"
+    )
 
 
 def _export(folder: Folder) -> str:

@@ -1,7 +1,7 @@
 """The definition's software -> modulefiles for Lmod, and what has to be built for them.
 
-Pure: texts and paths. Writing, checking and publishing them is the business of the Ansible module
-`module_tree`, building that of `software_build`.
+Pure: texts and paths. The Ansible module `module_tree` writes, checks and publishes them;
+`software_build` builds.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class Installation:
 
     root: str
     build: str | None
-    """Shell command that the play runs if the folder is missing; None: not the play's business."""
+    """Shell command that the play runs if the folder is missing; None: the play runs none."""
 
 
 @dataclass(frozen=True)
 class ModuleTree:
-    """All modulefiles of a cluster and what they rest on."""
+    """All modulefiles of a cluster and what they need."""
 
     files: dict[str, str]
     """Path below the module tree -> text."""
@@ -37,7 +37,7 @@ class ModuleTree:
 
 
 def render(software: Software, apps: str) -> ModuleTree:
-    """Return the modulefiles of `software` for a cluster whose shared programs lie below `apps`.
+    """Return the modulefiles of `software` for a cluster whose shared programs are below `apps`.
 
     Raises:
         graphlib.CycleError: modules depend on each other in a circle (`muster check` refuses it).
@@ -45,8 +45,8 @@ def render(software: Software, apps: str) -> ModuleTree:
     """
     versions = {
         f"{name}/{version}": data
-        for name, of_name in software.modules.items()
-        for version, data in of_name.items()
+        for name, by_version in software.modules.items()
+        for version, data in by_version.items()
     }
     roots = {
         full_name: data.root or f"{apps}/software/{full_name}"
@@ -56,8 +56,8 @@ def render(software: Software, apps: str) -> ModuleTree:
         f"{full_name}.lua": _modulefile(full_name, data, roots)
         for full_name, data in versions.items()
     }
-    for name, of_name in software.modules.items():
-        for version, data in of_name.items():
+    for name, by_version in software.modules.items():
+        for version, data in by_version.items():
             if data.default:
                 files[f"{name}/.modulerc.lua"] = (
                     f"module_version({_text(f'{name}/{version}')}, {_text('default')})\n"
@@ -87,7 +87,7 @@ def render(software: Software, apps: str) -> ModuleTree:
 
 
 def _has_root(data: SoftwareVersion) -> bool:
-    """Whether the module points into a folder of its own, or only sets the environment."""
+    """Whether the module points into its own folder; if not, it only sets the environment."""
     return (
         data.root is not None
         or data.build is not None
@@ -97,7 +97,7 @@ def _has_root(data: SoftwareVersion) -> bool:
 
 
 def _filled(text: str, full_name: str, roots: dict[str, str]) -> str:
-    """Put folders in place of `{root}` and `{apps/python/3.10}`; other braces are the shell's."""
+    """Replace `{root}` and `{apps/python/3.10}` by folders; other braces belong to the shell."""
     for name, root in roots.items():
         text = text.replace(f"{{{name}}}", root)
     return text.replace("{root}", roots[full_name])
@@ -138,16 +138,16 @@ def _modulefile(full_name: str, data: SoftwareVersion, roots: dict[str, str]) ->
 
 
 def _missing_root(full_name: str, data: SoftwareVersion, roots: dict[str, str]) -> Iterator[str]:
-    """Lua that says what is wrong if the folder of the module is not there."""
+    """Yield the Lua that says what is wrong if the folder of the module is missing."""
     root = roots[full_name]
     yield f"local root = {_text(root)}"
-    # Beside the folder of a build that has not ended lies a file: see software_build.
+    # A build that has not ended has a file beside its folder: see software_build.
     yield 'if not isDir(root) or isFile(root .. ".building") then'
     if data.built:
         # Only on load: a module that can't be unloaded or listed would make things worse.
         message = (
             f"{full_name}: the folder {root} is not on this host; is it mounted? "
-            "An administrator who runs site.yml again gets it built, or told why it is not."
+            "If an administrator runs site.yml again, it builds the module or says why it can't."
         )
         yield f'   if mode() == "load" then LmodError({_text(message)}) end'
     else:
@@ -163,7 +163,7 @@ def _missing_root(full_name: str, data: SoftwareVersion, roots: dict[str, str]) 
         yield '   text = text .. "\\n" .. note .. "\\n" .. command'
         yield '   if mode() == "load" then'
         yield "      LmodMessage(note)"
-        # Apart from the message, which Lmod folds: a command must stay one line to be pasted.
+        # Not in the message, which Lmod wraps: a command must stay in one line to be pasted.
         yield "      io.stderr:write(command)"
         yield "   end"
     yield "end"
@@ -172,7 +172,7 @@ def _missing_root(full_name: str, data: SoftwareVersion, roots: dict[str, str]) 
 def _text(value: str) -> str:
     """Return `value` as a string literal of Lua."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    # Three digits, so that a digit which follows is not taken for one of the escape's.
+    # Three digits, so that a digit after it is not read as a part of the escape.
     return '"' + "".join(c if c.isprintable() else _bytes(c) for c in escaped) + '"'
 
 

@@ -8,9 +8,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 from muster.definition import Definition, Folder
 
-# `hard`: a job waits for a server that is away, where `soft` would give it a wrong end of file.
+# `hard`: a job waits while a server is down; with `soft` it would get a wrong end of file.
 _ALWAYS = "hard,vers=4.2,proto=tcp"
-# A published tree: what was looked up once, a minute long needs no word of the server. Python opens
+# A published tree: attributes are cached for a minute without asking the server. Python opens
 # thousands of files per start.
 _PUBLISHED = "actimeo=60,nocto"
 
@@ -30,29 +30,29 @@ def home_maker(definition: Definition) -> str:
 def _root_of(definition: Definition, folder: Folder) -> str:
     """Return the host whose root is root in a folder.
 
-    The storage host of what it serves itself; else the controller, to which a server that is there
-    already must say `no_root_squash`.
+    The storage host for the folders that it serves; else the controller, for which an existing
+    server must export with `no_root_squash`.
     """
     return definition.hosts.groups["storage" if folder.is_served else "controller"][0]
 
 
 def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
-    """Return the folders that groups share, of those that `host` makes: projects, and models."""
+    """Return the folders that groups share and that `host` makes: projects, and models."""
     storage = definition.cluster.storage
-    found = []
+    folders = []
     if _root_of(definition, storage.data) == host:
-        found += [
+        folders += [
             {"path": f"{storage.data.path}/{name}", "group": project.group, "readable": False}
             for name, project in storage.projects.items()
         ]
     models = storage.models
     if models is not None and models.group is not None and _root_of(definition, models) == host:
-        found.append({"path": models.path, "group": models.group, "readable": True})
-    return found
+        folders.append({"path": models.path, "group": models.group, "readable": True})
+    return folders
 
 
 def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
-    """Whether a host only reads the folder `key`: modules built elsewhere, models of all."""
+    """Whether a host only reads the folder `key`: modules built elsewhere, models on all nodes."""
     return (key == "apps" and not builds_software) or (key == "models" and computes)
 
 
@@ -64,17 +64,19 @@ def mounts(
     caches: bool = False,
     serves: bool = False,
 ) -> list[dict[str, str]]:
-    """Return what a host mounts by NFS: as mount(8) takes it.
+    """Return what a host mounts by NFS, in the form of mount(8).
 
-    `builds_software`: of the one host that writes to the module tree; the others read it.
-    `computes`: of a compute node, which only reads models.
-    `caches`: of one that has a disk for what it reads.
-    `serves`: of a storage host, which has its own folders and mounts those of other servers.
+    `builds_software`: the one host that writes to the module tree; the others read it.
+    `computes`: a compute node, which only reads models.
+    `caches`: a host with a disk for its cache.
+    `serves`: a storage host, which has its own folders and mounts those of other servers.
     """
     folders = definition.cluster.storage.of_kind("nfs")
     # Folders of one file system share a superblock, and its first mount decides on `fsc` for all:
-    # nfs(5), sharecache. Those that Muster serves have an fsid each, so they are apart already.
-    of_cached = {folder.server for folder in folders.values() if caches and folder.cached} - {None}
+    # nfs(5), sharecache. Those that Muster serves have an fsid each, so they don't share one.
+    cached_servers = {folder.server for folder in folders.values() if caches and folder.cached} - {
+        None
+    }
     return [
         {
             "source": _source(definition, folder),
@@ -84,7 +86,7 @@ def mounts(
                 folder,
                 published=is_published(key, builds_software=builds_software, computes=computes),
                 caches=caches and folder.cached,
-                apart=folder.server in of_cached and not folder.cached,
+                apart=folder.server in cached_servers and not folder.cached,
             ),
         }
         for key, folder in folders.items()
@@ -116,8 +118,8 @@ def _options(folder: Folder, *, published: bool, caches: bool, apart: bool) -> s
 def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str, Any]]:
     """Return what the storage host serves and to whom, as the role `nfs_server` takes it.
 
-    In the cloud that is the cluster's own subnet, since nodes come and go; elsewhere each host of
-    `addresses` (host -> address, empty where DNS knows the name), and no network around them.
+    In the cloud the clients are the cluster's own subnet, since nodes come and go; elsewhere each
+    host of `addresses` (host -> address, empty where DNS knows the name), and no whole network.
     """
     served = definition.cluster.storage.served()
     if not served:
@@ -125,14 +127,14 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
     cloud, server = definition.cluster.cloud, definition.hosts.groups["storage"][0]
     hosts = {host: address or host for host, address in addresses.items() if host != server}
     clients = [cloud.subnet] if cloud else list(hosts.values())
-    # Modules are installed by root of the controller. Nobody else is root on any folder: homes are
-    # made on the storage host itself.
+    # Root of the controller installs modules. All other clients are squashed: homes are made on the
+    # storage host itself.
     builder = hosts.get(definition.hosts.groups["controller"][0])
     return [
         {
             "path": folder.path,
-            # The same for the life of the cluster, whatever becomes of host and disk: clients hold
-            # on to files by it.
+            # The same for the life of the cluster, also with another host or disk: clients identify
+            # open files by it.
             "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
             "own_disk": folder.own_disk,
             "clients": [
@@ -153,5 +155,5 @@ def nfs_connections(definition: Definition) -> int:
     served = definition.cluster.storage.served()
     nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
     hosts = nodes | {*definition.hosts.groups.get("all", [])}
-    # One number for all folders, which a check sees to: nconnect of nfs(5) is per server.
+    # A check makes sure that all folders have the same: nconnect of nfs(5) is per server.
     return len(hosts) * max((folder.connections for folder in served.values()), default=0)

@@ -1,4 +1,4 @@
-"""Definition -> what the role `nvidia_driver` takes, on the nodes of a set and in an image."""
+"""Definition -> variables of the role `nvidia_driver`, on the nodes of a set and in an image."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -44,14 +44,14 @@ def _driver_of_vms(definition: Definition) -> Driver | None:
     # NVIDIA's default for the first of them comes first.
     for kind in [kind for kind in gpus[0].modules(branch) if kind in there]:
         if nvidia.modules in (None, kind):
-            found = [choose(cluster.os, nvidia.source, branch, kind, gpu) for gpu in gpus]
-            if all(found):
-                return found[0]
+            drivers = [choose(cluster.os, nvidia.source, branch, kind, gpu) for gpu in gpus]
+            if all(drivers):
+                return drivers[0]
     return None
 
 
 def variables(definition: Definition, node_set: str) -> dict[str, Any]:
-    """Return the role's variables without their prefix; no packages: no driver is to be had."""
+    """Return the role's variables without their prefix; no packages: there is no driver."""
     driver = _driver(definition, node_set)
     gpus = definition.cluster.nodes[node_set].gpus
     own = driver.repository if driver else ""
@@ -63,7 +63,7 @@ def variables(definition: Definition, node_set: str) -> dict[str, Any]:
             asdict(addition)
             | {
                 "packages": list(addition.packages),
-                # The driver's own is there already, with all that it has.
+                # The driver's repository is configured already, for all its packages.
                 "repository": addition.repository if addition.repository != own else "",
             }
             for addition in _additions(definition, driver)
@@ -75,17 +75,17 @@ def _additions(definition: Definition, driver: Driver | None) -> Iterator[Additi
     cluster = definition.cluster
     if driver is None or cluster.nvidia is None:
         return
-    if cluster.nvidia.dcgm and (found := dcgm(cluster.os, driver.branch)):
-        yield found
+    if cluster.nvidia.dcgm and (addition := dcgm(cluster.os, driver.branch)):
+        yield addition
     if cluster.nvidia.cdi:
         yield cdi()
 
 
 def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
-    """Return the role's variables, without their prefix, where it installs into the VMs' image.
+    """Return the role's variables, without their prefix, for the VMs' image.
 
-    Modules are built for the newest kernel of this `flavour`, which the image boots: the headers of
-    the kernel that the builder runs are gone from the archive when a newer one has come.
+    Modules are built for the newest kernel of this `flavour`, which the image boots: the archive
+    removes the headers of the kernel that the builder runs when a newer one comes.
     """
     driver = _driver_of_vms(definition)
     packages = [
@@ -95,14 +95,14 @@ def of_image(definition: Definition, flavour: str) -> dict[str, Any]:
     ]
     if any(name.startswith("linux-headers-") for name in packages):
         packages.insert(0, f"linux-image-{flavour}")
-    found = _packages(driver) | {"kernel_packages": packages}
+    role_variables = _packages(driver) | {"kernel_packages": packages}
     if any(
         isinstance(nodes, VirtualMachines) and nodes.shape and nodes.shape.has_nvswitches
         for nodes in definition.cluster.nodes.values()
     ):
         # The builder has none of the GPUs, so the role finds no NVSwitches there.
-        found["packages"] += found["fabric_packages"]
-    return found
+        role_variables["packages"] += role_variables["fabric_packages"]
+    return role_variables
 
 
 def _packages(driver: Driver | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Definition -> the data that the roles print: the only way from `cluster` to role variables.
+"""Definition -> the data of the roles: the only way from `cluster` to role variables.
 
 Pure. `ansible/plugins/filter/muster.py` hands these functions to Ansible, and
 `ansible/group_vars/all/wiring.yml` is their only caller.
@@ -64,8 +64,8 @@ def no_login(definition: Definition) -> list[str]:
 def sudo(definition: Definition) -> list[str]:
     """Return the people who become root with sudo: in the cloud the administrators.
 
-    VMs have no key of root and no console password, so nobody else could. Whoever runs machines
-    has a way to be root on them already.
+    On VMs root has no ssh key and no console password, so there is no other way. Administrators of
+    machines have a way to be root on them already.
     """
     if definition.cluster.cloud is None:
         return []
@@ -84,7 +84,7 @@ def groups(definition: Definition) -> list[dict[str, Any]]:
 
 
 def mail_addresses(definition: Definition) -> dict[str, str]:
-    """Return login -> address for the people who have one of their own."""
+    """Return login -> address for the people who have their own address."""
     return {
         name: person.email
         for name, person in definition.cluster.users.people.items()
@@ -130,15 +130,15 @@ def _present(definition: Definition) -> dict[str, Any]:
 
 
 def state_folders(definition: Definition) -> list[dict[str, Any]]:
-    """Return what lies on the state disk of a controller in the cloud, as `state_disk` takes it.
+    """Return what is on the state disk of a controller in the cloud, as `state_disk` takes it.
 
-    Nothing on machines of one's own, whose disks nobody takes away.
+    Nothing outside the cloud: machines keep their disks.
     """
     if definition.cluster.cloud is None:
         return []
     served = definition.cluster.storage.served().values()
-    # Which clients there are and may claim their locks again: nfsdcld(8). Without it a controller
-    # made anew refuses them, and programs lose the locks that they hold.
+    # The clients that may reclaim their locks: nfsdcld(8). Without it a recreated controller
+    # refuses them, and programs lose the locks that they hold.
     clients = {
         "path": "/var/lib/nfs",
         "owner": "statd",

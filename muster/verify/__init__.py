@@ -1,1 +1,1 @@
-"""The machines as they are, against the definition."""
+"""Compare the machines with the definition."""

@@ -1,4 +1,4 @@
-"""What the machines of an inventory say when they are asked by a playbook that changes nothing."""
+"""Ask the machines of an inventory, with a playbook that changes nothing."""
 
 import json
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 FORKS = 50
 SECONDS_PER_ROUND = 90
-"""Bound of one round of `FORKS` hosts: connecting may take 10 s, the answer 60."""
+"""Time limit for one round of `FORKS` hosts: connecting may take 10 s, the answer 60."""
 
 
 class AskError(Exception):
@@ -22,7 +22,7 @@ class AskError(Exception):
 
 @dataclass(frozen=True)
 class Found:
-    """What came back."""
+    """The answers of the hosts."""
 
     answers: dict[str, Any]
     """Host -> its answer."""
@@ -42,12 +42,12 @@ def ask(
     Args:
         inventory: Folder of the inventory.
         playbook: Name of its file.
-        hosts: Those that are asked; one at least.
+        hosts: Hosts to ask; at least one.
         answer: The part of the task's result that is the answer.
         variables: Extra variables of the playbook.
 
     Raises:
-        AskError: Ansible did not start, or did not end within its bound.
+        AskError: Ansible did not start, or did not end within the time limit.
 
     """
     seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)

@@ -1,4 +1,4 @@
-"""Whether the definition says what the machines have: their answers compared with it; pure.
+"""Compare what the machines have with the definition; pure.
 
 The playbook ansible/hosts.yml asks them, before anything is installed.
 """
@@ -16,12 +16,12 @@ Report = Mapping[str, Any]
 Place = Callable[..., str]
 """Keys below `cluster` -> file:line."""
 Finding = tuple[str, str]
-"""Host, and what is to be said of it."""
+"""Host, and the sentence about it."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What does not agree, what is worth knowing, and node sets that would agree."""
+    """What differs, what is worth knowing, and node sets that fit the machines."""
 
     problems: list[str]
     notes: list[str]
@@ -49,20 +49,20 @@ def compare(definition: Definition, reports: Mapping[str, Report], place: Place)
         elif name != host:
             notes.append((host, f"calls itself {name}; site.yml will name it as hosts.yml does"))
     for name, node_set in definition.cluster.nodes.items():
-        of_set = {host: reports[host] for host in definition.hosts_of(name) if host in reports}
-        found = [
+        reported = {host: reports[host] for host in definition.hosts_of(name) if host in reports}
+        differences = [
             (host, said)
-            for host, report in of_set.items()
+            for host, report in reported.items()
             for said in _hardware(report, name, node_set, place)
         ]
-        if found:
-            problems += found
-            suggestions += _suggestion(name, node_set, of_set, place)
+        if differences:
+            problems += differences
+            suggestions += _suggestion(name, node_set, reported, place)
     return Comparison(_sentences(problems), _sentences(notes), suggestions)
 
 
 def _sentences(findings: list[Finding]) -> list[str]:
-    """Return a sentence for each thing that was said; hosts of which the same is said share one."""
+    """Return one line per sentence; hosts with the same sentence share a line."""
     by_said: dict[str, list[str]] = {}
     for host, said in findings:
         by_said.setdefault(said, []).append(host)
@@ -70,7 +70,7 @@ def _sentences(findings: list[Finding]) -> list[str]:
 
 
 def _general(definition: Definition, report: Report, place: Place) -> Iterator[str]:
-    """What holds for every host: the system, the clock, the shared folders."""
+    """Compare what every host has: the system, the clock, the shared folders."""
     cluster = definition.cluster
     if report["os"] != cluster.os:
         yield (
@@ -92,7 +92,7 @@ def _general(definition: Definition, report: Report, place: Place) -> Iterator[s
 
 
 def _hardware(report: Report, name: str, node_set: NodeSet, place: Place) -> Iterator[str]:
-    """What holds for a compute node: processors, memory, GPUs."""
+    """Compare what a compute node has: processors, memory, GPUs."""
     for key in ("sockets", "cores_per_socket", "threads_per_core"):
         wanted = getattr(node_set, key)
         if report[key] != wanted:
@@ -113,29 +113,29 @@ def _hardware(report: Report, name: str, node_set: NodeSet, place: Place) -> Ite
 
 def _gpus(report: Report, name: str, node_set: NodeSet, place: Place) -> Iterator[str]:
     wanted = _devices(node_set)
-    found = _found_devices(report, node_set)
-    if found == wanted:
+    present = _present_devices(report, node_set)
+    if present == wanted:
         return
-    shown = f"{len(found)} GPU{'' if len(found) == 1 else 's'}"
-    if found:
-        shown += f" ({', '.join(found)})"
+    shown = f"{len(present)} GPU{'' if len(present) == 1 else 's'}"
+    if present:
+        shown += f" ({', '.join(present)})"
     if node_set.gpus is None:
         yield (
             f"{shown}, the definition has none in nodes.{name} ({place('nodes', name)}); "
-            f"add gpus: {{count: {len(found)}}}"
+            f"add gpus: {{count: {len(present)}}}"
         )
-    elif len(found) == len(wanted):
+    elif len(present) == len(wanted):
         yield (
             f"{shown}, the definition says {node_set.gpus.devices} in "
             f"nodes.{name}.gpus.devices ({place('nodes', name, 'gpus', 'devices')}); set it to "
-            f"{fold(found)}"
+            f"{fold(present)}"
         )
     else:
         where = place("nodes", name, "gpus", "count")
         remedy = "find the missing ones (nvidia-smi -L there; without its driver there is none)"
-        if len(found) > len(wanted):
-            remedy = "nobody gets the others"
-        set_it = f"set it to {len(found)} or " if found else ""
+        if len(present) > len(wanted):
+            remedy = "the others stay unused"
+        set_it = f"set it to {len(present)} or " if present else ""
         yield (
             f"{shown}, the definition says {len(wanted)} in nodes.{name}.gpus.count "
             f"({where}); {set_it}{remedy}"
@@ -146,8 +146,8 @@ def _devices(node_set: NodeSet) -> list[str]:
     return expand(node_set.gpus.devices) if node_set.gpus else []
 
 
-def _found_devices(report: Report, node_set: NodeSet) -> list[str]:
-    """Return NVIDIA's devices, and those of the definition that have other names."""
+def _present_devices(report: Report, node_set: NodeSet) -> list[str]:
+    """Return NVIDIA's devices, and other devices that the definition names."""
     named = [path for path in _devices(node_set) if report["paths"][path] == "device"]
     return expand(",".join({*report["gpus"], *named})) if report["gpus"] or named else []
 
@@ -164,15 +164,15 @@ def _folders(definition: Definition) -> dict[str, str]:
 def _suggestion(
     name: str, node_set: NodeSet, reports: Mapping[str, Report], place: Place
 ) -> Iterator[str]:
-    """Yield the lines of a node set that fits its hosts; of several if the hosts differ."""
+    """Yield the lines of a node set that fits its hosts, or of several if the hosts differ."""
 
     def shape(host: str) -> tuple[int, ...]:
         report = reports[host]
         keys = ("sockets", "cores_per_socket", "threads_per_core")
-        return (*(int(report[key]) for key in keys), len(_found_devices(report, node_set)))
+        return (*(int(report[key]) for key in keys), len(_present_devices(report, node_set)))
 
     shapes = [
-        (found, list(hosts)) for found, hosts in groupby(sorted(reports, key=shape), key=shape)
+        (counts, list(hosts)) for counts, hosts in groupby(sorted(reports, key=shape), key=shape)
     ]
     if len(shapes) > 1:
         yield f"The hosts of {name} differ, so it takes {len(shapes)} node sets:"

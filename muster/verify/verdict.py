@@ -1,7 +1,7 @@
 """Judge what the hosts and the controller reported after a play.
 
-Pure: reports in, sentences out. The modules host_report and cluster_report gather, the role
-`verify` ends the play with these sentences.
+Pure: reports in, sentences out. The modules host_report and cluster_report make the reports, and
+the role `verify` ends the play with these sentences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ HEALTH = "muster: health: "
 """Beginning of the reasons of the role `health`, which drains a node as root."""
 
 REBOOTED = "Node unexpectedly rebooted"
-"""slurmctld's reason for a node that SLURM did not reboot, and does not take back by itself."""
+"""slurmctld's reason for a node that SLURM did not reboot, and does not resume by itself."""
 
 SHARED_PACKAGES = (
     *("slurm*", "libslurm*", "munge*", "libmunge*"),
@@ -48,9 +48,9 @@ SHARED_PACKAGES = (
     *("openmpi*", "libopenmpi*", "mpich*", "libmpich*", "libpmi*", "libnccl*", "ucx*", "libucx*"),
     "libc6",
 )
-"""Packages that a job of several nodes has on each of them, as patterns: with another version of
-one of these it fails, or is wrong, in ways that nobody explains by it. All others may differ for a
-day, as unattended upgrades reach one host after the other."""
+"""Packages that a job of several nodes uses on each of them, as patterns: if the versions of one
+differ, the job fails or is wrong in ways that are hard to trace back to it. All others may differ
+for a day, as unattended upgrades reach one host after the other."""
 
 SHOWN_PACKAGES = 5
 
@@ -63,25 +63,25 @@ def problems(
 ) -> list[str]:
     """Return a sentence for each thing that is wrong.
 
-    `hosts` holds each host's report, `cluster` the controller's (None if it was not run; with
-    `unanswered` it is a host's that has only asked for an answer), `peers` the hosts that should be
-    alike by node set, `absent` the hosts that this run lost.
+    `hosts` holds each host's report and `cluster` the controller's (None if it was not run; with
+    `unanswered` it is the report of a host that only asked slurmctld for an answer). `peers` maps a
+    node set to the hosts that should be alike; `absent` lists the hosts that this run lost.
     """
-    found = [
+    sentences = [
         f"{host}: not configured in this run (unreachable, or failed above); mend it and run again"
         for host in absent
     ]
-    found += _daemons(hosts)
-    found += _clocks(hosts)
-    found += _peers(hosts, peers)
+    sentences += _daemons(hosts)
+    sentences += _clocks(hosts)
+    sentences += _peers(hosts, peers)
     if cluster is not None:
-        found += _credentials(hosts, cluster)
+        sentences += _credentials(hosts, cluster)
         if "unanswered" in cluster:
-            found += _answer(hosts, cluster)
+            sentences += _answer(hosts, cluster)
         else:
-            found += _nodes(cluster)
-            found += _jobs(cluster)
-    return found
+            sentences += _nodes(cluster)
+            sentences += _jobs(cluster)
+    return sentences
 
 
 def notes(
@@ -91,7 +91,7 @@ def notes(
 ) -> list[str]:
     """Return what an administrator may want to know although nothing is wrong.
 
-    Of the same as `problems`.
+    Takes the same arguments as `problems`.
     """
     rows = [*_other_packages(hosts, peers), *_time_sources(hosts)]
     if cluster is None or "unanswered" in cluster:
@@ -161,7 +161,7 @@ def _packages(
         )
         more = len(differing) - SHOWN_PACKAGES
         yield (
-            f"{name}: other packages than its peer {first} of {node_set}: {shown}"
+            f"{name}: packages differ from its peer {first} of {node_set}: {shown}"
             f"{f' and {more} more' if more > 0 else ''}; bring them to the same versions"
         )
 
@@ -183,7 +183,7 @@ def _other_packages(
 
 
 def _differing(installed: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the packages of which the hosts have several versions, or some hosts none."""
+    """Return the packages that hosts have in several versions, or that some hosts lack."""
     everywhere = {package for packages in installed for package in packages}
     return sorted(
         package
@@ -215,7 +215,7 @@ def _credentials(
 ) -> Iterator[str]:
     for host, report in hosts.items():
         if "error" in report["credential"]:
-            yield f"{host}: makes no munge credential: {report['credential']['error']}"
+            yield f"{host}: can't make a munge credential: {report['credential']['error']}"
     alone = "unanswered" in cluster
     for host, reason in cluster["undecoded"].items():
         said = (
@@ -230,7 +230,7 @@ def _answer(hosts: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]) 
     if cluster["unanswered"]:
         yield (
             f"{fold(hosts)}: slurmctld gives no answer ({cluster['unanswered']}); is it up, and "
-            "has this host its munge key? journalctl -u slurmctld on the controller says more"
+            "does this host have its munge key? journalctl -u slurmctld on the controller says more"
         )
 
 
@@ -250,13 +250,14 @@ def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
     for job in cluster["jobs"]:
         where = f"partition {job['partition']} on {fold(job['nodes'])}"
         if job["code"] != 0:
-            yield f"{where}: the test job failed: {job['output'] or 'no end within its bound'}"
+            output = job["output"] or "it did not end within its time limit"
+            yield f"{where}: the test job failed: {output}"
         elif job.get("accounted") is False:
             yield f"{where}: the test job ran but is not in accounting; is slurmdbd up?"
 
 
 def _drained_by_a_person(node: Mapping[str, str]) -> bool:
-    # slurmctld drains as SlurmUser; whoever types scontrol leaves another name.
+    # slurmctld drains as SlurmUser; a person who runs scontrol leaves another name.
     nobody = node["user"].lower() in NOT_A_PERSON or node["reason"].startswith(HEALTH)
     return node["state"].startswith("drain") and not nobody
 

@@ -74,13 +74,13 @@ def commands_of(page: Page, program: str) -> list[list[str]]:
 
 def all_commands(program: str) -> list[Any]:
     """Return `commands_of` for all pages, as parameters of a test."""
-    found = [
+    parameters = [
         pytest.param(page, words, id=f"{page.name}: {' '.join(words)}")
         for page in pages()
         for words in commands_of(page, program)
     ]
-    assert found, program
-    return found
+    assert parameters, program
+    return parameters
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -270,7 +270,7 @@ def tags() -> set[str]:
     done = run(program("ansible-playbook"), "-i", str(LAB), "ansible/site.yml", "--list-tags")
     assert done.returncode == 0, done.stderr
     lists = re.findall(r"TASK TAGS: \[(.+)\]", done.stdout)
-    return {tag for found in lists for tag in found.split(", ")}
+    return {tag for tag_list in lists for tag in tag_list.split(", ")}
 
 
 @pytest.mark.parametrize(("page", "words"), all_commands("ansible"))
@@ -354,13 +354,13 @@ def sources() -> str:
 
     Texts that Python joins from neighbouring literals are joined here as well.
     """
-    found = []
+    texts = []
     for folder in ("muster", "roles", "ansible"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix != ".pyc" and path.name != "README.md":
                 text = path.read_text(encoding="utf-8")
-                found.append(re.sub(r"\"\s*\n\s*f?\"", "", text) if path.suffix == ".py" else text)
-    return re.sub(r"\s+", " ", "\n".join(found))
+                texts.append(re.sub(r"\"\s*\n\s*f?\"", "", text) if path.suffix == ".py" else text)
+    return re.sub(r"\s+", " ", "\n".join(texts))
 
 
 @every_page
@@ -584,18 +584,18 @@ def test_what_make_proof_alone_runs_is_told_with_its_reason() -> None:
 
 def marked_as_proof() -> dict[str, str]:
     """Test files and tests that have the mark `proof`, with the reason that it gives."""
-    found = {}
+    reasons = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         name = str(path.relative_to(ROOT))
         for node in tree.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
-                found |= reason_of(name, node.value)
+                reasons |= reason_of(name, node.value)
             elif isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
-                    found |= reason_of(f"{name}::{node.name}", decorator)
-    assert found
-    return found
+                    reasons |= reason_of(f"{name}::{node.name}", decorator)
+    assert reasons
+    return reasons
 
 
 def reason_of(name: str, mark: ast.expr) -> dict[str, str]:

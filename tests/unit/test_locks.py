@@ -19,7 +19,8 @@ def entries(lock: str) -> dict[str, str]:
 
 def names(requirements: list[str]) -> set[str]:
     return {
-        re.split(r"[^\w.-]", each, maxsplit=1)[0].lower().replace(".", "-") for each in requirements
+        re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace(".", "-")
+        for requirement in requirements
     }
 
 

@@ -68,11 +68,11 @@ def tasks_of(role: str) -> list[tuple[Path, dict[str, Any]]]:
 
 def vars_of(role: str) -> dict[str, Any]:
     """Return the private tables of a role, those of all systems together."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for path in sorted((ROOT / "roles" / role / "vars").glob("*.yml")):
         for name, value in load(path).items():
-            found[name] = [*found.get(name, []), value]
-    return found
+            by_name[name] = [*by_name.get(name, []), value]
+    return by_name
 
 
 def files_in(data: Any) -> Iterator[dict[str, Any]]:
@@ -196,8 +196,8 @@ class TestShape:
         text = readme_of(role)
         assert text.startswith(f"# {role}\n")
         wanted = ["## Variables", "## How to verify", "## Systems", "## Limits"]
-        found = [line for line in text.splitlines() if line in wanted]
-        assert found == wanted
+        sections = [line for line in text.splitlines() if line in wanted]
+        assert sections == wanted
         assert re.search(r"Proven on Debian 12\b.* 13\b", text)
 
     def test_the_licence_and_the_systems_are_stated(self, role):
@@ -323,5 +323,5 @@ def test_no_list_is_made_of_a_set() -> None:
     files = [*(ROOT / "ansible").rglob("*.yml"), *(ROOT / "roles").rglob("*.yml")]
     files += [*(ROOT / "roles").rglob("*.j2")]
     filters = re.compile(r"\|\s*(difference|intersect|union|symmetric_difference|unique)\b")
-    found = [file for file in files if filters.search(file.read_text(encoding="utf-8"))]
-    assert found == []
+    using_sets = [file for file in files if filters.search(file.read_text(encoding="utf-8"))]
+    assert using_sets == []

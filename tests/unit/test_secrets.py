@@ -154,9 +154,12 @@ def test_secrets_that_are_no_mapping_are_not_touched(inventory: Path, below: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("secrets:\n  munge_keys: abc\n", "`munge_keys` .* no meaning; if it is munge_key, call"),
-        ("munge_key: abc\nsecrets:\n", "`munge_key` .* stands beside `secrets:`; indent it below"),
-        ("munge_key: abc\n", "`munge_key` .* stands beside `secrets:`"),
+        (
+            "secrets:\n  munge_keys: abc\n",
+            "`munge_keys` .* no meaning; if you mean munge_key, rename",
+        ),
+        ("munge_key: abc\nsecrets:\n", "`munge_key` .* is beside `secrets:`; indent it below"),
+        ("munge_key: abc\n", "`munge_key` .* is beside `secrets:`"),
     ],
 )
 def test_no_secret_is_made_beside_one_that_is_not_where_it_is_read(
@@ -180,7 +183,7 @@ def test_a_file_that_is_no_yaml_is_not_touched(inventory: Path) -> None:
     path = secrets.path_of(inventory)
     text = 'secrets:\n  munge_key: "abc\n'
     path.write_text(text)
-    with pytest.raises(secrets.SecretsError, match=r"secrets.yml:\d is no YAML.*; mend that"):
+    with pytest.raises(secrets.SecretsError, match=r"secrets.yml:\d is no YAML.*; correct that"):
         secrets.make(inventory)
     assert path.read_text() == text
 

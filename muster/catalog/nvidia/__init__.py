@@ -1,6 +1,6 @@
 """NVIDIA's GPUs and their drivers: which driver a GPU needs, and which packages are that driver.
 
-Pure tables and functions, because the definition is checked without a host at hand.
+Pure tables and functions, because the definition is checked without access to a host.
 """
 
 from muster.catalog.nvidia.additions import Addition, cdi, dcgm

@@ -1,4 +1,4 @@
-"""What NVIDIA has beside the driver, and which packages of which repository it is.
+"""NVIDIA's software beside the driver: its packages and their repository.
 
 Sources: "Install DCGM" and "Install DCGM Exporter" (docs.nvidia.com/datacenter/dcgm), the list of
 the repositories that have DCGM (NVIDIA/cuda-repo-management#41: none for Debian 13), and "CUDA
@@ -41,8 +41,8 @@ def dcgm(system: str, branch: int) -> Addition | None:
         "dcgm",
         (
             *(f"{manager}-4-core", f"{manager}-4-cuda{cuda}"),
-            # What NVIDIA recommends with them: the counters of busy units (DCGM_FI_PROF_*), of
-            # which the exporter shows some, and further tests.
+            # NVIDIA recommends these too: the profiling counters (DCGM_FI_PROF_*), of which the
+            # exporter shows some, and further tests.
             *(f"{manager}-4-proprietary", f"{manager}-4-proprietary-cuda{cuda}"),
             f"{manager}-exporter",
         ),

@@ -28,7 +28,7 @@ class Driver:
     branch: int
     modules: Modules
     module: str
-    """Name of the kernel module's file: Debian gives each package's modules a name of its own."""
+    """Name of the kernel module's file: in Debian it differs by package."""
     kernel_packages: tuple[str, ...]
     """The kernel modules and what they are built with."""
     packages: tuple[str, ...]
@@ -41,12 +41,12 @@ class Driver:
     """What GPUs behind NVSwitches need besides; empty: the source has no such package."""
 
 
-# The metapackage for the flavour has the headers of the next kernel installed with it.
+# The metapackage of the flavour also installs the headers of each later kernel.
 _HEADERS = ("linux-headers-{kernel}", "linux-headers-{flavour}")
 _CONTRIB = ("contrib", "non-free", "non-free-firmware")
 
 
-def _of(branch: int, *names: str) -> tuple[str, ...]:
+def _pinned(branch: int, *names: str) -> tuple[str, ...]:
     """Packages whose version is that of the driver."""
     return tuple(f"{name}={branch}.*" for name in names)
 
@@ -63,10 +63,10 @@ def _debian(branch: int) -> Iterator[Driver]:
             branch,
             modules,
             module,
-            (*_HEADERS, *_of(branch, package)),
-            # The last two have versions of their own.
+            (*_HEADERS, *_pinned(branch, package)),
+            # The last two have other versions.
             (
-                *_of(branch, "nvidia-smi", *libraries, "nvidia-cuda-mps"),
+                *_pinned(branch, "nvidia-smi", *libraries, "nvidia-cuda-mps"),
                 *("nvidia-persistenced", "nvidia-modprobe"),
             ),
             _CONTRIB,
@@ -74,15 +74,15 @@ def _debian(branch: int) -> Iterator[Driver]:
 
 
 def _debian_tesla(branch: int) -> Iterator[Driver]:
-    """An older branch that Debian keeps beside it, with names of its own and no open modules."""
+    """An older branch that Debian also keeps, with other names and no open modules."""
     libraries = [f"libnvidia-tesla-{branch}-{part}" for part in ("cuda1", "ml1", "cfg1", "nvvm4")]
     yield Driver(
         branch,
         "proprietary",
         f"nvidia-tesla-{branch}",
-        (*_HEADERS, *_of(branch, f"nvidia-tesla-{branch}-kernel-dkms")),
+        (*_HEADERS, *_pinned(branch, f"nvidia-tesla-{branch}-kernel-dkms")),
         (
-            *_of(branch, f"nvidia-tesla-{branch}-smi", *libraries),
+            *_pinned(branch, f"nvidia-tesla-{branch}-smi", *libraries),
             *("nvidia-persistenced", "nvidia-modprobe"),
         ),
         _CONTRIB,
@@ -98,13 +98,13 @@ def _ubuntu(branch: int) -> Iterator[Driver]:
             modules,
             "nvidia",
             (
-                *_of(branch, f"nvidia-headless-no-dkms-{branch}-server{suffix}"),
+                *_pinned(branch, f"nvidia-headless-no-dkms-{branch}-server{suffix}"),
                 # Its version is the kernel's.
                 f"linux-modules-nvidia-{branch}-server{suffix}-{{flavour}}",
             ),
-            (*_of(branch, f"nvidia-utils-{branch}-server"), "nvidia-modprobe"),
+            (*_pinned(branch, f"nvidia-utils-{branch}-server"), "nvidia-modprobe"),
             ("restricted", "multiverse"),
-            fabric_packages=_of(branch, f"nvidia-fabricmanager-{branch}"),
+            fabric_packages=_pinned(branch, f"nvidia-fabricmanager-{branch}"),
         )
 
 
@@ -114,22 +114,22 @@ def _nvidia(release: str, branch: int) -> Iterator[Driver]:
         ("open", "nvidia-kernel-open-dkms"),
         ("proprietary", "nvidia-kernel-dkms"),
     )
-    # Up to there the branch was a part of the name.
+    # Before 580 the branch is a part of the name.
     fabric = "nvidia-fabricmanager" if branch >= 580 else f"nvidia-fabricmanager-{branch}"
     for modules, package in kinds:
         yield Driver(
             branch,
             modules,
             "nvidia",
-            (*_HEADERS, *_of(branch, package)),
-            _of(branch, "nvidia-driver-cuda", "nvidia-persistenced", "nvidia-modprobe"),
+            (*_HEADERS, *_pinned(branch, package)),
+            _pinned(branch, "nvidia-driver-cuda", "nvidia-persistenced", "nvidia-modprobe"),
             repository=f"{NVIDIA_REPOSITORIES}/{release}/x86_64/",
-            fabric_packages=_of(branch, fabric),
+            fabric_packages=_pinned(branch, fabric),
         )
 
 
 def _offered() -> Iterator[tuple[str, Source, Driver]]:
-    """Every driver that can be had; of a system and source the default branch first."""
+    """Every driver; for each system and source the default branch comes first."""
     for system, branch, tesla in (("debian-12", 535, 470), ("debian-13", 550, 535)):
         for driver in (*_debian(branch), *_debian_tesla(tesla)):
             yield system, "distribution", driver
@@ -147,15 +147,15 @@ def _offered() -> Iterator[tuple[str, Source, Driver]]:
 
 @cache
 def _drivers(system: str, source: Source) -> dict[int, list[Driver]]:
-    found: dict[int, list[Driver]] = {}
-    for at, of, driver in _offered():
-        if (at, of) == (system, source):
-            found.setdefault(driver.branch, []).append(driver)
-    return found
+    by_branch: dict[int, list[Driver]] = {}
+    for name, origin, driver in _offered():
+        if (name, origin) == (system, source):
+            by_branch.setdefault(driver.branch, []).append(driver)
+    return by_branch
 
 
 def branches(system: str, source: Source) -> list[int]:
-    """Branches that a source has for a system, the default one first; none if it serves it not."""
+    """Branches that a source has for a system, the default one first; empty if it has none."""
     return list(_drivers(system, source))
 
 
@@ -169,8 +169,8 @@ def choose(
 ) -> Driver | None:
     """Return the driver for a GPU; None if there is none, which the definition's checks refuse.
 
-    Without a wish for `modules` those that the GPU can use, NVIDIA's default first. A GPU that is
-    not known (None) takes the wish as it is.
+    If `modules` is None it is chosen: what the GPU can use, NVIDIA's default first. For an unknown
+    GPU (None) `modules` is taken as it is.
     """
     there = {driver.modules: driver for driver in _drivers(system, source).get(branch, ())}
     able = gpu.modules(branch) if gpu else (modules,)
@@ -183,9 +183,9 @@ def choose(
 def fitting(system: str, gpu: Gpu) -> list[tuple[Source, Driver]]:
     """All drivers for a GPU on a system, the distribution's first."""
     sources: tuple[Source, ...] = ("distribution", "nvidia")
-    found = [
+    choices = [
         (source, choose(system, source, branch, None, gpu))
         for source in sources
         for branch in branches(system, source)
     ]
-    return [(source, driver) for source, driver in found if driver]
+    return [(source, driver) for source, driver in choices if driver]

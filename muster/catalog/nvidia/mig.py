@@ -1,8 +1,8 @@
 """MIG: the instances that a GPU can be cut into.
 
 A committed table. Source: the chapters "Supported GPUs" and "Supported MIG Profiles" of NVIDIA's
-Multi-Instance GPU User Guide. Without the profiles with media engines or graphics (+me, +gfx): a
-type of SLURM's can't be called by them.
+Multi-Instance GPU User Guide. Without the profiles with media engines or graphics (+me, +gfx):
+SLURM can't have a type with such a name.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Geometry:
 
 
 def _sevenths(*names: str) -> Geometry:
-    """Of GPUs with 7 slices of processors and 8 of memory; names from the smallest on."""
+    """GPUs with 7 slices of processors and 8 of memory; names from the smallest on."""
     sizes = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8))
     cuts = {name: Slices(*size) for name, size in zip(names, sizes, strict=True)}
     return Geometry(Slices(7, 8), cuts)
@@ -65,9 +65,9 @@ _GEOMETRIES = {
     "rtxpro6000": [_quarters("1g.24gb", "2g.48gb", "4g.96gb")],
 }
 _PERHAPS = ("b100", "b300", "rtxpro4000", "rtxpro5000")
-"""They have MIG, or some of what is sold by that name; their profiles are not in the table."""
+"""GPUs that have MIG, at least some models of that name; their profiles are not in the table."""
 
 
 def geometries(gpu: Gpu) -> list[Geometry] | None:
-    """Return how a GPU can be cut, by its memory; none: not at all; None: it is not known."""
+    """Return how a GPU can be cut, by its memory; empty: not at all; None: not known."""
     return None if gpu.name in _PERHAPS else _GEOMETRIES.get(gpu.name, [])

@@ -32,7 +32,7 @@ class Generation:
     name: str
     first_branch: int
     last_branch: int | None = None
-    """Last branch that knows them; None while new ones do."""
+    """Last branch that knows them; None if new branches still do."""
     modules: tuple[Modules, ...] = ("open", "proprietary")
 
 
@@ -115,11 +115,11 @@ def gpus() -> dict[str, Gpu]:
 def named(gpu_type: str) -> Gpu | None:
     """Return the GPU that a type of the definition names, if it is known.
 
-    People write rtx4080, RTX_4080, h100 or nvidia_h100_80gb_hbm3: the model stands first.
+    People write rtx4080, RTX_4080, h100 or nvidia_h100_80gb_hbm3: the model comes first.
     """
     words = re.findall(r"[a-z0-9]+", gpu_type.lower())
     words = [word for word in words if word not in ("nvidia", "tesla", "geforce", "quadro")]
     for length in range(len(words), 0, -1):
-        if found := gpus().get("".join(words[:length])):
-            return found
+        if gpu := gpus().get("".join(words[:length])):
+            return gpu
     return None

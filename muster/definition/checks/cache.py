@@ -29,7 +29,7 @@ def home_cached(d: Definition) -> Iterator[Finding]:
 
 @check("cache-on-poor-kernel")
 def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
-    """FS-Cache on a kernel that is known to be bad at it, without saying so on purpose."""
+    """FS-Cache on a kernel with known faults in it, without `any_kernel: true`."""
     kernel = KERNELS[d.cluster.os]
     if kernel not in POOR_CACHE or d.cluster.storage.cache.any_kernel:
         return
@@ -44,7 +44,7 @@ def cache_on_poor_kernel(d: Definition) -> Iterator[Finding]:
 
 @check("cache-in-the-cloud")
 def cache_in_the_cloud(d: Definition) -> Iterator[Finding]:
-    """A cache on nodes none of which has a disk for it."""
+    """A cache in the cloud, and no node has a disk for it."""
     if d.cluster.cloud is not None and not any(nodes.caches for _, nodes in vms(d)):
         for key in _cached(d):
             yield Finding(
@@ -61,27 +61,27 @@ def cache_disk_in_the_cloud(d: Definition) -> Iterator[Finding]:
         if d.cluster.cloud is not None and key in d.cluster.storage.cache.model_fields_set:
             yield Finding(
                 ("storage", "cache", key),
-                "nodes in the cloud cache on their local SSDs, so this has no say here",
+                "nodes in the cloud cache on their local SSDs, so this has no effect here",
                 "take it out, and say `local_ssds` of node sets",
             )
 
 
 @check("cache-size-of-device")
 def cache_size_of_device(d: Definition) -> Iterator[Finding]:
-    """The size of a file in place of a disk that is named."""
+    """The size of a cache file, and a disk for the cache."""
     cache = d.cluster.storage.cache
     # In the cloud both are refused.
     if d.cluster.cloud is None and cache.device and "size_gib" in cache.model_fields_set:
         yield Finding(
             ("storage", "cache", "size_gib"),
-            f"all of {cache.device} is the cache, so this has no say here",
+            f"all of {cache.device} is the cache, so this has no effect here",
             "take out one of the two; without `device` it is the size of a file on the root disk",
         )
 
 
 @check("local-ssds-without-cache")
 def local_ssds_without_cache(d: Definition) -> Iterator[Finding]:
-    """Local SSDs that cost and are used for nothing."""
+    """Local SSDs that cost money and are not used."""
     for name, nodes in vms(d):
         if nodes.local_ssds and not list(_cached(d)):
             yield Finding(

@@ -55,14 +55,14 @@ def ceph_in_the_cloud(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-devices-or-monitors")
 def ceph_devices_or_monitors(d: Definition) -> Iterator[Finding]:
-    """A Ceph cluster that is to be built and there already, or neither."""
+    """A Ceph cluster that is to be built and exists already, or neither."""
     ceph = d.cluster.storage.ceph
     if ceph and bool(ceph.devices) == bool(ceph.monitors):
-        both = "`devices` to build it of, and `monitors` of one that is there already"
+        both = "`devices` to build it on, and `monitors` of one that is there already"
         yield Finding(
             ("storage", "ceph"),
-            both if ceph.devices else "neither `devices` to build it of, nor `monitors`",
-            "name the one or the other",
+            both if ceph.devices else "neither `devices` to build it on, nor `monitors`",
+            "name one of the two",
         )
 
 
@@ -104,7 +104,7 @@ def ceph_fsid_shape(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-user")
 def ceph_user(d: Definition) -> Iterator[Finding]:
-    """A client of Ceph that is named with its kind, or by no name."""
+    """A name of a Ceph client that begins with `client.`, or is no name."""
     user = d.cluster.storage.ceph.user if d.cluster.storage.ceph else "muster"
     if not re.fullmatch(r"(?!client\.)[A-Za-z0-9._-]+", user):
         yield Finding(
@@ -135,7 +135,7 @@ def ceph_monitor(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-key-without-meaning")
 def ceph_key_without_meaning(d: Definition) -> Iterator[Finding]:
-    """A key that has no say for a Ceph cluster that is built, or for one that is there."""
+    """A key without effect for a Ceph cluster that Muster builds, or for an existing one."""
     ceph = d.cluster.storage.ceph
     if ceph is None:
         return
@@ -144,13 +144,13 @@ def ceph_key_without_meaning(d: Definition) -> Iterator[Finding]:
     for key in wrong:
         if key in ceph.model_fields_set:
             yield Finding(
-                ("storage", "ceph", key), f"{why}, so this has no say here", "take it out"
+                ("storage", "ceph", key), f"{why}, so this has no effect here", "take it out"
             )
 
 
 @check("ceph-cached-by-fuse")
 def ceph_cached_by_fuse(d: Definition) -> Iterator[Finding]:
-    """FS-Cache, which the kernel's client alone has."""
+    """FS-Cache with ceph-fuse: only the kernel's client has it."""
     ceph = d.cluster.storage.ceph
     if ceph and ceph.client == "fuse":
         for key, folder in d.cluster.storage.of_kind("ceph").items():
@@ -172,9 +172,8 @@ def ceph_export_nested(d: Definition) -> Iterator[Finding]:
             if f"{export}/".startswith(f"{other}/") or f"{other}/".startswith(f"{export}/"):
                 yield Finding(
                     ("storage", key),
-                    f'"{export}" and storage.{other_key} "{other}" of the file system lie in '
-                    "each other",
-                    "give each a folder of its own in `export`",
+                    f'"{export}" and storage.{other_key} "{other}" of the file system overlap',
+                    "give each its own folder in `export`",
                 )
 
 
@@ -195,11 +194,11 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
         or CEPH_KEY in misspelt_secrets(sources).values()
         or any(secrets_shape(sources))
     )
-    # What is encrypted only Ansible reads.
+    # Only Ansible can read an encrypted file.
     if not document.encrypted and not there:
         yield Finding(
             ("secrets",),
-            "`ceph_key` is missing: the hosts could not mount what is on `storage.ceph`",
+            "`ceph_key` is missing: the hosts could not mount the folders of `storage.ceph`",
             "write down what `ceph auth get-key` prints for its client on that cluster",
             SECRETS_FILE,
             document.line(("secrets",)),
@@ -208,7 +207,7 @@ def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
 
 @source_check("ceph-key-shape")
 def ceph_key_shape(sources: Sources) -> Iterator[Finding]:
-    """A key of Ceph that is none, such as the whole keyring."""
+    """A text that is no key of Ceph, such as the whole keyring."""
     document = sources.others.get(SECRETS_FILE)
     key = readable(_below(document.data, "secrets", CEPH_KEY)) if document else None
     if document and key and not _is_key(key):

@@ -10,7 +10,7 @@ from muster.definition.problems import counted
 from muster.definition.schema import patterns
 from muster.definition.schema.ceph import Ceph
 
-# Of a name its first part is a registry if it has a dot or a port, or is localhost:
+# The first part of a name is a registry if it has a dot or a port, or is localhost:
 # https://pkg.go.dev/github.com/distribution/reference
 _REGISTRY = re.compile(r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+")
 # Ceph's images have one tag a release (v19.2.3) and one a build of it (v19.2.3-20250717), which
@@ -21,13 +21,13 @@ _PINNED = re.compile(
 
 
 def _built(d: Definition) -> Ceph | None:
-    """The Ceph that Muster builds, where it says of what."""
+    """The Ceph cluster that Muster builds, if its disks are named."""
     ceph = d.cluster.storage.ceph
     return ceph if ceph and ceph.is_built and ceph.devices else None
 
 
 def _disks(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], list[str]]]:
-    """The disks of each group or host that is named, and where they stand."""
+    """The disks of each group or host that is named, and where they are written."""
     ceph = d.cluster.storage.ceph
     for name, disks in ceph.devices.items() if ceph else ():
         yield ("storage", "ceph", "devices", name), disks
@@ -56,32 +56,32 @@ def ceph_device(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-image")
 def ceph_image(d: Definition) -> Iterator[Finding]:
-    """A container image of Ceph that is another one tomorrow, or lies in no registry."""
+    """A container image of Ceph without a fixed release, or without a registry."""
     image = d.cluster.storage.ceph.image if d.cluster.storage.ceph else None
     if image is not None and not _REGISTRY.fullmatch(image):
         yield Finding(
             ("storage", "ceph", "image"),
-            f'"{image}" names no registry, and hosts would look for it in one of their own',
-            "write all of its name, like quay.io/ceph/ceph:v20.2.5",
+            f'"{image}" names no registry, and each host would search its own registries',
+            "write the full name, like quay.io/ceph/ceph:v20.2.5",
         )
     elif image is not None and not _PINNED.fullmatch(image):
         yield Finding(
             ("storage", "ceph", "image"),
-            f'"{image}" is another image tomorrow: hosts would get different releases',
+            f'"{image}" can change at any time: hosts would get different releases',
             "pin one release, like quay.io/ceph/ceph:v20.2.5, or one digest (@sha256:...)",
         )
 
 
 @check("ceph-image-of-files")
 def ceph_image_of_files(d: Definition) -> Iterator[Finding]:
-    """A file in place of a disk for cephadm, which takes disks alone."""
+    """A file in place of a disk for cephadm, which takes disks only."""
     by_cephadm = d.cluster.storage.ceph is not None and d.cluster.storage.ceph.image is not None
     for place, disks in _disks(d) if by_cephadm else ():
         for index, device in enumerate(disks):
             if not device.startswith("/dev/"):
                 yield Finding(
                     (*place, index),
-                    f"{device} is no disk, and cephadm makes OSDs of disks alone",
+                    f"{device} is no disk, and cephadm makes OSDs of disks only",
                     "name a disk, or take `image` out: packages take files too",
                 )
 
@@ -99,23 +99,23 @@ def ceph_without_host(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-copies", reads_hosts=True)
 def ceph_copies(d: Definition) -> Iterator[Finding]:
-    """More copies than there are disks to hold them."""
+    """More copies than disks."""
     ceph, hosts = _built(d), d.hosts.groups.get("storage", [])
     if ceph is None:
         return
     disks = [len(ceph.devices_of(host, d.hosts.groups)) for host in hosts]
-    # Of a host without disks another check tells.
+    # Another check reports a host without disks.
     if all(disks) and 0 < sum(disks) < ceph.copies:
         yield Finding(
             ("storage", "ceph"),
-            f"{ceph.copies} copies have no place on {counted(sum(disks), 'disk')} of "
+            f"{ceph.copies} copies do not fit on {counted(sum(disks), 'disk')} of "
             f"{counted(len(hosts), 'host')} in group `storage`",
             "name more disks, add hosts, or say fewer `copies`",
         )
 
 
 def _owners(d: Definition) -> set[str]:
-    """The names under which disks may be named: storage hosts, and groups with some."""
+    """The names that `devices` may have: storage hosts, and groups with some of them."""
     hosts = {*d.hosts.groups.get("storage", [])}
     return hosts | {name for name, members in d.hosts.groups.items() if hosts & {*members}}
 
@@ -136,11 +136,11 @@ def ceph_devices_of_nobody(d: Definition) -> Iterator[Finding]:
 
 @check("ceph-devices-of-host", reads_hosts=True)
 def ceph_devices_of_host(d: Definition) -> Iterator[Finding]:
-    """A storage host without disks for Ceph, or with those of two groups."""
+    """A storage host without disks for Ceph, or with the disks of two groups."""
     ceph = _built(d)
     if ceph is None:
         return
-    # Those under a name of nobody's are likely meant for hosts that seem to have none.
+    # Disks under an unknown name are likely meant for hosts that seem to have none.
     complete = ceph.devices.keys() <= _owners(d)
     for host in d.hosts.groups.get("storage", []):
         named = [name for name in ceph.devices if host in d.hosts.groups.get(name, [])]
@@ -153,7 +153,7 @@ def ceph_devices_of_host(d: Definition) -> Iterator[Finding]:
         elif host not in ceph.devices and len(named) > 1:
             yield Finding(
                 ("storage", "ceph", "devices", named[1]),
-                f"{host} is in {' and '.join(named)}, each with disks of its own here",
+                f"{host} is in {' and '.join(named)}, each with its own disks here",
                 f"name the disks of {host} below its own name",
             )
 
@@ -161,12 +161,12 @@ def ceph_devices_of_host(d: Definition) -> Iterator[Finding]:
 @check("ceph-host-address", reads_hosts=True)
 def ceph_host_address(d: Definition) -> Iterator[Finding]:
     """A storage host whose address is not known: Ceph's daemons and clients use no names."""
-    # In a play nothing is known of any host, and the file was checked before.
+    # In a play no host has variables here, and the file was checked before.
     if not _built(d) or not any(d.hosts.vars.values()):
         return
     for host in d.hosts.groups.get("storage", []):
         address = str(d.hosts.vars.get(host, {}).get("ansible_host", ""))
-        # What a template stands for, only Ansible knows.
+        # Only Ansible knows the value of a template.
         if "{{" not in address and not patterns.is_address(address):
             yield Finding(
                 ("storage", host),

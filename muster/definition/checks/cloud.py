@@ -35,14 +35,14 @@ def vms_without_cloud(d: Definition) -> Iterator[Finding]:
 
 @check("machines-in-the-cloud")
 def machines_in_the_cloud(d: Definition) -> Iterator[Finding]:
-    """Machines of one's own in a cluster in the cloud."""
+    """Your own machines in a cluster in the cloud."""
     if d.cluster.cloud is not None:
         for name, nodes in d.cluster.nodes.items():
             if isinstance(nodes, Machines):
                 yield Finding(
                     ("nodes", name),
-                    "machines of your own in a cluster in the cloud",
-                    "give machine_type and max_nodes, or make them a cluster of their own",
+                    "your own machines in a cluster in the cloud",
+                    "give machine_type and max_nodes, or make a separate cluster of them",
                 )
 
 
@@ -135,7 +135,7 @@ def _subnet(d: Definition) -> ipaddress.IPv4Network | None:
 
 @check("subnet-malformed")
 def subnet_malformed(d: Definition) -> Iterator[Finding]:
-    """A subnet that is none, or not of private addresses."""
+    """A subnet that is not one, or has addresses that are not private."""
     network = _subnet(d)
     # https://cloud.google.com/vpc/docs/subnets#valid-ranges
     if d.cluster.cloud and (network is None or not network.is_private or network.is_link_local):
@@ -181,20 +181,20 @@ def label(d: Definition) -> Iterator[Finding]:
 
 @check("iap-user")
 def iap_user(d: Definition) -> Iterator[Finding]:
-    """Somebody who may use IAP, written in a way that Google does not know."""
+    """A principal that may use IAP, written in a way that Google does not know."""
     for key, principals in _principals(d):
         for index, principal in enumerate(principals):
             if not _PRINCIPAL.fullmatch(principal):
                 yield Finding(
                     ("cloud", key, index),
-                    f'"{principal}" is nobody to Google',
+                    f'"{principal}" is no principal that Google knows',
                     "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME",
                 )
 
 
 @check("iap-user-twice")
 def iap_user_twice(d: Definition) -> Iterator[Finding]:
-    """Somebody who may use IAP, listed twice."""
+    """A principal that may use IAP, listed twice."""
     for key, principals in _principals(d):
         for index, principal in repeated(principals):
             yield Finding(("cloud", key, index), f'"{principal}" is listed twice', "take one out")

@@ -40,26 +40,26 @@ def machine_type_unknown(d: Definition) -> Iterator[Finding]:
 
 
 def _known_like(name: str) -> str:
-    """Which machine type is meant, or which there are.
+    """The machine type that is likely meant, or those that Muster knows.
 
-    Only the word in the middle is taken for misspelt: with other numbers it is another machine.
+    Only the word in the middle can be misspelt: with other numbers it is another machine.
     """
     folded = name.casefold().replace("_", "-")
     if folded in machine_types():
         return f'did you mean "{folded}"?'
     series, kind, size = [*folded.split("-", 2), "", ""][:3]
-    known = [each.name.split("-", 2) for each in machine_types().values()]
-    words = [each[1] for each in known if (each[0], each[-1]) == (series, size)]
+    known = [shape.name.split("-", 2) for shape in machine_types().values()]
+    words = [parts[1] for parts in known if (parts[0], parts[-1]) == (series, size)]
     if near := nearest(kind, words):
         return f'did you mean "{series}-{near}-{size}"?'
-    if sizes := [each[-1] for each in known if each[:-1] == [series, kind]]:
+    if sizes := [parts[-1] for parts in known if parts[:-1] == [series, kind]]:
         return f"of {series}-{kind} Muster knows {', '.join(sizes)}"
-    without = {each.series for each in machine_types().values() if not each.gpus}
+    without = {shape.series for shape in machine_types().values() if not shape.gpus}
     has_gpus = "gpu" in kind or (series.startswith(("a", "g")) and series not in without)
     families = {
-        each.name.rpartition("-")[0]: None
-        for each in machine_types().values()
-        if bool(each.gpus) == has_gpus
+        shape.name.rpartition("-")[0]: None
+        for shape in machine_types().values()
+        if bool(shape.gpus) == has_gpus
     }
     return (
         f"take one of muster/catalog/machine_types.py; {'with' if has_gpus else 'without'} GPUs "
@@ -91,28 +91,29 @@ def _fallbacks(d: Definition) -> Iterator[tuple[KeyPath, MachineType, MachineTyp
 
 @check("fallback-of-another-shape")
 def fallback_of_another_shape(d: Definition) -> Iterator[Finding]:
-    """A machine type to fall back to that SLURM would take for another node."""
+    """A machine type to fall back to with other CPUs than SLURM expects of the node."""
     for path, shape, first in _fallbacks(d):
-        found, wanted = ((of.cpus, of.threads_per_core) for of in (shape, first))
-        if found != wanted:
+        fallback = (shape.cpus, shape.threads_per_core)
+        expected = (first.cpus, first.threads_per_core)
+        if fallback != expected:
             yield Finding(
                 path,
-                f"{shape.name} has {counted(found[0], 'CPU')} with "
-                f"{counted(found[1], 'thread')} a core, and {first.name} has {wanted[0]} with "
-                f"{wanted[1]}",
+                f"{shape.name} has {counted(fallback[0], 'CPU')} with "
+                f"{counted(fallback[1], 'thread')} a core, and {first.name} has {expected[0]} "
+                f"with {expected[1]}",
                 "take a machine type of the same shape, or make another node set of it",
             )
 
 
 @check("fallback-with-other-gpus")
 def fallback_with_other_gpus(d: Definition) -> Iterator[Finding]:
-    """A machine type to fall back to with other GPUs than SLURM was told of."""
+    """A machine type to fall back to with other GPUs than slurm.conf has."""
     for path, shape, first in _fallbacks(d):
-        found, wanted = _gpus_of(shape), _gpus_of(first)
-        if found != wanted:
+        fallback, expected = _gpus_of(shape), _gpus_of(first)
+        if fallback != expected:
             yield Finding(
                 path,
-                f"{shape.name} has {found}, and {first.name} has {wanted}",
+                f"{shape.name} has {fallback}, and {first.name} has {expected}",
                 "take a machine type with the same GPUs, or make another node set of it",
             )
 
@@ -123,7 +124,7 @@ def _gpus_of(shape: MachineType) -> str:
 
 @check("fallback-twice")
 def fallback_twice(d: Definition) -> Iterator[Finding]:
-    """A way to make a node that was tried before."""
+    """A way to make a node that is listed before."""
     for name, nodes in vms(d):
         ways = nodes.ways
         for index in range(len(nodes.fallback)):
@@ -145,7 +146,7 @@ def accelerators_not_possible(d: Definition) -> Iterator[Finding]:
         path = ("nodes", name, "accelerators")
         most = accelerators.most_cpus(wanted.type)
         if not accelerators.taken_by(shape):
-            why = f"has {_gpus_of(shape)} of its own" if shape.gpus else "takes none"
+            why = f"already has {_gpus_of(shape)}" if shape.gpus else "takes none"
             yield Finding(
                 path,
                 f"{shape.name} {why}",
@@ -168,7 +169,7 @@ def accelerators_not_possible(d: Definition) -> Iterator[Finding]:
 
 @check("local-ssds-not-possible")
 def local_ssds_not_possible(d: Definition) -> Iterator[Finding]:
-    """Local SSDs that a machine type does not take so many of, or has already."""
+    """A number of local SSDs that a machine type does not take, or it always has some."""
     for name, nodes in vms(d):
         shape = nodes.shape
         if not nodes.local_ssds or shape is None or _takes(shape, nodes.local_ssds):

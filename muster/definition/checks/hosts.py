@@ -77,7 +77,7 @@ def group_misspelt(d: Definition) -> Iterator[Finding]:
     """A group whose name is nearly that of one with a meaning."""
     known = set(ROLE_GROUPS) | set(d.cluster.nodes)
     for group in d.hosts.groups:
-        # A group of one's own (rack1, login2) is fine; one letter off is not.
+        # A group with another meaning (rack1, login2) is fine; one letter off is not.
         near = None if group in known or group[-1:].isdigit() else nearest(group, ROLE_GROUPS)
         if near and abs(len(near) - len(group)) <= 1:
             yield Finding(
@@ -101,7 +101,7 @@ def host_named_as_group(d: Definition) -> Iterator[Finding]:
 def _addresses(d: Definition) -> Iterator[tuple[str, str]]:
     for host in d.hosts.groups.get("all", ()):
         address = d.hosts.vars.get(host, {}).get("ansible_host")
-        # What a template stands for, only Ansible knows.
+        # Only Ansible knows the value of a template.
         if address is not None and "{{" not in str(address):
             yield host, str(address)
 
@@ -134,7 +134,7 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 @check("address-malformed", reads_hosts=True)
 def address_malformed(d: Definition) -> Iterator[Finding]:
-    """An address that is neither one nor a name."""
+    """An `ansible_host` that is neither an address nor a name."""
     for host, address in _addresses(d):
         named = _ADDRESS_NAME.fullmatch(address) and not _is_number(address)
         if _ip(address) is None and not named:
@@ -148,7 +148,7 @@ def address_malformed(d: Definition) -> Iterator[Finding]:
 
 @check("address-of-the-host-itself", reads_hosts=True)
 def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
-    """A loopback address in a cluster of several hosts: each would find itself there."""
+    """A loopback address in a cluster of several hosts: each host would reach itself."""
     several = len(d.hosts.groups.get("all", ())) > 1
     for host, address in _addresses(d):
         ip = _ip(address)

@@ -33,7 +33,7 @@ def role_variable(sources: Sources) -> Iterator[Finding]:
                 "Muster sets it from the definition, so it is without effect here",
                 _ELSEWHERE,
             )
-    # Ansible takes those of a group in hosts.yml for weaker than any file of group_vars/all.
+    # For Ansible a group's variables in hosts.yml are weaker than any file of group_vars/all.
     for path, variables in sources.tree.group_vars.items():
         for name in sources.wired & variables.keys():
             yield Finding(

@@ -1,4 +1,4 @@
-"""Checks of who writes where in the shared folders, and of the nodes' own scratch."""
+"""Checks of which group writes to which shared folder, and of the nodes' scratch folder."""
 
 import posixpath
 import re
@@ -54,7 +54,7 @@ def writers_read_only(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 place,
                 f'"{group}" could not write: storage.{key} is `read_only`',
-                "leave one of both out",
+                "leave one of the two out",
             )
 
 
@@ -75,7 +75,7 @@ def writers_elsewhere(d: Definition) -> Iterator[Finding]:
 
 @check("project-quota")
 def project_quota(d: Definition) -> Iterator[Finding]:
-    """A quota of a project where nothing keeps it."""
+    """A quota of a project where nothing enforces it."""
     storage = d.cluster.storage
     kept = storage.data.kind == "ceph" and storage.ceph is not None and storage.ceph.is_built
     for name, project in storage.projects.items():
@@ -114,7 +114,7 @@ def scratch_path(d: Definition) -> Iterator[Finding]:
         yield Finding(
             ("storage", "scratch"),
             f'"{path}" {why}',
-            "write the path of a folder of its own with letters, digits and _ . + -, as /scratch",
+            "write the path of a separate folder with letters, digits and _ . + -, as /scratch",
         )
 
 
@@ -128,6 +128,6 @@ def scratch_shared(d: Definition) -> Iterator[Finding]:
         if below(path, folder.path) or below(folder.path, path):
             yield Finding(
                 ("storage", "scratch"),
-                f'"{path}" and storage.{key} "{folder.path}" lie in each other',
+                f'"{path}" and storage.{key} "{folder.path}" overlap',
                 "scratch is a node's own: name a folder on a disk of the nodes",
             )

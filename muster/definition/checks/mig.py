@@ -1,4 +1,4 @@
-"""Checks of MIG: that GPUs can be cut as the definition says, and that Muster is who does it."""
+"""Checks of MIG: that GPUs can be cut as the definition says, and that Muster cuts them."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -8,7 +8,7 @@ from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
 from muster.definition.schema.gpus import Gpus
 
-# The only one that SLURM takes for a type, and none with engines besides (1g.10gb+me).
+# The only form that SLURM takes as a type; profiles with media engines (1g.10gb+me) are not.
 _PROFILE = re.compile(r"[1-9]g\.[1-9][0-9]*gb")
 
 
@@ -25,18 +25,18 @@ def _geometries(gpus: Gpus) -> list[Geometry] | None:
 
 
 def _matching(profiles: Collection[str], known: list[Geometry]) -> list[Geometry]:
-    """Of the models of one name those that have all the profiles."""
+    """The models of one name that have all the profiles."""
     return [geometry for geometry in known if set(profiles) <= geometry.profiles.keys()]
 
 
 @check("mig-without-driver")
 def mig_without_driver(d: Definition) -> Iterator[Finding]:
-    """GPUs that nobody cuts: Muster's role does it, with its driver."""
+    """GPUs that nothing cuts: Muster's role does it, with the driver that it installs."""
     for name, _ in _cut(d):
         if d.cluster.nvidia is None:
             yield Finding(
                 ("nodes", name, "gpus", "mig"),
-                "Muster cuts the GPUs of nodes whose driver it installs, and `nvidia` is not there",
+                "Muster cuts the GPUs of nodes whose driver it installs, and `nvidia` is not set",
                 "say nvidia: {}, or take `mig` out",
             )
 
@@ -73,7 +73,7 @@ def mig_of_gpu(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 ("nodes", name, "gpus", "mig"),
                 f"{gpus.type} has no MIG",
-                "take mig out; shards let jobs share a GPU, with nothing between them",
+                "take mig out; shards let jobs share a GPU, without isolation",
             )
 
 
@@ -85,7 +85,7 @@ def mig_profile(d: Definition) -> Iterator[Finding]:
         known = _geometries(gpus)
         if known:
             if not _matching(gpus.mig, known):
-                wrong = [each for each in gpus.mig if not _matching([each], known)]
+                wrong = [profile for profile in gpus.mig if not _matching([profile], known)]
                 right = gpus.mig.keys() - wrong
                 models = _matching(right, known) or known
                 there = " or ".join(", ".join(geometry.profiles) for geometry in models)
@@ -109,7 +109,7 @@ def mig_room(d: Definition) -> Iterator[Finding]:
             whole = matching[0].whole
             yield Finding(
                 ("nodes", name, "gpus", "mig"),
-                f"{wanted} have no room on one {gpus.type}, which has {whole.compute} slices of "
+                f"{wanted} do not fit on one {gpus.type}, which has {whole.compute} slices of "
                 f"processors and {whole.memory} of memory",
                 "take fewer or smaller ones; mig is what each single GPU is cut into",
             )

@@ -50,7 +50,7 @@ def node_set_name_reserved(d: Definition) -> Iterator[Finding]:
         if name in (*ROLE_GROUPS, "all", "ungrouped"):
             yield Finding(
                 ("nodes", name),
-                f'"{name}" is a group with a meaning of its own',
+                f'"{name}" is a group with another meaning',
                 "name the node set after its hardware",
             )
 

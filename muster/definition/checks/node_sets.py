@@ -177,7 +177,7 @@ def gpu_devices_unreadable(d: Definition) -> Iterator[Finding]:
 
 @check("gpu-devices-count")
 def gpu_devices_count(d: Definition) -> Iterator[Finding]:
-    """Another number of device files than of GPUs."""
+    """A number of device files that differs from the number of GPUs."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
             devices = _devices(nodes.gpus)
@@ -206,7 +206,7 @@ def gpu_devices_path(d: Definition) -> Iterator[Finding]:
 
 @check("gpu-autodetect-release")
 def gpu_autodetect_release(d: Definition) -> Iterator[Finding]:
-    """Detection of GPUs by a release of SLURM that can't."""
+    """Detection of GPUs with a release of SLURM that can't do it."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus and nodes.gpus.autodetect and d.cluster.slurm_version < "24.11":
             yield Finding(

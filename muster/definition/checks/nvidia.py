@@ -35,7 +35,7 @@ def _type_of(name: str, nodes: NodeSet) -> KeyPath:
 
 
 def _remedy(d: Definition, gpu: Gpu) -> str:
-    """What to say instead: the first driver that the GPU can use, and the others too."""
+    """The remedy: the first driver that this GPU and all others can use."""
     for source, branch in _suggested(d) if _drivers(d, gpu) else ():
         return f"say nvidia: {{source: {source}, branch: {branch}}}"
     return f"{d.cluster.os} has none for it: set another os, or leave `nvidia` out and install one"
@@ -47,15 +47,15 @@ def _drivers(d: Definition, gpu: Gpu) -> list[tuple[Source, int]]:
 
 
 def _with_driver(d: Definition) -> dict[str, Gpu]:
-    """The GPUs that there is a driver for, by their type."""
-    return {of.type or "": gpu for _, of, gpu in _sets(d) if gpu and _drivers(d, gpu)}
+    """The GPUs that have a driver, by their type."""
+    return {node_gpus.type or "": gpu for _, node_gpus, gpu in _sets(d) if gpu and _drivers(d, gpu)}
 
 
 def _common(d: Definition) -> list[tuple[Source, int]]:
-    """The drivers that know all GPUs, but for those that there is none for."""
-    of_each = [_drivers(d, gpu) for gpu in _with_driver(d).values()]
-    first = of_each[0] if of_each else []
-    return [driver for driver in first if all(driver in others for others in of_each)]
+    """The drivers that know all GPUs, not counting GPUs without any driver."""
+    by_gpu = [_drivers(d, gpu) for gpu in _with_driver(d).values()]
+    first = by_gpu[0] if by_gpu else []
+    return [driver for driver in first if all(driver in others for others in by_gpu)]
 
 
 def _with_fabric_manager(d: Definition, shape: MachineType) -> list[tuple[Source, int]]:
@@ -67,8 +67,10 @@ def _with_fabric_manager(d: Definition, shape: MachineType) -> list[tuple[Source
 
 def _switched(d: Definition) -> list[MachineType]:
     """The machine types of VMs that have NVSwitches."""
-    of_vms = [nodes for nodes in d.cluster.nodes.values() if isinstance(nodes, VirtualMachines)]
-    return [nodes.shape for nodes in of_vms if nodes.shape and nodes.shape.has_nvswitches]
+    virtual_sets = [
+        nodes for nodes in d.cluster.nodes.values() if isinstance(nodes, VirtualMachines)
+    ]
+    return [nodes.shape for nodes in virtual_sets if nodes.shape and nodes.shape.has_nvswitches]
 
 
 def _suggested(d: Definition) -> list[tuple[Source, int]]:
@@ -86,15 +88,15 @@ def _suggested(d: Definition) -> list[tuple[Source, int]]:
 def nvidia_without_gpus(d: Definition) -> Iterator[Finding]:
     """A driver for GPUs, and no node has any."""
     sets = d.cluster.nodes.values()
-    of_vms = [nodes for nodes in sets if isinstance(nodes, VirtualMachines)]
-    # Of an unknown machine type, or one that takes no accelerators, another check tells.
-    unclear = any(nodes.accelerators or not nodes.shape for nodes in of_vms)
+    virtual_sets = [nodes for nodes in sets if isinstance(nodes, VirtualMachines)]
+    # Another check reports an unknown machine type, or one that takes no accelerators.
+    unclear = any(nodes.accelerators or not nodes.shape for nodes in virtual_sets)
     if d.cluster.nvidia and not list(_sets(d)) and not unclear:
         yield Finding(
             ("nvidia",),
             "no node set has GPUs",
             "take a machine type with GPUs, such as g2-standard-8, or take `nvidia` out"
-            if of_vms
+            if virtual_sets
             else "say `gpus: {count: ..., type: ...}` for those that have, or take `nvidia` out",
         )
 
@@ -113,11 +115,11 @@ def nvidia_source(d: Definition) -> Iterator[Finding]:
 
 @check("nvidia-branch")
 def nvidia_branch(d: Definition) -> Iterator[Finding]:
-    """A branch that the source has not."""
+    """A branch that the source does not have."""
     nvidia = d.cluster.nvidia
     there = branches(d.cluster.os, nvidia.source) if nvidia else []
     if nvidia and there and nvidia.branch not in (None, *there):
-        found = " or ".join(map(str, there))
+        choices = " or ".join(map(str, there))
         others: tuple[Source, ...] = ("distribution", "nvidia")
         has = [source for source in others if nvidia.branch in branches(d.cluster.os, source)]
         where = "NVIDIA's repository" if nvidia.source == "nvidia" else d.cluster.os
@@ -126,7 +128,7 @@ def nvidia_branch(d: Definition) -> Iterator[Finding]:
             f"{where} has no driver of branch {nvidia.branch}",
             f"say nvidia: {{source: {has[0]}, branch: {nvidia.branch}}}"
             if has
-            else f"say branch: {found}",
+            else f"say branch: {choices}",
         )
 
 
@@ -146,17 +148,17 @@ def nvidia_modules(d: Definition) -> Iterator[Finding]:
 
 @check("nvidia-gpu-unknown")
 def nvidia_gpu_unknown(d: Definition) -> Iterator[Finding]:
-    """A GPU of unknown type, and no word which kernel modules it needs."""
+    """A GPU of unknown type, and `modules` is not set."""
     nvidia = d.cluster.nvidia
     if nvidia is None or nvidia.modules is not None:
         return
-    for path, found, gpu in _sets(d):
+    for path, node_gpus, gpu in _sets(d):
         if gpu is None:
-            unknown = f'"{found.type}" is no GPU that Muster knows'
+            unknown = f'"{node_gpus.type}" is no GPU that Muster knows'
             yield Finding(
                 path,
-                f"{unknown if found.type else 'no type is said'}, so the kernel modules are not "
-                "known either",
+                f"{unknown if node_gpus.type else 'no type is said'}, so the kernel modules are "
+                "not known either",
                 f"say the type, such as {_examples()}, or nvidia: {{modules: open}} (cards for "
                 "data centers from Turing on, others from branch 560) or {modules: proprietary}",
                 because=("nvidia",),
@@ -169,7 +171,7 @@ def _examples() -> str:
 
 @check("nvidia-branch-of-all-gpus")
 def nvidia_branch_of_all_gpus(d: Definition) -> Iterator[Finding]:
-    """GPUs that no one driver knows."""
+    """GPUs that no single driver knows."""
     there = _with_driver(d)
     if d.cluster.nvidia and there and not _common(d):
         newest = max(there, key=lambda name: there[name].generation.first_branch)
@@ -179,8 +181,7 @@ def nvidia_branch_of_all_gpus(d: Definition) -> Iterator[Finding]:
             f"no driver for {d.cluster.os} knows both {newest} (branch "
             f"{there[newest].generation.first_branch} or newer) and {oldest} "
             f"({there[oldest].generation.last_branch} or older)",
-            "put them into clusters of their own, or take `nvidia` out and install drivers "
-            "yourself",
+            "put them into separate clusters, or take `nvidia` out and install drivers yourself",
         )
 
 
@@ -191,14 +192,14 @@ def nvidia_branch_of_gpu(d: Definition) -> Iterator[Finding]:
     if wanted is None or (there and not _common(d)):
         return
     nvidia, branch = wanted
-    for path, found, gpu in _sets(d):
+    for path, node_gpus, gpu in _sets(d):
         if gpu and not gpu.known_to(branch):
             first, last = gpu.generation.first_branch, gpu.generation.last_branch
             span = f"{first} or newer" if branch < first else f"{last} or older"
             whose = f"{d.cluster.os} has" if nvidia.branch is None else "`nvidia` says"
             yield Finding(
                 path,
-                f"{found.type} ({gpu.generation.name}) needs a driver of branch {span}, and "
+                f"{node_gpus.type} ({gpu.generation.name}) needs a driver of branch {span}, and "
                 f"{whose} {branch}",
                 _remedy(d, gpu),
                 because=("nvidia",),
@@ -211,22 +212,22 @@ def nvidia_modules_of_gpu(d: Definition) -> Iterator[Finding]:
     if wanted := _branch(d):
         nvidia, branch = wanted
         there = modules_of(d.cluster.os, nvidia.source, branch)
-        for path, found, gpu in _sets(d):
+        for path, node_gpus, gpu in _sets(d):
             if gpu is None or not gpu.known_to(branch):
                 continue
             able = any(kind in there for kind in gpu.modules(branch))
             if nvidia.modules in there and nvidia.modules not in gpu.modules(branch):
                 yield Finding(
                     path,
-                    f"{found.type} ({gpu.generation.name}) can't use the {nvidia.modules} modules "
-                    f"of branch {branch}",
+                    f"{node_gpus.type} ({gpu.generation.name}) can't use the {nvidia.modules} "
+                    f"modules of branch {branch}",
                     "leave `modules` out" if able else _remedy(d, gpu),
                     because=("nvidia",),
                 )
 
 
 def _for_vms(d: Definition) -> str:
-    """What to say of the driver of VMs."""
+    """The setting of `nvidia` for VMs."""
     if _switched(d):
         for source, branch in _suggested(d):
             return f"nvidia: {{source: {source}, branch: {branch}}}"
@@ -253,7 +254,9 @@ def nvidia_fabric_manager(d: Definition) -> Iterator[Finding]:
             shape = nodes.shape if isinstance(nodes, VirtualMachines) else None
             able = _with_fabric_manager(d, shape) if shape and shape.has_nvswitches else []
             if shape and able and (wanted[0].source, wanted[1]) not in able:
-                source, branch = next((each for each in _suggested(d) if each in able), able[0])
+                source, branch = next(
+                    (driver for driver in _suggested(d) if driver in able), able[0]
+                )
                 yield Finding(
                     _type_of(name, nodes),
                     f"the GPUs of {shape.name} compute nothing without a fabric manager, which "

@@ -11,8 +11,8 @@ from muster.definition.yaml_file import KeyPath
 _ALWAYS = ("all", "ungrouped")
 
 
-def _of_nothing(sources: Sources, folder: str, known: set[str]) -> Iterator[tuple[str, str]]:
-    """Group or host that is not known, with the first of its files."""
+def _without_target(sources: Sources, folder: str, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Each group or host that is not known, with the first of its files."""
     said: set[str] = set()
     for file in sources.overrides:
         name = overridden(file)
@@ -30,7 +30,7 @@ def variables_of_no_group(sources: Sources) -> Iterator[Finding]:
     if sources.members is None:
         return
     known = {*sources.members.groups, *_ALWAYS}
-    for name, file in _of_nothing(sources, "group_vars", known):
+    for name, file in _without_target(sources, "group_vars", known):
         remedy = suggestion(name, known, "name the file after a group of hosts.yml")
         yield Finding((), f'there is no group "{name}"', remedy, file, 1)
 
@@ -41,7 +41,7 @@ def variables_of_no_host(sources: Sources) -> Iterator[Finding]:
     if sources.members is None:
         return
     known = set(sources.members.groups["all"])
-    for name, file in _of_nothing(sources, "host_vars", known):
+    for name, file in _without_target(sources, "host_vars", known):
         yield Finding(
             (),
             f'there is no host "{name}"',

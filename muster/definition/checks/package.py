@@ -7,7 +7,7 @@ from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.definition import Definition
 from muster.definition.sources import Sources
 
-# Below the inventory's folder, of which a VM gets a copy: neither absolute nor through a parent.
+# Below the inventory's folder, which is copied to a VM: neither absolute nor through a parent.
 _FOLDERS = r"(?!/)(?:(?!\.{1,2}/)[^/]+/)*"
 
 

@@ -35,7 +35,7 @@ def _gids(d: Definition) -> Iterator[tuple[KeyPath, int]]:
 
 
 def _taken(number: int) -> str | None:
-    """Who has a number that is not for people; None for a free one."""
+    """Why a number is not for people; None if it is free."""
     if number == _SLURM_ID:
         return "the number of SLURM's own user"
     if number == _NOBODY_ID:
@@ -179,7 +179,7 @@ def ssh_key_malformed(d: Definition) -> Iterator[Finding]:
 
 @check("ssh-key-twice")
 def ssh_key_twice(d: Definition) -> Iterator[Finding]:
-    """One key for two people: nobody could tell who logged in."""
+    """One key for two people: the log would not show who logged in."""
     first: dict[str, KeyPath] = {}
     for path, key in _ssh_keys(d):
         blob = " ".join(key.split()[:2])
@@ -190,7 +190,7 @@ def ssh_key_twice(d: Definition) -> Iterator[Finding]:
 
 @check("email-shape")
 def email_shape(d: Definition) -> Iterator[Finding]:
-    """An address that no mail reaches."""
+    """An email address that is not one."""
     for name, person in d.cluster.users.people.items():
         if person.email is not None and not re.fullmatch(patterns.EMAIL, person.email):
             yield Finding(

@@ -9,12 +9,12 @@ from muster.definition.sources import Sources
 from muster.definition.yaml_file import KeyPath
 
 
-def _found(
+def _findings(
     sources: Sources, *kinds: str, message: str, remedy: str, only_cluster: bool = False
 ) -> Iterator[Finding]:
-    """One finding per fault; `{text}` stands for what the file has there.
+    """One finding per fault; `{text}` is what the file has there.
 
-    `only_cluster`: in other files it may be meant so (`mode: 0640`).
+    `only_cluster`: in other files it may be on purpose (`mode: 0640`).
     """
     for file, fault in sources.faults(*kinds):
         if only_cluster and file != "cluster":
@@ -35,7 +35,7 @@ def _below_cluster(file: str, path: KeyPath) -> KeyPath:
 @source_check("file-missing", "file-missing")
 def file_missing(sources: Sources) -> Iterator[Finding]:
     """cluster.yml or hosts.yml is not there or can't be read."""
-    yield from _found(
+    yield from _findings(
         sources,
         "file-missing",
         message="{text}",
@@ -46,7 +46,7 @@ def file_missing(sources: Sources) -> Iterator[Finding]:
 @source_check("yaml-syntax", "yaml-syntax")
 def yaml_syntax(sources: Sources) -> Iterator[Finding]:
     """A file that is no YAML."""
-    yield from _found(
+    yield from _findings(
         sources,
         "yaml-syntax",
         message="no YAML: {text}",
@@ -57,7 +57,7 @@ def yaml_syntax(sources: Sources) -> Iterator[Finding]:
 @source_check("duplicate-key", "duplicate-key")
 def duplicate_key(sources: Sources) -> Iterator[Finding]:
     """A key that is written twice: YAML silently takes the last."""
-    yield from _found(
+    yield from _findings(
         sources,
         "duplicate-key",
         message='"{text}" is written twice in one mapping',
@@ -68,7 +68,7 @@ def duplicate_key(sources: Sources) -> Iterator[Finding]:
 @source_check("key-not-text", "key-not-text")
 def key_not_text(sources: Sources) -> Iterator[Finding]:
     """A key that YAML reads as a number or as true or false: 3.10 becomes 3.1."""
-    yield from _found(
+    yield from _findings(
         sources,
         "key-not-text",
         message="the key {text} is not text for YAML",
@@ -80,7 +80,7 @@ def key_not_text(sources: Sources) -> Iterator[Finding]:
 @source_check("number-with-colons", "base-60")
 def number_with_colons(sources: Sources) -> Iterator[Finding]:
     """A time without quotes: YAML 1.1 reads 4:00:00 as the number 14400."""
-    yield from _found(
+    yield from _findings(
         sources,
         "base-60",
         message="YAML reads {text} as a number to the base 60",
@@ -92,7 +92,7 @@ def number_with_colons(sources: Sources) -> Iterator[Finding]:
 @source_check("number-with-leading-zero", "base-8")
 def number_with_leading_zero(sources: Sources) -> Iterator[Finding]:
     """A number with a leading zero: YAML 1.1 reads 020 as 16."""
-    yield from _found(
+    yield from _findings(
         sources,
         "base-8",
         message="YAML reads {text} as a number to the base 8",
@@ -105,7 +105,7 @@ def number_with_leading_zero(sources: Sources) -> Iterator[Finding]:
 def tag_in_definition(sources: Sources) -> Iterator[Finding]:
     """A value with a YAML tag such as !vault in cluster.yml."""
     for file, fault in sources.faults("tag"):
-        # Elsewhere tags are Ansible's business: an encrypted variable of a host is fine.
+        # Elsewhere Ansible reads the tags: an encrypted variable of a host is fine.
         if file == "cluster":
             yield Finding(
                 _below_cluster(file, fault.path),
@@ -185,17 +185,17 @@ def variable_beside_cluster(sources: Sources) -> Iterator[Finding]:
             remedy = (
                 "indent it: it belongs below `cluster`"
                 if key in Cluster.model_fields
-                else "put variables of your own into another file of group_vars"
+                else "put your own variables into another file of group_vars"
             )
             yield Finding(
-                (), f'"{key}" stands beside `cluster`', remedy, line=sources.cluster.line((key,))
+                (), f'"{key}" is beside `cluster`', remedy, line=sources.cluster.line((key,))
             )
 
 
 @source_check("hosts-shape", "hosts-shape")
 def hosts_shape(sources: Sources) -> Iterator[Finding]:
-    """hosts.yml has a list or text where Ansible wants a mapping."""
-    yield from _found(
+    """hosts.yml has a list or text where Ansible expects a mapping."""
+    yield from _findings(
         sources,
         "hosts-shape",
         message="{text}",
@@ -219,7 +219,7 @@ def hosts_unknown_key(sources: Sources) -> Iterator[Finding]:
 @source_check("hosts-range", "hosts-range")
 def hosts_range(sources: Sources) -> Iterator[Finding]:
     """A range of host names that Ansible can't expand."""
-    yield from _found(
+    yield from _findings(
         sources, "hosts-range", message="{text}", remedy="write it like lab-cpu-[01:16]"
     )
 
@@ -227,7 +227,7 @@ def hosts_range(sources: Sources) -> Iterator[Finding]:
 @source_check("hosts-cycle", "hosts-cycle")
 def hosts_cycle(sources: Sources) -> Iterator[Finding]:
     """A group of hosts.yml that is its own child."""
-    yield from _found(
+    yield from _findings(
         sources,
         "hosts-cycle",
         message='group "{text}" is below itself',

@@ -20,9 +20,9 @@ class Finding:
     file: str = "cluster"
     """cluster, hosts, or a further file of the inventory as Sources calls it."""
     line: int | None = None
-    """Where the path alone doesn't tell it."""
+    """Set where it does not follow from the path."""
     because: KeyPath = ()
-    """Keys of the other part of the definition that the finding was concluded from."""
+    """Keys of the other part of the definition that the finding follows from."""
 
 
 DefinitionCheck = Callable[[Definition], Iterator[Finding]]
@@ -75,7 +75,7 @@ def source_check(name: str, *claims: str) -> Callable[[SourceCheck], SourceCheck
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`did you mean "x"?` where one is near, else the known ones, else what to do."""
+    """`did you mean "x"?` if a known word is near, else the known ones, else `otherwise`."""
     names = sorted(known)
     near = nearest(word, names)
     if near is not None:

@@ -1,4 +1,4 @@
-"""Checks of secrets.yml: that what it holds can be read, and by nobody else."""
+"""Checks of secrets.yml: that its secrets are usable, and that nobody else can read it."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ def _data(sources: Sources) -> object:
 
 
 def secrets_there(sources: Sources) -> dict[str, object]:
-    """What stands below `secrets:`; nothing where that can't be read."""
+    """What is below `secrets:`; empty where that can't be read."""
     data = _data(sources)
     secrets = data.get("secrets") if isinstance(data, dict) else None
     return secrets if isinstance(secrets, dict) else {}
@@ -45,7 +45,7 @@ def _secret(sources: Sources, name: str, message: str, remedy: str) -> Finding:
     return _at(sources, ("secrets", name), message, remedy)
 
 
-_ONE_PER_LINE = "write each secret in a line of its own below `secrets:`, as in munge_key: TEXT"
+_ONE_PER_LINE = "write each secret in its own line below `secrets:`, as in munge_key: TEXT"
 
 
 @source_check("secrets-shape")
@@ -58,7 +58,7 @@ def secrets_shape(sources: Sources) -> Iterator[Finding]:
         return
     for name in data:
         if name in NAMES:
-            message = f'"{name}" stands beside `secrets`'
+            message = f'"{name}" is beside `secrets`'
             yield _at(sources, (name,), message, "indent it below `secrets:`")
     if not isinstance(data.get("secrets"), dict | None):
         yield _at(sources, ("secrets",), "it is not a mapping", _ONE_PER_LINE)
@@ -72,13 +72,13 @@ def _encrypted(sources: Sources) -> bool:
 
 
 def misspelt_secrets(sources: Sources) -> dict[str, str]:
-    """Keys of secrets.yml that are no secret's: each with the one, not there, that is meant."""
+    """Misspelt keys of secrets.yml: each with the missing secret that is likely meant."""
     return misspelt(secrets_there(sources))
 
 
 @source_check("secret-misspelt")
 def secret_misspelt(sources: Sources) -> Iterator[Finding]:
-    """A secret that is nearly called as one that Muster reads."""
+    """A secret whose name is nearly that of one that Muster reads."""
     for name, meant in misspelt_secrets(sources).items():
         yield _secret(sources, name, f'"{name}" has no meaning', f'did you mean "{meant}"?')
 
@@ -119,7 +119,7 @@ def secret_empty(sources: Sources) -> Iterator[Finding]:
 
 
 def _another(name: str) -> str:
-    """How to come by a secret."""
+    """How to get another secret."""
     if name == CEPH_KEY:
         return "write what `ceph auth get-key` prints for its client on that cluster"
     made = name in (MUNGE_KEY, DATABASE_PASSWORD)
@@ -127,7 +127,7 @@ def _another(name: str) -> str:
 
 
 def _words(text: str) -> str:
-    """The letters of a text, small."""
+    """The letters of a text, in lower case."""
     return re.sub(r"[^a-z]", "", text.lower())
 
 
@@ -136,14 +136,14 @@ def secret_placeholder(sources: Sources) -> Iterator[Finding]:
     """A secret that everybody knows, such as `changeme`."""
     for name, value in secrets_there(sources).items():
         text = readable(value)
-        # Ceph's has a shape of its own, of which another check tells.
+        # Another check looks at the form of Ceph's key.
         if text and _words(text) in _PLACEHOLDERS and name != CEPH_KEY:
             yield _secret(sources, name, "a word that everybody tries first", _another(name))
 
 
 @source_check("secret-quote")
 def secret_quote(sources: Sources) -> Iterator[Finding]:
-    """A password that slurmdbd.conf can't hold: it stands there in double quotes, unescaped."""
+    """A password that slurmdbd.conf can't hold: there it is in double quotes, unescaped."""
     text = readable(secrets_there(sources).get(DATABASE_PASSWORD))
     if text and re.search(r'["\n]', text):
         yield _secret(
@@ -208,7 +208,7 @@ def munge_key_short(sources: Sources) -> Iterator[Finding]:
         yield _secret(
             sources,
             MUNGE_KEY,
-            f"{counted(len(decoded), 'byte')}, and munged wants {_SHORTEST_KEY}",
+            f"{counted(len(decoded), 'byte')}, and munged needs {_SHORTEST_KEY}",
             _NEW_KEY,
         )
 
@@ -221,6 +221,6 @@ def munge_key_not_random(sources: Sources) -> Iterator[Finding]:
     if not key or not decoded or len(decoded) < _SHORTEST_KEY or _is_public(key):
         return
     printable = all(chr(byte) in string.printable for byte in decoded)
-    # 32 random bytes have about 30 different values; 8 is beyond any accident.
+    # 32 random bytes have about 30 different values; 8 can't be chance.
     if printable or len(set(decoded)) <= 8:
         yield _secret(sources, MUNGE_KEY, "it was not made at random", _NEW_KEY)

@@ -1,4 +1,4 @@
-"""Checks of the shape: what pydantic finds, in words for people."""
+"""Checks of the shape: pydantic's errors, reworded for people."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -59,7 +59,7 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
 
 @source_check("missing-key", "missing")
 def missing_key(sources: Sources) -> Iterator[Finding]:
-    """A key without which nothing can be made of its mapping."""
+    """A required key that is not there."""
     misspelt = {error.meant for error in sources.schema_errors}
     for error in _errors(sources, "missing"):
         if error.path in misspelt:
@@ -132,7 +132,7 @@ def not_a_mapping(sources: Sources) -> Iterator[Finding]:
 
 @source_check("not-a-choice", "literal_error")
 def not_a_choice(sources: Sources) -> Iterator[Finding]:
-    """A value that is none of those to choose from."""
+    """A value that is not one of the choices."""
     for error in _errors(sources, "literal_error"):
         spelt = _spelt(sources, error)
         choices = error.context["expected"].replace("'", "").replace(" or ", ", ").split(", ")

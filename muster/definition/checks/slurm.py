@@ -62,7 +62,7 @@ def parameter_unknown(d: Definition) -> Iterator[Finding]:
 
 @check("parameter-removed")
 def parameter_removed(d: Definition) -> Iterator[Finding]:
-    """A parameter that ended with an older release, or that SLURM refuses to start with."""
+    """A parameter that a later release removed, or that SLURM refuses to start with."""
     release = d.cluster.slurm_version
     for file, key, name, _ in _given(d):
         known = parameters(file).get(name.lower())
@@ -105,7 +105,7 @@ def parameters_differ_in_case(d: Definition) -> Iterator[Finding]:
 
 @check("parameter-value-refused")
 def parameter_value_refused(d: Definition) -> Iterator[Finding]:
-    """A value that this release of SLURM does not start with, or only complains of."""
+    """A value that this release of SLURM does not start with, or logs as an error."""
     release = d.cluster.slurm_version
     for file, key, name, value in _given(d):
         parts = {part.strip().lower() for part in str(value).split(",")}
@@ -119,7 +119,7 @@ def parameter_value_refused(d: Definition) -> Iterator[Finding]:
 
 @check("parameter-comment")
 def parameter_comment(d: Definition) -> Iterator[Finding]:
-    """A value with #, where SLURM's configuration begins a comment."""
+    """A value with #, which begins a comment in SLURM's configuration."""
     for file, key, name, value in _given(d):
         if "#" in str(value):
             yield Finding((key, name), f"{file} ends at the # of this value", "leave the # out")
@@ -202,7 +202,7 @@ def job_submit_plugins(d: Definition) -> Iterator[Finding]:
     if "job_submit/lua" in given:
         yield Finding(
             ("slurm", _name(d, "jobsubmitplugins")),
-            "Muster loads the plugin lua, which would be there twice",
+            "Muster loads the plugin lua, which would be loaded twice",
             "write lua, or leave it out",
         )
     if "none" in given:

@@ -1,4 +1,4 @@
-"""Checks of the module tree: what Lmod would stumble over."""
+"""Checks of the module tree: what Lmod can't use."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from muster.definition.yaml_file import KeyPath
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FOLDER = re.compile(r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
-# A folder's placeholder; braces with anything else in them are the shell's.
+# A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -126,19 +126,19 @@ def module_cycle(d: Definition) -> Iterator[Finding]:
             return None
         chain.append(full)
         for wanted in modules[full][1].depends_on:
-            if found := ring(wanted, chain):
-                return found
+            if cycle := ring(wanted, chain):
+                return cycle
         chain.pop()
         done.add(full)
         return None
 
     for full in modules:
-        if full not in done and (found := ring(full, [])):
-            done.update(found)
-            path = modules[found[0]][0]
+        if full not in done and (cycle := ring(full, [])):
+            done.update(cycle)
+            path = modules[cycle[0]][0]
             yield Finding(
                 (*path, "depends_on"),
-                f"{' needs '.join(found)}: a ring",
+                f"{' needs '.join(cycle)}: a ring",
                 "take one of them out of `depends_on`",
             )
 
@@ -185,7 +185,7 @@ def module_without_command(d: Definition) -> Iterator[Finding]:
 
 @check("module-folder")
 def module_folder(d: Definition) -> Iterator[Finding]:
-    """A module whose folder has no absolute path, or one that a shell would take apart."""
+    """A module whose folder has no absolute path, or one that a shell would split."""
     for _, path, content in _versions(d):
         if content.root is not None and not _FOLDER.fullmatch(content.root):
             yield Finding(
@@ -197,7 +197,7 @@ def module_folder(d: Definition) -> Iterator[Finding]:
 
 @check("module-folder-twice")
 def module_folder_twice(d: Definition) -> Iterator[Finding]:
-    """Two modules that are built in one folder: the second would never be."""
+    """Two modules that are built in one folder: the second would never be built."""
     owners: dict[str, str] = {}
     for full, path, content in _versions(d):
         if content.root is not None and content.build is not None:
@@ -222,7 +222,7 @@ def module_unknown_folder(d: Definition) -> Iterator[Finding]:
                 if wanted not in known:
                     yield Finding(
                         (*path, *place),
-                        f'no module "{wanted}" whose folder could stand there',
+                        f'no module "{wanted}" has a folder to insert there',
                         suggestion(wanted, known, "write name and version: {apps/python/3.10}"),
                     )
 

@@ -17,8 +17,8 @@ _SYSTEM = (
     *("/tmp", "/var/spool", "/var/tmp"),  # noqa: S108 (not used as such)
 )
 _SYSTEM_ALONE = ("/", "/var", "/var/lib")
-# Below /usr/local, /opt and /var/lib, which hold an administrator's own too: what is Muster's, and
-# of the daemons that it runs.
+# Folders of Muster and of the daemons that it runs, below /usr/local, /opt and /var/lib, where
+# administrators have their own folders too.
 _OWN = (
     *("/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/opt/muster"),
     *(f"/var/lib/{name}" for name in ("apt", "ceph", "dkms", "dpkg", "muster", "mysql", "nfs")),
@@ -41,7 +41,7 @@ def of_the_system(path: str) -> bool:
 
 
 def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """The paths of folders on hosts and on servers, and where they stand."""
+    """The paths of folders on hosts and on servers, and where they are written."""
     for key, folder in d.cluster.storage.folders():
         yield ("storage", key, "path"), folder.path
         if folder.export is not None:
@@ -50,7 +50,7 @@ def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
 
 @check("folder-not-absolute")
 def folder_not_absolute(d: Definition) -> Iterator[Finding]:
-    """A shared folder whose path depends on where one is."""
+    """A shared folder with a relative path."""
     for place, path in _paths(d):
         if not path.startswith("/"):
             yield Finding(place, f'"{path}" is no absolute path', "begin it with /")
@@ -73,12 +73,12 @@ def folder_not_plain(d: Definition) -> Iterator[Finding]:
 def folder_of_the_system(d: Definition) -> Iterator[Finding]:
     """A shared folder that belongs to each host."""
     for key, folder in d.cluster.storage.folders():
-        # Below it lies what configures each VM.
+        # What configures each VM is below it.
         if of_the_system(folder.path) or (d.cluster.cloud and folder.path == "/opt"):
             yield Finding(
                 ("storage", key, "path"),
                 f'"{folder.path}" belongs to each host',
-                "share a folder of its own, such as /home, /apps or /srv/data",
+                "share a separate folder, such as /home, /apps or /srv/data",
             )
 
 
@@ -91,31 +91,31 @@ def folders_nested(d: Definition) -> Iterator[Finding]:
             if below(path, other) or below(other, path):
                 yield Finding(
                     ("storage", key, "path"),
-                    f'"{path}" and storage.{other_key} "{other}" lie in each other',
-                    "give each a folder of its own",
+                    f'"{path}" and storage.{other_key} "{other}" overlap',
+                    "give each its own folder",
                 )
 
 
 @check("export-twice")
 def export_twice(d: Definition) -> Iterator[Finding]:
-    """One folder of a server at two places: files have two names, and what one caches is old."""
-    found: dict[tuple[str, str], str] = {}
+    """One folder of a server at two places: a file has two paths, and caches go out of date."""
+    key_by_source: dict[tuple[str, str], str] = {}
     for key, folder in d.cluster.storage.mounted().items():
         if folder.server is None:
             continue
         source = (folder.server, folder.export or folder.path)
-        if source in found:
+        if source in key_by_source:
             yield Finding(
                 ("storage", key),
-                f'"{source[0]}:{source[1]}" is storage.{found[source]} too',
+                f'"{source[0]}:{source[1]}" is storage.{key_by_source[source]} too',
                 "mount it once, or give `export` its own folder on the server",
             )
-        found.setdefault(source, key)
+        key_by_source.setdefault(source, key)
 
 
 @check("folder-not-exportable")
 def folder_not_exportable(d: Definition) -> Iterator[Finding]:
-    """A folder whose name the files and options of its server and its mount would take apart."""
+    """A folder whose path has characters that exports or mount options would split."""
     storage = d.cluster.storage
     folders = {**storage.served(), **storage.of_kind("ceph")}
     for place, path in _paths(d):
@@ -129,7 +129,7 @@ def folder_not_exportable(d: Definition) -> Iterator[Finding]:
 
 
 def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, str]]:
-    """Keys of a folder that have no say: each with the reason, and what would give it one."""
+    """Keys of a folder without effect: each with the reason, and how to give it an effect."""
     given = folder.model_fields_set
     if not folder.is_served and "own_disk" in given:
         yield "own_disk", "Muster does not serve this folder", "say `kind: nfs` without `server`"
@@ -138,7 +138,7 @@ def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, 
         yield "export", why, "say `kind: nfs` with a `server`"
     if "quota_gib" in given and (folder.kind != "ceph" or not (ceph and ceph.is_built)):
         why = "it is no folder of a Ceph cluster that Muster builds"
-        yield "quota_gib", why, "set the quota where the folder lies"
+        yield "quota_gib", why, "set the quota where the folder is"
     if folder.kind == "ceph":
         for key in ("server", "connections"):
             if key in given:
@@ -154,12 +154,12 @@ def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, 
 
 @check("folder-key-without-meaning")
 def folder_key_without_meaning(d: Definition) -> Iterator[Finding]:
-    """A key that has no say for a folder of this kind."""
+    """A key without effect for a folder of this kind."""
     for key, folder in d.cluster.storage.folders():
         for name, why, otherwise in _meaningless(folder, d.cluster.storage.ceph):
             yield Finding(
                 ("storage", key, name),
-                f"{why}, so this has no say here",
+                f"{why}, so this has no effect here",
                 f"take it out, or {otherwise}",
             )
 
@@ -178,7 +178,7 @@ def storage_server(d: Definition) -> Iterator[Finding]:
 
 @check("storage-server-of-ours", reads_hosts=True)
 def storage_server_of_ours(d: Definition) -> Iterator[Finding]:
-    """A host of the inventory as a server that is there already."""
+    """A host of the inventory named as an existing server."""
     names = {host: host for host in d.hosts.groups.get("all", [])}
     names |= {str(d.hosts.vars.get(host, {}).get("ansible_host", host)): host for host in names}
     for key, folder in d.cluster.storage.folders():
@@ -194,9 +194,9 @@ def storage_server_of_ours(d: Definition) -> Iterator[Finding]:
 def storage_connections(d: Definition) -> Iterator[Finding]:
     """Folders of one server with different numbers of connections: the first mount's counts."""
     # By server; None: the cluster's own.
-    found: dict[str | None, tuple[str, int]] = {}
+    first: dict[str | None, tuple[str, int]] = {}
     for key, folder in d.cluster.storage.of_kind("nfs").items():
-        other, connections = found.setdefault(folder.server, (key, folder.connections))
+        other, connections = first.setdefault(folder.server, (key, folder.connections))
         if folder.connections != connections:
             yield Finding(
                 ("storage", key, "connections"),
@@ -230,7 +230,7 @@ def home_read_only(d: Definition) -> Iterator[Finding]:
 
 @check("apps-read-only")
 def apps_read_only(d: Definition) -> Iterator[Finding]:
-    """Modules into which not even the controller can write, said of modules to be built."""
+    """A read-only folder of modules, and modules that the controller has to build."""
     if d.cluster.storage.apps.read_only and d.cluster.software.modules:
         yield Finding(
             ("storage", "apps", "read_only"),
@@ -241,7 +241,7 @@ def apps_read_only(d: Definition) -> Iterator[Finding]:
 
 @check("folder-without-server", reads_hosts=True)
 def folder_without_server(d: Definition) -> Iterator[Finding]:
-    """A folder to be served, and no host that serves it."""
+    """A folder that Muster serves, and no host to serve it."""
     if not d.hosts.groups.get("storage"):
         for key in d.cluster.storage.served():
             yield Finding(
@@ -257,9 +257,9 @@ def two_storage_hosts(d: Definition) -> Iterator[Finding]:
     ceph, served = d.cluster.storage.ceph, d.cluster.storage.served()
     others = (
         "name another machine that serves a folder as its `server` (not in hosts.yml), or say "
-        "`kind: ceph` of all folders that they hold"
+        "`kind: ceph` of all folders on them"
     )
-    # Of those on which Ceph is built none is to go.
+    # Ceph is built on all storage hosts, so none of them can be removed.
     remedy = others if ceph and ceph.is_built else f"leave one host in `storage`, {others}"
     for host in d.hosts.groups.get("storage", ())[1:] if served else ():
         yield Finding(

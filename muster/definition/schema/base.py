@@ -11,8 +11,8 @@ from muster.definition.schema.patterns import whole
 class Model(BaseModel):
     """A mapping of the definition: unknown keys refused, no conversion of types, read-only."""
 
-    # strict: "122880" for a number is refused instead of converted, so that a definition has
-    # one reading in every tool.
+    # strict: "122880" for a number is refused instead of converted, so that every tool reads a
+    # definition in the same way.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -25,5 +25,5 @@ Scalar = str | int | float | bool
 
 
 def named(pattern: str) -> dict[str, JsonValue]:
-    """As a part of a JSON schema: how the keys of a mapping may be spelt."""
+    """Return a part of a JSON schema: the pattern of the keys of a mapping."""
     return {"propertyNames": {**whole(pattern)}}

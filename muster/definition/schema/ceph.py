@@ -13,10 +13,10 @@ class Ceph(Model):
     devices: Annotated[
         dict[str, list[str]],
         Field(
-            description="Disks of the hosts in the group `storage`, all of each, one OSD per disk: "
-            "by the name of a group for each host in it (`storage` for all), by the name of a host "
-            "where it has others. Muster takes these and no others. A path outside /dev is a file "
-            "that it makes, for trials.",
+            description="Disks of the hosts in the group `storage`, each used as a whole, one OSD "
+            "per disk: under the name of a group for each host in it (`storage` for all), under "
+            "the name of a host if it has others. Muster takes only these. A path outside /dev is "
+            "a file that it makes, for trials.",
             examples=[{"storage": ["/dev/disk/by-path/..."]}],
         ),
     ] = {}
@@ -25,7 +25,7 @@ class Ceph(Model):
         Field(
             ge=1,
             json_schema_extra={"x-unit": "GiB"},
-            description="Size of such a file; without meaning for disks.",
+            description="Size of such a file; no effect on disks.",
         ),
     ] = 20
     copies: Annotated[
@@ -33,16 +33,16 @@ class Ceph(Model):
         Field(
             ge=1,
             le=3,
-            description="How many copies of everything there are. With 3 all goes on while one is "
-            "away; with 1 a broken disk takes all folders with it.",
+            description="Copies of all data. With 3, Ceph continues while one copy is unavailable; "
+            "with 1, a broken disk destroys all folders.",
         ),
     ] = 3
     image: Annotated[
         str | None,
         Field(
-            description="Container image of one release, such as quay.io/ceph/ceph:v20.2.5: the "
-            "cluster is built of it by cephadm. null: from the distribution's packages. A cluster "
-            "that is there does not change from the one to the other."
+            description="Container image of one release, such as quay.io/ceph/ceph:v20.2.5: "
+            "cephadm builds the cluster from it. null: from the distribution's packages. An "
+            "existing cluster can't change from one to the other."
         ),
     ] = None
     client: Annotated[
@@ -55,8 +55,8 @@ class Ceph(Model):
     monitors: Annotated[
         list[str],
         Field(
-            description="Addresses of the monitors of a Ceph cluster that is there already; Muster "
-            "builds none then, and takes its key from `secrets.ceph_key`."
+            description="Addresses of the monitors of a Ceph cluster that exists already; then "
+            "Muster builds none, and takes its key from `secrets.ceph_key`."
         ),
     ] = []
     fsid: Annotated[
@@ -76,6 +76,6 @@ class Ceph(Model):
         return not self.monitors
 
     def devices_of(self, host: str, groups: dict[str, list[str]]) -> list[str]:
-        """Return the disks of a storage host: its own, else those of its group."""
+        """Return the disks of a storage host: those under its name, else those of its group."""
         names = [host, *(name for name in self.devices if host in groups.get(name, []))]
         return next((self.devices[name] for name in names if name in self.devices), [])

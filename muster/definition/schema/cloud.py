@@ -9,7 +9,7 @@ from muster.definition.schema.node_sets import Disk
 
 
 class StateDisk(Disk):
-    """What outlives the controller's VM: queue, database, shared folders."""
+    """The disk that outlives the controller's VM: queue, database, shared folders."""
 
     size_gib: Annotated[
         int, Field(ge=10, le=65536, json_schema_extra={"x-unit": "GiB"}, description="Its size.")

@@ -29,7 +29,7 @@ def _packaged_slurm(values: dict[str, Any]) -> str:
 
 
 class Cluster(Model):
-    """One cluster: what it has, who uses it and how."""
+    """One cluster: its machines, its users and its services."""
 
     name: Annotated[
         str,
@@ -85,7 +85,7 @@ class Cluster(Model):
         Field(description="Google Cloud; null: machines of your own, named in hosts.yml."),
     ] = None
     scheduling: Annotated[
-        Scheduling, Field(description="What SLURM hands out, and how eagerly.")
+        Scheduling, Field(description="What SLURM allocates to jobs, and how fast.")
     ] = Scheduling()
     nvidia: Annotated[
         Nvidia | None,
@@ -110,14 +110,14 @@ class Cluster(Model):
     cgroup: Annotated[
         dict[str, Scalar],
         Field(
-            description="Parameters of cgroup.conf for which Muster has no key of its own.",
+            description="Parameters of cgroup.conf for which Muster has no key.",
             examples=[{"AllowedSwapSpace": 0}],
         ),
     ] = {}
     slurm: Annotated[
         dict[str, Scalar],
         Field(
-            description="Parameters of slurm.conf for which Muster has no key of its own.",
+            description="Parameters of slurm.conf for which Muster has no key.",
             examples=[{"MessageTimeout": 60}],
         ),
     ] = {}

@@ -47,8 +47,8 @@ class Gpus(Model):
         int | None,
         Field(
             ge=2,
-            description="Parts that one GPU is shared in by jobs that ask for some "
-            "(`--gres=shard:1`); nothing keeps them apart on it. Null: a GPU has one job.",
+            description="Shards of one GPU, for jobs that ask for them (`--gres=shard:1`); jobs on "
+            "one GPU are not isolated from each other. Null: a GPU has one job.",
         ),
     ] = None
     mig: Annotated[
@@ -92,15 +92,15 @@ class Nvidia(Model):
         Modules | None,
         Field(
             description="Kernel modules; null: those that fit the GPU's type, NVIDIA's default "
-            "first. With a type that Muster doesn't know it must be said."
+            "first. Required with a type that Muster doesn't know."
         ),
     ] = None
     dcgm: Annotated[
         bool,
         Field(
             description="DCGM, with its exporter of metrics for Prometheus, from NVIDIA's "
-            "repository, which gives nothing else then. There are no packages for Debian 13, and "
-            "VMs get none."
+            "repository, from which apt then takes nothing else. There are no packages for Debian "
+            "13, and VMs get none."
         ),
     ] = False
     cdi: Annotated[
@@ -113,5 +113,5 @@ class Nvidia(Model):
     ] = False
 
     def branch_on(self, system: str) -> int | None:
-        """Return the branch; None where the source serves the system not, which is refused."""
+        """Return the branch; None where the source has none for the system, which is refused."""
         return self.branch or next(iter(branches(system, self.source)), None)

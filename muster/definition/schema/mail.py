@@ -16,7 +16,7 @@ class Mail(Model):
 
     relay: Annotated[str, Field(description="Host that takes mail by SMTP.")]
     port: Annotated[int, Field(ge=1, le=65535, description="Its TCP port.")] = 25
-    domain: Annotated[str, Field(description="Domain of users without an address of their own.")]
+    domain: Annotated[str, Field(description="Domain of users without their own address.")]
     sender: Annotated[
         str,
         Field(

@@ -29,7 +29,7 @@ class _NodeSet(Model):
 
 
 class Machines(_NodeSet):
-    """Compute nodes that stand there; its hosts are the group of the same name in hosts.yml."""
+    """Existing compute nodes; the hosts are the group of the same name in hosts.yml."""
 
     sockets: Annotated[int, Field(ge=1, description="Processor sockets of one node.")]
     cores_per_socket: Annotated[int, Field(ge=1, description="Cores of one socket.")]
@@ -62,7 +62,7 @@ class Disk(Model):
     ] = 20
     type: Annotated[
         Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"],
-        Field(description="Its type; which one a machine type takes, Google says."),
+        Field(description="Its type; Google's documentation has those that a machine type takes."),
     ] = "pd-balanced"
 
 
@@ -77,7 +77,7 @@ class Accelerators(Model):
 
 
 class Fallback(Model):
-    """Another way to make a node, for when there is no room; what it leaves out is as before."""
+    """Another way to make a node when a zone has no capacity; keys left out stay the same."""
 
     machine_type: Annotated[
         str | None,
@@ -95,7 +95,7 @@ class Way:
     machine_type: str
     spot: bool
     gpus: str = ""
-    """GPUs that are attached to it, such as `t4:2`; those of the machine type are not said."""
+    """GPUs that are attached to it, such as `t4:2`, without those of the machine type."""
 
     @property
     def shape(self) -> MachineType | None:
@@ -135,7 +135,7 @@ class VirtualMachines(_NodeSet):
         list[Fallback],
         Field(
             description="Other ways to make a node, tried in this order in all zones where the "
-            "first one finds no room, such as `[{spot: false}]`."
+            "first one finds no capacity, such as `[{spot: false}]`."
         ),
     ] = []
     accelerators: Annotated[
@@ -147,21 +147,21 @@ class VirtualMachines(_NodeSet):
     ] = None
     compact: Annotated[
         bool,
-        Field(description="A compact placement policy: nodes of one job stand near each other."),
+        Field(description="A compact placement policy: nodes of one job are near each other."),
     ] = False
     disk: Annotated[Disk, Field(description="Boot disk of one node.")] = Disk()
     local_ssds: Annotated[
         int,
         Field(
             ge=0,
-            description="Local SSDs of one node, 375 GiB each, on which it keeps what it reads of "
-            "`cached` folders; how many a machine type takes, Google says.",
+            description="Local SSDs of one node, 375 GiB each, on which it caches what it reads of "
+            "`cached` folders; Google's documentation has the numbers that a machine type takes.",
         ),
     ] = 0
     labels: Annotated[
         dict[str, str],
         Field(
-            description="Labels of the VMs, for bills and filters of your own.",
+            description="Labels of the VMs, for your own bills and filters.",
             examples=[{"team": "vision"}],
         ),
     ] = {}
@@ -173,7 +173,7 @@ class VirtualMachines(_NodeSet):
 
     @property
     def sockets(self) -> int:
-        """Sockets of one node as SLURM is told: one, for VMs don't show the real ones."""
+        """Sockets of one node in slurm.conf: one, because VMs don't show the real ones."""
         return 1
 
     @property
@@ -194,10 +194,10 @@ class VirtualMachines(_NodeSet):
     @property
     def ways(self) -> list[Way]:
         """The ways to make a node, the first one first."""
-        return [self._way(each) for each in (Fallback(), *self.fallback)]
+        return [self._way(fallback) for fallback in (Fallback(), *self.fallback)]
 
     def _way(self, given: Fallback) -> Way:
-        """A way with the GPUs that are to be attached, where the machine type takes any."""
+        """A way with the GPUs to attach, if the machine type takes any."""
         machine_type = given.machine_type or self.machine_type
         spot = self.spot if given.spot is None else given.spot
         shape = accelerators.machine(machine_type)
@@ -217,7 +217,7 @@ class VirtualMachines(_NodeSet):
 
     @property
     def memory_mib(self) -> int:
-        """Memory of one node in MiB, as little as slurmd will see on any of its machine types."""
+        """Memory of one node in MiB, the least that slurmd sees on any of its machine types."""
         shapes = [way.shape for way in self.ways]
         return min(shape.usable_memory_mib if shape else 2**30 for shape in shapes)
 
@@ -288,7 +288,7 @@ class Partition(Model):
 
 
 class Scheduling(Model):
-    """What SLURM hands out, and how eagerly."""
+    """What SLURM allocates to jobs, and how fast."""
 
     consumable: Annotated[
         Literal["cpu", "core"],

@@ -3,8 +3,8 @@
 import ipaddress
 import re
 
-# ClusterName is lower case (slurm.conf(5)). The name also begins names in Google Cloud, of which
-# ids of service accounts are the shortest: 30 characters, 11 of them for "-controller".
+# ClusterName is lower case (slurm.conf(5)). The name is also the prefix of names in Google Cloud,
+# where ids of service accounts have the lowest limit: 30 characters, 11 of them "-controller".
 CLUSTER_NAME = r"[a-z](?:[a-z0-9-]{0,17}[a-z0-9])?"
 # A cloud node is <cluster>-<set>-<n>, a host name of at most 63 characters.
 NODE_SET_NAME = r"[a-z](?:[a-z0-9-]{0,28}[a-z0-9])?"
@@ -23,7 +23,7 @@ SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
 
 
 def whole(pattern: str) -> dict[str, str]:
-    """As a part of a JSON schema: the text as a whole has to match."""
+    """Return a part of a JSON schema: the whole text has to match."""
     return {"pattern": f"^(?:{pattern})$"}
 
 

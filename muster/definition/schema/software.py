@@ -1,4 +1,4 @@
-"""Software that users load as modules (Lmod): what there is and the command that builds it."""
+"""Software that users load as modules (Lmod), and the commands that build it."""
 
 from typing import Annotated
 
@@ -18,8 +18,8 @@ PYTHONS = {
 class SoftwareVersion(Model):
     """One version of a module, such as `apps/python/3.10`.
 
-    In `env` and `build`, `{root}` stands for the folder of this version and `{apps/python/3.10}`
-    for that of another one.
+    In `env` and `build`, `{root}` is the folder of this version and `{apps/python/3.10}` that of
+    another one.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"build": "..."}]})

@@ -17,12 +17,12 @@ KERNELS = {
     "ubuntu-24.04": "6.8",
 }
 
-# What ails FS-Cache in which of them, by those who ran it in earnest: known issues and change log
-# of https://github.com/GoogleCloudPlatform/knfsd-cache-utils. Sound from 6.11 on.
+# Known faults of FS-Cache by kernel, from production use: known issues and change log of
+# https://github.com/GoogleCloudPlatform/knfsd-cache-utils. Fixed from 6.11 on.
 POOR_CACHE = {
     "5.15": "stops caching for good once its disk is full",
     "6.1": "reads at 30 to 40 MB/s per process, less than most networks bring",
-    "6.8": "has faults in cachefiles that later kernels mended",
+    "6.8": "has faults in cachefiles that later kernels fixed",
 }
 
 
@@ -55,8 +55,8 @@ class Folder(Model):
     own_disk: Annotated[
         bool,
         Field(
-            description="nfs: the storage host has it on a disk of its own, and shares it only "
-            "while that is mounted; without, users would fill the root disk unnoticed."
+            description="nfs: the storage host has it on a separate disk, and shares it only "
+            "while that is mounted; otherwise users could fill the root disk unnoticed."
         ),
     ] = True
     connections: Annotated[
@@ -71,7 +71,10 @@ class Folder(Model):
     ] = 4
     read_only: Annotated[
         bool,
-        Field(description="Mounted read-only on all hosts; `apps` is, but for who builds it."),
+        Field(
+            description="Mounted read-only on all hosts; `apps` always is, except where it is "
+            "built."
+        ),
     ] = False
     exec: Annotated[
         bool, Field(description="Whether programs may be started from it (`noexec` if not).")
@@ -81,15 +84,15 @@ class Folder(Model):
         Field(
             ge=1,
             json_schema_extra={"x-unit": "GiB"},
-            description="ceph: how much the folder may hold, of a cluster that Muster builds; "
-            "null: as much as there is room for.",
+            description="ceph: how much the folder may hold, in a cluster that Muster builds; "
+            "null: no limit.",
         ),
     ] = None
     cached: Annotated[
         bool,
         Field(
-            description="Compute nodes keep what they read of it on a disk of their own "
-            "(FS-Cache), see `storage.cache`."
+            description="Compute nodes cache what they read of it on their own disk (FS-Cache), "
+            "see `storage.cache`."
         ),
     ] = False
 
@@ -121,13 +124,13 @@ class Models(Folder):
         str | None,
         Field(
             description="Group whose members may write to the folder, on a login node: compute "
-            "nodes mount it read-only. What they put there all can read. null: root alone writes."
+            "nodes mount it read-only. Everybody can read what they write. null: only root writes."
         ),
     ] = None
 
 
 class Cache(Model):
-    """The disk of a compute node for what it read of cached folders."""
+    """The disk of a compute node that caches what it reads of cached folders."""
 
     device: Annotated[
         str | None,
@@ -142,12 +145,12 @@ class Cache(Model):
         Field(
             ge=1,
             json_schema_extra={"x-unit": "GiB"},
-            description="Size of that file; without meaning where there is a `device`.",
+            description="Size of that file; no effect where there is a `device`.",
         ),
     ] = 20
     any_kernel: Annotated[
         bool,
-        Field(description="Cache on kernels too that are known to be bad at it (docs/storage.md)."),
+        Field(description="Also cache on kernels with known faults in it (docs/storage.md)."),
     ] = False
 
 
@@ -162,8 +165,8 @@ class Storage(Model):
     projects: Annotated[
         dict[str, Project],
         Field(
-            description="Folders in `data` by name, each of a group: what one member writes the "
-            "others can read and change, whatever their umask is.",
+            description="Folders in `data` by name, one group each: the other members can read and "
+            "change what one member writes, whatever the umask is.",
             json_schema_extra=named(patterns.PROJECT_NAME),
         ),
     ] = {}
@@ -174,8 +177,8 @@ class Storage(Model):
     scratch: Annotated[
         str | None,
         Field(
-            description="Folder on a disk of each compute node's own, such as `/scratch`: a job "
-            "finds its TMPDIR and its caches there, removed with it; null: jobs use /tmp."
+            description="Folder on each compute node's own disk, such as `/scratch`: it has the "
+            "job's TMPDIR and caches, which are removed with the job; null: jobs use /tmp."
         ),
     ] = None
     cache: Annotated[

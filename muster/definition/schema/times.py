@@ -12,7 +12,7 @@ class TimeError(ValueError):
 
 
 def seconds(text: str) -> float:
-    """Seconds that a time limit of SLURM stands for; infinity for UNLIMITED.
+    """Seconds of a time limit of SLURM; infinity for UNLIMITED.
 
     `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes`,
     `days-hours:minutes:seconds` (sbatch(1), --time). Raises TimeError.

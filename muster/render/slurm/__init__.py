@@ -1,7 +1,7 @@
 """A cluster's definition -> SLURM's configuration files, and which changes of them need a restart.
 
-Pure functions that know SLURM 21.08 to 25.11; who writes the files and who restarts daemons is the
-business of the roles. Which parameter exists in which release says muster.catalog.slurm_parameters.
+Pure functions for SLURM 21.08 to 25.11; the roles write the files and restart the daemons.
+muster.catalog.slurm_parameters has the parameters of each release.
 """
 
 from muster.catalog.hostlists import expand, fold

@@ -29,7 +29,7 @@ _CGROUP_V1_ONLY = """\
 
 @dataclass(frozen=True)
 class SlurmFiles:
-    """The files of a cluster, complete but for the database's password."""
+    """The files of a cluster, complete except for the database's password."""
 
     slurm_conf: str
     gres_conf: str
@@ -45,8 +45,8 @@ def render(definition: Definition) -> SlurmFiles:
     """Return the files of a definition that has passed its checks.
 
     The same definition gives the same bytes. Node sets, partitions and parameters come in the
-    order of the definition, overrides of `slurm` and `cgroup` that have no place of their own after
-    them by name.
+    order of the definition; overrides of `slurm` and `cgroup` that Muster does not set follow, by
+    name.
     """
     version = definition.cluster.slurm_version
     conf = merge(parameters(definition), definition.cluster.slurm, KEPT_ENTRIES)
@@ -56,8 +56,8 @@ def render(definition: Definition) -> SlurmFiles:
     return SlurmFiles(
         slurm_conf=text(
             [
-                # What slurmctld was started with; another digest needs a restart, the same one
-                # with other text needs only `scontrol reconfigure`.
+                # If the digest changes, slurmctld needs a restart; if only other text changes,
+                # `scontrol reconfigure` is enough.
                 f"# restart-slurmctld: {restart.slurmctld}",
                 *(line({key: value}) for key, value in conf.items()),
                 *([] if has_accounting(definition) else [_NO_ACCOUNTING]),
@@ -80,7 +80,7 @@ def render(definition: Definition) -> SlurmFiles:
 
 
 def _cgroup(version: str) -> dict[str, Scalar]:
-    """Return what keeps jobs apart; the plugin is found by SLURM itself (autodetect)."""
+    """Return what isolates jobs; SLURM finds the plugin itself (autodetect)."""
     keys: dict[str, Scalar] = {
         "ConstrainCores": True,
         "ConstrainDevices": True,
@@ -109,8 +109,8 @@ def _slurmdbd(definition: Definition) -> dict[str, Scalar]:
         "StorageHost": "localhost",
         "StorageLoc": "slurm_acct_db",
         "StorageUser": "slurm",
-        # Without these the database grows for ever; usage, of which shares and reports are made,
-        # is kept longest.
+        # Without these the database grows for ever; usage, the base of shares and reports, is kept
+        # longest.
         "PurgeEventAfter": "12months",
         "PurgeJobAfter": "24months",
         "PurgeResvAfter": "24months",

@@ -1,7 +1,7 @@
 """job_submit.lua: slurmctld runs it for each job that is submitted or modified.
 
-SLURM itself refuses a job with an unknown type of GPU too, in words that don't say which types
-there are, and only where no node could ever run it. The plugin is a part of Debian's package
+SLURM itself also refuses a job with an unknown type of GPU, but does not say which types exist,
+and only where no node could ever run it. The plugin is a part of Debian's package
 slurm-wlm-basic-plugins, which slurmctld depends on.
 """
 
@@ -14,7 +14,7 @@ from muster.render.slurm.node_lines import gpu_sets, gpu_types
 
 
 def job_submit_lua(definition: Definition) -> str:
-    """Return the script; nothing for a cluster without GPUs, which does without the plugin."""
+    """Return the script; empty for a cluster without GPUs, which does not load the plugin."""
     if not gpu_sets(definition):
         return ""
     types = gpu_types(definition)

@@ -1,4 +1,4 @@
-"""Node lines of slurm.conf, lines of gres.conf, and the memory that a job gets unasked."""
+"""Node lines of slurm.conf, lines of gres.conf, and the default memory of jobs."""
 
 from collections.abc import Iterable
 
@@ -71,7 +71,7 @@ def _gres(gpus: Gpus) -> Iterable[Line]:
     if gpus.mig:
         yield from _instances(gpus)
     elif gpus.autodetect:
-        # Type and number stand in slurm.conf, with which slurmd compares what it finds.
+        # Type and number are in slurm.conf, with which slurmd compares what it finds.
         yield {"AutoDetect": gpus.autodetect}
     else:
         yield {
@@ -187,7 +187,7 @@ def memory_per_gpu_mib(node_sets: Iterable[NodeSet]) -> int | None:
     None where a node has no GPU.
 
     slurm.conf(5) calls DefMemPerCPU and DefMemPerGPU exclusive. That is so for one job, not for
-    one partition: a job without memory of its own has DefMemPerGPU for each GPU if it asks for
+    one partition: a job that asks for no memory has DefMemPerGPU for each GPU if it asks for
     GPUs, and DefMemPerCPU for each CPU if it asks for none (select/cons_tres, job_test.c,
     gres_select_util_job_mem_set).
     """

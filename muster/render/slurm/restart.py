@@ -1,4 +1,4 @@
-"""Which facts a daemon takes in only at its start, by release, and digests of them.
+"""Which settings a daemon reads only at its start, by release, and digests of them.
 
 Sources: slurm.conf(5) of each release ("a restart of slurmctld is required for changes to this
 parameter to take effect"), scontrol(1) reconfigure, and read_slurm_conf, _compare_hostnames,
@@ -22,7 +22,7 @@ from muster.definition.schema.node_sets import NodeSet
 from muster.render.slurm.conf_syntax import Line, word
 from muster.render.slurm.node_lines import HARDWARE, hardware
 
-RECONFIGURE_STARTS_ANEW = "23.11"
+RECONFIGURE_STARTS_PROCESSES = "23.11"
 """First release in which `scontrol reconfigure` starts new processes."""
 
 _AUTHENTICATION = ("AuthType", "AuthInfo", "AuthAltTypes", "AuthAltParameters", "CredType")
@@ -82,7 +82,7 @@ class RestartDigests:
 
     slurmctld: str
     slurmd: dict[str, str]
-    """By node set: a change of one set's hardware is no business of the others."""
+    """By node set: a change of one set's hardware does not concern the others."""
 
 
 def restart_digests(
@@ -114,40 +114,40 @@ def _digest(*facts: object) -> str:
 
 
 def _slurmctld_parameters(version: str, conf: Mapping[str, str]) -> Facts:
-    """Return the parameters of slurm.conf that slurmctld takes in only at its start."""
-    anew = version >= RECONFIGURE_STARTS_ANEW
-    return _chosen(conf, _SLURMCTLD_SINCE if anew else _SLURMCTLD_BEFORE)
+    """Return the parameters of slurm.conf that slurmctld reads only at its start."""
+    starts_processes = version >= RECONFIGURE_STARTS_PROCESSES
+    return _chosen(conf, _SLURMCTLD_SINCE if starts_processes else _SLURMCTLD_BEFORE)
 
 
 def _slurmd_parameters(version: str, conf: Mapping[str, str], cgroup: Mapping[str, str]) -> Facts:
-    """Return the parameters of both files that slurmd takes in only at its start."""
-    if version >= RECONFIGURE_STARTS_ANEW:
+    """Return the parameters of both files that slurmd reads only at its start."""
+    if version >= RECONFIGURE_STARTS_PROCESSES:
         return _chosen(conf, _SLURMD_SINCE)
     return _chosen(conf, _SLURMD_BEFORE) | _chosen(cgroup, _SLURMD_CGROUP_BEFORE)
 
 
 def _slurmctld_nodes(version: str, nodes: Mapping[str, Line]) -> dict[str, Line]:
-    """Return what slurmctld takes in of the nodes only at its start, by hostlist.
+    """Return what slurmctld reads about the nodes only at its start, by hostlist.
 
     A feature or a weight, on which only its choices depend, is not among them.
     """
-    if version >= RECONFIGURE_STARTS_ANEW:
+    if version >= RECONFIGURE_STARTS_PROCESSES:
         return {}
     return {hosts: _slurmd_node(version, keys) for hosts, keys in nodes.items()}
 
 
 def _slurmd_node(version: str, node: Mapping[str, str]) -> Line:
-    """Return what slurmd takes in of its own node only at its start."""
-    if version >= RECONFIGURE_STARTS_ANEW:
+    """Return what slurmd reads about its own node only at its start."""
+    if version >= RECONFIGURE_STARTS_PROCESSES:
         return {}
     return {key: node[key] for key in HARDWARE if key in node}
 
 
 def _instances(node_set: NodeSet) -> list[dict[str, int]]:
-    """Return the MIG instances of a node, which slurmd takes in at a start in all releases.
+    """Return the MIG instances of a node, which slurmd reads only at its start in all releases.
 
-    When slurmctld tells of another gres.conf they are not there yet. Up to 23.02 slurmd ends
-    then, later it goes on with what it had (_my_stat in gres.c, _try_to_reconfig in slurmd.c).
+    When slurmctld sends another gres.conf they don't exist yet. Up to 23.02 slurmd then exits,
+    later it keeps what it had (_my_stat in gres.c, _try_to_reconfig in slurmd.c).
     """
     return [node_set.gpus.mig] if node_set.gpus and node_set.gpus.mig else []
 

@@ -11,9 +11,9 @@ _BACKFILL_DEFAULT_MINUTES = 1440
 _BACKFILL_LONGEST_MINUTES = 43200
 
 # https://slurm.schedmd.com/slurm.conf.html#OPT_SchedulerParameters has what each means.
-# Nodes are asked for at once, and by few calls of ResumeProgram. A thousand jobs that each want
-# one of ten thousand nodes cost select/cons_tres some ten seconds of CPU whatever it is told;
-# these decide how that is cut up. Measured: docs/figures.md.
+# Nodes are requested at once, and by few calls of ResumeProgram. A thousand jobs that each need one
+# of ten thousand nodes cost select/cons_tres some ten seconds of CPU with any settings; these
+# decide how it is divided into passes. Measured: docs/figures.md.
 _ELASTIC = [
     # The default lets a batch job wait 3 s for others.
     "batch_sched_delay=0",
@@ -23,8 +23,8 @@ _ELASTIC = [
     # Seconds between passes over the whole queue; with the default of 60 the rest of a burst is
     # left to backfill.
     "sched_interval=2",
-    # Seconds that a pass may take and keep all else waiting; the default of 2 cuts a burst into
-    # many calls of ResumeProgram. Clients wait for MessageTimeout, 60 s.
+    # Seconds that a pass may take, while everything else waits; the default of 2 splits a burst
+    # into many calls of ResumeProgram. Clients wait for MessageTimeout, 60 s.
     "max_sched_time=5",
     # The tasks of a job array count one by one; the default is 100.
     "default_queue_depth=1000",
@@ -40,7 +40,8 @@ def profile(definition: Definition) -> Literal["elastic", "throughput"] | None:
 def scheduler_options(definition: Definition) -> list[str]:
     """Return the entries of SchedulerParameters, none of them twice."""
     cluster = definition.cluster
-    # A job that a broken node's prolog refused starts elsewhere; held, it would wait for a person.
+    # A job that the prolog of a broken node refused starts elsewhere; held, it would wait for
+    # somebody to release it.
     options = ["nohold_on_prolog_fail"]
     options += _backfill(partition.max_time for partition in cluster.partitions.values())
     chosen = profile(definition)
@@ -55,7 +56,7 @@ def scheduler_options(definition: Definition) -> list[str]:
 
 
 def _throughput(version: str) -> list[str]:
-    """Return options for hundreds of short jobs a minute: they are looked at together.
+    """Return options for hundreds of short jobs a minute: one pass schedules many.
 
     https://slurm.schedmd.com/high_throughput.html
     """
@@ -66,7 +67,7 @@ def _throughput(version: str) -> list[str]:
         # Microseconds between two passes, so that jobs that end together cost one.
         "sched_min_interval=2000000",
         "default_queue_depth=1000",
-        # Jobs of a partition that is full count in that depth; this looks behind them.
+        # Jobs of a full partition count in that depth; this pass also takes the jobs after them.
         "sched_interval=10",
         "bf_continue",
         # Planning stops while so many requests wait for an answer.

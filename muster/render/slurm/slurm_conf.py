@@ -24,8 +24,8 @@ TASK_PROLOG = "/usr/local/lib/muster/task-prolog"
 # enough for more than a thousand at once on one machine.
 SRUN_PORTS = "25000-32767"
 
-# List parameters with the entries without which the roles, the definition's accounts or its VMs
-# would mean nothing: where Muster sets them, an override of the list adds to them.
+# List parameters with the entries that the roles, the definition's accounts or its VMs need: where
+# Muster sets them, an override of the list adds to them.
 KEPT_ENTRIES = {
     "PrivateData": "cloud",
     "SlurmctldParameters": "enable_configless,idle_on_node_suspend,cloud_reg_addrs",
@@ -62,7 +62,7 @@ def has_accounting(definition: Definition) -> bool:
 
 
 def _controllers(definition: Definition) -> dict[str, Scalar]:
-    """Return who is in charge.
+    """Return the controller.
 
     One SlurmctldHost: a backup needs shared state, which Muster does not set up. No address beside
     its name: the role `base` keeps both in /etc/hosts, as for the nodes.
@@ -79,7 +79,7 @@ def _controllers(definition: Definition) -> dict[str, Scalar]:
 
 
 def _services(definition: Definition) -> dict[str, Scalar]:
-    """Return users and paths: those of Debian 13's units, which the roles give to the others."""
+    """Return users and paths: those of Debian 13's units; the roles use them on all systems."""
     return {
         "SlurmUser": "slurm",
         "AuthType": "auth/munge",
@@ -91,12 +91,12 @@ def _services(definition: Definition) -> dict[str, Scalar]:
         "SlurmctldLogFile": f"{LOG_DIR}/slurmctld.log",
         "SlurmdLogFile": f"{LOG_DIR}/slurmd.log",
         "SrunPortRange": SRUN_PORTS,
-        # Default 10 s loses messages when many nodes register at once or a disk is slow; the
-        # step timeout is to be five times that (slurm.conf(5)), or nodes drain by surprise.
+        # The default of 10 s loses messages when many nodes register at once or a disk is slow;
+        # the step timeout should be five times this one (slurm.conf(5)), or nodes drain.
         "MessageTimeout": 60,
         "UnkillableStepTimeout": 300,
-        # A node that was only out of reach comes back by itself; one that crashed waits for a
-        # look. A VM that restarted is a sound one.
+        # A node that was only unreachable comes back by itself; one that crashed waits for an
+        # administrator. A VM that restarted is healthy.
         "ReturnToService": 2 if definition.cluster.cloud else 1,
     }
 
@@ -110,7 +110,7 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "SelectTypeParameters": unit,
         # A job that can never run in its partition is refused at sbatch instead of waiting.
         "EnforcePartLimits": "ALL",
-        # Who joins a group may use its partitions within a minute; the default is ten.
+        # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
@@ -133,7 +133,7 @@ def _jobs() -> dict[str, Scalar]:
 
 
 def _health() -> dict[str, Scalar]:
-    """Return who looks at a node, and when: the role `health`.
+    """Return what checks a node, and when: the role `health`.
 
     Prolog is a folder, as most releases take one pattern, and no arguments. A node on which nothing
     matches it is drained when a job comes, so nodes have the role first (site.yml).
@@ -141,7 +141,7 @@ def _health() -> dict[str, Scalar]:
     return {
         "HealthCheckProgram": HEALTH_PROGRAM,
         "HealthCheckInterval": 60,
-        # Drained nodes too: they come back by it. Not all at once: each asks slurmctld.
+        # Drained nodes too: the check resumes them. Not all at once: each asks slurmctld.
         "HealthCheckNodeState": "ANY,CYCLE",
         "Prolog": PROLOGS,
     }
@@ -165,7 +165,7 @@ def _power_options(definition: Definition) -> list[str]:
     """Return the entries of SlurmctldParameters for nodes in the cloud."""
     if definition.cluster.cloud is None:
         return []
-    # A node that failed or was drained is as new once its VM is gone.
+    # A node that failed or was drained is usable again once its VM is deleted.
     options = ["idle_on_node_suspend"]
     if definition.cluster.slurm_version < "23.11":
         # A VM has another address each time; later releases always take the one it registers with.
@@ -188,10 +188,10 @@ def _power(definition: Definition) -> dict[str, Scalar]:
         "ResumeFailProgram": RESUME_FAIL_PROGRAM,
         "ResumeRate": 0,
         "SuspendRate": 0,
-        # Twice what slow boots of an image with everything in it take.
+        # Twice the time of a slow boot of an image with everything in it.
         "ResumeTimeout": 300,
         "SuspendTimeout": 120,
-        # Partitions of VMs have their own: nothing else is ever switched off.
+        # Partitions of VMs set their own: nothing else is ever powered down.
         "SuspendTime": "INFINITE",
     }
     if profile(definition) == "elastic":
@@ -204,8 +204,8 @@ def _power(definition: Definition) -> dict[str, Scalar]:
         keys["PrivateData"] = "cloud"
     else:
         keys["ReconfigFlags"] = "KeepPowerSaveSettings"
-        # A node that was drained or set down for a look is kept for it; the autoscaler powers down
-        # what is down for other reasons. 22.05 has nothing like it.
+        # A node that an administrator drained or set down is kept; the autoscaler powers down what
+        # is down for other reasons. 22.05 has nothing like it.
         keys["SuspendExcStates"] = "DOWN,DRAIN,MAINTENANCE,RESERVED"
     if version < "23.11":
         # Nodes can't forward messages to each other before the controller knows their addresses.
@@ -227,7 +227,7 @@ def _reboot(definition: Definition) -> dict[str, Scalar]:
 
 
 def _accounting(definition: Definition) -> dict[str, Scalar]:
-    """Return accounting and what hangs on it: usage of jobs, limits, shares.
+    """Return accounting and what depends on it: usage of jobs, limits, shares.
 
     Nothing without a database: jobs then run without an account, limits and shares are not
     enforced, sacct knows nothing (gathering usage without storing it is an error line in

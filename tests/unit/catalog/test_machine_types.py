@@ -21,8 +21,8 @@ from muster.catalog.machine_types import machine_types
     ],
 )
 def test_shape(name, cpus, memory_mib, threads):
-    found = machine_types()[name]
-    assert (found.cpus, found.memory_mib, found.threads_per_core) == (cpus, memory_mib, threads)
+    shape = machine_types()[name]
+    assert (shape.cpus, shape.memory_mib, shape.threads_per_core) == (cpus, memory_mib, threads)
 
 
 def test_every_type_has_whole_cores_and_memory_to_use():
@@ -33,7 +33,7 @@ def test_every_type_has_whole_cores_and_memory_to_use():
 
 def test_gpus_are_named():
     assert machine_types()["a2-highgpu-4g"].gpus == 4
-    assert all(bool(found.gpus) == bool(found.gpu_type) for found in machine_types().values())
+    assert all(bool(shape.gpus) == bool(shape.gpu_type) for shape in machine_types().values())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_how_many_local_ssds_a_type_takes(name, numbers):
 
 
 def test_types_with_local_ssds_of_their_own():
-    own = {name: found.local_ssds for name, found in machine_types().items() if found.local_ssds}
+    own = {name: shape.local_ssds for name, shape in machine_types().items() if shape.local_ssds}
     assert own == {
         "a2-ultragpu-1g": 1,
         "a2-ultragpu-2g": 2,
@@ -99,18 +99,18 @@ def test_types_with_local_ssds_of_their_own():
 
 
 def test_every_type_of_a_series_that_takes_local_ssds_takes_some():
-    for found in machine_types().values():
-        if found.series in ("n1", "n2", "n2d", "c2", "c2d", "a2", "g2"):
-            assert found.local_ssds or found.numbers_of_local_ssds, found
+    for shape in machine_types().values():
+        if shape.series in ("n1", "n2", "n2d", "c2", "c2d", "a2", "g2"):
+            assert shape.local_ssds or shape.numbers_of_local_ssds, shape
 
 
 def test_gpus_that_are_attached_make_a_machine_with_gpus():
-    found, plain = accelerators.machine("n1-standard-8", "t4:2"), machine_types()["n1-standard-8"]
-    assert found is not None
-    assert (found.gpus, found.gpu_type, found.short_gpu_type) == (2, "nvidia-tesla-t4", "t4")
-    assert found.on_host_maintenance == "TERMINATE"
-    assert not found.compact_placement
-    assert found.numbers_of_local_ssds == plain.numbers_of_local_ssds
+    shape, plain = accelerators.machine("n1-standard-8", "t4:2"), machine_types()["n1-standard-8"]
+    assert shape is not None
+    assert (shape.gpus, shape.gpu_type, shape.short_gpu_type) == (2, "nvidia-tesla-t4", "t4")
+    assert shape.on_host_maintenance == "TERMINATE"
+    assert not shape.compact_placement
+    assert shape.numbers_of_local_ssds == plain.numbers_of_local_ssds
     assert accelerators.machine("n1-standard-8") == plain
     assert accelerators.machine("z9-standard-8", "t4:2") is None
 
@@ -125,7 +125,7 @@ def test_more_gpus_never_allow_fewer_cpus_and_all_allow_some_machine_type():
 
 
 def test_who_takes_gpus():
-    takers = {name for name, found in machine_types().items() if accelerators.taken_by(found)}
+    takers = {name for name, shape in machine_types().items() if accelerators.taken_by(shape)}
     assert {name.partition("-")[0] for name in takers} == {"n1"}
     assert not [name for name in takers if machine_types()[name].gpus]
 

@@ -26,8 +26,8 @@ def test_a_vm_counts_for_several():
 
 
 def test_gpus_have_quotas_those_of_spot_vms_their_own():
-    of_gpus = {"GPUS_ALL_REGIONS": 2, "NVIDIA_A100_GPUS": 2}
-    assert of_gpus.items() <= quotas.amounts("a2-highgpu-2g", {}).items()
+    gpu_quotas = {"GPUS_ALL_REGIONS": 2, "NVIDIA_A100_GPUS": 2}
+    assert gpu_quotas.items() <= quotas.amounts("a2-highgpu-2g", {}).items()
     known = {"PREEMPTIBLE_NVIDIA_A100_GPUS"}
     spot = quotas.amounts("a2-highgpu-2g", known, spot=True)
     assert spot["PREEMPTIBLE_NVIDIA_A100_GPUS"] == 2
@@ -41,20 +41,20 @@ def test_gpus_that_are_attached_have_quotas_too(kind):
     metric = f"NVIDIA_{kind.upper()}_GPUS"
     wanted = {"CPUS": 8, "CPUS_ALL_REGIONS": 8, "GPUS_ALL_REGIONS": 2, metric: 2, "INSTANCES": 1}
     assert quotas.amounts("n1-standard-8", {}, gpus=f"{kind}:2") == wanted
-    of_spot = f"PREEMPTIBLE_{metric}"
-    spot = quotas.amounts("n1-standard-8", {of_spot}, spot=True, gpus=f"{kind}:2")
-    assert spot[of_spot] == 2
+    spot_metric = f"PREEMPTIBLE_{metric}"
+    spot = quotas.amounts("n1-standard-8", {spot_metric}, spot=True, gpus=f"{kind}:2")
+    assert spot[spot_metric] == 2
     assert metric not in spot
 
 
 def test_gpus_without_a_regional_metric_count_in_all_regions_together():
     assert quotas.amounts("a3-highgpu-8g", {})["GPUS_ALL_REGIONS"] == 8
-    assert not [of for of in quotas.amounts("a3-highgpu-8g", {}) if "NVIDIA" in of]
+    assert not [metric for metric in quotas.amounts("a3-highgpu-8g", {}) if "NVIDIA" in metric]
 
 
 def test_local_ssds_have_a_quota_those_of_spot_vms_their_own():
     assert quotas.local_ssd_metric({}) == "LOCAL_SSD_TOTAL_GB"
-    of_spot = "PREEMPTIBLE_LOCAL_SSD_GB"
+    spot_metric = "PREEMPTIBLE_LOCAL_SSD_GB"
     assert quotas.local_ssd_metric({}, spot=True) == "LOCAL_SSD_TOTAL_GB"
-    assert quotas.local_ssd_metric({of_spot}) == "LOCAL_SSD_TOTAL_GB"
-    assert quotas.local_ssd_metric({of_spot}, spot=True) == of_spot
+    assert quotas.local_ssd_metric({spot_metric}) == "LOCAL_SSD_TOTAL_GB"
+    assert quotas.local_ssd_metric({spot_metric}, spot=True) == spot_metric

@@ -93,9 +93,9 @@ OUTCOMES = {
 def test_the_exit_code_says_how_it_stands(
     case: str, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, code, said = OUTCOMES[case]
+    replies, code, said = OUTCOMES[case]
     asked = []
-    monkeypatch.setattr(cache, "ask", lambda *words: asked.append(words) or found)
+    monkeypatch.setattr(cache, "ask", lambda *words: asked.append(words) or replies)
     result = CliRunner().invoke(app, ["cache", str(cached)])
     assert (result.exit_code, result.stderr) == (code, said)
     nodes = ["lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02"]

@@ -64,13 +64,13 @@ def warned(folder: Path, *changes: tuple[str, str]) -> list[str]:
 
 
 def test_folders_that_each_vm_would_have_for_itself_are_warned_of(tmp_path: Path) -> None:
-    def of_folders(*changes: tuple[str, str]) -> list[str]:
+    def folder_warnings(*changes: tuple[str, str]) -> list[str]:
         return [line for line in warned(tmp_path, *changes) if "storage." in line]
 
-    assert of_folders() == []
-    (home,) = of_folders(("home: {kind: nfs", "home: {kind: existing"))
+    assert folder_warnings() == []
+    (home,) = folder_warnings(("home: {kind: nfs", "home: {kind: existing"))
     assert home.startswith("warning: storage.home: Muster mounts nothing there")
-    (all_of_them,) = of_folders(("{kind: nfs", "{kind: existing"))
+    (all_of_them,) = folder_warnings(("{kind: nfs", "{kind: existing"))
     assert "storage.home, storage.apps, storage.data" in all_of_them
 
 
@@ -96,7 +96,7 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
     nobody, no_root, no_tunnel = (
         "warning: nobody can log in: no person in users.people has an ssh key",
         "warning: nobody can be root on the VMs: no person with an ssh key has `admin: true`",
-        "warning: IAP lets nobody through but those with a role in the whole project",
+        "warning: IAP only admits principals with a role in the whole project",
     )
     for changes, expected in (
         ([], [nobody, no_tunnel]),

@@ -97,9 +97,9 @@ def line_with(text: str, file: Path) -> int:
 @pytest.mark.parametrize("case", cases("bad"), ids=str)
 def test_bad_example_gives_exactly_one_error_at_its_line(case: Case, tmp_path: Path) -> None:
     write(case, tmp_path)
-    found = problems(tmp_path)
-    assert [problem.check for problem in found] == [case.check], "\n".join(map(str, found))
-    problem = found[0]
+    reported = problems(tmp_path)
+    assert [problem.check for problem in reported] == [case.check], "\n".join(map(str, reported))
+    problem = reported[0]
     file = tmp_path / FILES.get(case.file, case.file)
     assert problem.file == str(file)
     assert problem.line == (line_with(case.at, file) if case.at else 1)

@@ -67,8 +67,8 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_files(tmp_path: Pat
         ("MessageTimeout", "MesageTimeout"),
     )
     hosts = (BASE / "hosts.yml").read_text().replace("192.0.2.32", "192.0.2.31")
-    found = problems(inventory(tmp_path / "x", text, hosts))
-    assert [problem.check for problem in found] == [
+    reported = problems(inventory(tmp_path / "x", text, hosts))
+    assert [problem.check for problem in reported] == [
         "uid-of-the-system",
         "not-a-number",
         "time-unreadable",
@@ -77,7 +77,7 @@ def test_all_errors_are_reported_at_once_in_the_order_of_the_files(tmp_path: Pat
         "parameter-unknown",
         "address-twice",
     ]
-    assert [problem.line for problem in found[:-1]] == sorted(p.line or 0 for p in found[:-1])
+    assert [problem.line for problem in reported[:-1]] == sorted(p.line or 0 for p in reported[:-1])
 
 
 def test_one_mistake_is_one_error_though_others_follow_from_it(tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_ten_thousand_wrong_hosts_are_found_within_two_seconds(tmp_path: Path) -
         "        tpu:\n          hosts:\n            tpu[00001:10000]:\n        gpu:\n",
     )
     before = time.process_time()
-    found = problems(inventory(tmp_path / "x", hosts=hosts))
+    reported = problems(inventory(tmp_path / "x", hosts=hosts))
     assert time.process_time() - before < 2
-    assert {problem.check for problem in found} == {"compute-host-in-no-set"}
-    assert len(found) == 10_000
+    assert {problem.check for problem in reported} == {"compute-host-in-no-set"}
+    assert len(reported) == 10_000
 
 
 def test_the_definition_needs_neither_ansible_nor_pulumi() -> None:

@@ -78,10 +78,12 @@ def test_an_editor_sees_what_is_wrong(
 
 
 def objects(schema: Any, path: str = "") -> list[tuple[str, Any]]:
-    found = []
+    properties = []
     for name, model in schema["$defs"].items():
-        found += [(f"{name}.{key}", below) for key, below in model.get("properties", {}).items()]
-    return found
+        properties += [
+            (f"{name}.{key}", below) for key, below in model.get("properties", {}).items()
+        ]
+    return properties
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -100,15 +102,17 @@ def test_what_the_schema_has_for_an_example_is_possible() -> None:
     ]
     assert len(fields) > 9
     for field in fields:
-        for each in field.examples or ():
-            TypeAdapter(field.annotation).validate_python(each)
+        for example_value in field.examples or ():
+            TypeAdapter(field.annotation).validate_python(example_value)
     models = {model for _, model in reference._models(Cluster, ("cluster",))}
     examples = [
-        (model, each) for model in models for each in model.model_json_schema().get("examples", [])
+        (model, example_value)
+        for model in models
+        for example_value in model.model_json_schema().get("examples", [])
     ]
     assert len(examples) >= 3
-    for model, each in examples:
-        model.model_validate(each)
+    for model, example_value in examples:
+        model.model_validate(example_value)
 
 
 def mappings() -> Iterator[tuple[str, str]]:
@@ -152,7 +156,7 @@ def test_the_page_lists_every_key_and_every_check() -> None:
 
 def test_one_key_of_a_mapping_leaves_the_others_at_their_defaults() -> None:
     # Else `state_disk: {type: pd-ssd}` would shrink the disk to what another model's default is.
-    found = [
+    incomplete = [
         (path, key, one)
         for path, model in reference._models(Cluster, ("cluster",))
         for key, field in model.model_fields.items()
@@ -160,4 +164,4 @@ def test_one_key_of_a_mapping_leaves_the_others_at_their_defaults() -> None:
         for one in field.default.model_fields_set
         if not type(field.default).model_fields[one].is_required()
     ]
-    assert found == []
+    assert incomplete == []

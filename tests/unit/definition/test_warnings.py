@@ -48,13 +48,13 @@ def test_one_machine_has_nobody_to_share_folders_with() -> None:
 
 def test_an_empty_nvidia_installs_nothing() -> None:
     (empty,) = said(nvidia=None)
-    assert empty.startswith("nvidia: with nothing behind it no driver is installed")
+    assert empty.startswith("nvidia: without a value no driver is installed")
 
 
 @pytest.mark.parametrize(("system", "warned"), [("debian-12", False), ("debian-13", True)])
 def test_a_module_is_built_by_the_python_that_is_there(system: str, warned: bool) -> None:
-    found = said(os=system, software={"modules": PYTHON})
-    assert [line.partition("; ")[0] for line in found] == [
+    lines = said(os=system, software={"modules": PYTHON})
+    assert [line.partition("; ")[0] for line in lines] == [
         "software.modules.apps/python.3.11.build: debian-13 has Python 3.13 and no python3.11"
     ] * warned
 

@@ -71,7 +71,7 @@ def test_each_gpu_gives_back_what_was_written():
 @pytest.mark.parametrize("at", [0, (1 << 19) - 1, 1 << 19, (1 << 20) - 1])
 def test_one_wrong_bit_is_seen(at):
     library = Library(flips=at)
-    with pytest.raises(cuda_job.CudaError, match="GPU 0 gives back other words"):
+    with pytest.raises(cuda_job.CudaError, match="GPU 0 returns other words"):
         list(cuda_job.job(lambda _: library))
     assert library.held == []
 

@@ -67,17 +67,22 @@ def may(definition: Definition) -> dict[str, dict[str, str]]:
     """What each client may do, by folder."""
     clients = ceph.built(definition, "s1", ADDRESSES)["clients"]
     return {
-        each["name"]: {folder["path"]: folder["access"] for folder in each["folders"]}
-        for each in clients
+        ceph_client["name"]: {folder["path"]: folder["access"] for folder in ceph_client["folders"]}
+        for ceph_client in clients
     }
 
 
 def test_three_hosts_have_monitors_and_two_the_other_servers() -> None:
-    found = ceph.built(defined(), "s4", ADDRESSES)
-    assert found["monitors"] == [{"name": f"s{n}", "address": f"192.0.2.4{n}"} for n in range(1, 4)]
-    assert (found["managers"], found["metadata_servers"]) == (["s1", "s2"], ["s1", "s2"])
-    assert found["hosts"] == ["s1", "s2", "s3", "s4"]
-    assert found["address"] == "192.0.2.44"
+    role_variables = ceph.built(defined(), "s4", ADDRESSES)
+    assert role_variables["monitors"] == [
+        {"name": f"s{n}", "address": f"192.0.2.4{n}"} for n in range(1, 4)
+    ]
+    assert (role_variables["managers"], role_variables["metadata_servers"]) == (
+        ["s1", "s2"],
+        ["s1", "s2"],
+    )
+    assert role_variables["hosts"] == ["s1", "s2", "s3", "s4"]
+    assert role_variables["address"] == "192.0.2.44"
 
 
 def test_two_monitors_would_have_no_majority_without_each_other() -> None:
@@ -92,8 +97,10 @@ def test_two_monitors_would_have_no_majority_without_each_other() -> None:
 def test_copies_lie_on_several_hosts_where_there_are_as_many(
     hosts: list[str], copies: int, domain: str
 ) -> None:
-    found = ceph.built(defined({"storage": hosts}, ceph={"copies": copies}), "s1", ADDRESSES)
-    assert (found["copies"], found["failure_domain"]) == (copies, domain)
+    role_variables = ceph.built(
+        defined({"storage": hosts}, ceph={"copies": copies}), "s1", ADDRESSES
+    )
+    assert (role_variables["copies"], role_variables["failure_domain"]) == (copies, domain)
 
 
 def test_with_an_image_cephadm_builds_it_and_nobody_else() -> None:
@@ -127,15 +134,15 @@ def test_disks_are_those_of_the_host_or_else_of_its_group(host: str, disks: list
 def test_clients_do_not_see_who_built_it() -> None:
     by_image = defined(ceph={"image": "quay.io/ceph/ceph:v19.2.3"})
     for host in ADDRESSES:
-        found = ceph.client(by_image, host, ADDRESSES)
-        assert found == ceph.client(defined(), host, ADDRESSES)
+        role_variables = ceph.client(by_image, host, ADDRESSES)
+        assert role_variables == ceph.client(defined(), host, ADDRESSES)
 
 
 def test_the_cluster_s_number_is_that_of_its_name() -> None:
     other = deepcopy(CLUSTER) | {"name": "other"}
     numbers = {
-        ceph.built(validate(each, GROUPS), "s1", ADDRESSES)["fsid"]
-        for each in (CLUSTER, CLUSTER, other)
+        ceph.built(validate(cluster, GROUPS), "s1", ADDRESSES)["fsid"]
+        for cluster in (CLUSTER, CLUSTER, other)
     }
     assert len(numbers) == 2
     assert ceph.client(existing(), "access", ADDRESSES)["fsid"] == EXISTING["fsid"]
@@ -190,10 +197,10 @@ def test_what_is_read_only_somebody_can_fill() -> None:
     ],
 )
 def test_a_host_is_the_client_of_its_class(host: str, user: str) -> None:
-    found = ceph.client(defined(), host, ADDRESSES)
-    assert found["user"] == user
-    assert found["key_host"] == "s1"
-    assert found["monitors"] == ["192.0.2.41", "192.0.2.42", "192.0.2.43"]
+    role_variables = ceph.client(defined(), host, ADDRESSES)
+    assert role_variables["user"] == user
+    assert role_variables["key_host"] == "s1"
+    assert role_variables["monitors"] == ["192.0.2.41", "192.0.2.42", "192.0.2.43"]
 
 
 def test_folders_are_mounted_as_the_class_of_the_host_needs_them() -> None:
@@ -235,10 +242,12 @@ def test_a_host_that_has_the_disks_alone_mounts_nothing() -> None:
 
 
 def test_a_cluster_that_is_there_already_is_mounted_and_not_built() -> None:
-    found = ceph.client(existing(), "cpu-01", ADDRESSES)
-    assert {key: found[key] for key in ("monitors", "fsid", "filesystem", "user")} == EXISTING
-    assert found["key_host"] == ""
-    assert len(found["mounts"]) == 4
+    role_variables = ceph.client(existing(), "cpu-01", ADDRESSES)
+    assert {
+        key: role_variables[key] for key in ("monitors", "fsid", "filesystem", "user")
+    } == EXISTING
+    assert role_variables["key_host"] == ""
+    assert len(role_variables["mounts"]) == 4
 
 
 def test_without_ceph_nothing_is_built_and_nothing_mounted() -> None:
@@ -263,7 +272,7 @@ def test_folders_of_ceph_are_none_of_nfs() -> None:
         (existing(), None),
         (
             defined(ceph={"devices": {"storage": ["/srv/osd.img"]}}),
-            "/srv/osd.img lies on another file system",
+            "/srv/osd.img is on another file system",
         ),
         (defined(ceph={"copies": 1}), "with one copy a broken disk"),
         (defined({"storage": ["s1", "s2"]}), "3 copies on 2 hosts"),

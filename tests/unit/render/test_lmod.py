@@ -28,10 +28,10 @@ def lua_texts(source: str) -> list[str]:
         digits, single = match.groups()
         return bytes([int(digits)]) if digits else escapes[single]
 
-    found = []
+    texts = []
     for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', source):
         parts = re.split(r"(\\(?:\d{3}|.))", literal)
-        found.append(
+        texts.append(
             b"".join(
                 value(match)
                 if (match := re.fullmatch(r"\\(?:(\d{3})|(.))", part))
@@ -39,7 +39,7 @@ def lua_texts(source: str) -> list[str]:
                 for part in parts
             ).decode()
         )
-    return found
+    return texts
 
 
 def test_a_modulefile_lies_where_its_name_says() -> None:

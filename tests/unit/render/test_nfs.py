@@ -43,11 +43,11 @@ def defined(**folders: dict[str, Any]) -> Definition:
 NFS = {"kind": "nfs"}
 
 
-def mounted(definition: Definition, **of_host: bool) -> dict[str, dict[str, Any]]:
+def mounted(definition: Definition, **host_options: bool) -> dict[str, dict[str, Any]]:
     """The mounts of a host by path, their options as a set."""
     return {
         mount["path"]: mount | {"options": set(mount["options"].split(","))}
-        for mount in nfs.mounts(definition, **of_host)
+        for mount in nfs.mounts(definition, **host_options)
     }
 
 
@@ -151,12 +151,12 @@ def test_what_is_cached_and_what_is_not_share_no_superblock_of_a_server() -> Non
 
 
 def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
-    found = served(defined(home=NFS, apps=NFS))
-    home = found["/home"]
+    exports = served(defined(home=NFS, apps=NFS))
+    home = exports["/home"]
     assert list(home["clients"]) == ["192.0.2.1", "192.0.2.11", "gpu-01"]
     assert all(c["writes"] and not c["as_root"] for c in home["clients"].values())
     assert home["own_disk"] is True
-    assert home["fsid"] != found["/sw"]["fsid"]
+    assert home["fsid"] != exports["/sw"]["fsid"]
 
 
 def test_only_the_controller_writes_modules_and_it_does_so_as_root() -> None:
@@ -196,15 +196,15 @@ def test_who_serves_a_folder_makes_those_of_its_groups() -> None:
     photos = {"path": "/data/photos", "group": "vision", "readable": False}
     assert nfs.group_folders(definition, "disks") == [photos]
     # What Muster does not serve the controller can reach.
-    of_all = {"path": "/models", "group": "vision", "readable": True}
-    assert nfs.group_folders(definition, "access") == [of_all]
+    models_folder = {"path": "/models", "group": "vision", "readable": True}
+    assert nfs.group_folders(definition, "access") == [models_folder]
     assert nfs.group_folders(definition, "cpu-01") == []
 
 
 def test_models_without_a_group_are_root_s() -> None:
     definition = laid_out(models={"path": "/models"}, projects=PROJECTS)
-    found = [folder["path"] for folder in nfs.group_folders(definition, "access")]
-    assert found == ["/data/photos"]
+    paths = [folder["path"] for folder in nfs.group_folders(definition, "access")]
+    assert paths == ["/data/photos"]
 
 
 def test_a_storage_host_mounts_what_other_servers_have() -> None:
@@ -244,7 +244,7 @@ def test_the_lab_s_three_lines_say_where_its_folders_come_from(
     file.write_text(text.replace("  storage:\n", f"  storage:\n{more}"))
     definition = load(tmp_path)
     by_ceph = ceph.client(definition, "lab-cpu-01", {})["mounts"] if "ceph" in kind else []
-    found = nfs.mounts(definition, computes=True, caches=True) + by_ceph
-    assert {mount["path"] for mount in found} == {"/home", "/apps", "/data"}
-    cached = {mount["path"] for mount in found if "fsc" in mount["options"].split(",")}
+    mounts = nfs.mounts(definition, computes=True, caches=True) + by_ceph
+    assert {mount["path"] for mount in mounts} == {"/home", "/apps", "/data"}
+    cached = {mount["path"] for mount in mounts if "fsc" in mount["options"].split(",")}
     assert cached == ({"/apps", "/data"} if "cached" in kind else set())

@@ -47,8 +47,13 @@ def test_nodes_without_gpus_get_no_driver():
 
 @pytest.mark.parametrize("node_set", ["cpu", "old", "new"])
 def test_a_definition_that_says_nothing_of_nvidia_leaves_drivers_alone(node_set):
-    found = told(node_set, None)
-    assert found["packages"] == found["kernel_packages"] == found["components"] == []
+    driver_variables = told(node_set, None)
+    assert (
+        driver_variables["packages"]
+        == driver_variables["kernel_packages"]
+        == driver_variables["components"]
+        == []
+    )
 
 
 def test_each_set_gets_the_modules_that_its_gpus_can_use():
@@ -70,10 +75,10 @@ def test_gpus_are_cut_on_the_nodes_whose_set_says_so():
 
 
 def test_without_a_branch_it_is_the_recommended_one():
-    found = told("new", {})
-    assert found["branch"] == 550
-    assert found["module"] == "nvidia-current"
-    assert found["repository"] == ""
+    driver_variables = told("new", {})
+    assert driver_variables["branch"] == 550
+    assert driver_variables["module"] == "nvidia-current"
+    assert driver_variables["repository"] == ""
 
 
 def imaged(nvidia: dict[str, Any] | None, *machine_types: str) -> dict[str, Any]:
@@ -98,19 +103,19 @@ def imaged(nvidia: dict[str, Any] | None, *machine_types: str) -> dict[str, Any]
 
 
 def test_an_image_gets_the_driver_for_the_newest_kernel_of_its_flavour():
-    found = imaged({}, "n1-standard-2", "g2-standard-8", "a2-highgpu-1g")
-    assert found["kernel_packages"] == [
+    driver_variables = imaged({}, "n1-standard-2", "g2-standard-8", "a2-highgpu-1g")
+    assert driver_variables["kernel_packages"] == [
         "linux-image-cloud-amd64",
         "linux-headers-cloud-amd64",
         "nvidia-kernel-dkms=535.*",
     ]
-    assert (found["branch"], found["module"]) == (535, "nvidia-current")
-    assert "nvidia-smi=535.*" in found["packages"]
+    assert (driver_variables["branch"], driver_variables["module"]) == (535, "nvidia-current")
+    assert "nvidia-smi=535.*" in driver_variables["packages"]
 
 
 def test_an_image_has_the_modules_that_are_wanted():
-    found = imaged({"modules": "open"}, "g2-standard-8")
-    assert found["kernel_packages"][-1] == "nvidia-open-kernel-dkms=535.*"
+    driver_variables = imaged({"modules": "open"}, "g2-standard-8")
+    assert driver_variables["kernel_packages"][-1] == "nvidia-open-kernel-dkms=535.*"
 
 
 def test_an_image_for_nvswitches_has_their_fabric_manager():
@@ -120,8 +125,8 @@ def test_an_image_for_nvswitches_has_their_fabric_manager():
 
 
 def test_an_image_without_gpus_has_no_driver():
-    found = imaged(None, "n1-standard-2")
-    assert found["packages"] == found["kernel_packages"] == []
+    driver_variables = imaged(None, "n1-standard-2")
+    assert driver_variables["packages"] == driver_variables["kernel_packages"] == []
 
 
 def added(system: str, nvidia: dict[str, Any]) -> list[dict[str, Any]]:
@@ -130,22 +135,22 @@ def added(system: str, nvidia: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_dcgm_comes_from_nvidias_repository_and_the_driver_does_not():
-    found = added("debian-12", {"dcgm": True})
-    assert [addition["name"] for addition in found] == ["dcgm"]
-    assert found[0]["repository"].endswith("/debian12/x86_64/")
-    assert "datacenter-gpu-manager-4-cuda12" in found[0]["packages"]
+    additions = added("debian-12", {"dcgm": True})
+    assert [addition["name"] for addition in additions] == ["dcgm"]
+    assert additions[0]["repository"].endswith("/debian12/x86_64/")
+    assert "datacenter-gpu-manager-4-cuda12" in additions[0]["packages"]
 
 
 def test_the_repository_of_the_driver_is_not_added_twice():
-    found = added("debian-12", {"source": "nvidia", "branch": 580, "dcgm": True})
-    assert found[0]["repository"] == ""
-    assert "datacenter-gpu-manager-4-cuda13" in found[0]["packages"]
+    additions = added("debian-12", {"source": "nvidia", "branch": 580, "dcgm": True})
+    assert additions[0]["repository"] == ""
+    assert "datacenter-gpu-manager-4-cuda13" in additions[0]["packages"]
 
 
 def test_cdi_is_for_all_systems_and_has_a_repository_of_its_own():
     for system, nvidia in (("debian-13", {}), ("debian-12", {"source": "nvidia", "branch": 580})):
-        (found,) = added(system, {**nvidia, "cdi": True})
-        assert (found["name"], found["repository"] != "") == ("cdi", True)
+        (toolkit,) = added(system, {**nvidia, "cdi": True})
+        assert (toolkit["name"], toolkit["repository"] != "") == ("cdi", True)
     both = added("debian-12", {"dcgm": True, "cdi": True})
     assert [addition["name"] for addition in both] == ["dcgm", "cdi"]
 

@@ -70,8 +70,8 @@ def definition() -> Any:
 
 
 def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
-    found = role_variables.state_folders(load(ROOT / "inventories/cloud"))
-    assert [folder["path"] for folder in found] == [
+    folders = role_variables.state_folders(load(ROOT / "inventories/cloud"))
+    assert [folder["path"] for folder in folders] == [
         "/home",
         "/apps",
         "/data",
@@ -80,7 +80,7 @@ def test_state_disk_holds_what_must_outlive_the_controller_s_vm() -> None:
         "/var/lib/slurm/slurmctld",
     ]
     defaults = yaml.safe_load((ROOT / "roles/slurmctld/defaults/main.yml").read_text())
-    assert found[-1]["path"] == defaults["slurmctld_state_dir"]
+    assert folders[-1]["path"] == defaults["slurmctld_state_dir"]
 
 
 def test_the_nfs_server_waits_for_what_it_knows_of_its_clients() -> None:
@@ -94,8 +94,8 @@ def test_a_controller_that_serves_no_folder_keeps_nothing_of_nfs() -> None:
     for folder in ("home", "apps", "data"):
         cluster["storage"][folder] = {"path": f"/{folder}", "kind": "existing"}
     hosts = cloud_hosts(load(ROOT / "inventories/cloud").cluster)
-    found = role_variables.state_folders(role_variables.definition_of(cluster, hosts.groups))
-    assert [folder["path"] for folder in found] == ["/var/lib/mysql", "/var/lib/slurm/slurmctld"]
+    folders = role_variables.state_folders(role_variables.definition_of(cluster, hosts.groups))
+    assert [folder["path"] for folder in folders] == ["/var/lib/mysql", "/var/lib/slurm/slurmctld"]
 
 
 def test_machines_of_one_s_own_have_no_state_disk(definition: Any) -> None:
@@ -263,15 +263,15 @@ def files(folder: str) -> Iterator[Path]:
 
 def lines_with(pattern: str) -> dict[str, list[str]]:
     """Lines of roles and plays that match outside comments, by file; no documentation."""
-    found: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}
     for folder in ("ansible", "roles"):
         for path in files(folder):
             if path.suffix in (".md", ".py"):
                 continue
             for line in path.read_text(encoding="utf-8").splitlines():
                 if re.search(pattern, line.split("# ")[0]):
-                    found.setdefault(str(path.relative_to(ROOT)), []).append(line.strip())
-    return found
+                    matches.setdefault(str(path.relative_to(ROOT)), []).append(line.strip())
+    return matches
 
 
 WIRING_FILE = "ansible/group_vars/all/wiring.yml"
@@ -380,14 +380,14 @@ def evaluated(folder: Path, inventory: Path) -> dict[str, dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, dict[str, Any]] = {}
+    by_host: dict[str, dict[str, Any]] = {}
     document, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
     for play in document["plays"]:
         for task in play["tasks"]:
             for host, result in task["hosts"].items():
                 if "msg" in result and isinstance(result["msg"], dict):
-                    found.setdefault(host, {}).update(result["msg"])
-    return found
+                    by_host.setdefault(host, {}).update(result["msg"])
+    return by_host
 
 
 @pytest.fixture(scope="module", params=["lab", "demo", "nvidia"])
@@ -416,17 +416,17 @@ def wired(
 
 def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> None:
     for role in ROLES:
-        of_role = {name: option for name, option in options_of(role).items() if name in PUBLIC}
+        role_options = {name: option for name, option in options_of(role).items() if name in PUBLIC}
         checked = 0
         for host, variables in wired.items():
-            given = {name: value for name, value in variables.items() if name in of_role}
+            given = {name: value for name, value in variables.items() if name in role_options}
             if given:
-                result = ArgumentSpecValidator(plain(of_role)).validate(given)
+                result = ArgumentSpecValidator(plain(role_options)).validate(given)
                 assert result.error_messages == [], f"{role} on {host}"
                 checked += 1
         # The lab's only login node is its controller, and its folders exist: nobody needs these.
         unused = ("slurm", "nfs_server", "ceph_cluster", "cephadm")
-        assert checked or role in unused or not of_role, role
+        assert checked or role in unused or not role_options, role
 
 
 @pytest.fixture(scope="module")
@@ -467,7 +467,9 @@ def test_a_host_that_is_for_logging_in_alone_boots_without_its_folders(
     with_filer: dict[str, dict[str, Any]],
 ) -> None:
     for name in ("nfs_client_automount", "ceph_client_automount"):
-        assert [host for host, found in with_filer.items() if found[name]] == ["lab-login"]
+        assert [host for host, host_variables in with_filer.items() if host_variables[name]] == [
+            "lab-login"
+        ]
 
 
 def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
@@ -478,19 +480,21 @@ def test_the_package_of_slurmctld_is_a_file_of_the_inventory(
 
 
 def test_one_host_makes_the_homes(wired: dict[str, dict[str, Any]]) -> None:
-    assert [host for host, found in wired.items() if found["users_create_homes"]] == ["lab-access"]
+    assert [
+        host for host, host_variables in wired.items() if host_variables["users_create_homes"]
+    ] == ["lab-access"]
 
 
 def test_units_follow_the_groups(
     wired: dict[str, dict[str, Any]], request: pytest.FixtureRequest
 ) -> None:
-    units = {host: set(found["verify_units"]) for host, found in wired.items()}
+    units = {host: set(host_variables["verify_units"]) for host, host_variables in wired.items()}
     everywhere = {"munge", "chrony"}
     assert units["lab-access"] == everywhere | {"slurmctld", "mariadb", "slurmdbd"}
     assert units["lab-cpu-01"] == everywhere | {"slurmd"}
     driven = "[nvidia]" in request.node.name
-    of_gpus = {"muster-nvidia", "nvidia-dcgm-exporter"} if driven else set()
-    assert units["lab-gpu-02"] == everywhere | {"slurmd"} | of_gpus
+    driver_units = {"muster-nvidia", "nvidia-dcgm-exporter"} if driven else set()
+    assert units["lab-gpu-02"] == everywhere | {"slurmd"} | driver_units
 
 
 def holders(variables: dict[str, Any], secret: str) -> set[str]:

@@ -90,7 +90,7 @@ PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
         {"lab-gpu-02": {"gpus": [*DEVICES, "/dev/nvidia4"]}},
         "lab-gpu-02: 5 GPUs (/dev/nvidia0, /dev/nvidia1, /dev/nvidia2, /dev/nvidia3, "
         "/dev/nvidia4), the definition says 4 in nodes.gpu.gpus.count "
-        "(cluster.yml/nodes.gpu.gpus.count); set it to 5 or nobody gets the others",
+        "(cluster.yml/nodes.gpu.gpus.count); set it to 5 or the others stay unused",
     ),
     "other device files": (
         {"lab-gpu-01": {"absent": ("/dev/nvidia0",), "gpus": [*DEVICES[1:], "/dev/nvidia4"]}},
@@ -201,8 +201,8 @@ def test_hosts_of_one_set_that_differ_take_two(lab: Definition) -> None:
 
 
 def test_hosts_without_report_are_left_to_the_caller(lab: Definition) -> None:
-    found = {"lab-cpu-01": report("lab-cpu-01")}
-    assert hardware.compare(lab, found, place) == hardware.Comparison([], [], [])
+    reports = {"lab-cpu-01": report("lab-cpu-01")}
+    assert hardware.compare(lab, reports, place) == hardware.Comparison([], [], [])
 
 
 def test_output_of_ansible_before_and_behind_the_json_does_not_matter() -> None:

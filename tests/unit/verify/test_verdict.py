@@ -93,18 +93,18 @@ HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     ),
     "another build of SLURM, and a package less": (
         {"lab_cpu_02": {"packages": {"slurmd": "22.05.8-5", "libssl3": "3.0.15-1"}}},
-        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: munge missing / 0.5.15-2, "
+        "lab-cpu-02: packages differ from its peer lab-cpu-01 of cpu: munge missing / 0.5.15-2, "
         "slurmd 22.05.8-5 / 22.05.8-4; bring them to the same versions",
     ),
     "many packages": (
         {"lab_cpu_02": {"packages": OTHERS}},
-        "lab-cpu-02: other packages than its peer lab-cpu-01 of cpu: libslurm1 2 / missing, "
+        "lab-cpu-02: packages differ from its peer lab-cpu-01 of cpu: libslurm1 2 / missing, "
         "libslurm2 2 / missing, libslurm3 2 / missing, libslurm4 2 / missing, libslurm5 2 / "
         "missing and 1 more; bring them to the same versions",
     ),
     "no credential": (
         {"lab_access": {"credential": {"error": "Socket is missing"}}},
-        "lab-access: makes no munge credential: Socket is missing",
+        "lab-access: can't make a munge credential: Socket is missing",
     ),
 }
 
@@ -191,8 +191,8 @@ def test_peers_that_did_not_report_are_not_compared() -> None:
 
 
 def test_a_wrong_key_on_one_node_names_the_node() -> None:
-    found = said(controller=cluster(undecoded={"lab-cpu-02": "Invalid credential"}))
-    assert found == [
+    sentences = said(controller=cluster(undecoded={"lab-cpu-02": "Invalid credential"}))
+    assert sentences == [
         "lab-cpu-02: the controller can't decode its munge credential: Invalid credential; its "
         "munge key or its clock differs"
     ]
@@ -286,7 +286,7 @@ def test_a_node_in_two_partitions_is_said_once() -> None:
             {"code": 1, "output": "srun: error: Unable to allocate resources"},
             "the test job failed: srun: error: Unable to allocate resources",
         ),
-        ({"code": 124}, "the test job failed: no end within its bound"),
+        ({"code": 124}, "the test job failed: it did not end within its time limit"),
         (
             {"accounted": False},
             "the test job ran but is not in accounting; is slurmdbd up?",
@@ -294,8 +294,8 @@ def test_a_node_in_two_partitions_is_said_once() -> None:
     ],
 )
 def test_a_job_that_did_not_do_names_its_partition(job: dict[str, Any], sentence: str) -> None:
-    found = said(controller=cluster(jobs=[{**JOB, **job}]))
-    assert found == [f"partition ml-cpu on lab-cpu-[01-02]: {sentence}"]
+    sentences = said(controller=cluster(jobs=[{**JOB, **job}]))
+    assert sentences == [f"partition ml-cpu on lab-cpu-[01-02]: {sentence}"]
 
 
 def test_without_accounting_no_record_is_missed() -> None:
@@ -329,8 +329,8 @@ def test_a_host_without_slurmctld_s_answer_says_so() -> None:
     assert verdict.problems({"lab-login-0": host()}, asked, PEERS) == [
         "lab-login-0: it can't decode its own munge credential: Expired credential; its munge key "
         "or its clock differs",
-        f"lab-login-0: slurmctld gives no answer ({down}); is it up, and has this host its munge "
-        "key? journalctl -u slurmctld on the controller says more",
+        f"lab-login-0: slurmctld gives no answer ({down}); is it up, and does this host have its "
+        "munge key? journalctl -u slurmctld on the controller says more",
     ]
 
 

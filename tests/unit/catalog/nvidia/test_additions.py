@@ -20,17 +20,17 @@ CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
     ],
 )
 def test_dcgm_is_that_of_the_driver_s_cuda(system, branch, cuda, release):
-    found = dcgm(system, branch)
-    assert found is not None
-    assert found.packages == (
+    addition = dcgm(system, branch)
+    assert addition is not None
+    assert addition.packages == (
         "datacenter-gpu-manager-4-core",
         f"datacenter-gpu-manager-4-cuda{cuda}",
         "datacenter-gpu-manager-4-proprietary",
         f"datacenter-gpu-manager-4-proprietary-cuda{cuda}",
         "datacenter-gpu-manager-exporter",
     )
-    assert found.repository == f"{CUDA}/{release}/x86_64/"
-    assert found.key == f"{CUDA}/{release}/x86_64/cuda-archive-keyring.gpg"
+    assert addition.repository == f"{CUDA}/{release}/x86_64/"
+    assert addition.key == f"{CUDA}/{release}/x86_64/cuda-archive-keyring.gpg"
 
 
 @pytest.mark.parametrize("system", ["debian-12", "ubuntu-22.04", "ubuntu-24.04"])
@@ -44,9 +44,9 @@ def test_debian_13_has_none():
 
 
 def test_cdi_is_the_toolkit_without_hooks_for_runtimes():
-    found = cdi()
-    assert found.packages == ("nvidia-container-toolkit-base",)
-    assert found.repository == "https://nvidia.github.io/libnvidia-container/stable/deb/amd64/"
-    assert found.key == "https://nvidia.github.io/libnvidia-container/gpgkey"
+    addition = cdi()
+    assert addition.packages == ("nvidia-container-toolkit-base",)
+    assert addition.repository == "https://nvidia.github.io/libnvidia-container/stable/deb/amd64/"
+    assert addition.key == "https://nvidia.github.io/libnvidia-container/gpgkey"
     # Armored: apt takes it for such by this ending alone.
-    assert found.keyring.endswith(".asc")
+    assert addition.keyring.endswith(".asc")

@@ -12,22 +12,22 @@ CUTTABLE = [gpu for gpu in gpus().values() if geometries(gpu)]
 def geometry(name: str, profile: str):
     gpu = named(name)
     assert gpu
-    return next(found for found in geometries(gpu) or [] if profile in found.profiles)
+    return next(known for known in geometries(gpu) or [] if profile in known.profiles)
 
 
 @pytest.mark.parametrize("gpu", CUTTABLE, ids=lambda gpu: gpu.name)
 def test_the_largest_profile_is_the_whole_gpu_and_each_one_fits_alone(gpu):
-    for found in geometries(gpu):
-        *_, (largest, slices) = found.profiles.items()
-        assert slices.memory == found.whole.memory
-        assert not found.holds({largest: 2})
-        assert all(found.holds({profile: 1}) for profile in found.profiles)
+    for cuts in geometries(gpu):
+        *_, (largest, slices) = cuts.profiles.items()
+        assert slices.memory == cuts.whole.memory
+        assert not cuts.holds({largest: 2})
+        assert all(cuts.holds({profile: 1}) for profile in cuts.profiles)
 
 
 @pytest.mark.parametrize("gpu", CUTTABLE, ids=lambda gpu: gpu.name)
 def test_names_say_how_many_slices_of_processors_a_profile_takes(gpu):
-    for found in geometries(gpu):
-        for name, slices in found.profiles.items():
+    for cuts in geometries(gpu):
+        for name, slices in cuts.profiles.items():
             assert re.fullmatch(rf"{slices.compute}g\.\d+gb", name)
 
 
@@ -47,9 +47,9 @@ def test_names_say_how_many_slices_of_processors_a_profile_takes(gpu):
     ],
 )
 def test_as_many_fit_as_nvidia_says(gpu, profile, most):
-    found = geometry(gpu, profile)
-    assert found.holds({profile: most})
-    assert not found.holds({profile: most + 1})
+    cuts = geometry(gpu, profile)
+    assert cuts.holds({profile: most})
+    assert not cuts.holds({profile: most + 1})
 
 
 @pytest.mark.parametrize(

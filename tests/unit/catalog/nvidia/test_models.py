@@ -25,9 +25,9 @@ from muster.catalog.nvidia import gpus, named
     ],
 )
 def test_a_type_names_a_gpu(written, name):
-    found = named(written)
-    assert found
-    assert found.name == name
+    gpu = named(written)
+    assert gpu
+    assert gpu.name == name
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ SYSTEMS = ["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"]
 
 def recommended(system: str, gpu: Gpu) -> str:
     """Return the shortest thing that the definition can say for a GPU, and what comes of it."""
-    found = fitting(system, gpu)
-    if not found:
+    choices = fitting(system, gpu)
+    if not choices:
         return "none"
-    source, driver = found[0]
+    source, driver = choices[0]
     said = [] if source == "distribution" else ["source: nvidia"]
     said += [] if driver.branch == branches(system, source)[0] else [f"branch: {driver.branch}"]
     return f"`{{{', '.join(said)}}}`: {driver.branch}, {driver.modules}"

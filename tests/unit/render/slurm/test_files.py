@@ -168,8 +168,8 @@ def test_backfill_looks_as_far_ahead_as_the_longest_job(lab, max_times, options)
     }
     times = {name: {"default_time": "10"} for name in partitions}
     got = conf(lab({"partitions": {k: partitions[k] | times[k] for k in partitions}}))
-    found = got["SchedulerParameters"].split(",")
-    assert ",".join(each for each in found if each.startswith("bf_")) == options
+    entries = got["SchedulerParameters"].split(",")
+    assert ",".join(entry for entry in entries if entry.startswith("bf_")) == options
 
 
 @pytest.mark.parametrize("version", RELEASES)
