@@ -286,7 +286,7 @@ def test_folders_of_ceph_are_none_of_nfs() -> None:
         (defined({"storage": ["s1", "s2"]}, ceph={"copies": 2}), "2 hosts have one monitor, on s1"),
         (
             defined(ceph={"devices": {"storage": ["/dev/disk/by-id/nvme-A"]}}),
-            "/dev/disk/by-id/nvme-A is likely on one of 4 hosts alone",
+            "/dev/disk/by-id/nvme-A is likely on one of 4 hosts only",
         ),
         (
             defined(apps={"cached": True}, cache={"any_kernel": True}),

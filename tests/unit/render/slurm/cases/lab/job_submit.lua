@@ -1,7 +1,7 @@
 local TYPES = {}
 local INSTEAD = "they have no types here, ask for --gpus=1 instead"
 
--- A job that asks for a type of GPU that no node has is refused, with the types that there are.
+-- Refuse a job that asks for a type of GPU that no node has, and list the types that exist.
 -- TYPES and INSTEAD come from the definition; everything else that a job asks for is SLURM's own.
 
 -- ESLURM_INVALID_GRES of slurm/slurm_errno.h, the same from 21.08 to 25.11: the client says
@@ -40,7 +40,7 @@ local function verdict(job)
     return slurm.SUCCESS
 end
 
--- Whatever goes wrong here must keep nobody from working.
+-- An error in this script must not block jobs.
 local function judge(job)
     local ran, result = pcall(verdict, job)
     if not ran then
