@@ -48,7 +48,7 @@ def make(
         raise _stop(str(error), REFUSED) from error
     except OSError as error:
         raise _stop(
-            f"{path}: {(error.strerror or str(error)).lower()}; mend that and run again", FAILED
+            f"{path}: {(error.strerror or str(error)).lower()}; fix that and run again", FAILED
         ) from error
     if not made:
         typer.echo(f"{path} has all secrets already; nothing was changed")

@@ -80,7 +80,7 @@ def ask(
     if results is None:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
         said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
-        remedy = "mend that and run again"
+        remedy = "fix that and run again"
         if "vault" in said:
             remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
         raise AskError(f"Ansible did not start: {said}; {remedy}")

@@ -45,7 +45,7 @@ def compare(definition: Definition, reports: Mapping[str, Report], place: Place)
         name = report["name"].split(".")[0]
         if name in definition.hosts.groups["all"] and name != host:
             said = f"the machine at this address calls itself {name}, another host of the cluster"
-            problems.append((host, f"{said}; mend ansible_host of the two in hosts.yml"))
+            problems.append((host, f"{said}; correct ansible_host of both in hosts.yml"))
         elif name != host:
             notes.append((host, f"calls itself {name}; site.yml will name it as hosts.yml does"))
     for name, node_set in definition.cluster.nodes.items():
@@ -99,7 +99,7 @@ def _hardware(report: Report, name: str, node_set: NodeSet, place: Place) -> Ite
             yield (
                 f"{key} {report[key]} by {report['source']}, the definition says {wanted} "
                 f"in nodes.{name}.{key} ({place('nodes', name, key)}); set it to {report[key]} or "
-                "mend the machine (its firmware may have switched some off)"
+                "fix the machine (its firmware may have switched some off)"
             )
     if report["memory_mib"] < node_set.memory_mib:
         yield (

@@ -68,7 +68,7 @@ def problems(
     node set to the hosts that should be alike; `absent` lists the hosts that this run lost.
     """
     sentences = [
-        f"{host}: not configured in this run (unreachable, or failed above); mend it and run again"
+        f"{host}: not configured in this run (unreachable, or failed above); fix it and run again"
         for host in absent
     ]
     sentences += _daemons(hosts)
@@ -258,8 +258,8 @@ def _jobs(cluster: Mapping[str, Any]) -> Iterator[str]:
 
 def _drained_by_a_person(node: Mapping[str, str]) -> bool:
     # slurmctld drains as SlurmUser; a person who runs scontrol leaves another name.
-    nobody = node["user"].lower() in NOT_A_PERSON or node["reason"].startswith(HEALTH)
-    return node["state"].startswith("drain") and not nobody
+    no_person = node["user"].lower() in NOT_A_PERSON or node["reason"].startswith(HEALTH)
+    return node["state"].startswith("drain") and not no_person
 
 
 def _unique(nodes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:

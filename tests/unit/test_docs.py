@@ -335,7 +335,7 @@ def test_paths_of_the_repository_exist(page: Page) -> None:
         path = word.rstrip(",:")
         if "/" not in path or path.split("/")[0] not in top_level() or path.startswith(made):
             continue
-        # A name in angle brackets stands for any, braces for each of a few.
+        # A name in angle brackets means any name, braces mean each of a few.
         for one in expanded(re.sub(r"<\w+>", "*", path)):
             assert list(ROOT.glob(one)), word
 

@@ -1,4 +1,4 @@
-"""Imports go down the folders, never in a circle; product code knows no stand-ins and no tests."""
+"""Imports go down the folders, never in a circle; product code imports no stand-ins or tests."""
 
 import ast
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def upward(
 
 
 def circle(arrows: dict[str, frozenset[str]]) -> list[str]:
-    """Modules that import each other, directly or not: what is left when ends are taken away."""
+    """Modules that import each other, directly or not: what is left after removing leaves."""
     left = {name: set(targets) for name, targets in arrows.items()}
     while ends := {name for name, targets in left.items() if not targets}:
         left = {name: targets - ends for name, targets in left.items() if name not in ends}

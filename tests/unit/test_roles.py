@@ -76,7 +76,7 @@ def vars_of(role: str) -> dict[str, Any]:
 
 
 def files_in(data: Any) -> Iterator[dict[str, Any]]:
-    """Yield the entries of managed_files, wherever they stand: in a task or in a table."""
+    """Yield the entries of managed_files, in a task or in a table."""
     if isinstance(data, dict):
         if "dest" in data:
             yield data
@@ -246,7 +246,7 @@ class TestTasks:
         path = ROOT / "roles" / role / "tasks/install.yml"
         if path.exists():
             text = path.read_text(encoding="utf-8")
-            # Which SLURM to install is known to whoever makes an image.
+            # The release of SLURM to install is known when an image is made.
             required = {
                 name
                 for name, option in options_of(role).items()

@@ -1,4 +1,4 @@
-"""Where secrets may go on their way to a host: into files that are theirs, and nowhere else."""
+"""Where secrets may go on their way to a host: into their own files, and nowhere else."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def test_secrets_are_known_by_their_wiring() -> None:
 
 
 def test_each_secret_reaches_a_role() -> None:
-    # Else the tests below would look for names that nobody uses.
+    # Otherwise the tests below would look for names that are not used.
     for name in SECRETS:
         owners = [role for role in ROLES if name.startswith(f"{role.name}_")]
         role = max(owners, key=lambda role: len(role.name))
@@ -105,7 +105,7 @@ class TestFlow:
                     if not isinstance(given, dict):
                         continue
                     for option in (key for key, value in given.items() if names_a_secret(value)):
-                        # The files of managed_files have an option of their own (above).
+                        # The files of managed_files have their own option (above).
                         if (module.stem, option) == ("managed_files", "files"):
                             option = "secret_content_b64"  # noqa: PLW2901
                         spec = rf'"{option}": {{[^}}]*"no_log": True'

@@ -318,4 +318,4 @@ def test_a_folder_that_can_not_be_written_is_said_in_a_sentence(inventory: Path)
     )
     assert done.returncode == 1
     path = secrets.path_of(inventory)
-    assert done.stderr == f"error: {path}: read-only file system; mend that and run again\n"
+    assert done.stderr == f"error: {path}: read-only file system; fix that and run again\n"

@@ -125,7 +125,7 @@ def test_nodes_in_the_cloud_are_asked_by_a_job(tmp_path: Path) -> None:
 
 def test_ansible_that_does_not_start_is_said(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Found:
-        raise AskError("Ansible did not start: x; mend that and run again")
+        raise AskError("Ansible did not start: x; fix that and run again")
 
     monkeypatch.setattr(cache, "ask", refuse)
     result = CliRunner().invoke(app, ["cache", str(cached)])

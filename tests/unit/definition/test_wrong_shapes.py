@@ -64,7 +64,7 @@ def test_anything_in_the_place_of_a_value_is_accepted_or_an_error_with_a_line(
         text = json.dumps(replaced(CLUSTER, path, wrong), indent=1)  # JSON is YAML
         (tmp_path / sources.CLUSTER_FILE).write_text(text)
         definition, problems = examine(sources.read(tmp_path, frozenset(), {}))
-        # The rest is checked whatever stands here; but for `cluster` itself.
+        # The rest is checked whatever is here, except for `cluster` itself.
         assert definition is not None or len(path) < 2
         assert definition is not None or problems
         for problem in problems:

@@ -43,7 +43,7 @@ EXISTING = {
 
 
 def defined(groups: dict[str, list[str]] | None = None, **folders: dict[str, Any]) -> Definition:
-    """A definition whose folders are as in CLUSTER, but for what is said here."""
+    """A definition with the folders of CLUSTER, except for these changes."""
     cluster = deepcopy(CLUSTER)
     for key, words in folders.items():
         cluster["storage"][key] = cluster["storage"].get(key, {}) | words

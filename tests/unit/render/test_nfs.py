@@ -32,7 +32,7 @@ ADDRESSES = {"access": "192.0.2.1", "disks": "192.0.2.9", "cpu-01": "192.0.2.11"
 
 
 def defined(**folders: dict[str, Any]) -> Definition:
-    """A definition whose folders are as in CLUSTER, but for what is said here."""
+    """A definition with the folders of CLUSTER, except for these changes."""
     cluster = deepcopy(CLUSTER)
     for key, words in folders.items():
         default = {} if key == "cache" else {"path": f"/{key}"}

@@ -1,4 +1,4 @@
-"""What the role is told of a node: the driver of its set, or none."""
+"""The role's variables for a node: the driver of its set, or none."""
 
 from copy import deepcopy
 from typing import Any

@@ -424,7 +424,7 @@ def test_all_roles_accept_what_is_wired(wired: dict[str, dict[str, Any]]) -> Non
                 result = ArgumentSpecValidator(plain(role_options)).validate(given)
                 assert result.error_messages == [], f"{role} on {host}"
                 checked += 1
-        # The lab's only login node is its controller, and its folders exist: nobody needs these.
+        # The lab's only login node is its controller, and its folders exist: no host needs these.
         unused = ("slurm", "nfs_server", "ceph_cluster", "cephadm")
         assert checked or role in unused or not role_options, role
 

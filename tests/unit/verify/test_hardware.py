@@ -27,7 +27,7 @@ def place(*path: str) -> str:
 
 
 def report(host: str, *, absent: tuple[str, ...] = (), **changed: Any) -> dict[str, Any]:
-    """The report of a machine that is as the lab's definition says, but for what is changed."""
+    """The report of a machine of the lab's definition, with these changes."""
     gpus = [path for path in DEVICES if "gpu" in host and path not in absent]
     kinds = dict.fromkeys(DEVICES, "absent") | dict.fromkeys(gpus, "device")
     kinds |= dict.fromkeys(("/home", "/apps", "/data"), "directory")
@@ -71,7 +71,7 @@ def test_more_memory_than_defined_is_no_problem(lab: Definition) -> None:
     assert compared(lab, {"lab-cpu-01": {"memory_mib": 128000}}).problems == []
 
 
-MEND = "or mend the machine (its firmware may have switched some off)"
+FIX = "or fix the machine (its firmware may have switched some off)"
 
 PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "GPUs missing": (
@@ -106,17 +106,17 @@ PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "sockets": (
         {"lab-cpu-01": {"sockets": 1, "source": "lscpu"}},
         "lab-cpu-01: sockets 1 by lscpu, the definition says 2 in nodes.cpu.sockets "
-        f"(cluster.yml/nodes.cpu.sockets); set it to 1 {MEND}",
+        f"(cluster.yml/nodes.cpu.sockets); set it to 1 {FIX}",
     ),
     "cores, the same on two hosts": (
         {"lab-cpu-01": {"cores_per_socket": 16}, "lab-cpu-02": {"cores_per_socket": 16}},
         "lab-cpu-[01-02]: cores_per_socket 16 by slurmd, the definition says 12 in "
-        f"nodes.cpu.cores_per_socket (cluster.yml/nodes.cpu.cores_per_socket); set it to 16 {MEND}",
+        f"nodes.cpu.cores_per_socket (cluster.yml/nodes.cpu.cores_per_socket); set it to 16 {FIX}",
     ),
     "hyper-threading off": (
         {"lab-gpu-02": {"threads_per_core": 1}},
         "lab-gpu-02: threads_per_core 1 by slurmd, the definition says 2 in "
-        f"nodes.gpu.threads_per_core (cluster.yml/nodes.gpu.threads_per_core); set it to 1 {MEND}",
+        f"nodes.gpu.threads_per_core (cluster.yml/nodes.gpu.threads_per_core); set it to 1 {FIX}",
     ),
     "memory": (
         {"lab-cpu-01": {"memory_mib": 122879}},
@@ -146,7 +146,7 @@ PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "the machine of another host": (
         {"lab-gpu-01": {"name": "lab-gpu-02.example.org"}},
         "lab-gpu-01: the machine at this address calls itself lab-gpu-02, another host of the "
-        "cluster; mend ansible_host of the two in hosts.yml",
+        "cluster; correct ansible_host of both in hosts.yml",
     ),
 }
 

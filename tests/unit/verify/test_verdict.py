@@ -200,7 +200,7 @@ def test_a_wrong_key_on_one_node_names_the_node() -> None:
 
 def test_hosts_that_the_run_lost_are_named() -> None:
     assert said(absent=["lab-gpu-01", "lab-gpu-02"]) == [
-        f"{name}: not configured in this run (unreachable, or failed above); mend it and run again"
+        f"{name}: not configured in this run (unreachable, or failed above); fix it and run again"
         for name in ("lab-gpu-01", "lab-gpu-02")
     ]
 

@@ -61,7 +61,7 @@ LAB: dict[str, Any] = {
 
 
 def patched(value: Any, patch: Any) -> Any:
-    """Return `value` with a merge patch of RFC 7396 applied: null takes a key away."""
+    """Return `value` with a merge patch of RFC 7396 applied: null removes a key."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     merged = dict(value) if isinstance(value, dict) else {}

@@ -12,7 +12,7 @@ from muster_sandbox.fakecloud.errors import ApiError
 
 FAILING = [
     {"task": "slurmctld : Run slurmctld"},
-    {"task": "slurmctld : Run slurmctld", "failed": "slurmctld: not up after 60 s; mend it"},
+    {"task": "slurmctld : Run slurmctld", "failed": "slurmctld: not up after 60 s; fix it"},
 ]
 
 
@@ -191,9 +191,9 @@ def test_failed_task_is_reported_after_three_tries(vm):
     vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
     report = vm.reports(state="failed")
     assert report["step"] == "slurmctld : Run slurmctld"
-    assert report["message"] == "slurmctld: not up after 60 s; mend it"
+    assert report["message"] == "slurmctld: not up after 60 s; fix it"
     assert len(vm.runs()) == 3
-    assert "slurmctld: not up after 60 s; mend it" in vm.notice.read_text()
+    assert "slurmctld: not up after 60 s; fix it" in vm.notice.read_text()
     assert vm.broadcasts == [
         "Muster: slurm10-controller could not be set up; the next login says why."
     ]
