@@ -17,7 +17,7 @@ from muster_sandbox.containers.podman import podman
 NODE = "lab-gpu-01"
 # The only packaged release that can do it (see the check gpu-autodetect-release).
 RELEASE, SYSTEM = "trixie", "debian-13"
-DEVICES = "for gpu in 0 1; do mknod -m 0666 /dev/nvidia$gpu c 195 $gpu; done"
+MAKE_DEVICES = "for gpu in 0 1; do mknod -m 0666 /dev/nvidia$gpu c 195 $gpu; done"
 # Type, CPUs of the machine, those near the GPU, links to the others, device file, UUID, flags.
 DEVICES = [
     "nvidia_h100_80gb_hbm3|8|0-3|-1,0|/dev/nvidia0|(null)|nvidia_gpu_env",
@@ -45,7 +45,7 @@ def files() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def emulation() -> Iterator[Emulation]:
     with emulated("muster-detection", RELEASE, files(), [NODE]) as lab:
-        podman("exec", lab.name, "sh", "-ec", DEVICES)
+        podman("exec", lab.name, "sh", "-ec", MAKE_DEVICES)
         lab.starts_slurmctld("/var/log/slurm/slurmctld.log")
         yield lab
 
