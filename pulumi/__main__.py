@@ -1,8 +1,8 @@
-"""A SLURM cluster in Google Cloud: its bill of materials.
+"""A SLURM cluster in Google Cloud: the list of all its parts.
 
-Everything follows from the definition in the inventory's folder. Errors in it or in the project are
-reported before anything is created. Nodes are not here: SLURM creates and deletes them, from the
-templates of their node sets.
+The program reads everything from the definition in the inventory's folder. It reports errors in the
+definition or in the project before it creates anything. It does not create nodes: SLURM creates and
+deletes them, from the templates of their node sets.
 """
 
 import pulumi
@@ -115,7 +115,7 @@ address = gcp.compute.Address(
 )
 hosts = pulumi.Output.json_dumps({names.controller: address.address})
 
-# Before the image, so that a destroy also sweeps what a killed build leaves.
+# The sweeper comes before the image: after a killed build, a destroy then deletes what is left.
 sweeper = Sweeper(
     "sweeper", names=names, opts=pulumi.ResourceOptions(depends_on=[network, accounts])
 )

@@ -1,8 +1,9 @@
 """The daemon: reads SLURM and the cloud, reconciles, and starts the actions.
 
-Threads do what can block, and put what they read into one inbox. One loop takes all messages out,
-reconciles with the latest state, and passes each action to its driver. A request of SLURM's is
-reconciled as soon as it comes, with the state that is known; the loop never blocks on a call.
+Threads make all calls that can block, and put the answers into one inbox. One loop takes all
+messages out, reconciles with the latest state, and passes each action to its driver. The loop never
+blocks on a call. It reconciles a request of SLURM as soon as it comes, with the state that it
+knows then.
 """
 
 import logging
@@ -66,7 +67,7 @@ class Spool(Protocol):
         """Remove a request."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait until SLURM runs a program, at most so long; whether it did."""
+        """Wait at most `seconds` until SLURM runs a program; return whether it ran one."""
 
 
 class Cloud(Protocol):
@@ -82,7 +83,7 @@ class Cloud(Protocol):
         """Return what is left of the quotas."""
 
     def submit(self, action: Insert | Delete | Probe) -> None:
-        """Start an action; the inbox gets exactly one event of it."""
+        """Start an action; it puts exactly one event into the inbox."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,15 @@ class Pace:
     """While nodes are powering up or being released."""
     cloud_busy_s: float = 5
     idle_s: float = 30
-    """Else, also while VMs are deleted: the longest delay until a preempted VM, for example, is
-    noticed."""
+    """At all other times, also while VMs are deleted. The daemon notices a preempted VM, for
+    example, after this time at the latest."""
     retry_s: float = 5
     """After a reading that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesRead:
-    """slurmctld's answer; `at` is when it was asked."""
+    """slurmctld's answer; `at` is the time of the question."""
 
     at: float
     nodes: dict[str, Node]
@@ -109,12 +110,12 @@ class NodesRead:
 
 @dataclass(frozen=True, slots=True)
 class VmsRead:
-    """The cloud's answer; `at` is when it was asked."""
+    """The cloud's answer; `at` is the time of the question."""
 
     at: float
     vms: list[Vm]
     quotas: Quotas
-    """Read just before."""
+    """The daemon reads them just before the VMs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,15 @@ Inbox = queue.SimpleQueue[Message]
 T = TypeVar("T")
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 SET_BACK_S = 5.0
-"""A clock that steps back by less is being corrected in small steps."""
+"""If the clock goes back by less, it is only corrected in small steps."""
 TICK_S = 1.0
-"""At most so long until the next reconcile pass, also without messages: deadlines pass."""
+"""The next reconcile pass comes after this time at the latest, to notice deadlines."""
 
 
 class Daemon:
     """The autoscaler of one cluster.
 
-    `inbox` is where the cloud puts its events; `observe` is called after each reconcile pass,
+    The cloud puts its events into `inbox`. The daemon calls `observe` after each reconcile pass,
     for metrics, logs and `muster nodes`.
     """
 
@@ -213,13 +214,13 @@ class Daemon:
         finally:
             self.stop()
             for thread in threads:
-                # A thread that still waits for slurmctld or Google is left: nothing depends on it.
+                # Some threads may still wait for slurmctld or Google: nothing depends on them.
                 thread.join(TICK_S)
         if self._broken:
             raise self._broken
 
     def _messages(self) -> list[Message]:
-        """Return all messages, as soon as one is urgent, or after TICK_S."""
+        """Wait for an urgent message, at most TICK_S; return all messages."""
         messages: list[Message] = []
         end = time.monotonic() + TICK_S
         with suppress(queue.Empty):
@@ -230,7 +231,7 @@ class Daemon:
         return messages
 
     def _urgent(self, message: Message) -> bool:
-        """Whether to reconcile now: mostly nothing waits for the end of a deletion."""
+        """Whether to reconcile now. A deletion that ends is urgent only if its node powers up."""
         return not isinstance(message, Deleted) or message.name in self.tracked.powering_up
 
     def _reconcile(self, messages: list[Message]) -> None:
@@ -242,7 +243,7 @@ class Daemon:
         for message in messages:
             match message:
                 case NodesRead() | VmsRead() if message.at > now:
-                    # Read before the clock stepped back: its time is in the future.
+                    # This reading is from before the clock went back: its time is in the future.
                     self._read_soon()
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
@@ -258,7 +259,7 @@ class Daemon:
                     news |= {"unread": others | failed}
                 case Called():
                     news |= {"requests": self.spool.requests()}
-                    # The nodes' states say the same: only that a program was run counts.
+                    # These files say no more than the nodes' states: read those soon.
                     self.spool.forget_calls()
                     self._read_soon()
                 case event:
@@ -271,9 +272,9 @@ class Daemon:
         idle = not self._busy
         self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
         if idle and self._busy:
-            # A reader that has just read while nothing was going on would sleep long.
+            # A reader that has just read, while the daemon was idle, would sleep too long.
             self._read_soon()
-        # Still with the requests that this pass closes: they say which nodes it was about.
+        # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)
         closed = {action.request for action in actions if isinstance(action, Close)}
         if closed:
@@ -281,9 +282,10 @@ class Daemon:
             self.observed = replace(self.observed, requests=left)
 
     def _set_back(self, now: float) -> None:
-        """Forget what has times in the future: it would block everything until then.
+        """Forget all state with a time in the future: it would block everything until that time.
 
-        Until the next readings, which have the new time, nothing is known, as after a restart.
+        As after a restart, the daemon knows nothing until the next readings, which have the new
+        time.
         """
         log.warning(
             "system clock stepped back %.0f s; re-reading all state", self.observed.now - now
@@ -332,7 +334,7 @@ class Daemon:
 
     def _release_nodes(self) -> None:
         """Release nodes; if slurmctld refuses, the next reconcile pass decides again."""
-        # What comes meanwhile waits: the nodes must be read first.
+        # Actions that come during this loop wait: the daemon must read the nodes first.
         for _ in range(self._releases.qsize()):
             action = self._releases.get()
             try:
@@ -347,22 +349,22 @@ class Daemon:
             self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
 
     def _read_all_of_cloud(self) -> bool:
-        """Read metadata, quotas and VMs, each also if another fails; whether all could be read."""
+        """Read metadata, quotas and VMs, even if one fails; return whether all could be read."""
         sets = self._tried("the metadata", self.cloud.sets)
         if sets is not None:
             self._sets = sets
             self._inbox.put(SetsRead(sets))
-        # Before the VMs: quotas don't count VMs of the list that are newer than they are.
+        # Quotas are read before VMs: VMs in the list may be newer, and then quotas miss them.
         quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
         at = self._clock()
         vms = self._tried("the cloud", self.cloud.vms)
         if vms is not None:
-            # Quotas that can't be read are unknown: old ones would still count VMs that are gone.
+            # After a failure quotas are unknown: old ones would still count VMs that are gone.
             self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
         return None not in (sets, quotas, vms)
 
     def _tried(self, what: str, read: Callable[[], T]) -> T | None:
-        """Return what is read; None: it can't be read, which is logged and put into the inbox."""
+        """Return the answer; after a failure write a log, tell the inbox, and return None."""
         try:
             answer = read()
         except (SlurmError, CloudError, SetsError) as error:

@@ -1,4 +1,4 @@
-"""From files or plain data to a definition, or to all problems with it."""
+"""Makes a definition from files or plain data, or reports all problems with it."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import Sources
 from muster.definition.yaml_file import Document, Fault, KeyPath
 
-# With these the members of groups are not known.
+# If one of these errors is there, the members of groups are unknown.
 _HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
 
 
 def load(inventory: Path) -> Definition:
     """Reads and checks the definition in an inventory's folder.
 
-    Raises DefinitionError with everything that is wrong, each with its file and line.
+    Raises DefinitionError with all errors, each with its file and line.
     """
     return _definition(sources.read(inventory))
 
@@ -29,9 +29,9 @@ def validate(
     groups: dict[str, list[str]],
     host_vars: dict[str, dict[str, Any]] | None = None,
 ) -> Definition:
-    """Checks a definition that is data already, as in Ansible: `cluster`, `groups`, `hostvars`.
+    """Checks a definition that is already data, as in Ansible: `cluster`, `groups`, `hostvars`.
 
-    Raises DefinitionError with everything that is wrong; without lines, as there is no file.
+    Raises DefinitionError with all errors. They have no lines, because there is no file.
     """
     data = _plain(cluster)
     members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
@@ -44,7 +44,7 @@ def validate(
 
 
 def _plain(value: Any) -> Any:
-    """A copy in Python's own types: Ansible's are subclasses with additional attributes."""
+    """Returns a copy in Python's own types: Ansible has subclasses with more attributes."""
     if isinstance(value, dict):
         return {_plain(key): _plain(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
@@ -63,9 +63,9 @@ def _definition(read: Sources, hosts: Hosts | None = None) -> Definition:
 
 
 def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | None, list[Problem]]:
-    """The definition, as far as one can be made, and all problems in the order of the files.
+    """Returns the definition, if one can be made, and all problems in the order of the files.
 
-    `hosts`: where they did not come from a hosts.yml.
+    `hosts`: given if the hosts do not come from a hosts.yml.
     """
     mended: Definition | None = None
     if isinstance(read.definition, dict):
@@ -101,10 +101,11 @@ def _hosts(cluster: Cluster, read: Sources) -> Hosts:
 
 
 def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> bool:
-    """Whether a finding may come from an error that is reported already.
+    """Whether an error that is already reported can be the cause of a finding.
 
-    A stand-in causes findings about the value itself, about what is around it and about its
-    siblings; and without the release it is unknown what SLURM accepts.
+    A wrong value is replaced by another one. This other value can cause findings about itself,
+    about the keys around it and about its siblings. And if the release is unknown, nobody knows
+    what SLURM accepts.
     """
     if path[0] in ("slurm", "cgroup") and mended_at & {("os",), ("slurm_version",)}:
         return True
@@ -120,7 +121,7 @@ def _source_findings(read: Sources) -> list[tuple[str, Finding]]:
         if check.of_sources:
             claimed |= check.claims
             findings += [(check.name, finding) for finding in check.of_sources(read)]
-    # What no check claims is still an error.
+    # If no check claims a fault, it is still an error.
     findings += [
         ("other", _in_general_words(file, fault))
         for file, fault in read.faults()
@@ -131,7 +132,8 @@ def _source_findings(read: Sources) -> list[tuple[str, Finding]]:
         for error in read.schema_errors
         if error.kind not in claimed
     ]
-    # A fault of the text (a time read as a number) explains what the schema says of the value.
+    # A fault in the text (a time that YAML reads as a number) is the cause of the schema's error
+    # about this value.
     places = {(finding.file, finding.path) for _, finding in findings if finding.line is not None}
     return [
         (name, finding)
@@ -167,6 +169,6 @@ def _problem(read: Sources, name: str, finding: Finding) -> Problem:
             path = (place[-3], path[1])
     elif finding.file == "cluster" and line is None:
         line = document.line(("cluster", *path))
-    # Items of a list have no name: their line tells which one it is.
+    # Items of a list have no name: the line shows which item it is.
     shown = ".".join(str(key) for key in path if not isinstance(key, int))
     return Problem(document.file, line, shown, finding.message, finding.remedy, name)

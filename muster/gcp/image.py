@@ -1,8 +1,9 @@
-"""Builds the one image of a cluster's VMs, on a VM that is gone afterwards.
+"""Builds the image for all VMs of a cluster, on a VM that is deleted afterwards.
 
-The builder starts from the distribution's own image, fetches the image bundle with its own
-identity, runs the install halves of the roles and powers itself off; the image is made from its
-disk. The image's identity is the bundle's digest; its name is never used again.
+This VM is the builder. It starts from the distribution's own image, and downloads the image bundle
+with its own service account. It runs install.yml of the roles and powers itself off. Then the image
+is made from its disk. The bundle's digest identifies the image; the image's name is never used
+again.
 """
 
 import secrets
@@ -19,11 +20,12 @@ from muster.gcp.names import Names
 from muster.gcp.reports import Progress, Watch
 
 BUILD_TIMEOUT_S = 2700
-"""Seconds for the install halves; ten minutes are usual."""
+"""Seconds for install.yml of all roles; ten minutes are usual."""
 POWER_OFF_TIMEOUT_S = 300
 CALL_TIMEOUT_S = 600
-"""Seconds for one operation: a VM made or deleted, an image made from its disk."""
-# Google deletes a builder that nothing watches: the laptop was closed, `pulumi up` killed.
+"""Seconds for one operation: make or delete a VM, or make an image from its disk."""
+# After this time Google deletes a builder that nobody watches any more, for example because
+# somebody closed the laptop or killed `pulumi up`.
 MAX_RUN_S = BUILD_TIMEOUT_S + POWER_OFF_TIMEOUT_S + 600
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -57,10 +59,10 @@ class Made:
 
 
 def build(compute: Compute, wanted: Build, progress: Progress) -> Made:
-    """Build an image; even after an error no builder and no unfinished image is left.
+    """Build an image; also after an error, delete the builder and an unfinished image.
 
     Raises:
-        CloudError: it can't be built; says at which step and why.
+        CloudError: the build failed; the error says at which step and why.
 
     """
     sweep.builders(compute, wanted.cluster, progress)
@@ -77,7 +79,7 @@ def build(compute: Compute, wanted: Build, progress: Progress) -> Made:
 
 @contextmanager
 def _no_builder_left(compute: Compute, cluster: str, progress: Progress) -> Iterator[None]:
-    """Sweep builders and unfinished images at the end, also after an error or Ctrl-C."""
+    """At the end delete builders and unfinished images, also after an error or Ctrl-C."""
     try:
         yield
     except BaseException as error:
@@ -90,13 +92,13 @@ def _no_builder_left(compute: Compute, cluster: str, progress: Progress) -> Iter
 
 
 def delete(compute: Compute, name: str) -> None:
-    """Delete an image; one that is gone already is no error."""
+    """Delete an image; it is no error if the image does not exist."""
     if exists(lambda: compute.get(f"global/images/{name}")):
         compute.wait(compute.delete(f"global/images/{name}"), CALL_TIMEOUT_S)
 
 
 def builder(wanted: Build, name: str) -> dict[str, Any]:
-    """The builder as a body of instances.insert: no public address, and a limited run time."""
+    """Return the body of instances.insert: no public address, and a limited run time."""
     called = Names(wanted.cluster, wanted.project)
     labels = called.labels(names.BUILDER)
     metadata = {
@@ -174,7 +176,8 @@ def _follow(compute: Compute, wanted: Build, vm: str, progress: Progress) -> Non
 def _make(compute: Compute, wanted: Build, vm: str, name: str) -> Made:
     """Make the image from the builder's disk.
 
-    It has the builder's label until it is complete: what a kill leaves is swept with the builders.
+    Until it is complete, the image has the builder's label. If the process is killed, the next
+    sweep of builders also deletes the unfinished image.
     """
     called = Names(wanted.cluster, wanted.project)
     instance = compute.get(f"zones/{wanted.zone}/instances/{vm}")

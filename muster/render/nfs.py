@@ -1,6 +1,6 @@
-"""Shared folders: definition -> what is served and mounted by NFS, and how. Pure.
+"""Shared folders: definition -> which folders NFS serves and mounts, and how. Pure functions.
 
-Those of CephFS are in `muster.render.ceph`.
+Folders on CephFS are in `muster.render.ceph`.
 """
 
 from typing import Any
@@ -8,10 +8,10 @@ from uuid import NAMESPACE_URL, uuid5
 
 from muster.definition import Definition, Folder
 
-# `hard`: a job waits while a server is down; with `soft` it would get a wrong end of file.
+# `hard`: a job waits while a server is down. With `soft` it would see a wrong end of the file.
 _ALWAYS = "hard,vers=4.2,proto=tcp"
-# A published tree: attributes are cached for a minute without asking the server. Python opens
-# thousands of files per start.
+# A published tree: the client caches attributes for a minute and does not ask the server. Python
+# opens thousands of files at each start.
 _PUBLISHED = "actimeo=60,nocto"
 
 
@@ -28,16 +28,16 @@ def home_maker(definition: Definition) -> str:
 
 
 def _root_of(definition: Definition, folder: Folder) -> str:
-    """Return the host whose root is root in a folder.
+    """Return the host that has root rights in a folder: its root is root there.
 
-    The storage host for the folders that it serves; else the controller, for which an existing
-    server must export with `no_root_squash`.
+    For the folders that the storage host serves, it is the storage host. For all others it is the
+    controller: an existing server must export to it with `no_root_squash`.
     """
     return definition.hosts.groups["storage" if folder.is_served else "controller"][0]
 
 
 def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
-    """Return the folders that groups share and that `host` makes: projects, and models."""
+    """Return the shared folders of groups that `host` makes: projects, and models."""
     storage = definition.cluster.storage
     folders = []
     if _root_of(definition, storage.data) == host:
@@ -52,7 +52,7 @@ def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
 
 
 def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
-    """Whether a host only reads the folder `key`: modules built elsewhere, models on all nodes."""
+    """Whether a host only reads folder `key`: others build the modules; nodes read models."""
     return (key == "apps" and not builds_software) or (key == "models" and computes)
 
 
@@ -64,7 +64,7 @@ def mounts(
     caches: bool = False,
     serves: bool = False,
 ) -> list[dict[str, str]]:
-    """Return what a host mounts by NFS, in the form of mount(8).
+    """Return the NFS mounts of a host, in the form of mount(8).
 
     `builds_software`: the one host that writes to the module tree; the others read it.
     `computes`: a compute node, which only reads models.
@@ -72,8 +72,9 @@ def mounts(
     `serves`: a storage host, which has its own folders and mounts those of other servers.
     """
     folders = definition.cluster.storage.of_kind("nfs")
-    # Folders of one file system share a superblock, and its first mount decides on `fsc` for all:
-    # nfs(5), sharecache. Those that Muster serves have an fsid each, so they don't share one.
+    # Folders of one file system share a superblock, and the first mount sets `fsc`, or not, for all
+    # of them: nfs(5), sharecache. Each folder that Muster serves has its own fsid, and doesn't
+    # share.
     cached_servers = {folder.server for folder in folders.values() if caches and folder.cached} - {
         None
     }
@@ -116,10 +117,11 @@ def _options(folder: Folder, *, published: bool, caches: bool, apart: bool) -> s
 
 
 def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str, Any]]:
-    """Return what the storage host serves and to whom, as the role `nfs_server` takes it.
+    """Return the folders and clients of the storage host, in the form for the role `nfs_server`.
 
-    In the cloud the clients are the cluster's own subnet, since nodes come and go; elsewhere each
-    host of `addresses` (host -> address, empty where DNS knows the name), and no whole network.
+    In the cloud the client is the cluster's whole subnet, because nodes come and go. On machines
+    the clients are the single hosts of `addresses` (host -> address; the address is empty if DNS
+    knows the name).
     """
     served = definition.cluster.storage.served()
     if not served:
@@ -127,14 +129,14 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
     cloud, server = definition.cluster.cloud, definition.hosts.groups["storage"][0]
     hosts = {host: address or host for host, address in addresses.items() if host != server}
     clients = [cloud.subnet] if cloud else list(hosts.values())
-    # Root of the controller installs modules. All other clients are squashed: homes are made on the
-    # storage host itself.
+    # Root of the controller installs modules. Root of all other clients has no root rights
+    # (root_squash): the storage host itself makes homes.
     builder = hosts.get(definition.hosts.groups["controller"][0])
     return [
         {
             "path": folder.path,
-            # The same for the life of the cluster, also with another host or disk: clients identify
-            # open files by it.
+            # The fsid never changes while the cluster exists, also with another host or disk:
+            # clients identify open files by it.
             "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
             "own_disk": folder.own_disk,
             "clients": [
@@ -151,9 +153,9 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
 
 
 def nfs_connections(definition: Definition) -> int:
-    """Return how many connections the clients open together when all nodes are up."""
+    """Return how many connections all clients open together, if all nodes are up."""
     served = definition.cluster.storage.served()
     nodes = {node for name in definition.cluster.nodes for node in definition.hosts_of(name)}
     hosts = nodes | {*definition.hosts.groups.get("all", [])}
-    # A check makes sure that all folders have the same: nconnect of nfs(5) is per server.
+    # A check ensures the same number for all folders: nconnect of nfs(5) is per server.
     return len(hosts) * max((folder.connections for folder in served.values()), default=0)

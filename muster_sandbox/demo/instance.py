@@ -1,4 +1,4 @@
-"""A cluster of containers: the copy of an inventory that fits this machine, and its hosts."""
+"""A cluster of containers: a copy of an inventory, adapted to this machine, and its hosts."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from muster_sandbox.containers.machines import Fleet, Machine
 from muster_sandbox.containers.podman import MachineError
 
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
-"""A Python package that both releases have: the demo's module tree can contain it."""
+"""Each release has this Python version as a package; the demo's module tree can contain it."""
 
 
 def _program(name: str) -> str:
@@ -28,10 +28,10 @@ def _program(name: str) -> str:
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster of containers; all its files are below its folder."""
+    """One cluster of containers; all its files are in its folder."""
 
     folder: Path
-    """The copy of the inventory, usable as any: `ansible-playbook -i FOLDER ansible/site.yml`."""
+    """The copy of the inventory; use it as usual: `ansible-playbook -i FOLDER ansible/site.yml`."""
 
     @property
     def state(self) -> Path:
@@ -40,16 +40,16 @@ class Instance:
 
     @property
     def exists(self) -> bool:
-        """Whether the copy is complete: a killed run leaves an incomplete one."""
+        """Whether the copy is complete: it is incomplete if the run was killed."""
         return secrets.path_of(self.folder).exists()
 
     def create(self, template: Path, release: str, subnet: str | None = None) -> None:
-        """Copy `template` and fit it to this machine; an existing copy is kept.
+        """Copy `template` and adapt it to this machine; keep an existing copy.
 
-        `subnet` puts the copy on another network than the template's, so that two can be up.
+        With `subnet` the copy gets another network than the template: then both can run.
 
         Raises:
-            MachineError: the copy is of another release.
+            MachineError: the existing copy has another release.
 
         """
         if self.exists:
@@ -93,7 +93,7 @@ class Instance:
                 )
                 for host, of_host in variables.items()
             ),
-            # Muster's roles mount the others.
+            # Muster's roles mount all other folders.
             shares={
                 key: folder.path
                 for key, folder in definition.cluster.storage.folders()
@@ -102,7 +102,7 @@ class Instance:
         )
 
     def _variables(self) -> dict[str, dict[str, Any]]:
-        """Return each host's variables, those of its groups included, as Ansible merges them."""
+        """Return each host's variables and those of its groups, as Ansible merges them."""
         done = subprocess.run(
             [_program("ansible-inventory"), "--inventory", str(self.folder), "--list"],
             capture_output=True,
@@ -115,13 +115,13 @@ class Instance:
 
     @property
     def log(self) -> Path:
-        """Ansible's log; beside the folder, in which Ansible reads each file as an inventory."""
+        """Ansible's log, beside the folder: Ansible reads each file in there as an inventory."""
         return self.folder.with_suffix(".log")
 
     def configure(self) -> int:
         """Run site.yml on this cluster and return ansible-playbook's exit code.
 
-        It prints a line for each role; all that Ansible says is in `log`.
+        It prints a line for each role; the complete output of Ansible is in `log`.
         """
         command = [
             _program("ansible-playbook"),
@@ -136,7 +136,7 @@ class Instance:
     def remove(self, network: str) -> list[str]:
         """Remove the containers on `network`, the network and the folder; return their names.
 
-        The folder isn't needed to find the containers: it may have been deleted before them.
+        This finds the containers without the folder: somebody may have deleted the folder before.
         """
         removed = machines.down(network)
         machines.remove_folder(self.folder)
@@ -158,7 +158,7 @@ class Instance:
         yaml.dump(document, path)
 
     def _move_to(self, subnet: str) -> None:
-        """Give the copy another network; the hosts keep the last number of their addresses."""
+        """Give the copy another network; the last number of each host's address stays."""
         path = self.folder / "hosts.yml"
         text = path.read_text(encoding="utf-8")
         old = next(

@@ -1,9 +1,10 @@
-"""Creates VMs: one bulkInsert per action, or a few single inserts while too many of those run.
+"""Creates VMs: one bulkInsert per action, or a few single inserts if too many bulkInserts run.
 
 https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation
 
-A VM's name is its node's name and the requestId is derived from the action, so neither a retry nor
-a restarted daemon creates a VM twice. A name that exists is success if its VM is ours and up.
+A VM has the name of its node, and the requestId is computed from the action. So a retry or a
+restarted daemon never creates a VM twice. If a name exists already, this is success if the VM is
+ours and up.
 """
 
 import logging
@@ -26,13 +27,13 @@ log = logging.getLogger("muster")
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
-"""At most so many VMs are created one by one while no bulk operation may be started."""
+"""If no bulk operation can start, at most this number of VMs are created one by one."""
 LATE = 0.25
-"""Last part of an action's time, in which no bulk operation starts: it would not end in time."""
+"""In this last part of an action's time no bulk operation starts: it would end too late."""
 AGAIN_S = 1.0
-"""Seconds until a retry for a name that exists by Google's answer, but whose VM can't be found."""
+"""Seconds until a retry, if Google says that a name exists, but its VM can't be found."""
 LISTS = 3
-"""How often the VMs are listed where Google doesn't say which ones it has not created."""
+"""How often to list the VMs, if Google doesn't say which ones it has not created."""
 CHILD_FIELDS = "items(targetLink,error/errors(code,message),httpErrorStatusCode),nextPageToken"
 NOT_MADE = Failure(
     "notMade", "Google created only some of the VMs and does not say why not this one"
@@ -81,7 +82,7 @@ class _Creation:
         self.failed: dict[str, Failure] = {}
         self.round = 0
         self.policy = {"resourcePolicies": [policy]} if policy else {}
-        """Members of a body that override the template."""
+        """Fields of a request's body that replace those of the template."""
         self.instances = f"projects/{inserts.project}/zones/{action.choice.zone}/instances"
 
     def run(self) -> Inserted:
@@ -106,7 +107,7 @@ class _Creation:
         return ended or Inserted(self.action.id, self.failed)
 
     def _slot(self) -> bool:
-        """Whether a bulk operation may be started; a few VMs don't wait for that."""
+        """Wait until a bulk operation can start; return whether it can. A few VMs don't wait."""
         late = self.until - LATE * self.inserts.transport.limits.deadline_s
         patience = 0 if len(self.names) <= FEW else max(0, late - time.monotonic())
         return self.inserts.slots.acquire(timeout=patience)
@@ -117,7 +118,7 @@ class _Creation:
     # --- all with one call ------------------------------------------------------------------------
 
     def _bulk(self) -> Inserted | None:
-        """Create them with one call; None: done, or those left in `names` are to be tried again."""
+        """Create them with one call; None: done, or try those again that are left in `names`."""
         body: dict[str, Any] = {
             "count": len(self.names),
             "minCount": max(1, self.action.least - self.existing),
@@ -148,27 +149,27 @@ class _Creation:
         if operation is None:
             return Inserted(self.action.id, self.failed, whole)
         lacking = _lacking(operation)
-        # Without a number, some may be lacking.
+        # If the operation gives no number, some VMs may be missing.
         failed = self._children(operation) if whole or lacking != 0 else {}
         if not whole and lacking:
             failed |= self._unnamed(failed, lacking - len(failed))
         existing = {name for name in failed if failed[name].code in errors.EXISTS}
         others = {name: why for name, why in failed.items() if name not in existing}
         if whole and not existing:
-            # The bulk operation says only that there were too few; the single VMs say why.
+            # The bulk operation says only that too few were created; the single VMs say why.
             return Inserted(self.action.id, self.failed | others, errors.commonest(others, whole))
         left = self.names
         self.names = list(existing)
         self._sort_out(existing)
         if whole:
-            # Google has created none of the others, so they are tried again.
+            # Google has created none of the others, so try them again.
             self.names += [name for name in left if name not in existing]
         else:
             self.failed |= others
         return None
 
     def _children(self, operation: Operation) -> dict[str, Failure]:
-        """Why single VMs were not created: the failed operations of the same group."""
+        """Return why single VMs were not created: read the failed operations of the group."""
         group = operation.get("operationGroupId")
         if not group:
             return {}
@@ -190,10 +191,11 @@ class _Creation:
         return {name: failure for name, failure in why.items() if failure}
 
     def _unnamed(self, failed: dict[str, Failure], count: int) -> dict[str, Failure]:
-        """Find by the list of VMs which `count` ones Google has not created, where it doesn't say.
+        """Find the `count` VMs that Google has not created, if Google doesn't name them.
 
-        A list may be stale: it counts as complete when it lacks no more than `count`. If none does,
-        all count as created, and reconcile tries again those that no later list has.
+        The list of VMs shows them. A list may be too old: it is good only if at most `count` VMs
+        are missing in it. If no list is good, all VMs count as created. If a VM is missing in later
+        lists too, reconcile tries it again.
         """
         expected = [name for name in self.names if name not in failed]
         for _ in range(LISTS if count > 0 else 0):
@@ -208,7 +210,7 @@ class _Creation:
     # --- one by one -------------------------------------------------------------------------------
 
     def _one_by_one(self) -> Inserted | None:
-        """Create a few with one call each; delete them if they are fewer than the least."""
+        """Create a few VMs with one call each; delete them if they are fewer than `least`."""
         names, self.names = self.names, []
         operations: dict[str, Operation] = {}
         for name in names:
@@ -230,7 +232,7 @@ class _Creation:
         if not self._too_few(names):
             return None
         for name in operations:
-            # Also one whose operation has not ended: the VM may still be created.
+            # Also delete it if its operation has not ended: Google may still create the VM.
             if name not in self.failed or self.failed[name].code == "timeout":
                 self._delete(name)
         return self._none(errors.commonest(self.failed))
@@ -266,16 +268,16 @@ class _Creation:
             )
         except CloudError as error:
             if error.status != NOT_FOUND:
-                # The next list of VMs has it, and it is deleted as left over.
+                # The next list of VMs contains it, and reconcile deletes it as left over.
                 log.warning("%s: %s", name, error)
 
     # --- names that exist already -----------------------------------------------------------------
 
     def _sort_out(self, reported: set[str], error: CloudError | None = None) -> None:
-        """Look up the VMs that exist under `names`; names without a VM stay there.
+        """Look up the VMs with these `names`; names without a VM stay in the list.
 
         Raises:
-            CloudError: until the deadline Google says that names exist, and no VM is found.
+            CloudError: at the deadline Google still says that names exist, but no VM is found.
 
         """
         if not reported and error is None:
@@ -294,7 +296,7 @@ class _Creation:
             )
 
     def _request_id(self, *names: str) -> uuid.UUID:
-        """The same for the same names in the same round, also after a restart."""
+        """Return the same id for the same names in the same round, also after a restart."""
         return uuid.uuid5(NAMESPACE, " ".join((self.action.id, str(self.round), *names)))
 
 
@@ -303,9 +305,9 @@ def _exists(why: Failure) -> bool:
 
 
 def _lacking(operation: Operation) -> int | None:
-    """How many VMs were not created; None: the operation doesn't say.
+    """Return how many VMs were not created; None: the operation doesn't say it.
 
-    failedToCreateVmCount counts only those that were started, not those without capacity:
+    failedToCreateVmCount counts only VMs that were started, not VMs without capacity:
     https://cloud.google.com/compute/docs/reference/rest/v1/zoneOperations
     """
     places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})

@@ -1,4 +1,4 @@
-"""Nodes in service: one whose VM has stopped or is gone is released."""
+"""Nodes in service: if the VM of a node has stopped or is gone, release the node."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ from muster.autoscaler.reconcile.release import Releases
 from muster.autoscaler.reconcile.tracked import Miss, TrackedState
 
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
-"""A VM that has stopped. One that is STOPPING is checked again in the next pass."""
+"""States of a VM that has stopped. The next pass checks a VM that is STOPPING again."""
 UP = Power.UP
-"""Looked up once: in Python 3.11 that takes longer than all other checks of most nodes."""
+"""Read only once: in Python 3.11 this takes longer than all other checks of most nodes."""
 OURS = "muster:"
-"""Beginning of Muster's own reasons: nobody needs to look at such a node."""
+"""Muster's own reasons begin with this: nobody needs to look at such a node."""
 GAVE_UP = "ResumeTimeout reached"
 """SLURM's reason for a node that it has given up; 24.11 appends it to an earlier reason."""
 PREEMPTED = "muster: Google takes this spot VM back"
@@ -25,14 +25,14 @@ NOT_RESPONDING = "Not responding"
 def check_in_service(
     observed: ObservedState, tracked: TrackedState, releases: Releases
 ) -> list[Probe]:
-    """Release the nodes in service that have no VM any more; return the probes due before that."""
+    """Release nodes in service that lost their VM; return the probes to make before that."""
     lost: list[str] = []
     before, tracked.preempted = tracked.preempted, {}
     for name, node in observed.nodes.items():
-        # A request that is newer than slurmctld's states takes the node out of service.
+        # If a request is newer than slurmctld's states, the node is no longer in service.
         requested = observed.asked.get(name, 0) > observed.nodes_at
         if node.down and node.power is Power.OFF and _ours(node.reason):
-            # SLURM gave it up while no daemon ran, and leaves such nodes down for ever.
+            # SLURM gave up this node while no daemon ran. It never brings such nodes up again.
             releases.add(name, _why(node.reason))
         elif node.power is not UP or requested or (node.leaving and not node.busy):
             tracked.missing.pop(name, None)
@@ -46,7 +46,7 @@ def check_in_service(
 
 
 def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node) -> bool:
-    """Release a node if its VM does not work any more; return whether the VM is to be probed."""
+    """Release a node if its VM does not work any more; return whether to probe the VM."""
     name = node.name
     not_responding = node.down and (node.not_responding or NOT_RESPONDING in node.reason)
     if node.down and not not_responding and _ours(node.reason):
@@ -54,7 +54,7 @@ def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, n
         return False
     vm = observed.vm.get(name)
     if (node.drained or (node.down and not not_responding)) and not node.busy:
-        # Kept: somebody looks at it, or at its disk.
+        # Keep the node: somebody wants to look at it, or at its disk.
         if node.invalid and not node.down and vm and _of_old_type(observed, vm):
             releases.add(
                 name,
@@ -76,10 +76,10 @@ def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, n
 
 
 def _of_old_type(observed: ObservedState, vm: Vm) -> bool:
-    """Whether a VM is of a type that its set had before the definition was changed.
+    """Whether the type of a VM is not in its set any more, because the definition has changed.
 
-    A new VM of a type that the set still has would be drained again: SLURM expects too much of all
-    of them.
+    If the set still has the type, a new VM does not help: SLURM expects too much of this type, and
+    drains the new VM too.
     """
     node_set = observed.set_of(vm.name)
     types = {choice.pool.kind for choice in node_set.choices} if node_set else set()
@@ -87,7 +87,7 @@ def _of_old_type(observed: ObservedState, vm: Vm) -> bool:
 
 
 def _preempted(node: Node) -> bool:
-    """Whether Google takes its VM back; the reason alone may be that of an earlier VM."""
+    """Whether Google takes its VM back; the reason alone can come from an earlier VM."""
     return node.leaving and PREEMPTED in node.reason
 
 
@@ -115,13 +115,13 @@ def _not_responding(
 def _missing(
     observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node
 ) -> bool:
-    """Whether to probe for a VM that a list lacks: it is gone only when all zones say so."""
+    """Whether to probe for a VM that is not in the list: it is gone only if all zones say so."""
     name = node.name
     if observed.vms_at == 0 or observed.vms_at < observed.nodes_at - observed.limits.missing_s:
-        # The list may be older than the node's service.
+        # The list may be from before the node was in service.
         return False
     if _preempted(node):
-        # The node said so itself; a list from before that may be older than the VM.
+        # The node itself reported this; a list from before may be older than the VM.
         if observed.vms_at > tracked.preempted[name]:
             releases.add(name, "its VM was taken back (spot)")
         return False
@@ -135,14 +135,14 @@ def _missing(
 
 
 def _probes(observed: ObservedState, tracked: TrackedState, names: list[str]) -> list[Probe]:
-    """Probe for VMs in all zones of their sets; those that have been missing for longest first."""
+    """Probe for VMs in all zones of their sets; begin with those that are missing longest."""
     probes: list[Probe] = []
     most = spare(tracked)
     for name in sorted(names, key=lambda name: tracked.missing[name].since):
         if len(probes) >= most:
             break
         miss = tracked.missing[name]
-        # None: its set was removed from the definition while the node was in service.
+        # No zones: the definition lost the node's set while the node was in service.
         due = _zones(observed, name) - miss.asked
         tracked.missing[name] = replace(miss, asked=miss.asked | due)
         probes += [Probe(name, zone) for zone in sorted(due)]

@@ -1,8 +1,8 @@
-"""Which VMs are asked for, where, and how many at once.
+"""Which VMs the autoscaler asks for, where, and how many at once.
 
-Nodes of one-node jobs, or of none, become one insert for each node set and choice, whatever the
-number of jobs. Those of a job that needs several become one insert that makes all or none. If they
-are of several sets, nothing is asked for before all of them have a place.
+Nodes of one-node jobs, and nodes without a job, become one insert for each node set and choice, for
+any number of jobs. If a job needs several nodes, these become one insert that makes all or none. If
+these nodes are of several sets, the autoscaler waits until all of them have a place.
 """
 
 import hashlib
@@ -24,15 +24,15 @@ from muster.autoscaler.reconcile.release import Releases
 from muster.autoscaler.reconcile.tracked import TrackedState
 
 MOST = 5000
-"""VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""
+"""Most VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""
 
 
 def provision(observed: ObservedState, tracked: TrackedState, releases: Releases) -> list[Insert]:
-    """Return the inserts that are due; nodes that no choice has room for are released."""
+    """Return the inserts that are due; release a node if no choice has room for it."""
     room: Room | None = None
     asked: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
     for groups in queued(observed, tracked, releases):
-        # Counted only when a node is due, which is seldom.
+        # Count the room only if a node is due: this is rare.
         room = room or Room(left(observed, tracked))
         allocations, remaining = allocate(observed, tracked, groups, room)
         job = groups[0].job
@@ -44,7 +44,7 @@ def provision(observed: ObservedState, tracked: TrackedState, releases: Releases
             for allocation in allocations:
                 _without(observed, tracked, releases, allocation)
                 for choice, names in allocation.asked:
-                    # One-node jobs are one call, even with other jobs between them.
+                    # One-node jobs make one call, even if other jobs are between them.
                     key = allocation.group.node_set.name, choice, job.id if job else 0
                     asked.setdefault(key, (allocation.group, []))[1].extend(names)
     return [
@@ -67,7 +67,7 @@ def _without(
 def _insert(tracked: TrackedState, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:
     tries = max(tracked.attempts.get(name, 0) for name in names) + 1
     since = max(tracked.powering_up[name] for name in names)
-    # The same after a restart of the daemon: Google does calls with one id only once.
+    # The id is the same after a restart of the daemon: Google does each id only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(names))}"
     insert = Insert(
         id=hashlib.sha256(facts.encode()).hexdigest()[:32],

@@ -24,7 +24,7 @@ GUEST_ATTRIBUTES = "compute.guestAttributes"
 
 @handler("compute.instances.insert")
 def insert(call: Call) -> Resource:
-    """Make an instance and boot it; if it can't run, the operation fails and it is removed."""
+    """Make an instance and boot it. If it can't run, remove it: the operation fails."""
     body = resources.body(call)
     template = call.query.get("sourceInstanceTemplate")
     if template:
@@ -44,7 +44,7 @@ def insert(call: Call) -> Resource:
 
 
 def arguments_of(built: Built, problem: OperationError | None) -> Resource:
-    """The arguments of the work that inserts an instance."""
+    """Return the arguments of the work that inserts an instance."""
     return {
         **resources.as_arguments(built.target, built.instance),
         "error": encoded(problem),
@@ -53,12 +53,12 @@ def arguments_of(built: Built, problem: OperationError | None) -> Resource:
 
 
 def encoded(error: OperationError | None) -> list[object] | None:
-    """An error as an argument of work, which must be JSON."""
+    """Return an error as an argument of work: arguments must be JSON."""
     return [error.code, error.message, error.status, error.http_message] if error else None
 
 
 def decoded(arguments: Resource) -> OperationError | None:
-    """The other way round."""
+    """Return the error that `encoded` has encoded."""
     return OperationError(*arguments["error"]) if arguments.get("error") else None
 
 
@@ -77,9 +77,9 @@ def _insert(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
-    """Let the backend start the machine; RUNNING when it has.
+    """Let the backend start the machine; then the status is RUNNING.
 
-    An instance that is being stopped or deleted stays so: that call came later.
+    If another call stops or deletes the instance already, change nothing: that call came later.
     """
     instance = target.find(cloud)
     if instance is None or instance["status"] == "STOPPING":
@@ -92,7 +92,7 @@ def boot(cloud: Cloud, target: Reference, finish: Finish) -> None:
             finish(OperationError("INTERNAL_ERROR", problem, 500, "INTERNAL ERROR"))
             return
         present = target.find(cloud)
-        # Deleted or stopped while it booted: that call is the later one.
+        # If a call deleted or stopped it while it booted, that call came later and wins.
         if present is not None and present["status"] == "STAGING":
             started = {**present, "status": "RUNNING"}
             resources.put(cloud, target, started)
@@ -110,7 +110,7 @@ def set_status(cloud: Cloud, target: Reference, status: str) -> None:
 
 
 def remove(cloud: Cloud, target: Reference, new_disks: Collection[str] = ()) -> None:
-    """Remove the record of an instance, its disks with autoDelete, and new ones (by link)."""
+    """Remove the record of an instance, its disks with autoDelete, and `new_disks` (links)."""
     instance = target.find(cloud)
     if instance is None:
         return
@@ -128,7 +128,7 @@ def remove(cloud: Cloud, target: Reference, new_disks: Collection[str] = ()) -> 
 
 @handler("compute.instances.delete")
 def delete(call: Call) -> Resource:
-    """Power an instance off and delete it, with its disks that have autoDelete."""
+    """Power an instance off. Delete it, and also its disks with autoDelete."""
     target, instance = resources.existing(call, INSTANCE)
     if instance["deletionProtection"]:
         raise invalid(
@@ -159,7 +159,7 @@ def _delete(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 
 def erase(cloud: Cloud, target: Reference, done: Callable[[], None]) -> None:
-    """Let the backend remove the machine, then the record."""
+    """Let the backend remove the machine, then remove the record."""
     instance = target.find(cloud)
     if instance is None:
         done()
@@ -221,7 +221,7 @@ def _stop(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 def power_off(
     cloud: Cloud, target: Reference, done: Callable[[], None], seconds: int = STOP_SECONDS
 ) -> None:
-    """Let the backend stop the machine, within `seconds`; TERMINATED when it has."""
+    """Let the backend stop the machine within `seconds`; then the status is TERMINATED."""
     instance = target.find(cloud)
     if instance is None:
         done()
@@ -236,7 +236,7 @@ def power_off(
 
 
 def stopped(cloud: Cloud, target: Reference) -> None:
-    """Record that a machine is off, stopped by a call or by its own `poweroff`."""
+    """Record that a machine is off, after a call or its own `poweroff`."""
     instance = target.find(cloud)
     if instance is not None:
         stamp = timestamp(cloud.clock.now())
@@ -246,7 +246,7 @@ def stopped(cloud: Cloud, target: Reference) -> None:
 
 
 def powered_off(cloud: Cloud, instance: Resource) -> None:
-    """Record that a machine has powered itself off, unless a later call is changing it."""
+    """Record that a machine has powered itself off, if no later call is changing it."""
     target = resources.from_link(instance["selfLink"])
     present = target.find(cloud)
     if present is not None and present["id"] == instance["id"] and present["status"] == "RUNNING":
@@ -270,7 +270,7 @@ def report(cloud: Cloud, instance: Resource, attributes: Mapping[str, Resource])
 
 @handler("compute.instances.reset")
 def reset(call: Call) -> Resource:
-    """Reset an instance: its machine is stopped and started at once."""
+    """Reset an instance: stop its machine, and start it again immediately."""
     target, instance = resources.existing(call, INSTANCE)
     if instance["status"] != "RUNNING":
         raise ApiError(400, "resourceNotReady", f"The resource '{target.path}' is not ready")
@@ -293,7 +293,7 @@ def _reset(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 
 @handler("compute.instances.simulateMaintenanceEvent")
 def simulate_maintenance(call: Call) -> Resource:
-    """Preempt a spot instance; any other is moved to another host without an effect."""
+    """Preempt a spot instance. All others move to another host, without an effect."""
     target, instance = resources.existing(call, INSTANCE)
     spot = instance["scheduling"]["preemptible"]
     return begin(
@@ -315,8 +315,8 @@ def _preempt(cloud: Cloud, arguments: Resource, finish: Finish) -> None:
 def preempt(cloud: Cloud, target: Reference, done: Callable[[], None] = lambda: None) -> None:
     """Preempt a spot instance: set its metadata, press its power button, and stop it soon.
 
-    https://cloud.google.com/compute/docs/instances/spot#preemption-process; the project's
-    operations show it, too.
+    https://cloud.google.com/compute/docs/instances/spot#preemption-process. The list of the
+    project's operations shows the preemption too.
     """
     instance = target.find(cloud)
     if instance is None:
@@ -341,7 +341,7 @@ def end(
     done: Callable[[], None] = lambda: None,
     seconds: int = STOP_SECONDS,
 ) -> None:
-    """Stop an instance within `seconds`; delete it if that is its instanceTerminationAction."""
+    """Stop an instance within `seconds`; delete it if instanceTerminationAction says so."""
     instance = target.find(cloud)
     if instance is None:
         done()
@@ -364,7 +364,7 @@ def _expire_later(cloud: Cloud, target: Reference, instance: Resource) -> None:
 
     def expire() -> None:
         present = target.find(cloud)
-        # Not one that was started again, or another one of the same name.
+        # Do not end it if it was started again, or if it is a new one with the same name.
         if present is not None and present["status"] == "RUNNING":
             same = ("id", "lastStartTimestamp")
             if all(present[key] == instance[key] for key in same):
