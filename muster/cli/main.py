@@ -60,7 +60,7 @@ app = typer.Typer(
 
 @app.callback()
 def _muster() -> None:
-    """Commands come from the table alone."""
+    """Commands come from the table and from entry points."""
 
 
 def main() -> None:
