@@ -24,7 +24,7 @@ from components.state import State, StateArgs
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.gcp.bundle import image_bundle, machine_bundle
 from muster.render.nfs import mounts
-from muster.render.role_variables import node_people_dir
+from muster.render.people import node_people_dir
 
 settings = configuration.read()
 configuration.check(settings)
@@ -146,6 +146,7 @@ sets = {
             account=accounts.node.email,
             hosts=hosts,
             mounts=mounts(definition, computes=True, caches=nodes.caches),
+            caches=nodes.caches and definition.cluster.storage.is_cached,
             people=node_people_dir(definition),
         ),
     )

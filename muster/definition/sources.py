@@ -37,7 +37,7 @@ class Sources:
     """Groups and hosts; None where they don't follow from hosts.yml or the definition."""
     missing: list[str] = field(default_factory=list)
     schema_errors: list[SchemaError] = field(default_factory=list)
-    wired: frozenset[str] = frozenset()
+    from_secrets: frozenset[str] = frozenset()
     """Role variables that Muster sets from the definition."""
     role_variables: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The variables that each role takes."""
@@ -80,8 +80,8 @@ def _shown(file: Path) -> str:
         return str(file)
 
 
-def _wired() -> frozenset[str]:
-    file = ROOT / "ansible" / "group_vars" / "all" / "wiring.yml"
+def _from_secrets() -> frozenset[str]:
+    file = ROOT / "ansible" / "group_vars" / "all" / "secret_variables.yml"
     data = yaml_file.read(file, _shown(file)).data if file.exists() else None
     return frozenset(data if isinstance(data, dict) else ())
 
@@ -157,12 +157,13 @@ def _unreadable(file: Path, error: OSError) -> Document:
 
 def read(
     inventory: Path,
-    wired: frozenset[str] | None = None,
+    from_secrets: frozenset[str] | None = None,
     role_variables: Mapping[str, frozenset[str]] | None = None,
 ) -> Sources:
     """Reads the files of an inventory; what can't be read is a fault of the result.
 
-    `wired`: role variables that Muster sets, by default those of this checkout's wiring.yml.
+    `from_secrets`: role variables that Muster takes from the secrets, by default those of this
+    checkout's secret_variables.yml.
     `role_variables`: the variables that each role takes, by default as this checkout's roles say.
     """
     missing = []
@@ -180,7 +181,7 @@ def read(
     cluster, hosts = documents
     sources = Sources(cluster, hosts, hosts_file.parse(hosts), missing=missing)
     sources.folder = inventory
-    sources.wired = _wired() if wired is None else wired
+    sources.from_secrets = _from_secrets() if from_secrets is None else from_secrets
     sources.role_variables = _role_variables() if role_variables is None else role_variables
     sources.others = _documents(inventory, _other_files(inventory))
     sources.overrides = _documents(inventory, _override_files(inventory))

@@ -18,8 +18,7 @@ from muster.definition.definition import Hosts
 # It smears leap seconds, so no other server may be used beside it:
 # https://cloud.google.com/compute/docs/instances/time-synchronization/configure-ntp
 TIME_SERVERS = ["metadata.google.internal"]
-"""The role base's base_ntp_servers. Not in wiring.yml, which would override group_vars/all of an
-inventory."""
+"""The role base's base_ntp_servers."""
 
 
 def inventory(hosts: Hosts, own: str, addresses: dict[str, str]) -> dict[str, Any]:

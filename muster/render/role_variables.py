@@ -1,185 +1,379 @@
-"""Definition -> the data of the roles: the only way from `cluster` to role variables.
+"""Definition -> the variables of all roles, on one host: the only way from `cluster` to a role.
 
-Pure. `ansible/plugins/filter/muster.py` hands these functions to Ansible, and
-`ansible/group_vars/all/wiring.yml` is their only caller.
+Pure. `_ROLES` has a row per role: the hosts that take its variables, and the function that gives
+them, without the role's prefix. `ansible/definition.yml` hands them to Ansible.
 """
 
-from functools import cache
-from json import dumps, loads
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from muster.definition import Definition, validate
+from muster.definition import Definition
 from muster.definition.schema import patterns
+from muster.render import ceph, lmod, nfs, people, slurm, state_disk
+from muster.render import nvidia_driver as nvidia
+
+Variables = dict[str, Any]
+
+_SLURMCTLD_PORT = 6817
+
+# Seconds for which a VM waits for an NFS server at its first mount. VMs are created together, and
+# each configures itself: the controller's folders may come minutes after a login node.
+_NFS_WAIT_IN_THE_CLOUD = 600
+_NFS_WAIT = 10
 
 
-def definition_of(cluster: dict[str, Any], groups: dict[str, list[str]]) -> Definition:
-    """Return the validated definition; the same input is validated once per process.
+@dataclass(frozen=True)
+class Host:
+    """One host of the inventory, and what its variables are made from."""
 
-    Raises:
-        muster.definition.DefinitionError: the definition is wrong.
+    definition: Definition
+    name: str
+    addresses: Mapping[str, str]
+    """Of all hosts of the inventory; empty where DNS knows the name."""
+    inventory: Path
+    """Folder of the definition."""
+    compute_endpoint: str
+    """Address of Google's Compute API; empty: Google's own."""
+    given: Mapping[str, Any]
+    """Role variables that the inventory sets: they replace those of the definition."""
 
-    """
-    return _definition_of(dumps([cluster, groups]))
+    def is_in(self, *groups: str) -> bool:
+        """Whether the host is in one of these groups."""
+        return any(self.name in self.definition.hosts.groups[group] for group in groups)
 
+    @property
+    def node_set(self) -> str:
+        """The node set that the host, a compute node, is in."""
+        groups = self.definition.hosts.groups
+        return next(
+            name for name in self.definition.cluster.nodes if self.name in groups.get(name, [])
+        )
 
-@cache
-def _definition_of(text: str) -> Definition:
-    cluster, groups = loads(text)
-    return validate(cluster, groups)
+    @cached_property
+    def slurm(self) -> slurm.SlurmFiles:
+        """SLURM's files."""
+        return slurm.render(self.definition)
 
+    @property
+    def controllers(self) -> list[str]:
+        """The controllers as HOST:PORT."""
+        return [f"{name}:{_SLURMCTLD_PORT}" for name in self.definition.hosts.groups["controller"]]
 
-def host_addresses(addresses: dict[str, str]) -> list[dict[str, str]]:
-    """Return the lines of /etc/hosts: the hosts whose address is no name that DNS knows."""
-    return [
-        {"name": host, "address": address}
-        for host, address in addresses.items()
-        if patterns.is_address(address)
-    ]
+    @property
+    def needs_no_folders(self) -> bool:
+        """Whether the host does nothing but store files: it needs no folders of others."""
+        return self.is_in("storage") and not self.is_in(
+            "controller", "database", "login", "compute"
+        )
 
+    @property
+    def is_for_login_only(self) -> bool:
+        """Whether nothing that the host starts needs the shared folders.
 
-def people(definition: Definition) -> list[dict[str, Any]]:
-    """Return the people as the role `users` takes them."""
-    return [
-        {
-            "name": name,
-            "uid": person.uid,
-            "groups": person.groups,
-            "shell": person.shell,
-            "ssh_keys": person.ssh_keys,
-            "state": person.state,
-        }
-        for name, person in definition.cluster.users.people.items()
-    ]
-
-
-def no_login(definition: Definition) -> list[str]:
-    """Return the people who may log in to login hosts only."""
-    return [
-        name
-        for name, person in definition.cluster.users.people.items()
-        if person.state == "present" and not person.admin
-    ]
-
-
-def sudo(definition: Definition) -> list[str]:
-    """Return the people who become root with sudo: in the cloud the administrators.
-
-    On VMs root has no ssh key and no console password, so there is no other way. Administrators of
-    machines have a way to be root on them already.
-    """
-    if definition.cluster.cloud is None:
-        return []
-    return [
-        name
-        for name, person in definition.cluster.users.people.items()
-        if person.state == "present" and person.admin
-    ]
+        Administrators must be able to log in while the folders are away.
+        """
+        return self.is_in("login") and not self.is_in("controller", "compute")
 
 
-def groups(definition: Definition) -> list[dict[str, Any]]:
-    """Return the groups as the role `users` takes them."""
-    return [
-        {"name": name, "gid": group.gid} for name, group in definition.cluster.users.groups.items()
-    ]
-
-
-def mail_addresses(definition: Definition) -> dict[str, str]:
-    """Return login -> address for the people who have their own address."""
+def _base(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
-        name: person.email
-        for name, person in definition.cluster.users.people.items()
-        if person.email is not None
+        "os": host.definition.cluster.os,
+        # Hosts with a name for an address are known to DNS.
+        "hosts": [
+            {"name": name, "address": address}
+            for name, address in host.addresses.items()
+            if patterns.is_address(address)
+        ],
+        "hostname": host.name,
     }
 
 
-def accounts(definition: Definition) -> list[dict[str, Any]]:
-    """Return the accounts as the role `accounts` takes them; `root` above those without parent."""
-    present = _present(definition)
-    return [
-        {
-            "name": name,
-            "parent": account.parent or "root",
-            "description": account.description or name,
-            "organization": account.organization or definition.cluster.name,
-            "fairshare": account.fairshare,
-            "users": [user for user in account.users if user in present],
-        }
-        for name, account in definition.cluster.accounts.items()
-    ]
+def _munge(host: Host, _: Mapping[str, Any]) -> Variables:
+    # The controller decodes a credential per RPC of every node.
+    return {"threads": 10 if host.is_in("controller") else 2}
 
 
-def account_users(definition: Definition) -> list[dict[str, str]]:
-    """Return each person who has an account, with the account of jobs that name none."""
-    defaults: dict[str, str] = {}
-    for name, account in definition.cluster.accounts.items():
-        for user in account.users:
-            defaults.setdefault(user, name)
-    return [
-        {"name": user, "default_account": person.default_account or defaults[user]}
-        for user, person in _present(definition).items()
-        if user in defaults
-    ]
+def _state_disk(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {"folders": state_disk.folders(host.definition)}
 
 
-def _present(definition: Definition) -> dict[str, Any]:
+def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
+    home = host.definition.cluster.storage.home.path
+    mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     return {
-        name: person
-        for name, person in definition.cluster.users.people.items()
-        if person.state == "present"
+        "groups": people.groups(host.definition),
+        "people": people.people(host.definition),
+        "home_root": home,
+        "sudo": people.sudo(host.definition),
+        "no_login": [] if host.is_in("login") else people.no_login(host.definition),
+        "create_homes": host.name == nfs.home_maker(host.definition),
+        "home_mounted": home in [mount["path"] for mount in mounts],
     }
 
 
-def state_folders(definition: Definition) -> list[dict[str, Any]]:
-    """Return what is on the state disk of a controller in the cloud, as `state_disk` takes it.
+def _projects(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {"folders": nfs.group_folders(host.definition, host.name)}
 
-    Nothing outside the cloud: machines keep their disks.
+
+def _nfs_server(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "exports": nfs.exports(host.definition, dict(host.addresses)),
+        "connections": nfs.nfs_connections(host.definition),
+    }
+
+
+def _nfs_client(host: Host, _: Mapping[str, Any]) -> Variables:
+    computes = host.is_in("compute")
+    return {
+        "mounts": []
+        if host.needs_no_folders
+        else nfs.mounts(
+            host.definition,
+            # The controller builds the software, so it writes to the module tree.
+            builds_software=host.name == host.definition.hosts.groups["controller"][0],
+            computes=computes,
+            caches=computes,
+            serves=host.is_in("storage"),
+        ),
+        "automount": host.is_for_login_only,
+        "wait_seconds": _NFS_WAIT_IN_THE_CLOUD if host.definition.cluster.cloud else _NFS_WAIT,
+    }
+
+
+def _fscache(host: Host, _: Mapping[str, Any]) -> Variables:
+    cache = host.definition.cluster.storage.cache
+    return {
+        "device": cache.device or "",
+        "size_gib": cache.size_gib,
+        "any_kernel": cache.any_kernel,
+    }
+
+
+def _ceph_cluster(host: Host, _: Mapping[str, Any]) -> Variables:
+    return ceph.built(host.definition, host.name, dict(host.addresses))
+
+
+def _cephadm(host: Host, _: Mapping[str, Any]) -> Variables:
+    return ceph.by_cephadm(host.definition, dict(host.addresses))
+
+
+def _ceph_client(host: Host, _: Mapping[str, Any]) -> Variables:
+    client = ceph.client(host.definition, host.name, dict(host.addresses))
+    return {**client, "automount": host.is_for_login_only}
+
+
+def _mail(host: Host, _: Mapping[str, Any]) -> Variables:
+    mail = host.definition.cluster.mail
+    if mail is None:
+        return {}
+    return {
+        "relay": mail.relay,
+        "port": mail.port,
+        "domain": mail.domain,
+        "sender": mail.sender,
+        "addresses": people.mail_addresses(host.definition),
+    }
+
+
+def _mariadb(*_: Any) -> Variables:
+    return {"database": "slurm_acct_db", "user": "slurm"}
+
+
+def _slurmdbd(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {"conf": host.slurm.slurmdbd_conf}
+
+
+def _accounts(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "cluster": host.definition.cluster.name,
+        "tree": people.accounts(host.definition),
+        "users": people.account_users(host.definition),
+    }
+
+
+def _slurm(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "version": host.definition.cluster.slurm_version,
+        "controllers": host.controllers,
+        "client_conf": host.slurm.slurm_conf,
+    }
+
+
+def _slurmctld(host: Host, _: Mapping[str, Any]) -> Variables:
+    package = host.definition.cluster.slurmctld_package
+    return {
+        "version": host.definition.cluster.slurm_version,
+        "package": str(host.inventory / package) if package else "",
+        "slurm_conf": host.slurm.slurm_conf,
+        "gres_conf": host.slurm.gres_conf,
+        "cgroup_conf": host.slurm.cgroup_conf,
+        "job_submit_lua": host.slurm.job_submit_lua,
+        "restart_digest": host.slurm.restart.slurmctld,
+    }
+
+
+def _slurmd(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "version": host.definition.cluster.slurm_version,
+        # A host that is the controller too reads its own files.
+        "conf_servers": [] if host.is_in("controller") else host.controllers,
+        "restart_digest": host.slurm.restart.slurmd[host.node_set],
+        "mounts": nfs.shared_paths(host.definition),
+    }
+
+
+def _nvidia_driver(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        **nvidia.variables(host.definition, host.node_set),
+        "controller": host.definition.hosts.groups["controller"][0],
+    }
+
+
+def _cloud_node(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "passwd": people.node_passwd(host.definition),
+        "group": people.node_group(host.definition),
+        "people_dir": people.node_people_dir(host.definition),
+    }
+
+
+def _cloud_vm(host: Host, _: Mapping[str, Any]) -> Variables:
+    controls = host.is_in("controller")
+    return {
+        # The controller creates and deletes nodes as slurm.
+        "metadata_users": ["root", "slurm"] if controls else ["root"],
+        # ssh is the way to see what is wrong: it stays on the controller, where only administrators
+        # may log in.
+        "guarded_units": ["slurmctld"] if controls else ["ssh"],
+    }
+
+
+def _autoscaler(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "cluster": host.definition.cluster.name,
+        "resume_timeout_seconds": host.slurm.resume_timeout_s,
+        "compute_endpoint": host.compute_endpoint,
+    }
+
+
+def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
+    apps = host.definition.cluster.storage.apps.path
+    return {"module_paths": [f"{apps}/modules"], "cache_dir": f"{apps}/lmod/cache"}
+
+
+def _software(host: Host, _: Mapping[str, Any]) -> Variables:
+    cluster = host.definition.cluster
+    tree = asdict(lmod.render(cluster.software, cluster.storage.apps.path))
+    return {
+        "root": cluster.storage.apps.path,
+        "modulefiles": tree["files"],
+        "installations": list(tree["installations"]),
+        "packages": list(tree["packages"]),
+    }
+
+
+def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
+    cluster, groups = host.definition.cluster, host.definition.hosts.groups
+    units = {
+        "munge": True,
+        "chrony": True,
+        "nfs-server": variables.get("nfs_server_exports"),
+        "muster-guard": cluster.cloud,
+        "muster-state-disk": variables.get("state_disk_folders"),
+        "slurmctld": host.is_in("controller"),
+        "mariadb": host.is_in("database"),
+        "slurmdbd": host.is_in("database"),
+        "slurmd": host.is_in("compute"),
+        "muster-nvidia": variables.get("nvidia_driver_kernel_packages"),
+        "nvidia-dcgm-exporter": "dcgm"
+        in [addition["name"] for addition in variables.get("nvidia_driver_additions", [])],
+    }
+    return {
+        "units": [unit for unit, runs in units.items() if runs],
+        # A node set of VMs is no group: no play is run on them.
+        "peers": {name: groups[name] for name in cluster.nodes if name in groups},
+        "accounting": bool(groups["database"]),
+    }
+
+
+@dataclass(frozen=True)
+class _Role:
+    hosts: tuple[str, ...]
+    """Groups of the hosts that may have the role, and take its variables."""
+    variables: Callable[[Host, Mapping[str, Any]], Variables]
+    """Those of a host, from it and from the variables of the roles above."""
+
+
+_ROLES = {
+    "base": _Role(("all",), _base),
+    "munge": _Role(("all",), _munge),
+    "state_disk": _Role(("controller",), _state_disk),
+    "nfs_server": _Role(("storage",), _nfs_server),
+    "ceph_cluster": _Role(("storage",), _ceph_cluster),
+    "cephadm": _Role(("storage",), _cephadm),
+    "fscache": _Role(("all",), _fscache),
+    "nfs_client": _Role(("all",), _nfs_client),
+    "ceph_client": _Role(("all",), _ceph_client),
+    "users": _Role(("all",), _users),
+    "projects": _Role(("controller", "storage"), _projects),
+    "cloud_vm": _Role(("controller", "login"), _cloud_vm),
+    "mariadb": _Role(("database",), _mariadb),
+    "slurmdbd": _Role(("database",), _slurmdbd),
+    "accounts": _Role(("database",), _accounts),
+    "autoscaler": _Role(("controller",), _autoscaler),
+    "slurmctld": _Role(("controller",), _slurmctld),
+    "mail": _Role(("controller",), _mail),
+    "cloud_node": _Role(("controller",), _cloud_node),
+    "nvidia_driver": _Role(("compute",), _nvidia_driver),
+    "slurmd": _Role(("compute",), _slurmd),
+    "slurm": _Role(("login",), _slurm),
+    "lmod": _Role(("controller", "compute", "login"), _lmod),
+    "software": _Role(("controller",), _software),
+    "verify": _Role(("all",), _verify),
+}
+
+# The roles that not all of their hosts need: whether a host with these variables does.
+_NEEDED: dict[str, Callable[[Host, Mapping[str, Any]], bool]] = {
+    "state_disk": lambda _, variables: bool(variables["state_disk_folders"]),
+    "nfs_server": lambda _, variables: bool(variables["nfs_server_exports"]),
+    "ceph_cluster": lambda _, variables: bool(variables["ceph_cluster_devices"]),
+    "cephadm": lambda _, variables: bool(variables["cephadm_image"]),
+    "fscache": lambda host, _: host.is_in("compute") and host.definition.cluster.storage.is_cached,
+    "nfs_client": lambda _, variables: bool(variables["nfs_client_mounts"]),
+    "ceph_client": lambda _, variables: bool(variables["ceph_client_mounts"]),
+    "projects": lambda _, variables: bool(variables["projects_folders"]),
+    "cloud_vm": lambda host, _: host.definition.cluster.cloud is not None,
+    "autoscaler": lambda host, _: host.definition.cluster.cloud is not None,
+    "mail": lambda host, _: host.definition.cluster.mail is not None,
+    "cloud_node": lambda host, _: host.definition.cluster.cloud is not None,
+    "nvidia_driver": lambda _, variables: bool(variables["nvidia_driver_packages"]),
+}
+
+
+def role_variables(host: Host) -> Variables:
+    """Return the variables of the roles that the host may have, those that `given` has as there."""
+    variables: Variables = {}
+    for role, row in _ROLES.items():
+        if host.is_in(*row.hosts):
+            for name, value in row.variables(host, variables).items():
+                full_name = f"{role}_{name}"
+                variables[full_name] = host.given.get(full_name, value)
+    return variables
+
+
+def needed_roles(host: Host, variables: Mapping[str, Any]) -> list[str]:
+    """Return which of the roles that depend on the definition the host has.
+
+    `homes`: the role `users` again, for homes in a folder that is mounted after its first run.
     """
-    if definition.cluster.cloud is None:
-        return []
-    served = definition.cluster.storage.served().values()
-    # The clients that may reclaim their locks: nfsdcld(8). Without it a recreated controller
-    # refuses them, and programs lose the locks that they hold.
-    clients = {
-        "path": "/var/lib/nfs",
-        "owner": "statd",
-        "group": "nogroup",
-        "units": ["nfs-server", "nfs-mountd", "nfsdcld"],
-    }
-    return [
-        *({"path": folder.path, "units": ["nfs-server"]} for folder in served),
-        *([clients] if served else []),
-        {"path": "/var/lib/mysql", "owner": "mysql", "group": "mysql", "units": ["mariadb"]},
-        # StateSaveLocation, as the role slurmctld has it.
-        {
-            "path": "/var/lib/slurm/slurmctld",
-            "owner": "slurm",
-            "group": "slurm",
-            "units": ["slurmctld"],
-        },
+    roles = [
+        role
+        for role, is_needed in _NEEDED.items()
+        if host.is_in(*_ROLES[role].hosts) and is_needed(host, variables)
     ]
-
-
-def node_passwd(definition: Definition) -> list[str]:
-    """Return the lines of a passwd file with the people whom nodes in the cloud know."""
-    home = definition.cluster.storage.home.path
-    return [
-        f"{name}:x:{person.uid}:{person.uid}::{home}/{name}:{person.shell}"
-        for name, person in _present(definition).items()
-    ]
-
-
-def node_group(definition: Definition) -> list[str]:
-    """Return the lines of a group file: people's own groups, then the others with their members."""
-    present = _present(definition)
-    own = [f"{name}:x:{person.uid}:" for name, person in present.items()]
-    others = [
-        f"{name}:x:{group.gid}:"
-        + ",".join(login for login, person in present.items() if name in person.groups)
-        for name, group in definition.cluster.users.groups.items()
-    ]
-    return own + others
-
-
-def node_people_dir(definition: Definition) -> str:
-    """Return the shared folder with both files; metadata attribute `muster-people` of nodes."""
-    return f"{definition.cluster.storage.apps.path}/.muster/extrausers"
+    if variables["users_create_homes"] and variables["users_home_mounted"]:
+        roles.append("homes")
+    return roles

@@ -32,6 +32,8 @@ class NodeSetArgs:
     """JSON: host name -> address, of hosts whose address is fixed."""
     mounts: Sequence[Mapping[str, str]]
     """What they mount, in this order."""
+    caches: bool
+    """Whether they cache what they read of some folder."""
     people: str
     """Shared folder with the passwd and group files of the cluster's people."""
 
@@ -150,8 +152,7 @@ def local_ssd() -> gcp.compute.InstanceTemplateDiskArgs:
 
 def cache(args: NodeSetArgs, way: Way) -> dict[str, str]:
     """Return the metadata by which a node caches on its local SSDs, where a folder is cached."""
-    cached = any("fsc" in mount["options"].split(",") for mount in args.mounts)
-    return {"muster-local-ssds": str(args.nodes.local_ssds_of(way))} if cached else {}
+    return {"muster-local-ssds": str(args.nodes.local_ssds_of(way))} if args.caches else {}
 
 
 def templates_metadata(args: NodeSetArgs, templates: Sequence[str]) -> dict[str, object]:

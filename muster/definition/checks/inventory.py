@@ -18,27 +18,27 @@ def _at(sources: Sources, file: str, name: str, message: str, remedy: str) -> Fi
     return Finding((name,), message, remedy, file, sources.others[file].line((name,)))
 
 
-_ELSEWHERE = "set it in host_vars or group_vars/<group>, or use the key of `cluster` for it"
+_ELSEWHERE = "set it in host_vars or group_vars/<group>, or use the key of `secrets` for it"
 
 
-@source_check("role-variable")
-def role_variable(sources: Sources) -> Iterator[Finding]:
-    """A role's variable in group_vars/all that Muster sets itself: the playbook's would win."""
+@source_check("role-secret")
+def role_secret(sources: Sources) -> Iterator[Finding]:
+    """A role's secret in group_vars/all: that of `secrets` would win."""
     for file, name in _variables(sources):
-        if name in sources.wired:
+        if name in sources.from_secrets:
             yield _at(
                 sources,
                 file,
                 name,
-                "Muster sets it from the definition, so it is without effect here",
+                "Muster sets it from `secrets`, so it is without effect here",
                 _ELSEWHERE,
             )
     # For Ansible a group's variables in hosts.yml are weaker than any file of group_vars/all.
     for path, variables in sources.tree.group_vars.items():
-        for name in sources.wired & variables.keys():
+        for name in sources.from_secrets & variables.keys():
             yield Finding(
                 (path[-2], "vars", name),
-                "Muster sets it from the definition, so it is without effect here",
+                "Muster sets it from `secrets`, so it is without effect here",
                 _ELSEWHERE,
                 "hosts",
                 sources.hosts.line((*path, name)),

@@ -206,6 +206,11 @@ class Storage(Model):
         """Return the folders that hosts mount, by key."""
         return {key: folder for key, folder in self.folders() if folder.kind != "existing"}
 
+    @property
+    def is_cached(self) -> bool:
+        """Whether compute nodes cache what they read of some folder."""
+        return any(folder.cached for folder in self.mounted().values())
+
     def of_kind(self, kind: str) -> dict[str, Folder]:
         """Return the folders of one kind, by key."""
         return {key: folder for key, folder in self.folders() if folder.kind == kind}

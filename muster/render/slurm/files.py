@@ -39,6 +39,8 @@ class SlurmFiles:
     job_submit_lua: str
     """Empty where no node has GPUs."""
     restart: RestartDigests
+    resume_timeout_s: int
+    """ResumeTimeout of slurm.conf; 0 where no node is ever powered up or rebooted."""
 
 
 def render(definition: Definition) -> SlurmFiles:
@@ -76,6 +78,7 @@ def render(definition: Definition) -> SlurmFiles:
         slurmdbd_conf=text(line({key: value}) for key, value in _slurmdbd(definition).items()),
         job_submit_lua=job_submit_lua(definition),
         restart=restart,
+        resume_timeout_s=int(conf.get("ResumeTimeout", 0)),
     )
 
 

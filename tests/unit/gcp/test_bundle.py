@@ -143,7 +143,7 @@ class TestMachineBundle:
         wanted = {
             "ansible.cfg",
             "ansible/site.yml",
-            "ansible/group_vars/all/wiring.yml",
+            "ansible/group_vars/all/secret_variables.yml",
             "ansible/plugins/action/hardware_report.py",  # a link
             "inventory/group_vars/all/cluster.yml",
             "muster/catalog/slurm_parameters.conf",
@@ -382,7 +382,7 @@ class TestImageBundle:
             ("roles/base/vars/main.yml", "libmunge", "libother"),
             ("roles/slurmd/defaults/main.yml", "slurmd_port: 6818", "slurmd_port: 6918"),
             ("roles/munge/README.md", "munge", "Munge"),
-            ("ansible/group_vars/all/wiring.yml", "munge_threads", "munge_other"),
+            ("ansible/group_vars/all/secret_variables.yml", "munge_key_b64", "munge_other"),
             ("ansible/plugins/modules/people.py", "import", "import  "),
         ],
     )

@@ -10,6 +10,7 @@ import pytest
 from muster.definition import Definition, load, validate
 from muster.render import ceph, nfs
 
+ROOT = Path(__file__).resolve().parents[3]
 GROUPS = {
     "controller": ["access"],
     "database": ["access"],
@@ -248,3 +249,17 @@ def test_the_lab_s_three_lines_say_where_its_folders_come_from(
     assert {mount["path"] for mount in mounts} == {"/home", "/apps", "/data"}
     cached = {mount["path"] for mount in mounts if "fsc" in mount["options"].split(",")}
     assert cached == ({"/apps", "/data"} if "cached" in kind else set())
+
+
+def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
+    definition = load(ROOT / "inventories/cloud")
+    assert definition.cluster.cloud is not None
+    clients = [export["clients"] for export in nfs.exports(definition, {})]
+    assert clients == [
+        [{"host": definition.cluster.cloud.subnet, "writes": writes, "as_root": False}]
+        for writes in (True, False, True)
+    ]
+    assert nfs.nfs_connections(definition) == 4 * sum(
+        [1, definition.cluster.cloud.login.count]
+        + [len(definition.hosts_of(name)) for name in definition.cluster.nodes]
+    )

@@ -9,7 +9,6 @@ from muster.definition import validate
 from muster.definition.definition import cloud_hosts
 from muster.definition.schema.cluster import Cluster
 from muster.render.nvidia_driver import of_image, variables
-from muster.render.role_variables import definition_of
 
 GROUPS = {
     "controller": ["access"],
@@ -38,7 +37,7 @@ def told(node_set: str, nvidia: dict[str, Any] | None) -> dict[str, Any]:
     cluster = deepcopy(CLUSTER)
     if nvidia is not None:
         cluster["nvidia"] = nvidia
-    return variables(definition_of(cluster, GROUPS), node_set)
+    return variables(validate(cluster, GROUPS), node_set)
 
 
 def test_nodes_without_gpus_get_no_driver():
@@ -69,7 +68,7 @@ def test_gpus_are_cut_on_the_nodes_whose_set_says_so():
     cluster = deepcopy(CLUSTER)
     cluster["nvidia"] = {"source": "nvidia", "branch": 580}
     cluster["nodes"]["new"]["gpus"]["mig"] = {"1g.10gb": 7}
-    definition = definition_of(cluster, GROUPS)
+    definition = validate(cluster, GROUPS)
     assert variables(definition, "new")["mig"] == {"1g.10gb": 7}
     assert variables(definition, "old")["mig"] == {}
 
@@ -131,7 +130,7 @@ def test_an_image_without_gpus_has_no_driver():
 
 def added(system: str, nvidia: dict[str, Any]) -> list[dict[str, Any]]:
     cluster = deepcopy(CLUSTER) | {"os": system, "nvidia": nvidia}
-    return variables(definition_of(cluster, GROUPS), "new")["additions"]
+    return variables(validate(cluster, GROUPS), "new")["additions"]
 
 
 def test_dcgm_comes_from_nvidias_repository_and_the_driver_does_not():

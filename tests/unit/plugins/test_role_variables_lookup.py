@@ -1,0 +1,122 @@
+"""definition.yml: a wrong definition ends the run, a right one gives every host its variables."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER = "group_vars/all/cluster.yml"
+HOSTS_OF = "{{ groups.role_%s | default('!all') }}"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """A copy of the lab's inventory."""
+    ignored = shutil.ignore_patterns("secrets.yml*", ".machines")
+    return Path(shutil.copytree(ROOT / "inventories/lab", tmp_path / "lab", ignore=ignored))
+
+
+def play(
+    inventory: Path, *plays: dict[str, Any], options: tuple[str, ...] = ()
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """Run definition.yml and these plays; return the process and the plays' results."""
+    site = inventory.parent / "site.yml"
+    first = {"import_playbook": str(ROOT / "ansible/definition.yml")}
+    site.write_text(yaml.safe_dump([first, *plays]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--inventory", str(inventory), *options, str(site)),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    document, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    return done, list(document["plays"])
+
+
+def shown(hosts: str, *names: str) -> dict[str, Any]:
+    """A play that shows variables of hosts."""
+    values = ", ".join(f"'{name}': {name}" for name in names)
+    task = {"ansible.builtin.debug": {"msg": f"{{{{ {{{values}}} }}}}"}}
+    return {"hosts": hosts, "gather_facts": False, "tasks": [task]}
+
+
+def results(plays: list[dict[str, Any]], number: int) -> dict[str, Any]:
+    """What a play of `shown` showed, by host."""
+    tasks = plays[number]["tasks"]
+    return {host: result["msg"] for host, result in tasks[0]["hosts"].items()} if tasks else {}
+
+
+def test_a_wrong_definition_ends_the_run_with_its_lines(inventory: Path) -> None:
+    file = inventory / CLUSTER
+    lines = file.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if line.startswith("  partitions:"))
+    file.write_text("\n".join([*lines[: number - 1], "  partitons: {}", *lines[number - 1 :]]))
+    done, plays = play(inventory, shown("all", "munge_threads"))
+    assert done.returncode != 0
+    failed = [task for task in plays[-1]["tasks"] if task["hosts"]]
+    assert [task["task"]["name"] for task in failed] == ["Check the definition of lab"]
+    [result] = failed[0]["hosts"].values()
+    told = f'cluster.yml:{number}: partitons: unknown key "partitons"; did you mean "partitions"?'
+    assert [line.rpartition("/")[2] for line in result["msg"]] == [told]
+
+
+def test_each_host_has_its_variables_and_is_in_the_groups_of_its_roles(inventory: Path) -> None:
+    with (inventory / CLUSTER).open("a") as file:
+        file.write("  nvidia: {modules: proprietary}\n")
+    done, plays = play(
+        inventory,
+        shown("all", "munge_threads", "base_hostname", "base_hosts"),
+        shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"),
+        shown(HOSTS_OF % "state_disk", "state_disk_folders"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Could not match" not in done.stderr
+    common = results(plays, 1)
+    assert {host: shown["munge_threads"] for host, shown in common.items()} == {
+        "lab-access": 10,
+        **dict.fromkeys(["lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02"], 2),
+    }
+    assert all(shown["base_hostname"] == host for host, shown in common.items())
+    addresses = {line["name"]: line["address"] for line in common["lab-cpu-01"]["base_hosts"]}
+    hosts = yaml.safe_load((inventory / "hosts.yml").read_text())
+    assert addresses["lab-access"] in json.dumps(hosts)
+    assert set(results(plays, 2)) == {"lab-gpu-01", "lab-gpu-02"}
+    assert results(plays, 3) == {}
+
+
+@pytest.mark.parametrize(
+    "file", ["group_vars/all/site.yml", "group_vars/compute.yml", "host_vars/lab-cpu-01.yml"]
+)
+def test_a_variable_that_the_inventory_sets_stays(inventory: Path, file: str) -> None:
+    path = inventory / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A template too: of what is known when it is used.
+    path.write_text("munge_threads: \"{{ 3 + (inventory_hostname == 'lab-cpu-01') | int }}\"\n")
+    done, plays = play(inventory, shown("lab-cpu-01", "munge_threads"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert results(plays, 1)["lab-cpu-01"]["munge_threads"] == 4
+
+
+def test_the_command_line_s_variable_stays(inventory: Path) -> None:
+    done, plays = play(
+        inventory,
+        shown("all", "munge_threads"),
+        options=("-e", "munge_threads=7", "--limit=compute"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    values = {host: shown["munge_threads"] for host, shown in results(plays, 1).items()}
+    assert len(values) == 4
+    assert {*values.values()} == {"7"}
