@@ -157,14 +157,16 @@ class _Builder:
         if node.tag == f"{_TAG}str":
             return node.value
         if not node.tag.startswith(_TAG):
-            self._fault("tag", node, path, node.tag)
+            self._fault("tag-in-definition", node, path, node.tag)
             return Vaulted(node.value) if node.tag == "!vault" else node.value
         if node.tag in (f"{_TAG}int", f"{_TAG}float"):
-            for kind, spelling in (("base-60", _BASE_60), ("base-8", _BASE_8)):
-                if spelling.fullmatch(node.value):
-                    self._fault(kind, node, path, node.value)
-                    # Later checks get the text that was meant: one mistake, one error.
-                    return node.value if kind == "base-60" else int(node.value.replace("_", ""))
+            # Later checks get the text or number that was meant: one mistake, one error.
+            if _BASE_60.fullmatch(node.value):
+                self._fault("number-with-colons", node, path, node.value)
+                return node.value
+            if _BASE_8.fullmatch(node.value):
+                self._fault("number-with-leading-zero", node, path, node.value)
+                return int(node.value.replace("_", ""))
         self.document.raw[path] = node.value
         try:
             return self.constructor.construct_object(node)

@@ -2,21 +2,41 @@
 
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import ListedTwice, UnknownName, at, table
 from muster.definition.definition import Definition
+from muster.definition.yaml_file import KeyPath
 
 
-@check("account-unknown-parent")
-def account_unknown_parent(d: Definition) -> Iterator[Finding]:
-    """An account below one that is not there."""
-    for name, account in d.cluster.accounts.items():
-        parent = account.parent
-        if parent is not None and parent not in d.cluster.accounts and parent != "root":
-            yield Finding(
-                ("accounts", name, "parent"),
-                f'no account "{parent}"',
-                suggestion(parent, d.cluster.accounts, "add it, or leave `parent` out"),
-            )
+def _parents(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for path, parent in at("accounts.<name>.parent")(d):
+        # SLURM's own, at the top of the tree.
+        if parent != "root":
+            yield path, parent
+
+
+# fmt: off
+table(
+    UnknownName("account-unknown-parent",
+        "An account below one that is not there",
+        _parents, "accounts.<name>",
+        'no account "{value}"',
+        "add it, or leave `parent` out"),
+    UnknownName("account-unknown-user",
+        "An account with a person who is not there",
+        at("accounts.<name>.users.[]"), "users.people.<name>",
+        'nobody has the login "{value}"',
+        "add the person to users.people"),
+    ListedTwice("account-user-twice",
+        "An account that lists a person twice",
+        at("accounts.<name>.users.[]")),
+    UnknownName("default-account-unknown",
+        "A default account that is not there",
+        at("users.people.<name>.default_account"), "accounts.<name>",
+        'no account "{value}"',
+        "add it to `accounts`"),
+)
+# fmt: on
 
 
 @check("account-cycle")
@@ -38,44 +58,6 @@ def account_cycle(d: Definition) -> Iterator[Finding]:
                 "leave `parent` out of the one at the top",
             )
         done.update(chain)
-
-
-@check("account-unknown-user")
-def account_unknown_user(d: Definition) -> Iterator[Finding]:
-    """An account with a person who is not there."""
-    people = d.cluster.users.people
-    for name, account in d.cluster.accounts.items():
-        for index, person in enumerate(account.users):
-            if person not in people:
-                yield Finding(
-                    ("accounts", name, "users", index),
-                    f'nobody has the login "{person}"',
-                    suggestion(person, people, "add the person to users.people"),
-                    because=("users", "people", person),
-                )
-
-
-@check("account-user-twice")
-def account_user_twice(d: Definition) -> Iterator[Finding]:
-    """An account that lists a person twice."""
-    for name, account in d.cluster.accounts.items():
-        for index, person in repeated(account.users):
-            yield Finding(
-                ("accounts", name, "users", index), f'"{person}" is listed twice', "take one out"
-            )
-
-
-@check("default-account-unknown")
-def default_account_unknown(d: Definition) -> Iterator[Finding]:
-    """A default account that is not there."""
-    for name, person in d.cluster.users.people.items():
-        account = person.default_account
-        if account is not None and account not in d.cluster.accounts:
-            yield Finding(
-                ("users", "people", name, "default_account"),
-                f'no account "{account}"',
-                suggestion(account, d.cluster.accounts, "add it to `accounts`"),
-            )
 
 
 @check("default-account-of-others")

@@ -1,12 +1,22 @@
 """Checks of FS-Cache: what is cached, and on which disk."""
 
-import re
 from collections.abc import Iterator
 
 from muster.definition.checks.cloud_machines import vms
 from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.storage import KERNELS, POOR_CACHE, Cache
+
+# fmt: off
+table(
+    Spelling("cache-device",
+        "A disk for the cache that is no device file",
+        at("storage.cache.device"), r"/dev/[A-Za-z0-9._:/-]+",
+        '"{value}" is no device file',
+        "write it as /dev/disk/by-id/... or /dev/nvme1n1"),
+)
+# fmt: on
 
 
 def _cached(d: Definition) -> Iterator[str]:
@@ -100,16 +110,4 @@ def cache_without_folder(d: Definition) -> Iterator[Finding]:
             ("storage", "cache"),
             "no folder is cached",
             "say `cached: true` of apps, models or data, or take `cache` out",
-        )
-
-
-@check("cache-device")
-def cache_device(d: Definition) -> Iterator[Finding]:
-    """A disk for the cache that is no device file."""
-    device = d.cluster.storage.cache.device
-    if device is not None and not re.fullmatch(r"/dev/[A-Za-z0-9._:/-]+", device):
-        yield Finding(
-            ("storage", "cache", "device"),
-            f'"{device}" is no device file',
-            "write it as /dev/disk/by-id/... or /dev/nvme1n1",
         )

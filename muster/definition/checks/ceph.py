@@ -1,11 +1,10 @@
 """Checks of Ceph: whether it is built or there already, and what its clients need."""
 
 import base64
-import re
-import uuid
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check, repeated, source_check
+from muster.definition.checks.rows import Spelling, at, table
 from muster.definition.checks.secrets import misspelt_secrets, secrets_shape, secrets_there
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
@@ -15,6 +14,21 @@ from muster.definition.yaml_file import readable
 
 _OF_THE_BUILT = ("file_gib", "copies", "image")
 _OF_THE_EXISTING = ("filesystem", "user")
+
+# fmt: off
+table(
+    Spelling("ceph-fsid-shape",
+        "A number of a Ceph cluster that is no UUID",
+        at("storage.ceph.fsid"), r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+        '"{value}" is no UUID',
+        "write it as `ceph fsid` prints it"),
+    Spelling("ceph-user",
+        "A name of a Ceph client that begins with `client.`, or is no name",
+        at("storage.ceph.user"), r"(?!client\.)[A-Za-z0-9._-]+",
+        '"{value}" is no name of a client',
+        "write what `ceph auth ls` shows behind `client.`, without that"),
+)
+# fmt: on
 
 
 @check("ceph-missing")
@@ -81,36 +95,6 @@ def ceph_fsid(d: Definition) -> Iterator[Finding]:
             ("storage", "ceph", "fsid"),
             "a cluster that Muster builds gets its number from Muster",
             "take it out, or name the `monitors` of the cluster that has it",
-        )
-
-
-@check("ceph-fsid-shape")
-def ceph_fsid_shape(d: Definition) -> Iterator[Finding]:
-    """A number of a Ceph cluster that is no UUID."""
-    fsid = d.cluster.storage.ceph.fsid if d.cluster.storage.ceph else None
-    if fsid is None:
-        return
-    try:
-        plain = str(uuid.UUID(fsid)) == fsid
-    except ValueError:
-        plain = False
-    if not plain:
-        yield Finding(
-            ("storage", "ceph", "fsid"),
-            f'"{fsid}" is no UUID',
-            "write it as `ceph fsid` prints it",
-        )
-
-
-@check("ceph-user")
-def ceph_user(d: Definition) -> Iterator[Finding]:
-    """A name of a Ceph client that begins with `client.`, or is no name."""
-    user = d.cluster.storage.ceph.user if d.cluster.storage.ceph else "muster"
-    if not re.fullmatch(r"(?!client\.)[A-Za-z0-9._-]+", user):
-        yield Finding(
-            ("storage", "ceph", "user"),
-            f'"{user}" is no name of a client',
-            "write what `ceph auth ls` shows behind `client.`, without that",
         )
 
 

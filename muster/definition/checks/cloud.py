@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from muster.definition.checks.cloud_machines import vms
-from muster.definition.checks.registry import Finding, check, repeated, source_check
+from muster.definition.checks.registry import Finding, check, source_check
+from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.node_sets import Machines
 from muster.definition.sources import HOSTS_FILE, Sources
@@ -18,7 +19,57 @@ _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _OUR_LABELS = ("muster-cluster", "muster-node-set", "muster-role", "goog-pulumi-provisioned")
 # https://cloud.google.com/iam/docs/principal-identifiers
-_PRINCIPAL = re.compile(r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+")
+_PRINCIPAL = r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+"
+_PRINCIPALS = at("cloud.iap_users.[]", "cloud.iap_admins.[]")
+
+
+def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    if d.cluster.cloud:
+        yield ("cloud", "zone"), d.cluster.cloud.zone
+    for name, nodes in vms(d):
+        for index, zone in enumerate(nodes.zones):
+            yield ("nodes", name, "zones", index), zone
+
+
+def _network(subnet: str) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(subnet)
+    except ValueError:
+        return None
+
+
+def _is_subnet(text: str) -> bool:
+    """Whether a cluster can have these addresses."""
+    network = _network(text)
+    # https://cloud.google.com/vpc/docs/subnets#valid-ranges
+    return network is not None and network.is_private and not network.is_link_local
+
+
+# fmt: off
+table(
+    Spelling("zone-malformed",
+        "A zone that can't be one",
+        _zones, _ZONE.fullmatch,
+        '"{value}" can\'t be a zone',
+        "write it like europe-west4-a"),
+    ListedTwice("zone-twice",
+        "A zone that a node set lists twice",
+        _zones),
+    Spelling("subnet-malformed",
+        "A subnet that is not one, or has addresses that are not private",
+        at("cloud.subnet"), _is_subnet,
+        '"{value}" can\'t be the addresses of a cluster',
+        "write private ones like 10.10.0.0/16, or leave it out"),
+    Spelling("iap-user",
+        "A principal that may use IAP, written in a way that Google does not know",
+        _PRINCIPALS, _PRINCIPAL,
+        '"{value}" is no principal that Google knows',
+        "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME"),
+    ListedTwice("iap-user-twice",
+        "A principal that may use IAP, listed twice",
+        _PRINCIPALS),
+)
+# fmt: on
 
 
 @check("vms-without-cloud")
@@ -86,22 +137,6 @@ def _is_inside(host: str) -> bool:
         return host.endswith(".internal")
 
 
-def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    if d.cluster.cloud:
-        yield ("cloud", "zone"), d.cluster.cloud.zone
-    for name, nodes in vms(d):
-        for index, zone in enumerate(nodes.zones):
-            yield ("nodes", name, "zones", index), zone
-
-
-@check("zone-malformed")
-def zone_malformed(d: Definition) -> Iterator[Finding]:
-    """A zone that can't be one."""
-    for path, zone in _zones(d):
-        if not _ZONE.fullmatch(zone):
-            yield Finding(path, f'"{zone}" can\'t be a zone', "write it like europe-west4-a")
-
-
 @check("zone-of-another-region")
 def zone_of_another_region(d: Definition) -> Iterator[Finding]:
     """Nodes in another region than the controller: the subnet and the folders are not there."""
@@ -116,40 +151,11 @@ def zone_of_another_region(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("zone-twice")
-def zone_twice(d: Definition) -> Iterator[Finding]:
-    """A zone that a node set lists twice."""
-    for name, nodes in vms(d):
-        for index, zone in repeated(nodes.zones):
-            yield Finding(
-                ("nodes", name, "zones", index), f"{zone} is listed twice", "take one out"
-            )
-
-
-def _subnet(d: Definition) -> ipaddress.IPv4Network | None:
-    try:
-        return ipaddress.IPv4Network(d.cluster.cloud.subnet) if d.cluster.cloud else None
-    except ValueError:
-        return None
-
-
-@check("subnet-malformed")
-def subnet_malformed(d: Definition) -> Iterator[Finding]:
-    """A subnet that is not one, or has addresses that are not private."""
-    network = _subnet(d)
-    # https://cloud.google.com/vpc/docs/subnets#valid-ranges
-    if d.cluster.cloud and (network is None or not network.is_private or network.is_link_local):
-        yield Finding(
-            ("cloud", "subnet"),
-            f'"{d.cluster.cloud.subnet}" can\'t be the addresses of a cluster',
-            "write private ones like 10.10.0.0/16, or leave it out",
-        )
-
-
 @check("subnet-too-small")
 def subnet_too_small(d: Definition) -> Iterator[Finding]:
     """A subnet with fewer addresses than there can be VMs."""
-    network, cloud = _subnet(d), d.cluster.cloud
+    cloud = d.cluster.cloud
+    network = _network(cloud.subnet) if cloud else None
     if network is None or cloud is None:
         return
     # Controller, a VM that builds an image, and the four addresses that Google keeps for itself.
@@ -177,30 +183,3 @@ def label(d: Definition) -> Iterator[Finding]:
                     "use up to 63 small letters, digits, hyphens and underscores, and let the name "
                     "begin with a letter",
                 )
-
-
-@check("iap-user")
-def iap_user(d: Definition) -> Iterator[Finding]:
-    """A principal that may use IAP, written in a way that Google does not know."""
-    for key, principals in _principals(d):
-        for index, principal in enumerate(principals):
-            if not _PRINCIPAL.fullmatch(principal):
-                yield Finding(
-                    ("cloud", key, index),
-                    f'"{principal}" is no principal that Google knows',
-                    "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME",
-                )
-
-
-@check("iap-user-twice")
-def iap_user_twice(d: Definition) -> Iterator[Finding]:
-    """A principal that may use IAP, listed twice."""
-    for key, principals in _principals(d):
-        for index, principal in repeated(principals):
-            yield Finding(("cloud", key, index), f'"{principal}" is listed twice', "take one out")
-
-
-def _principals(d: Definition) -> Iterator[tuple[str, list[str]]]:
-    if cloud := d.cluster.cloud:
-        yield "iap_users", cloud.iap_users
-        yield "iap_admins", cloud.iap_admins

@@ -6,10 +6,44 @@ from collections.abc import Iterator
 
 from muster.definition.checks.names import ROLE_GROUPS
 from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import SharedValue, Spelling, table
 from muster.definition.definition import Definition
 from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
-_ADDRESS_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+# Digits and dots alone would be an address.
+_ADDRESS_NAME = re.compile(r"(?![0-9.]+$)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def _addresses(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for host in d.hosts.groups.get("all", ()):
+        address = d.hosts.vars.get(host, {}).get("ansible_host")
+        # Only Ansible knows the value of a template.
+        if address is not None and "{{" not in str(address):
+            yield ("all", host), str(address)
+
+
+def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None
+
+
+# fmt: off
+table(
+    SharedValue("address-twice",
+        "Two hosts with one address",
+        _addresses,
+        "{first[1]} has the address {value} already",
+        "give each host its own ansible_host", file="hosts"),
+    Spelling("address-malformed",
+        "An `ansible_host` that is neither an address nor a name",
+        _addresses, lambda address: _ip(address) or _ADDRESS_NAME.fullmatch(address),
+        'ansible_host "{value}" is neither an address nor a name',
+        "write it like 192.0.2.11", file="hosts"),
+)
+# fmt: on
 
 
 @check("no-controller", reads_hosts=True)
@@ -98,64 +132,16 @@ def host_named_as_group(d: Definition) -> Iterator[Finding]:
             )
 
 
-def _addresses(d: Definition) -> Iterator[tuple[str, str]]:
-    for host in d.hosts.groups.get("all", ()):
-        address = d.hosts.vars.get(host, {}).get("ansible_host")
-        # Only Ansible knows the value of a template.
-        if address is not None and "{{" not in str(address):
-            yield host, str(address)
-
-
-@check("address-twice", reads_hosts=True)
-def address_twice(d: Definition) -> Iterator[Finding]:
-    """Two hosts with one address."""
-    first: dict[str, str] = {}
-    for host, address in _addresses(d):
-        owner = first.setdefault(address, host)
-        if owner != host:
-            yield Finding(
-                ("all", host),
-                f"{owner} has the address {address} already",
-                "give each host its own ansible_host",
-                "hosts",
-            )
-
-
-def _is_number(address: str) -> bool:
-    return bool(re.fullmatch(r"[0-9.]+", address))
-
-
-def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(address)
-    except ValueError:
-        return None
-
-
-@check("address-malformed", reads_hosts=True)
-def address_malformed(d: Definition) -> Iterator[Finding]:
-    """An `ansible_host` that is neither an address nor a name."""
-    for host, address in _addresses(d):
-        named = _ADDRESS_NAME.fullmatch(address) and not _is_number(address)
-        if _ip(address) is None and not named:
-            yield Finding(
-                ("all", host),
-                f'ansible_host "{address}" is neither an address nor a name',
-                "write it like 192.0.2.11",
-                "hosts",
-            )
-
-
 @check("address-of-the-host-itself", reads_hosts=True)
 def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
     """A loopback address in a cluster of several hosts: each host would reach itself."""
     several = len(d.hosts.groups.get("all", ())) > 1
-    for host, address in _addresses(d):
+    for path, address in _addresses(d):
         ip = _ip(address)
         if several and ip is not None and (ip.is_loopback or ip.is_unspecified):
             yield Finding(
-                ("all", host),
-                f"the other hosts can't reach {host} at {address}",
+                path,
+                f"the other hosts can't reach {path[1]} at {address}",
                 "write its address in the network of the cluster",
                 "hosts",
             )

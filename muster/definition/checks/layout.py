@@ -4,13 +4,29 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.checks.storage import below, of_the_system
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
 from muster.definition.schema.storage import Folder
 
 _Place = tuple[str, ...]
+
+# fmt: off
+table(
+    Spelling("project-name",
+        "A project whose name is not that of one folder",
+        at("storage.projects.<name>"), patterns.PROJECT_NAME,
+        '"{value}" can\'t be the name of a folder in `data`',
+        "use letters, digits and _ . -, a letter or digit first"),
+    UnknownName("writers-unknown-group",
+        "A project or models for a group that is not there",
+        at("storage.projects.<name>.group", "storage.models.group"), "users.groups.<name>",
+        'no group "{value}"',
+        "add it to users.groups"),
+)
+# fmt: on
 
 
 def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
@@ -20,30 +36,6 @@ def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
         yield ("storage", "projects", name, "group"), project.group, "data", storage.data
     if storage.models is not None and storage.models.group is not None:
         yield ("storage", "models", "group"), storage.models.group, "models", storage.models
-
-
-@check("project-name")
-def project_name(d: Definition) -> Iterator[Finding]:
-    """A project whose name is not that of one folder."""
-    for name in d.cluster.storage.projects:
-        if not re.fullmatch(patterns.PROJECT_NAME, name):
-            yield Finding(
-                ("storage", "projects", name),
-                f'"{name}" can\'t be the name of a folder in `data`',
-                "use letters, digits and _ . -, a letter or digit first",
-            )
-
-
-@check("writers-unknown-group")
-def writers_unknown_group(d: Definition) -> Iterator[Finding]:
-    """A project or models for a group that is not there."""
-    for place, group, _, _ in _groups(d):
-        if group not in d.cluster.users.groups:
-            yield Finding(
-                place,
-                f'no group "{group}"',
-                suggestion(group, d.cluster.users.groups, "add it to users.groups"),
-            )
 
 
 @check("writers-read-only")

@@ -1,11 +1,12 @@
 """Checks of names: what SLURM, DNS, Linux, Ansible and Google Cloud refuse."""
 
-import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import ReservedWord, SharedValue, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
+from muster.definition.yaml_file import KeyPath
 
 ROLE_GROUPS = ("controller", "database", "login", "compute", "storage")
 
@@ -20,133 +21,91 @@ _SYSTEM_NAMES = """
 _SYSTEM = frozenset(_SYSTEM_NAMES.split())
 
 
-@check("cluster-name")
-def cluster_name(d: Definition) -> Iterator[Finding]:
-    """A cluster name that SLURM or Google Cloud refuses."""
-    if not re.fullmatch(patterns.CLUSTER_NAME, d.cluster.name):
-        yield Finding(
-            ("name",),
-            f'"{d.cluster.name}" can\'t be the name of a cluster',
-            "use up to 19 small letters, digits and hyphens, a letter first, no hyphen last",
-        )
-
-
-@check("node-set-name")
-def node_set_name(d: Definition) -> Iterator[Finding]:
-    """A node set name that can't be part of a host name."""
-    for name in d.cluster.nodes:
-        if not re.fullmatch(patterns.NODE_SET_NAME, name):
-            yield Finding(
-                ("nodes", name),
-                f'"{name}" can\'t be the name of a node set',
-                "use up to 30 small letters, digits and hyphens, a letter first, no hyphen last",
-            )
-
-
-@check("node-set-name-reserved")
-def node_set_name_reserved(d: Definition) -> Iterator[Finding]:
-    """A node set named like a group that has another meaning."""
-    for name in d.cluster.nodes:
-        if name in (*ROLE_GROUPS, "all", "ungrouped"):
-            yield Finding(
-                ("nodes", name),
-                f'"{name}" is a group with another meaning',
-                "name the node set after its hardware",
-            )
-
-
-@check("partition-name")
-def partition_name(d: Definition) -> Iterator[Finding]:
-    """A partition name that SLURM can't read."""
-    for name in d.cluster.partitions:
-        if not re.fullmatch(patterns.PARTITION_NAME, name):
-            yield Finding(
-                ("partitions", name),
-                f'"{name}" can\'t be the name of a partition',
-                "use letters, digits, hyphens, dots and underscores",
-            )
-
-
-@check("partition-name-reserved")
-def partition_name_reserved(d: Definition) -> Iterator[Finding]:
-    """A partition called DEFAULT: to SLURM that is a template of partitions."""
-    for name in d.cluster.partitions:
-        if name.upper() == "DEFAULT":
-            yield Finding(
-                ("partitions", name),
-                f'"{name}" is reserved by SLURM',
-                "take another name; `default: true` makes a partition the default",
-            )
-
-
-@check("host-name", reads_hosts=True)
-def host_name(d: Definition) -> Iterator[Finding]:
-    """A host name that DNS or SLURM refuses."""
+def _hosts(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     for host in d.hosts.groups.get("all", ()):
-        if not re.fullmatch(patterns.HOST_NAME, host):
-            yield Finding(
-                ("all", host),
-                f'"{host}" can\'t be the name of a host',
-                "use up to 63 small letters, digits and hyphens (no dots), no hyphen at the ends",
-                "hosts",
-            )
+        yield ("all", host), host
 
 
-@check("host-name-reserved", reads_hosts=True)
-def host_name_reserved(d: Definition) -> Iterator[Finding]:
-    """A host called localhost or DEFAULT."""
-    for host in d.hosts.groups.get("all", ()):
-        if host in ("localhost", "default"):
-            yield Finding(
-                ("all", host),
-                f'"{host}" can\'t be the name of a host',
-                "use the name that the other hosts know it by",
-                "hosts",
-            )
+def _accounts_in_small_letters(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for path, name in at("accounts.<name>")(d):
+        yield path, name.casefold()
 
 
-@check("login-name")
-def login_name(d: Definition) -> Iterator[Finding]:
-    """A login that Linux refuses."""
-    for name in d.cluster.users.people:
-        if not re.fullmatch(patterns.LOGIN_NAME, name):
-            yield Finding(
-                ("users", "people", name),
-                f'"{name}" can\'t be a login',
-                "use up to 32 small letters, digits, hyphens and underscores, a letter first",
-            )
-
-
-@check("login-name-reserved")
-def login_name_reserved(d: Definition) -> Iterator[Finding]:
-    """A login that the system or one of its services has."""
-    for name in d.cluster.users.people:
-        if name in _SYSTEM:
-            yield Finding(
-                ("users", "people", name), f'"{name}" is a user of the system', "take another login"
-            )
-
-
-@check("group-name")
-def group_name(d: Definition) -> Iterator[Finding]:
-    """A group name that Linux refuses."""
-    for name in d.cluster.users.groups:
-        if not re.fullmatch(patterns.LOGIN_NAME, name):
-            yield Finding(
-                ("users", "groups", name),
-                f'"{name}" can\'t be the name of a group',
-                "use up to 32 small letters, digits, hyphens and underscores, a letter first",
-            )
-
-
-@check("group-name-reserved")
-def group_name_reserved(d: Definition) -> Iterator[Finding]:
-    """A group that the system or one of its services has."""
-    for name in d.cluster.users.groups:
-        if name in _SYSTEM:
-            yield Finding(
-                ("users", "groups", name), f'"{name}" is a group of the system', "take another name"
-            )
+# fmt: off
+table(
+    Spelling("cluster-name",
+        "A cluster name that SLURM or Google Cloud refuses",
+        at("name"), patterns.CLUSTER_NAME,
+        '"{value}" can\'t be the name of a cluster',
+        "use up to 19 small letters, digits and hyphens, a letter first, no hyphen last"),
+    Spelling("node-set-name",
+        "A node set name that can't be part of a host name",
+        at("nodes.<name>"), patterns.NODE_SET_NAME,
+        '"{value}" can\'t be the name of a node set',
+        "use up to 30 small letters, digits and hyphens, a letter first, no hyphen last"),
+    ReservedWord("node-set-name-reserved",
+        "A node set named like a group that has another meaning",
+        at("nodes.<name>"), (*ROLE_GROUPS, "all", "ungrouped"),
+        '"{value}" is a group with another meaning',
+        "name the node set after its hardware"),
+    Spelling("partition-name",
+        "A partition name that SLURM can't read",
+        at("partitions.<name>"), patterns.PARTITION_NAME,
+        '"{value}" can\'t be the name of a partition',
+        "use letters, digits, hyphens, dots and underscores"),
+    ReservedWord("partition-name-reserved",
+        "A partition called DEFAULT: to SLURM that is a template of partitions",
+        at("partitions.<name>"), ("default",),
+        '"{value}" is reserved by SLURM',
+        "take another name; `default: true` makes a partition the default", any_case=True),
+    Spelling("host-name",
+        "A host name that DNS or SLURM refuses",
+        _hosts, patterns.HOST_NAME,
+        '"{value}" can\'t be the name of a host',
+        "use up to 63 small letters, digits and hyphens (no dots), no hyphen at the ends",
+        file="hosts"),
+    ReservedWord("host-name-reserved",
+        "A host called localhost or DEFAULT",
+        _hosts, ("localhost", "default"),
+        '"{value}" can\'t be the name of a host',
+        "use the name that the other hosts know it by", file="hosts"),
+    Spelling("login-name",
+        "A login that Linux refuses",
+        at("users.people.<name>"), patterns.LOGIN_NAME,
+        '"{value}" can\'t be a login',
+        "use up to 32 small letters, digits, hyphens and underscores, a letter first"),
+    ReservedWord("login-name-reserved",
+        "A login that the system or one of its services has",
+        at("users.people.<name>"), _SYSTEM,
+        '"{value}" is a user of the system',
+        "take another login"),
+    Spelling("group-name",
+        "A group name that Linux refuses",
+        at("users.groups.<name>"), patterns.LOGIN_NAME,
+        '"{value}" can\'t be the name of a group',
+        "use up to 32 small letters, digits, hyphens and underscores, a letter first"),
+    ReservedWord("group-name-reserved",
+        "A group that the system or one of its services has",
+        at("users.groups.<name>"), _SYSTEM,
+        '"{value}" is a group of the system',
+        "take another name"),
+    Spelling("account-name",
+        "An account name that sacctmgr can't take",
+        at("accounts.<name>"), patterns.ACCOUNT_NAME,
+        '"{value}" can\'t be the name of an account',
+        "use letters, digits, hyphens, dots and underscores"),
+    ReservedWord("account-name-reserved",
+        "An account called root: SLURM has it already, at the top of the tree",
+        at("accounts.<name>"), ("root",),
+        '"{value}" is SLURM\'s own account',
+        "take another name; accounts without parent are below root", any_case=True),
+    SharedValue("accounts-differ-in-case",
+        "Two accounts that differ only in case: SLURM stores names in small letters",
+        _accounts_in_small_letters,
+        '"{path[1]}" and "{first[1]}" are one account to SLURM',
+        "keep one of them, or take another name"),
+)
+# fmt: on
 
 
 @check("group-named-as-person")
@@ -158,42 +117,4 @@ def group_named_as_person(d: Definition) -> Iterator[Finding]:
                 ("users", "groups", name),
                 f'"{name}" is a person, who has a group of that name',
                 "take another name for the group",
-            )
-
-
-@check("account-name")
-def account_name(d: Definition) -> Iterator[Finding]:
-    """An account name that sacctmgr can't take."""
-    for name in d.cluster.accounts:
-        if not re.fullmatch(patterns.ACCOUNT_NAME, name):
-            yield Finding(
-                ("accounts", name),
-                f'"{name}" can\'t be the name of an account',
-                "use letters, digits, hyphens, dots and underscores",
-            )
-
-
-@check("account-name-reserved")
-def account_name_reserved(d: Definition) -> Iterator[Finding]:
-    """An account called root: SLURM has it already, at the top of the tree."""
-    for name in d.cluster.accounts:
-        if name.casefold() == "root":
-            yield Finding(
-                ("accounts", name),
-                f'"{name}" is SLURM\'s own account',
-                "take another name; accounts without parent are below root",
-            )
-
-
-@check("accounts-differ-in-case")
-def accounts_differ_in_case(d: Definition) -> Iterator[Finding]:
-    """Two accounts that differ only in case: SLURM stores names in small letters."""
-    first: dict[str, str] = {}
-    for name in d.cluster.accounts:
-        twin = first.setdefault(name.casefold(), name)
-        if twin != name:
-            yield Finding(
-                ("accounts", name),
-                f'"{name}" and "{twin}" are one account to SLURM',
-                "keep one of them, or take another name",
             )

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from ClusterShell.NodeSet import NodeSet as Hostlist  # type: ignore[import-untyped]
 from ClusterShell.NodeSet import NodeSetException
 
-from muster.definition.checks.registry import Finding, check, repeated
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
-from muster.definition.schema.gpus import Gpus
 from muster.definition.schema.node_sets import Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
-_FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*")
+_FEATURE = r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*"
 _GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # What SLURM reads as the number of GPUs: suffix_mult in src/common/slurm_protocol_defs.c.
 _GPU_COUNT = re.compile(r"[0-9]+([kmgtp](i?b)?)?", re.IGNORECASE)
@@ -25,6 +25,43 @@ def _standing(d: Definition) -> list[str]:
     if d.cluster.cloud is not None:
         return []
     return [name for name, nodes in d.cluster.nodes.items() if isinstance(nodes, Machines)]
+
+
+def _is_gpu_type(text: str) -> bool:
+    return bool(_GPU_TYPE.fullmatch(text)) and not _GPU_COUNT.fullmatch(text)
+
+
+def _devices(hostlist: str) -> list[str]:
+    """Device files by name; empty where the text is no hostlist."""
+    try:
+        return list(Hostlist(hostlist, resolver=None))
+    except NodeSetException:
+        return []
+
+
+# fmt: off
+table(
+    Spelling("feature-name",
+        "A feature that jobs could not ask for: --constraint gives its characters a meaning",
+        at("nodes.<name>.features.[]"), _FEATURE,
+        '"{value}" can\'t be a feature',
+        "use letters, digits and ._=:+- only; write several as a list: [a, b]"),
+    ListedTwice("feature-twice",
+        "A feature that a node set lists twice",
+        at("nodes.<name>.features.[]")),
+    Spelling("gpu-type",
+        "A GPU type that --gres=gpu:TYPE:N can't name",
+        at("nodes.<name>.gpus.type"), _is_gpu_type,
+        '"{value}" can\'t be a type of GPU',
+        "use letters, digits and ._-, and nothing that SLURM reads as a number of GPUs "
+        "(4080, 4k): such as rtx4080"),
+    Spelling("gpu-devices-unreadable",
+        "Device files that are no hostlist",
+        at("nodes.<name>.gpus.devices"), _devices,
+        'can\'t read "{value}"',
+        "write it like /dev/nvidia[0-3]"),
+)
+# fmt: on
 
 
 @check("no-node-set")
@@ -115,72 +152,12 @@ def too_many_cpus(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("feature-name")
-def feature_name(d: Definition) -> Iterator[Finding]:
-    """A feature that jobs could not ask for: --constraint gives its characters a meaning."""
-    for name, nodes in d.cluster.nodes.items():
-        for index, feature in enumerate(nodes.features):
-            if not _FEATURE.fullmatch(feature):
-                yield Finding(
-                    ("nodes", name, "features", index),
-                    f'"{feature}" can\'t be a feature',
-                    "use letters, digits and ._=:+- only; write several as a list: [a, b]",
-                )
-
-
-@check("feature-twice")
-def feature_twice(d: Definition) -> Iterator[Finding]:
-    """A feature that a node set lists twice."""
-    for name, nodes in d.cluster.nodes.items():
-        for index, feature in repeated(nodes.features):
-            yield Finding(
-                ("nodes", name, "features", index), f'"{feature}" is listed twice', "take one out"
-            )
-
-
-@check("gpu-type")
-def gpu_type(d: Definition) -> Iterator[Finding]:
-    """A GPU type that --gres=gpu:TYPE:N can't name."""
-    for name, nodes in d.cluster.nodes.items():
-        if nodes.gpus and nodes.gpus.type is not None and not _usable_type(nodes.gpus.type):
-            yield Finding(
-                ("nodes", name, "gpus", "type"),
-                f'"{nodes.gpus.type}" can\'t be a type of GPU',
-                "use letters, digits and ._-, and nothing that SLURM reads as a number of GPUs "
-                "(4080, 4k): such as rtx4080",
-            )
-
-
-def _usable_type(text: str) -> bool:
-    return bool(_GPU_TYPE.fullmatch(text)) and not _GPU_COUNT.fullmatch(text)
-
-
-def _devices(gpus: Gpus) -> list[str] | None:
-    """Device files by name; None where the text is no hostlist."""
-    try:
-        return list(Hostlist(gpus.devices, resolver=None))
-    except NodeSetException:
-        return None
-
-
-@check("gpu-devices-unreadable")
-def gpu_devices_unreadable(d: Definition) -> Iterator[Finding]:
-    """Device files that are no hostlist."""
-    for name, nodes in d.cluster.nodes.items():
-        if nodes.gpus and not _devices(nodes.gpus):
-            yield Finding(
-                ("nodes", name, "gpus", "devices"),
-                f'can\'t read "{nodes.gpus.devices}"',
-                "write it like /dev/nvidia[0-3]",
-            )
-
-
 @check("gpu-devices-count")
 def gpu_devices_count(d: Definition) -> Iterator[Finding]:
     """A number of device files that differs from the number of GPUs."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
-            devices = _devices(nodes.gpus)
+            devices = _devices(nodes.gpus.devices)
             if devices and len(devices) != nodes.gpus.count:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),
@@ -195,7 +172,7 @@ def gpu_devices_path(d: Definition) -> Iterator[Finding]:
     """GPU devices that are not below /dev."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
-            wrong = [file for file in _devices(nodes.gpus) or [] if not file.startswith("/dev/")]
+            wrong = [file for file in _devices(nodes.gpus.devices) if not file.startswith("/dev/")]
             if wrong:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),

@@ -2,10 +2,60 @@
 
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema import times
 from muster.definition.schema.node_sets import VirtualMachines
+from muster.definition.yaml_file import KeyPath
+
+_TIMES = at("partitions.<name>.max_time", "partitions.<name>.default_time")
+
+
+def _node_sets(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    # Where there are none at all, another check says so.
+    if d.cluster.nodes:
+        yield from at("partitions.<name>.nodes.[]")(d)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return times.seconds(text)
+    except times.TimeError:
+        return None
+
+
+# fmt: off
+table(
+    UnknownName("partition-unknown-node-set",
+        "A partition that names a node set that is not there",
+        _node_sets, "nodes.<name>",
+        'no node set "{value}"',
+        "describe it below `nodes`"),
+    ListedTwice("partition-node-set-twice",
+        "A partition that names a node set twice",
+        at("partitions.<name>.nodes.[]")),
+    Spelling("time-unreadable",
+        "A time that SLURM can't read",
+        _TIMES, lambda time: _seconds(time) is not None,
+        'SLURM can\'t read the time "{value}"',
+        'write "days-hours:minutes:seconds" ("5-00:00:00"), "hours:minutes:seconds", '
+        "minutes or UNLIMITED"),
+    Spelling("time-zero",
+        "A time limit of 0: every job would end at once",
+        _TIMES, lambda time: _seconds(time) != 0,
+        "no time at all",
+        "give at least one minute: 1"),
+    UnknownName("partition-unknown-group",
+        "A partition for a group that is not there",
+        at("partitions.<name>.groups.[]"), "users.groups.<name>",
+        'no group "{value}"',
+        "add it to users.groups"),
+    ListedTwice("partition-group-twice",
+        "A partition that lists a group twice",
+        at("partitions.<name>.groups.[]")),
+)
+# fmt: on
 
 
 @check("no-partition")
@@ -24,29 +74,6 @@ def partition_without_nodes(d: Definition) -> Iterator[Finding]:
                 ("partitions", name, "nodes"),
                 "no node set",
                 f"name at least one of {', '.join(d.cluster.nodes) or 'nodes'}",
-            )
-
-
-@check("partition-unknown-node-set")
-def partition_unknown_node_set(d: Definition) -> Iterator[Finding]:
-    """A partition that names a node set that is not there."""
-    for name, partition in d.cluster.partitions.items():
-        for index, nodes in enumerate(partition.nodes):
-            if d.cluster.nodes and nodes not in d.cluster.nodes:
-                yield Finding(
-                    ("partitions", name, "nodes", index),
-                    f'no node set "{nodes}"',
-                    suggestion(nodes, d.cluster.nodes, "describe it below `nodes`"),
-                )
-
-
-@check("partition-node-set-twice")
-def partition_node_set_twice(d: Definition) -> Iterator[Finding]:
-    """A partition that names a node set twice."""
-    for name, partition in d.cluster.partitions.items():
-        for index, nodes in repeated(partition.nodes):
-            yield Finding(
-                ("partitions", name, "nodes", index), f'"{nodes}" is listed twice', "take one out"
             )
 
 
@@ -108,43 +135,6 @@ def two_default_partitions(d: Definition) -> Iterator[Finding]:
         )
 
 
-def _times(d: Definition) -> Iterator[tuple[str, str, str]]:
-    for name, partition in d.cluster.partitions.items():
-        yield name, "max_time", partition.max_time
-        if partition.default_time is not None:
-            yield name, "default_time", partition.default_time
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return times.seconds(text)
-    except times.TimeError:
-        return None
-
-
-@check("time-unreadable")
-def time_unreadable(d: Definition) -> Iterator[Finding]:
-    """A time that SLURM can't read."""
-    for name, key, text in _times(d):
-        if _seconds(text) is None:
-            yield Finding(
-                ("partitions", name, key),
-                f'SLURM can\'t read the time "{text}"',
-                'write "days-hours:minutes:seconds" ("5-00:00:00"), "hours:minutes:seconds", '
-                "minutes or UNLIMITED",
-            )
-
-
-@check("time-zero")
-def time_zero(d: Definition) -> Iterator[Finding]:
-    """A time limit of 0: every job would end at once."""
-    for name, key, text in _times(d):
-        if _seconds(text) == 0:
-            yield Finding(
-                ("partitions", name, key), "no time at all", "give at least one minute: 1"
-            )
-
-
 @check("default-time-above-max")
 def default_time_above_max(d: Definition) -> Iterator[Finding]:
     """MaxTime below DefaultTime: jobs that ask for no time would be refused."""
@@ -157,30 +147,6 @@ def default_time_above_max(d: Definition) -> Iterator[Finding]:
                 ("partitions", name, "default_time"),
                 f"{partition.default_time} is longer than max_time {partition.max_time}",
                 "lower default_time or raise max_time",
-            )
-
-
-@check("partition-unknown-group")
-def partition_unknown_group(d: Definition) -> Iterator[Finding]:
-    """A partition for a group that is not there."""
-    for name, partition in d.cluster.partitions.items():
-        for index, group in enumerate(partition.groups):
-            if group not in d.cluster.users.groups:
-                yield Finding(
-                    ("partitions", name, "groups", index),
-                    f'no group "{group}"',
-                    suggestion(group, d.cluster.users.groups, "add it to users.groups"),
-                    because=("users", "groups", group),
-                )
-
-
-@check("partition-group-twice")
-def partition_group_twice(d: Definition) -> Iterator[Finding]:
-    """A partition that lists a group twice."""
-    for name, partition in d.cluster.partitions.items():
-        for index, group in repeated(partition.groups):
-            yield Finding(
-                ("partitions", name, "groups", index), f'"{group}" is listed twice', "take one out"
             )
 
 

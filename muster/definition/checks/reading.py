@@ -1,119 +1,91 @@
 """Checks of the files as YAML, before their meaning is looked at."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from muster.definition.checks.registry import Finding, source_check, suggestion
+from muster.definition.checks.registry import Check, Finding, source_check, suggestion
+from muster.definition.checks.rows import Row, table
 from muster.definition.hosts_file import GROUP_KEYS
 from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import Sources
 from muster.definition.yaml_file import KeyPath
 
 
-def _findings(
-    sources: Sources, *kinds: str, message: str, remedy: str, only_cluster: bool = False
-) -> Iterator[Finding]:
-    """One finding per fault; `{text}` is what the file has there.
+@dataclass(frozen=True)
+class FileFault(Row):
+    """Faults that were found when the files were read; `{text}` is what the file has there.
 
-    `only_cluster`: in other files it may be on purpose (`mode: 0640`).
+    The faults have the name of the check.
     """
-    for file, fault in sources.faults(*kinds):
-        if only_cluster and file != "cluster":
-            continue
-        yield Finding(
-            _below_cluster(file, fault.path),
-            message.format(text=fault.text),
-            remedy.format(text=fault.text),
-            file,
-            fault.line,
-        )
+
+    message: str
+    remedy: str
+    only_cluster: bool = False
+    """In other files it may be on purpose: Ansible reads `mode: 0640` and `!vault` there."""
+
+    def check(self) -> Check:
+        """The check of these faults."""
+        claims = frozenset({self.name})
+        return Check(self.name, self.refuses, of_sources=self.findings, claims=claims)
+
+    def findings(self, sources: Sources) -> Iterator[Finding]:
+        """One finding per fault."""
+        for file, fault in sources.faults(self.name):
+            if file == "cluster" or not self.only_cluster:
+                below_cluster = file == "cluster" and fault.path[:1] == ("cluster",)
+                yield Finding(
+                    fault.path[1:] if below_cluster else fault.path,
+                    self.message.format(text=fault.text),
+                    self.remedy.format(text=fault.text),
+                    file,
+                    fault.line,
+                )
 
 
-def _below_cluster(file: str, path: KeyPath) -> KeyPath:
-    return path[1:] if file == "cluster" and path[:1] == ("cluster",) else path
-
-
-@source_check("file-missing", "file-missing")
-def file_missing(sources: Sources) -> Iterator[Finding]:
-    """cluster.yml or hosts.yml is not there or can't be read."""
-    yield from _findings(
-        sources,
-        "file-missing",
-        message="{text}",
-        remedy="an inventory has hosts.yml and group_vars/all/cluster.yml: see inventories/lab",
-    )
-
-
-@source_check("yaml-syntax", "yaml-syntax")
-def yaml_syntax(sources: Sources) -> Iterator[Finding]:
-    """A file that is no YAML."""
-    yield from _findings(
-        sources,
-        "yaml-syntax",
-        message="no YAML: {text}",
-        remedy="look for a missing colon, quote or space at the start of this line or above",
-    )
-
-
-@source_check("duplicate-key", "duplicate-key")
-def duplicate_key(sources: Sources) -> Iterator[Finding]:
-    """A key that is written twice: YAML silently takes the last."""
-    yield from _findings(
-        sources,
-        "duplicate-key",
-        message='"{text}" is written twice in one mapping',
-        remedy="keep one of them",
-    )
-
-
-@source_check("key-not-text", "key-not-text")
-def key_not_text(sources: Sources) -> Iterator[Finding]:
-    """A key that YAML reads as a number or as true or false: 3.10 becomes 3.1."""
-    yield from _findings(
-        sources,
-        "key-not-text",
-        message="the key {text} is not text for YAML",
-        remedy='put it in quotes: "{text}"',
-        only_cluster=True,
-    )
-
-
-@source_check("number-with-colons", "base-60")
-def number_with_colons(sources: Sources) -> Iterator[Finding]:
-    """A time without quotes: YAML 1.1 reads 4:00:00 as the number 14400."""
-    yield from _findings(
-        sources,
-        "base-60",
-        message="YAML reads {text} as a number to the base 60",
-        remedy='put it in quotes: "{text}"',
-        only_cluster=True,
-    )
-
-
-@source_check("number-with-leading-zero", "base-8")
-def number_with_leading_zero(sources: Sources) -> Iterator[Finding]:
-    """A number with a leading zero: YAML 1.1 reads 020 as 16."""
-    yield from _findings(
-        sources,
-        "base-8",
-        message="YAML reads {text} as a number to the base 8",
-        remedy="leave out the leading zero, or put it in quotes if it is text",
-        only_cluster=True,
-    )
-
-
-@source_check("tag-in-definition", "tag")
-def tag_in_definition(sources: Sources) -> Iterator[Finding]:
-    """A value with a YAML tag such as !vault in cluster.yml."""
-    for file, fault in sources.faults("tag"):
-        # Elsewhere Ansible reads the tags: an encrypted variable of a host is fine.
-        if file == "cluster":
-            yield Finding(
-                _below_cluster(file, fault.path),
-                f"a value with the tag {fault.text}",
-                "write plain text here; secrets belong in secrets.yml",
-                file,
-                fault.line,
-            )
+# fmt: off
+table(
+    FileFault("file-missing",
+        "cluster.yml or hosts.yml is not there or can't be read",
+        "{text}",
+        "an inventory has hosts.yml and group_vars/all/cluster.yml: see inventories/lab"),
+    FileFault("yaml-syntax",
+        "A file that is no YAML",
+        "no YAML: {text}",
+        "look for a missing colon, quote or space at the start of this line or above"),
+    FileFault("duplicate-key",
+        "A key that is written twice: YAML silently takes the last",
+        '"{text}" is written twice in one mapping',
+        "keep one of them"),
+    FileFault("key-not-text",
+        "A key that YAML reads as a number or as true or false: 3.10 becomes 3.1",
+        "the key {text} is not text for YAML",
+        'put it in quotes: "{text}"', only_cluster=True),
+    FileFault("number-with-colons",
+        "A time without quotes: YAML 1.1 reads 4:00:00 as the number 14400",
+        "YAML reads {text} as a number to the base 60",
+        'put it in quotes: "{text}"', only_cluster=True),
+    FileFault("number-with-leading-zero",
+        "A number with a leading zero: YAML 1.1 reads 020 as 16",
+        "YAML reads {text} as a number to the base 8",
+        "leave out the leading zero, or put it in quotes if it is text", only_cluster=True),
+    FileFault("tag-in-definition",
+        "A value with a YAML tag such as !vault in cluster.yml",
+        "a value with the tag {text}",
+        "write plain text here; secrets belong in secrets.yml", only_cluster=True),
+    FileFault("hosts-shape",
+        "hosts.yml has a list or text where Ansible expects a mapping",
+        "{text}",
+        "write each name followed by a colon, not as a list"),
+    FileFault("hosts-range",
+        "A range of host names that Ansible can't expand",
+        "{text}",
+        "write it like lab-cpu-[01:16]"),
+    FileFault("hosts-cycle",
+        "A group of hosts.yml that is its own child",
+        'group "{text}" is below itself',
+        "take it out of its own children"),
+)
+# fmt: on
 
 
 def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
@@ -192,17 +164,6 @@ def variable_beside_cluster(sources: Sources) -> Iterator[Finding]:
             )
 
 
-@source_check("hosts-shape", "hosts-shape")
-def hosts_shape(sources: Sources) -> Iterator[Finding]:
-    """hosts.yml has a list or text where Ansible expects a mapping."""
-    yield from _findings(
-        sources,
-        "hosts-shape",
-        message="{text}",
-        remedy="write each name followed by a colon, not as a list",
-    )
-
-
 @source_check("hosts-unknown-key", "hosts-unknown-key")
 def hosts_unknown_key(sources: Sources) -> Iterator[Finding]:
     """A group of hosts.yml has a key that Ansible does not know and skips."""
@@ -214,22 +175,3 @@ def hosts_unknown_key(sources: Sources) -> Iterator[Finding]:
             file,
             fault.line,
         )
-
-
-@source_check("hosts-range", "hosts-range")
-def hosts_range(sources: Sources) -> Iterator[Finding]:
-    """A range of host names that Ansible can't expand."""
-    yield from _findings(
-        sources, "hosts-range", message="{text}", remedy="write it like lab-cpu-[01:16]"
-    )
-
-
-@source_check("hosts-cycle", "hosts-cycle")
-def hosts_cycle(sources: Sources) -> Iterator[Finding]:
-    """A group of hosts.yml that is its own child."""
-    yield from _findings(
-        sources,
-        "hosts-cycle",
-        message='group "{text}" is below itself',
-        remedy="take it out of its own children",
-    )

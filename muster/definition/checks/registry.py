@@ -1,4 +1,4 @@
-"""The registry of checks: each is a small function with a name, and says what it finds."""
+"""The registry of checks: each is a row of a table or a small function, and says what it finds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -46,6 +46,16 @@ class Check:
 CHECKS: dict[str, Check] = {}
 
 
+def add(check: Check) -> None:
+    """Registers a check.
+
+    Raises ValueError if there is one of that name already: it would take its place.
+    """
+    if check.name in CHECKS:
+        raise ValueError(f"two checks are called {check.name}")
+    CHECKS[check.name] = check
+
+
 def _summary(function: Callable[..., object]) -> str:
     return (function.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
@@ -54,9 +64,7 @@ def check(name: str, *, reads_hosts: bool = False) -> Callable[[DefinitionCheck]
     """Registers a check of the definition."""
 
     def register(function: DefinitionCheck) -> DefinitionCheck:
-        CHECKS[name] = Check(
-            name, _summary(function), of_definition=function, reads_hosts=reads_hosts
-        )
+        add(Check(name, _summary(function), of_definition=function, reads_hosts=reads_hosts))
         return function
 
     return register
@@ -66,9 +74,7 @@ def source_check(name: str, *claims: str) -> Callable[[SourceCheck], SourceCheck
     """Registers a check of the files, before their meaning is looked at."""
 
     def register(function: SourceCheck) -> SourceCheck:
-        CHECKS[name] = Check(
-            name, _summary(function), of_sources=function, claims=frozenset(claims)
-        )
+        add(Check(name, _summary(function), of_sources=function, claims=frozenset(claims)))
         return function
 
     return register

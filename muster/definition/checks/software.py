@@ -3,17 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import SharedValue, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.software import SoftwareVersion
 from muster.definition.yaml_file import KeyPath
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_FOLDER = re.compile(r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*"
+_VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_FOLDER = r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+"
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODULE = "software.modules.<name>.<version>"
 
 
 def _versions(d: Definition) -> Iterator[tuple[str, KeyPath, SoftwareVersion]]:
@@ -24,40 +25,65 @@ def _versions(d: Definition) -> Iterator[tuple[str, KeyPath, SoftwareVersion]]:
             yield f"{name}/{version}", path, content
 
 
-@check("module-name")
-def module_name(d: Definition) -> Iterator[Finding]:
-    """A module name that can't be a path below the module tree."""
-    for name in d.cluster.software.modules:
-        if not _NAME.fullmatch(name):
-            yield Finding(
-                ("software", "modules", name),
-                f'"{name}" can\'t be the name of a module',
-                "write it like apps/python: letters, digits and _.+- between slashes",
-            )
+def _built_folders(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for _, path, content in _versions(d):
+        if content.root is not None and content.build is not None:
+            yield (*path, "root"), content.root
 
 
-@check("module-version")
-def module_version(d: Definition) -> Iterator[Finding]:
-    """A module version that can't be the name of a file."""
-    for _, path, _ in _versions(d):
-        if not _VERSION.fullmatch(str(path[-1])):
-            yield Finding(
-                path,
-                f'"{path[-1]}" can\'t be the version of a module',
-                "use letters, digits and _.+-",
-            )
+def _inserted_folders(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for _, path, content in _versions(d):
+        texts: dict[KeyPath, str] = {("build",): content.build or ""}
+        texts |= {("env", name): value for name, value in content.env.items()}
+        for place, text in texts.items():
+            for wanted in _FOLDER_OF.findall(text):
+                yield (*path, *place), wanted
 
 
-@check("module-underscores")
-def module_underscores(d: Definition) -> Iterator[Finding]:
-    """Two underscores at the start of a name: Lmod keeps them for itself."""
-    for name in d.cluster.software.modules:
-        if any(part.startswith("__") for part in name.split("/")):
-            yield Finding(
-                ("software", "modules", name),
-                f'"{name}" has two underscores at the start of a name',
-                "leave them out",
-            )
+# fmt: off
+table(
+    Spelling("module-name",
+        "A module name that can't be a path below the module tree",
+        at("software.modules.<name>"), _NAME,
+        '"{value}" can\'t be the name of a module',
+        "write it like apps/python: letters, digits and _.+- between slashes"),
+    Spelling("module-version",
+        "A module version that can't be the name of a file",
+        at(_MODULE), _VERSION,
+        '"{value}" can\'t be the version of a module',
+        "use letters, digits and _.+-"),
+    Spelling("module-underscores",
+        "Two underscores at the start of a name: Lmod keeps them for itself",
+        at("software.modules.<name>"), lambda name: "/__" not in f"/{name}",
+        '"{value}" has two underscores at the start of a name',
+        "leave them out"),
+    UnknownName("module-unknown-dependency",
+        "A module that depends on one that is not there",
+        at(f"{_MODULE}.depends_on.[]"), _MODULE,
+        'no module "{value}"',
+        "write name and version: apps/python/3.10"),
+    Spelling("module-variable",
+        "An environment variable that no shell takes",
+        at(f"{_MODULE}.env.<name>", f"{_MODULE}.prepend_path.<name>"), r"[A-Za-z_][A-Za-z0-9_]*",
+        '"{value}" can\'t be an environment variable',
+        "use letters, digits and underscores, no digit first"),
+    Spelling("module-folder",
+        "A module whose folder has no absolute path, or one that a shell would split",
+        at(f"{_MODULE}.root"), _FOLDER,
+        '"{value}" can\'t be the folder of a module',
+        "begin it with / and use letters, digits and _ . + - between the slashes"),
+    SharedValue("module-folder-twice",
+        "Two modules that are built in one folder: the second would never be built",
+        _built_folders,
+        "{first[2]}/{first[3]} is built in {value} already",
+        "give each its own folder"),
+    UnknownName("module-unknown-folder",
+        "A `{name/version}` in a command or variable that names no module",
+        _inserted_folders, _MODULE,
+        'no module "{value}" has a folder to insert there',
+        "write name and version: {apps/python/3.10}"),
+)
+# fmt: on
 
 
 @check("module-without-version")
@@ -97,20 +123,6 @@ def two_default_versions(d: Definition) -> Iterator[Finding]:
                 f"{name}/{defaults[0]} is the default already",
                 "leave `default: true` with one version",
             )
-
-
-@check("module-unknown-dependency")
-def module_unknown_dependency(d: Definition) -> Iterator[Finding]:
-    """A module that depends on one that is not there."""
-    known = {full for full, _, _ in _versions(d)}
-    for _, path, content in _versions(d):
-        for index, wanted in enumerate(content.depends_on):
-            if wanted not in known:
-                yield Finding(
-                    (*path, "depends_on", index),
-                    f'no module "{wanted}"',
-                    suggestion(wanted, known, "write name and version: apps/python/3.10"),
-                )
 
 
 @check("module-cycle")
@@ -157,20 +169,6 @@ def module_conflicts_with_dependency(d: Definition) -> Iterator[Finding]:
                 )
 
 
-@check("module-variable")
-def module_variable(d: Definition) -> Iterator[Finding]:
-    """An environment variable that no shell takes."""
-    for _, path, content in _versions(d):
-        for key, names in (("env", content.env), ("prepend_path", content.prepend_path)):
-            for name in names:
-                if not _VARIABLE.fullmatch(name):
-                    yield Finding(
-                        (*path, key, name),
-                        f'"{name}" can\'t be an environment variable',
-                        "use letters, digits and underscores, no digit first",
-                    )
-
-
 @check("module-without-command")
 def module_without_command(d: Definition) -> Iterator[Finding]:
     """A module that is not built, and no command that builds it."""
@@ -181,50 +179,6 @@ def module_without_command(d: Definition) -> Iterator[Finding]:
                 f"{full} is not built and nothing says how to",
                 "add `build` with the command, or take `built: false` out",
             )
-
-
-@check("module-folder")
-def module_folder(d: Definition) -> Iterator[Finding]:
-    """A module whose folder has no absolute path, or one that a shell would split."""
-    for _, path, content in _versions(d):
-        if content.root is not None and not _FOLDER.fullmatch(content.root):
-            yield Finding(
-                (*path, "root"),
-                f'"{content.root}" can\'t be the folder of a module',
-                "begin it with / and use letters, digits and _ . + - between the slashes",
-            )
-
-
-@check("module-folder-twice")
-def module_folder_twice(d: Definition) -> Iterator[Finding]:
-    """Two modules that are built in one folder: the second would never be built."""
-    owners: dict[str, str] = {}
-    for full, path, content in _versions(d):
-        if content.root is not None and content.build is not None:
-            owner = owners.setdefault(content.root, full)
-            if owner != full:
-                yield Finding(
-                    (*path, "root"),
-                    f"{owner} is built in {content.root} already",
-                    "give each its own folder",
-                )
-
-
-@check("module-unknown-folder")
-def module_unknown_folder(d: Definition) -> Iterator[Finding]:
-    """A `{name/version}` in a command or variable that names no module."""
-    known = {full for full, _, _ in _versions(d)}
-    for _, path, content in _versions(d):
-        places: list[tuple[KeyPath, str]] = [(("build",), content.build or "")]
-        places += [(("env", name), value) for name, value in content.env.items()]
-        for place, text in places:
-            for wanted in _FOLDER_OF.findall(text):
-                if wanted not in known:
-                    yield Finding(
-                        (*path, *place),
-                        f'no module "{wanted}" has a folder to insert there',
-                        suggestion(wanted, known, "write name and version: {apps/python/3.10}"),
-                    )
 
 
 @check("packages-without-command")

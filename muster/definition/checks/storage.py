@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
+from muster.definition.checks.rows import Spelling, table
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
 from muster.definition.schema.ceph import Ceph
 from muster.definition.schema.storage import Folder
+from muster.definition.yaml_file import KeyPath
 
 # Folders of the system with all that is in them (hier(7)), and those in which others may lie.
 _SYSTEM = (
@@ -40,7 +42,7 @@ def of_the_system(path: str) -> bool:
     return path in _SYSTEM_ALONE or any(below(path, parent) for parent in _SYSTEM)
 
 
-def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
+def _paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     """The paths of folders on hosts and on servers, and where they are written."""
     for key, folder in d.cluster.storage.folders():
         yield ("storage", key, "path"), folder.path
@@ -48,25 +50,48 @@ def _paths(d: Definition) -> Iterator[tuple[tuple[str, str, str], str]]:
             yield ("storage", key, "export"), folder.export
 
 
-@check("folder-not-absolute")
-def folder_not_absolute(d: Definition) -> Iterator[Finding]:
-    """A shared folder with a relative path."""
-    for place, path in _paths(d):
-        if not path.startswith("/"):
-            yield Finding(place, f'"{path}" is no absolute path', "begin it with /")
+def _served_paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    folders = {**d.cluster.storage.served(), **d.cluster.storage.of_kind("ceph")}
+    return ((path, value) for path, value in _paths(d) if path[1] in folders)
 
 
-@check("folder-not-plain")
-def folder_not_plain(d: Definition) -> Iterator[Finding]:
-    """A shared folder with .., a double or last slash, or spaces in its path."""
-    for place, path in _paths(d):
-        plain = path == posixpath.normpath(path) and not re.search(r"\s|^//", path)
-        if path.startswith("/") and not plain:
-            yield Finding(
-                place,
-                f'"{path}" is not in its shortest form',
-                "leave out spaces, .., double slashes and the slash at the end",
-            )
+def _servers(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for key, folder in d.cluster.storage.folders():
+        if folder.server is not None:
+            yield ("storage", key, "server"), folder.server
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path is in its shortest form; another check reports a relative one."""
+    shortest = path == posixpath.normpath(path) and not re.search(r"\s|^//", path)
+    return shortest or not path.startswith("/")
+
+
+# fmt: off
+table(
+    Spelling("folder-not-absolute",
+        "A shared folder with a relative path",
+        _paths, lambda path: path.startswith("/"),
+        '"{value}" is no absolute path',
+        "begin it with /"),
+    Spelling("folder-not-plain",
+        "A shared folder with .., a double or last slash, or spaces in its path",
+        _paths, _is_plain,
+        '"{value}" is not in its shortest form',
+        "leave out spaces, .., double slashes and the slash at the end"),
+    Spelling("folder-not-exportable",
+        "A folder whose path has characters that exports or mount options would split",
+        # White space is refused for any folder.
+        _served_paths, r"[A-Za-z0-9._/+\s-]*",
+        '"{value}" can\'t be served by NFS or CephFS',
+        "use letters, digits and _ . + - between the slashes"),
+    Spelling("storage-server",
+        "A server that is neither a host name nor an address",
+        _servers, patterns.is_host,
+        '"{value}" is no host',
+        "write its name or address alone; the folder on it goes into `export`"),
+)
+# fmt: on
 
 
 @check("folder-of-the-system")
@@ -113,21 +138,6 @@ def export_twice(d: Definition) -> Iterator[Finding]:
         key_by_source.setdefault(source, key)
 
 
-@check("folder-not-exportable")
-def folder_not_exportable(d: Definition) -> Iterator[Finding]:
-    """A folder whose path has characters that exports or mount options would split."""
-    storage = d.cluster.storage
-    folders = {**storage.served(), **storage.of_kind("ceph")}
-    for place, path in _paths(d):
-        # White space is refused for any folder.
-        if place[1] in folders and re.search(r"[^A-Za-z0-9._/+\s-]", path):
-            yield Finding(
-                place,
-                f'"{path}" can\'t be served by NFS or CephFS',
-                "use letters, digits and _ . + - between the slashes",
-            )
-
-
 def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, str]]:
     """Keys of a folder without effect: each with the reason, and how to give it an effect."""
     given = folder.model_fields_set
@@ -161,18 +171,6 @@ def folder_key_without_meaning(d: Definition) -> Iterator[Finding]:
                 ("storage", key, name),
                 f"{why}, so this has no effect here",
                 f"take it out, or {otherwise}",
-            )
-
-
-@check("storage-server")
-def storage_server(d: Definition) -> Iterator[Finding]:
-    """A server that is neither a host name nor an address."""
-    for key, folder in d.cluster.storage.folders():
-        if folder.server is not None and not patterns.is_host(folder.server):
-            yield Finding(
-                ("storage", key, "server"),
-                f'"{folder.server}" is no host',
-                "write its name or address alone; the folder on it goes into `export`",
             )
 
 

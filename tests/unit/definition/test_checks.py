@@ -128,9 +128,22 @@ def test_bad_example_needs_its_check(
     assert left == (["other"] if taken_out.claims else [])
 
 
+def without_partner(checks: set[str]) -> set[str]:
+    """Checks without a bad or a good example, and examples without a check."""
+    return {name for kind in ("bad", "good") for name in examples(kind) ^ checks}
+
+
+def examples(kind: str) -> set[str]:
+    return {case.check for case in cases(kind)}
+
+
 def test_every_check_has_examples_and_every_example_a_check() -> None:
-    assert {case.check for case in cases("bad")} == set(CHECKS)
-    assert {case.check for case in cases("good")} == set(CHECKS)
+    assert without_partner(set(CHECKS)) == set()
+
+
+def test_a_row_or_function_that_is_taken_out_is_noticed() -> None:
+    known = examples("bad")
+    assert {name: without_partner(known - {name}) for name in known} == {n: {n} for n in known}
 
 
 def test_there_are_at_least_60_checks() -> None:
