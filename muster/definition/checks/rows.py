@@ -25,7 +25,7 @@ def at(*paths: str) -> Values:
     `<name>` finds the names themselves.
     """
     return lambda d: (
-        found for path in paths for found in _below(d.cluster, tuple(path.split(".")), ())
+        value for path in paths for value in _below(d.cluster, tuple(path.split(".")), ())
     )
 
 
