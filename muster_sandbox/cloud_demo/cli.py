@@ -13,7 +13,7 @@ from muster_sandbox.cloud_demo import tour
 from muster_sandbox.cloud_demo.site import Engine, PulumiError, Site, Stack
 from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import MachineError, check_machine
-from muster_sandbox.demo.showing import TourError
+from muster_sandbox.demo.showing import TourError, expect
 from muster_sandbox.demo.stopwatch import Stopwatch, console
 from muster_sandbox.engine import cli, home
 from muster_sandbox.fakecloud.server import PortError
@@ -68,7 +68,8 @@ def _life(stack: Stack, watch: Stopwatch) -> None:
         stack.show("up")
     _step(stack, watch, "bob, who was added, runs a job in the new partition", tour.newcomer)
     with watch("muster timeline: what happened to the nodes"):
-        PICTURE.write_text(tour.timeline(stack, time.monotonic() - start), encoding="utf-8")
+        drawn = tour.timeline(stack, time.monotonic() - start)
+        PICTURE.write_text(expect(drawn, "4 nodes: asked", ", waited "), encoding="utf-8")
         console.print(f"wrote {PICTURE}; open it in a browser")
     with watch("pulumi destroy, while nodes exist"):
         console.print(f"VMs now: {', '.join(sorted(stack.instances()))}")

@@ -136,8 +136,7 @@ def timeline(stack: Stack, since_s: float) -> str:
     """Return the picture that `muster timeline` draws on the controller, of the last seconds."""
     controller, file = stack.container(f"{stack.name}-controller"), "/root/timeline.svg"
     podman("exec", controller, "muster", "timeline", "--since", f"{since_s:.0f}s", file)
-    drawn = podman("exec", controller, "cat", file)
-    return expect(drawn, "job has its nodes", *(f"{stack.name}-debug-{n}" for n in range(4)))
+    return podman("exec", controller, "cat", file)
 
 
 def held(stack: Stack) -> set[tuple[str, str, str]]:

@@ -130,8 +130,8 @@ class _Picture:
     def _period(self) -> str:
         begin, end = self._when(self.history.begin), self._when(self.history.end)
         to = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
-        nodes, jobs = len(self.names), len(self.history.jobs)
-        return f"{begin:%Y-%m-%d %H:%M} to {to} {end:%Z} · {nodes} nodes · {jobs} jobs"
+        counts = f"{_count(len(self.names), 'node')} · {_count(len(self.history.jobs), 'job')}"
+        return f"{begin:%Y-%m-%d %H:%M} to {to} {end:%Z} · {counts}"
 
     def _x(self, at: float) -> float:
         begin, end = self.history.begin, self.history.end
@@ -186,7 +186,7 @@ class _Picture:
             yield _text(self.left, top + 12, f"and {self.more} more jobs at the same time", "soft")
 
     def _job(self, job: JobSpan, y: float) -> Iterator[str]:
-        size = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+        size = _count(len(job.nodes), "node")
         wait = lasted(job.ready - job.begin)
         hint = f"job {job.id}, {size}: asked {self._clock(job.begin)}, "
         hint += f"released after {wait}" if job.lost else f"waited {wait}"
@@ -236,6 +236,10 @@ class _Picture:
         """A bar from one time to another; `rows`: its upper end and its height."""
         begin, end = map(self._x, times)
         return _bar((begin, rows[0], max(1.0, end - begin), rows[1]), colour, hint)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _lanes(jobs: Sequence[JobSpan]) -> tuple[list[list[JobSpan]], int]:

@@ -194,5 +194,12 @@ def test_jobs_at_the_same_time_have_their_own_rows_up_to_a_limit():
     assert "and 60 more jobs at the same time" in texts(svg, "soft")
 
 
+def test_one_of_something_is_no_plural():
+    job = JobSpan(7, ("n",), T, T + 5, T + 10, lost=False)
+    [period] = texts(picture(History(T, T + 20, nodes(1), [job])), "soft")
+    assert period.endswith(" · 1 node · 1 job")
+    assert texts(picture(History(T, T + 20, nodes(2))), "soft")[0].endswith(" · 2 nodes · 0 jobs")
+
+
 def test_nothing_at_all_is_a_picture_too():
     assert "0 nodes" in "".join(texts(picture(History(T, T + 60)), "soft"))
