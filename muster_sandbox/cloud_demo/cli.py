@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -12,12 +13,13 @@ from muster_sandbox.cloud_demo import tour
 from muster_sandbox.cloud_demo.site import Engine, PulumiError, Site, Stack
 from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import MachineError, check_machine
-from muster_sandbox.demo.showing import TourError
+from muster_sandbox.demo.showing import TourError, expect
 from muster_sandbox.demo.stopwatch import Stopwatch, console
 from muster_sandbox.engine import cli, home
 from muster_sandbox.fakecloud.server import PortError
 
 FOLDER = Path("build/muster-cloud-demo")
+PICTURE = Path("build/cloud-demo-timeline.svg")
 
 
 def demo(
@@ -50,6 +52,7 @@ def demo(
     except KeyboardInterrupt:
         raise _stop("interrupted; VMs, networks and images are gone", code=130) from None
     watch.report()
+    console.print(f"The nodes and jobs of this run are drawn in {PICTURE}", soft_wrap=True)
 
 
 def _life(stack: Stack, watch: Stopwatch) -> None:
@@ -57,12 +60,17 @@ def _life(stack: Stack, watch: Stopwatch) -> None:
     before = tour.held(stack)
     with watch("pulumi up: network, accounts, secrets, image, controller, login"):
         stack.show("up")
+    start = time.monotonic()
     for title, step in tour.STEPS:
         _step(stack, watch, title, step)
     tour.add_newcomer(stack.site)
     with watch("the definition gets a person and a partition; pulumi up"):
         stack.show("up")
     _step(stack, watch, "bob, who was added, runs a job in the new partition", tour.newcomer)
+    with watch("muster timeline: what happened to the nodes"):
+        drawn = tour.timeline(stack, time.monotonic() - start)
+        PICTURE.write_text(expect(drawn, "4 nodes: asked", ", waited "), encoding="utf-8")
+        console.print(f"wrote {PICTURE}; open it in a browser")
     with watch("pulumi destroy, while nodes exist"):
         console.print(f"VMs now: {', '.join(sorted(stack.instances()))}")
         stack.release_state()

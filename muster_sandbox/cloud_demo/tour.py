@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from muster_sandbox.cloud_demo.site import Site, Stack
+from muster_sandbox.containers.podman import podman
 from muster_sandbox.demo.showing import TourError, expect
 
 PERSON, NEWCOMER = "ada", "bob"
@@ -129,6 +130,13 @@ def newcomer(stack: Stack) -> str:
     """bob, who was added, logs in and runs a job in the new partition."""
     shown = run(stack, "srun --partition=long sh -c 'id -un; hostname'", NEWCOMER)
     return expect(shown, NEWCOMER, f"{stack.name}-debug-")
+
+
+def timeline(stack: Stack, since_s: float) -> str:
+    """Return the picture that `muster timeline` draws on the controller, of the last seconds."""
+    controller, file = stack.container(f"{stack.name}-controller"), "/root/timeline.svg"
+    podman("exec", controller, "muster", "timeline", "--since", f"{since_s:.0f}s", file)
+    return podman("exec", controller, "cat", file)
 
 
 def held(stack: Stack) -> set[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.proof(
 )
 
 ROOT = Path(__file__).parents[2]
+PICTURE = ROOT / "build/cloud-demo-timeline.svg"
 
 
 def test_demo_ends_with_nothing_left() -> None:
@@ -35,5 +37,9 @@ def test_demo_ends_with_nothing_left() -> None:
         "COMPLETED",
         "nothing: no VM, disk, image",
         "how long it took",
+        f"drawn in {PICTURE.relative_to(ROOT)}",
     ):
         assert shown in done.stdout, done.stdout
+    drawn = ElementTree.parse(PICTURE)  # noqa: S314 (our own)
+    names = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert {f"slurm10-debug-{n}" for n in range(4)} <= names

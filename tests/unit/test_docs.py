@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import prove
 import pytest
@@ -25,6 +26,7 @@ import yaml
 from documentation import ROOT, Block, Command, Page, pages
 
 from muster import definition, secrets
+from muster.autoscaler.report import timeline
 from muster.cli.main import app
 from muster.definition.schema import node_sets
 from muster.definition.schema_errors import plain_type
@@ -35,10 +37,13 @@ from muster_sandbox.demo import tour
 LAB = ROOT / "inventories/lab"
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 README = Page(ROOT / "README.md")
+CONTRIBUTING = Page(ROOT / "CONTRIBUTING.md")
+DEMO = Page(ROOT / "docs/demo.md")
+DESIGN = Page(ROOT / "docs/design.md")
 TESTING = Page(ROOT / "docs/testing.md")
 FIRST_WEEK = Page(ROOT / "docs/first-week.md")
 
-KINDS = {"console", "yaml", "text"}
+KINDS = {"console", "yaml", "text", "mermaid"}
 OTHER_PROGRAMS = {".", "export", "ssh-keyscan", "ssh-keygen"}
 """Programs of a reader's own machine in commands that no test looks into."""
 
@@ -83,10 +88,10 @@ def all_commands(program: str) -> list[Any]:
     return parameters
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words,
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1", **environment},
         capture_output=True,
         text=True,
@@ -463,6 +468,42 @@ def test_the_readme_shows_the_lab_as_it_is(tmp_path: Path) -> None:
     assert shown == definition.load(LAB).cluster
 
 
+def check_of_the_readme(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run the check that the README shows on a definition, with the hosts that it names."""
+    inventory = folder / "inventories/lab"
+    (inventory / "group_vars/all").mkdir(parents=True)
+    shutil.copy(LAB / "hosts.yml", inventory)
+    (inventory / "group_vars/all/cluster.yml").write_text(text, encoding="utf-8")
+    return run(sys.executable, "-m", "muster", "check", "lab", cwd=folder)
+
+
+def test_the_readme_s_definition_is_a_whole_one(tmp_path: Path) -> None:
+    [block] = README.blocks("yaml")
+    done = check_of_the_readme(tmp_path, block.text)
+    assert done.stderr == ""
+    assert done.stdout == "inventories/lab: no errors (hosts: 5, partitions: 2, people: 1)\n"
+
+
+def test_the_readme_s_errors_are_those_of_the_check(tmp_path: Path) -> None:
+    [block] = README.blocks("yaml")
+    text = block.text
+    for right, wrong in (
+        ("threads_per_core: 2, memory_mib: 122880}", "threads_per_core: 2, memory_mb: 122880}"),
+        ("nodes: [gpu]", "nodes: [gpus]"),
+        ('default_time: "04:00:00"', 'default_time: "8-00:00:00"'),
+        ("users: [ada]", "users: [eda]"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    [shown] = [part.text for part in README.blocks("text") if "muster check" in part.text]
+    command, *errors = shown.splitlines()
+    assert command == "$ muster check lab"
+    done = check_of_the_readme(tmp_path, text)
+    assert done.returncode == 2
+    assert len(errors) == len(done.stderr.splitlines()) == 4
+    assert Command(command, None, None, tuple(errors)).prints(done.stderr), done.stderr
+
+
 @every_page
 def test_keys_of_the_definition_exist(page: Page) -> None:
     for span in page.spans:
@@ -506,7 +547,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
 def test_systems_and_their_state_are_those_of_the_code() -> None:
     told = {
         system.lower().replace(" ", "-"): (slurm, state.split(":")[0])
-        for system, slurm, state in rows(README.text, "What is proven, and what is not")
+        for system, slurm, state in rows(TESTING.text, "What is proven, and what is not")
     }
     proven = set(base_image.RELEASES.values())
     assert told == {
@@ -514,7 +555,7 @@ def test_systems_and_their_state_are_those_of_the_code() -> None:
         for system, slurm in definition.PACKAGED_SLURM.items()
     }
     proven_slurm = " and ".join(definition.PACKAGED_SLURM[system] for system in sorted(proven))
-    assert f"daemons have started with those of {proven_slurm}" in README.text
+    assert f"daemons have started with those of {proven_slurm}" in " ".join(TESTING.text.split())
 
 
 @every_page
@@ -554,18 +595,54 @@ def test_the_picture_has_the_plays_of_site_yml() -> None:
     }
     wanted["verify"] = []
     # The name of a play, and the roles up to a remark after two spaces.
-    picture = re.findall(r"[├└]─ (\w+) +(\S+(?: \S+)*)", README.text)
+    [block] = [block for block in DESIGN.blocks("text") if "ansible/site.yml" in block.text]
+    picture = re.findall(r"[├└]─ (\w+) +(\S+(?: \S+)*)", block.text)
     assert {name: [] if name == "verify" else told.split() for name, told in picture} == wanted
 
 
+def test_the_packages_of_muster_are_told() -> None:
+    told = [cells[0].strip("`") for cells in rows(DESIGN.text, "The packages of muster/")]
+    modules = {path.stem for path in (ROOT / "muster").iterdir() if path.suffix == ".py"}
+    folders = {path.parent.name for path in (ROOT / "muster").glob("*/__init__.py")}
+    assert sorted(told) == sorted((modules | folders) - {"__init__", "__main__"})
+
+
+def test_the_flow_of_data_names_paths_that_exist() -> None:
+    flow, _imports = DESIGN.blocks("mermaid")
+    paths = re.findall(r"\b(?:muster|ansible)/[\w./]*\w", flow.text)
+    assert len(paths) >= 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_picture_is_one_that_muster_timeline_draws() -> None:
+    """The cloud demo writes it to build/."""
+    path = ROOT / "docs/cloud-demo-timeline.svg"
+    text = path.read_text(encoding="utf-8")
+    assert f"<style>{timeline.STYLE}</style>" in text
+    svg = ElementTree.fromstring(text)  # noqa: S314 (our own)
+    names = {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
+    assert {f"slurm10-debug-{n}" for n in range(4)} <= names
+    hints = " ".join(svg.itertext())
+    assert "job 1, 4 nodes: asked" in hints and "queued again" not in hints
+    # No path of the machine that it was drawn on.
+    assert re.findall(r"(?<![<\w])/\w+", text.replace("http://www.w3.org/2000/svg", "")) == []
+    assert len(text) < 20_000
+    for page in (README, Page(ROOT / "docs/autoscaler.md")):
+        assert re.search(rf"!\[.+\]\((docs/)?{path.name}\)", page.text)
+
+
+def test_the_readme_is_no_manual() -> None:
+    assert len(README.text.splitlines()) <= 90
+
+
 def test_the_map_has_all_folders() -> None:
-    told = set(re.findall(r"^([a-z_]+)/ {2,}\S", README.text, re.MULTILINE))
+    told = set(re.findall(r"^([a-z_]+)/ {2,}\S", CONTRIBUTING.text, re.MULTILINE))
     folders = {name for name in top_level() if (ROOT / name).is_dir() and not name.startswith(".")}
     assert told == folders
 
 
 def test_the_demo_s_output_has_the_steps_of_the_tour() -> None:
-    told = re.findall(r"^(.+) ─{8,}$", README.text, re.MULTILINE)
+    told = re.findall(r"^(.+) ─{8,}$", DEMO.text, re.MULTILINE)
     steps = [title for title, _ in tour.STEPS]
     assert told == [title for title in steps if title in told]
     assert len(told) >= 4
@@ -618,9 +695,9 @@ def test_the_changelog_begins_with_the_version() -> None:
     assert versions[0] == project["version"]
 
 
-def test_ci_runs_the_command_of_the_readme() -> None:
+def test_ci_runs_what_every_change_must_pass() -> None:
     assert (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
-    assert ["make", "test"] in commands_of(README, "make")
+    assert ["make", "test"] in commands_of(TESTING, "make")
 
 
 def test_commands_on_hosts_are_typed_by_the_cluster_s_tests() -> None:

@@ -1,11 +1,13 @@
 """Imports go down the folders, never in a circle; product code imports no stand-ins or tests."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from documentation import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -122,13 +124,40 @@ def circle(arrows: dict[str, frozenset[str]]) -> list[str]:
     return sorted(left)
 
 
-@pytest.mark.parametrize("package", LAYERS)
-def test_all_parts_have_a_layer(package: str):
+def parts_of(package: str) -> set[str]:
+    """Return the files and folders of a package."""
     folder = ROOT / package.replace(".", "/")
     parts = {path.stem for path in folder.iterdir() if path.suffix == ".py"} | {
         path.name for path in folder.iterdir() if (path / "__init__.py").exists()
     }
-    assert parts - {"__init__"} == set().union(*LAYERS[package])
+    return parts - {"__init__"}
+
+
+def imports_of_parts(arrows: dict[str, frozenset[str]]) -> set[tuple[str, str]]:
+    """Return which parts of muster import which; muster_sandbox is one part."""
+
+    def part(module: str) -> str:
+        return "muster_sandbox" if module.startswith("muster_s") else part_of(module, "muster")
+
+    pairs = {(part(name), part(target)) for name, targets in arrows.items() for target in targets}
+    return {(one, other) for one, other in pairs if one != other and one and other}
+
+
+def drawn(drawing: str) -> set[tuple[str, str]]:
+    """Return the arrows of a Mermaid flowchart whose lines are `a --> b & c`."""
+    head, *lines = drawing.splitlines()
+    assert head == "flowchart TB"
+    pairs = set()
+    for line in lines:
+        match = re.fullmatch(r" +(\w+) --> (\w+(?: & \w+)*)", line)
+        assert match, f"{line!r} is no arrow"
+        pairs |= {(match[1], target) for target in match[2].split(" & ")}
+    return pairs
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_all_parts_have_a_layer(package: str):
+    assert parts_of(package) == set().union(*LAYERS[package])
 
 
 @pytest.mark.parametrize("package", LAYERS)
@@ -138,6 +167,13 @@ def test_imports_go_down(package: str):
 
 def test_nobody_imports_in_a_circle():
     assert circle(own_arrows()) == []
+
+
+def test_design_md_draws_the_parts_of_muster_and_their_imports():
+    _flow, imports = Page(ROOT / "docs/design.md").blocks("mermaid")
+    pairs = drawn(imports.text)
+    assert {name for pair in pairs for name in pair} == parts_of("muster") | {"muster_sandbox"}
+    assert pairs == imports_of_parts(own_arrows())
 
 
 def test_product_code_knows_no_stand_ins_and_neither_knows_tests():
@@ -180,3 +216,19 @@ def test_an_import_that_goes_up_is_seen():
     assert upward(down, "m", layers) == []
     up = down | {"m.catalog.b": frozenset({"m.render"})}
     assert upward(up, "m", layers) == ["m.catalog.b imports m.render"]
+
+
+def test_an_arrow_that_is_not_drawn_or_too_many_is_seen():
+    lines = {
+        "muster.cli.a": frozenset({"muster.render.b", "muster.secrets", "muster.cli.c"}),
+        "muster.cli.c": frozenset({"muster"}),
+        "muster.secrets": frozenset({"muster.render"}),
+        "muster_sandbox.demo.d": frozenset({"muster.secrets", "muster_sandbox.demo"}),
+    }
+    whole = "flowchart TB\n  cli --> render & secrets\n  secrets --> render\n"
+    whole += "  muster_sandbox --> secrets\n"
+    assert drawn(whole) == imports_of_parts(lines)
+    assert drawn(whole.replace(" & secrets", "")) != imports_of_parts(lines)
+    assert drawn(f"{whole}  render --> cli\n") != imports_of_parts(lines)
+    with pytest.raises(AssertionError, match="is no arrow"):
+        drawn(f"{whole}  render\n")

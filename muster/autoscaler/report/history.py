@@ -194,11 +194,17 @@ def _job(
 
 def _turn(spans: Iterable[Span], asked: float, end: float) -> tuple[float | None, float]:
     """Return when a node was in service for a job, and when it had no job any more."""
-    up = None
+    up, powering_up = None, False
     for span in spans:
-        if span.end <= asked or span.stage in POWERING_UP:
+        if span.end <= asked:
             continue
-        if span.stage not in IN_SERVICE or (up is not None and span.stage is Stage.IDLE):
+        if span.stage in POWERING_UP:
+            powering_up = True
+            continue
+        if span.stage is Stage.IDLE and (up is not None or powering_up):
+            # A job of a second has ended before its node is seen busy.
+            return up or span.begin, span.begin
+        if span.stage not in IN_SERVICE:
             return up, max(asked, span.begin)
         if span.stage is Stage.BUSY and up is None:
             up = span.begin

@@ -9,8 +9,8 @@ from muster.autoscaler.report.history import History, JobSpan, Span
 from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.text import in_order, one_line
 
-CHART = 1000
-"""Width of the time axis, in pixels; names are left of it."""
+CHART = 800
+"""Width of the time axis, in pixels; names are left of it. A page shows the whole unshrunk."""
 MARGIN, GAP = 16, 8
 LETTER, NAME_LETTER = 6.3, 6.7
 """Width of a letter of 11 pixels: about, and of names, whose letters are all as wide."""
@@ -44,16 +44,29 @@ COLOURS = {
 }
 JOB, JOB_WAITS, JOB_LOST = "#3d5a98", "url(#waits)", "url(#lost)"
 
+TITLE = "Nodes and the jobs that asked for them"
+
 STYLE = """
 text { font: 11px system-ui, "Helvetica Neue", Arial, sans-serif; fill: #24292f }
 .name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; text-anchor: end }
 .title { font-size: 15px; font-weight: 600 }
-.soft { fill: #6a737d }
-.tick { text-anchor: middle; fill: #57606a }
-.job { font-size: 9px; fill: #fff; text-anchor: middle }
-.grid { stroke: #e3e6ea; stroke-width: 1 }
+.tick { text-anchor: middle }
+.soft, .tick { fill: #57606a }
+.page { fill: #ffffff }
 .row { fill: #f6f8fa }
+.grid { stroke: #e3e6ea }
+.bar { stroke: #6e7781; stroke-width: 0.5 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.soft, .tick { fill: #9ea7b3 }
+.page { fill: #0d1117 }
+.row { fill: #161b22 }
+.grid { stroke: #30363d }
+.bar { stroke: #8b949e }
+}
+.job { font-size: 9px; fill: #ffffff; text-anchor: middle }
 """
+"""The outline of bars shows those whose colour is close to the page's."""
 PATTERN = """<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse"
  patternTransform="rotate(45)"><rect width="5" height="5" fill="{light}"/>
 <rect width="2" height="5" fill="{dark}"/></pattern>"""
@@ -91,15 +104,16 @@ class _Picture:
         width, height = self.left + CHART + 2 * MARGIN, end + 24 + MARGIN
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-            f'width="{width:.0f}" height="{height:.0f}">'
+            f'width="{width:.0f}" height="{height:.0f}" role="img">'
         )
+        yield f"<title>{TITLE}</title>"
         yield f"<style>{STYLE}</style>"
         yield "<defs>"
         yield PATTERN.format(name="waits", light="#e4e9f3", dark="#a9b8d8")
         yield PATTERN.format(name="lost", light="#fbe3e4", dark="#c9474c")
         yield "</defs>"
-        yield f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>'
-        yield _text(MARGIN, 28, "Nodes and the jobs that asked for them", "title")
+        yield f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>'
+        yield _text(MARGIN, 28, TITLE, "title")
         yield _text(MARGIN, 46, self._period(), "soft")
         yield from legend
         yield from self._axis(axis, end)
@@ -116,8 +130,8 @@ class _Picture:
     def _period(self) -> str:
         begin, end = self._when(self.history.begin), self._when(self.history.end)
         to = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
-        nodes, jobs = len(self.names), len(self.history.jobs)
-        return f"{begin:%Y-%m-%d %H:%M} to {to} {end:%Z} · {nodes} nodes · {jobs} jobs"
+        counts = f"{_count(len(self.names), 'node')} · {_count(len(self.history.jobs), 'job')}"
+        return f"{begin:%Y-%m-%d %H:%M} to {to} {end:%Z} · {counts}"
 
     def _x(self, at: float) -> float:
         begin, end = self.history.begin, self.history.end
@@ -172,7 +186,7 @@ class _Picture:
             yield _text(self.left, top + 12, f"and {self.more} more jobs at the same time", "soft")
 
     def _job(self, job: JobSpan, y: float) -> Iterator[str]:
-        size = "1 node" if len(job.nodes) == 1 else f"{len(job.nodes)} nodes"
+        size = _count(len(job.nodes), "node")
         wait = lasted(job.ready - job.begin)
         hint = f"job {job.id}, {size}: asked {self._clock(job.begin)}, "
         hint += f"released after {wait}" if job.lost else f"waited {wait}"
@@ -224,6 +238,10 @@ class _Picture:
         return _bar((begin, rows[0], max(1.0, end - begin), rows[1]), colour, hint)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _lanes(jobs: Sequence[JobSpan]) -> tuple[list[list[JobSpan]], int]:
     """Put jobs into rows without overlaps; return also how many had no place."""
     lanes: list[list[JobSpan]] = []
@@ -244,7 +262,7 @@ def _bar(box: tuple[float, float, float, float], colour: str, hint: str = "") ->
     place = 'x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"'.format(*box)
     # Browsers show a title as a hint.
     inside = f"><title>{_safe(hint)}</title></rect>" if hint else "/>"
-    return f'<rect {place} fill="{colour}"{inside}'
+    return f'<rect class="bar" {place} fill="{colour}"{inside}'
 
 
 def _text(x: float, y: float, text: str, kind: str = "", more: str = "") -> str:

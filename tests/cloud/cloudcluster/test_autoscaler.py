@@ -264,8 +264,7 @@ def test_what_happened_is_drawn(first_up: str, stack: Stack) -> None:
     log = inside(stack, controller(stack), "cat", "/var/log/muster/autoscaler-events.jsonl")
     events = {json.loads(line)["event"] for line in log.splitlines()}
     assert {"request", "insert", "stage", "release", "delete"} <= events
-    inside(stack, controller(stack), "muster", "timeline", "/root/out.svg")
-    drawn = inside(stack, controller(stack), "cat", "/root/out.svg")
+    drawn = tour.timeline(stack, 7200)
     assert all(name in drawn for name in names(stack, "debug", 0, 8, 9))
 
 

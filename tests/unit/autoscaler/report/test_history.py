@@ -91,6 +91,27 @@ def test_a_job_whose_nodes_are_released_was_lost(watched):
     assert (job.ready, job.end, job.lost) == (110, 110, True)
 
 
+def test_a_job_that_ended_before_its_nodes_were_seen_busy_was_not_lost(watched):
+    both = {"debug-0": "powering_up busy", "debug-1": "powering_up busy"}
+    request = {"r": {"at": 100, "nodes": "debug-[0-1]", "jobs": {"7": "debug-[0-1]"}}}
+    watched.round(100, nodes=both, vms={}, requests=request)
+    vms = dict.fromkeys(both, "RUNNING in a since 100")
+    watched.round(105, events=["made debug-[0-1]"], vms=vms)
+    watched.round(120, nodes={"debug-0": "up busy", "debug-1": "powering_up busy"})
+    watched.round(122, nodes={"debug-0": "up", "debug-1": "up"})
+    [job] = logged(watched).jobs
+    assert (job.ready, job.end, job.lost) == (122, 122, False)
+
+
+def test_a_node_that_was_idle_before_a_job_asked_is_not_the_job_s_end(watched):
+    watched.round(100, nodes={"debug-0": "up"}, vms={"debug-0": "RUNNING in a since 95"})
+    request = {"r": {"at": 110, "nodes": "debug-0", "jobs": {"7": "debug-0"}}}
+    watched.round(112, requests=request)
+    watched.round(120, nodes={"debug-0": "up busy"})
+    [job] = logged(watched).jobs
+    assert (job.begin, job.ready, job.end, job.lost) == (110, 120, 1000, False)
+
+
 def test_what_a_new_machine_finds_is_the_beginning(watched):
     cold_start(watched)
     watched.status_file.unlink()

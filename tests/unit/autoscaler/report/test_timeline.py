@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, timedelta, timezone
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -6,7 +7,7 @@ import pytest
 
 from muster.autoscaler.report.history import History, JobSpan, Span
 from muster.autoscaler.report.lifecycle import Stage
-from muster.autoscaler.report.timeline import CHART, COLOURS, LANES, draw
+from muster.autoscaler.report.timeline import CHART, COLOURS, JOB, LANES, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 T = 1777890000.0  # 2026-05-04 10:20 UTC
@@ -70,6 +71,59 @@ def test_nothing_of_it_is_fetched_or_run():
     text = draw(History(T, T + 10, nodes(3)))
     assert "href" not in text and "<script" not in text and "onload" not in text
     assert text.count("http") == 1  # the name space
+
+
+def test_who_does_not_see_it_hears_its_title():
+    svg = picture(History(T, T + 10, nodes(1)))
+    assert svg.get("role") == "img"
+    assert svg[0].tag == f"{SVG}title"
+    assert [svg[0].text] == texts(svg, "title")
+
+
+def light_and_dark(svg):
+    """Property of a class or element, such as `.page fill`, -> its colour; for both modes."""
+    style = svg.findtext(f"{SVG}style")
+    rules = re.compile(r"^([^{}@\n]+) {[^}]*?(fill|stroke): (#\w+)", re.MULTILINE)
+    everywhere, dark = ({}, {})
+    media = re.search(
+        r"^@media \(prefers-color-scheme: dark\) {\n(.*?)^}\n", style, re.DOTALL | re.M
+    )
+    for text, colours in ((style.replace(media[0], ""), everywhere), (media[1], dark)):
+        for selectors, kind, colour in rules.findall(text):
+            for selector in selectors.split(", "):
+                colours[f"{selector} {kind}"] = colour
+    return everywhere, everywhere | dark
+
+
+def contrast(one, other):
+    """The ratio of two colours as WCAG defines it: 1 to 21."""
+
+    def luminance(colour):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+def test_it_is_legible_in_light_and_in_dark_mode(mode):
+    """WCAG asks for 4.5 between a text and what is behind it, and for 3 around what is drawn."""
+    colours = light_and_dark(picture(History(T, T + 10, nodes(1))))[mode]
+    for behind in (".page fill", ".row fill"):
+        for text in ("text fill", ".soft fill", ".tick fill"):
+            assert contrast(colours[text], colours[behind]) >= 4.5, (text, behind)
+        assert contrast(colours[".bar stroke"], colours[behind]) >= 3
+    assert contrast(colours[".job fill"], JOB) >= 4.5
+    assert contrast(colours[".page fill"], "#ffffff" if mode == 0 else "#000000") < 1.2
+
+
+def test_contrast_is_that_of_wcag():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 def test_names_are_in_the_order_of_their_numbers():
@@ -138,6 +192,13 @@ def test_jobs_at_the_same_time_have_their_own_rows_up_to_a_limit():
     shown = {hint.split(",")[0] for hint in bars(svg) if hint.startswith("job")}
     assert len(shown) == LANES + 1 and "job 999" in shown
     assert "and 60 more jobs at the same time" in texts(svg, "soft")
+
+
+def test_one_of_something_is_no_plural():
+    job = JobSpan(7, ("n",), T, T + 5, T + 10, lost=False)
+    [period] = texts(picture(History(T, T + 20, nodes(1), [job])), "soft")
+    assert period.endswith(" · 1 node · 1 job")
+    assert texts(picture(History(T, T + 20, nodes(2))), "soft")[0].endswith(" · 2 nodes · 0 jobs")
 
 
 def test_nothing_at_all_is_a_picture_too():
