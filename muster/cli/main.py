@@ -1,9 +1,10 @@
 """The program `muster`: a table of its commands, each imported only when it is used."""
 
 import importlib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+import click
 import typer
 from typer.core import TyperGroup
 
@@ -25,9 +26,19 @@ PLUGINS = "muster.commands"
 """Group of entry points by which other packages add commands; each is a Typer."""
 
 
-def _commands() -> dict[str, Any]:
+def _commands() -> dict[str, EntryPoint]:
     """Return the commands of other packages: command -> entry point."""
     return {point.name: point for point in entry_points(group=PLUGINS)}
+
+
+def _broken(name: str, package: str, error: Exception) -> click.Command:
+    """Return a command that says why the package that should have it does not."""
+
+    def fail() -> None:
+        typer.echo(f"the package {package} can't be loaded: {error}; install it again", err=True)
+        raise typer.Exit(1)
+
+    return click.Command(name, callback=fail, help=f"Can't be loaded: {error}")
 
 
 class _Commands(TyperGroup):
@@ -42,7 +53,10 @@ class _Commands(TyperGroup):
             target = typer.Typer(add_completion=False)
             target.command(cmd_name)(getattr(importlib.import_module(module), name))
         elif point := _commands().get(cmd_name):
-            target = point.load()
+            try:
+                target = point.load()
+            except (ImportError, AttributeError) as error:
+                return _broken(cmd_name, point.dist.name if point.dist else PLUGINS, error)
         else:
             return None
         command = typer.main.get_command(target)

@@ -67,25 +67,27 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
 
     `hosts`: given if the hosts do not come from a hosts.yml.
     """
-    mended: Definition | None = None
+    repaired: Definition | None = None
     if isinstance(read.definition, dict):
         cluster, read.schema_errors = schema_errors.apply(read.definition)
         if cluster is not None:
-            mended = Definition(cluster, _hosts(cluster, read) if hosts is None else hosts)
+            repaired = Definition(cluster, _hosts(cluster, read) if hosts is None else hosts)
     unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
-    if mended is not None and not unread:
-        read.members = mended.hosts
+    if repaired is not None and not unread:
+        read.members = repaired.hosts
     findings = _source_findings(read)
-    if mended is not None and not any(file == "cluster" for file, _ in read.faults("yaml-syntax")):
-        mended_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
+    if repaired is not None and not any(
+        file == "cluster" for file, _ in read.faults("yaml-syntax")
+    ):
+        repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
         findings += [
             (name, finding)
-            for name, finding in _definition_findings(mended, unread)
+            for name, finding in _definition_findings(repaired, unread)
             if finding.file != "cluster"
             or not any(
-                _follows(path, mended_at, said_at)
+                _follows(path, repaired_at, said_at)
                 for path in (finding.path, finding.because)
                 if path
             )
@@ -93,24 +95,24 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     problems = [_problem(read, name, finding) for name, finding in findings]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
     problems.sort(key=lambda problem: (order.get(problem.file, 2), problem.file, problem.line or 0))
-    return mended, problems
+    return repaired, problems
 
 
 def _hosts(cluster: Cluster, read: Sources) -> Hosts:
     return read.tree.hosts() if cluster.cloud is None else cloud_hosts(cluster)
 
 
-def _follows(path: KeyPath, mended_at: set[KeyPath], said_at: set[KeyPath]) -> bool:
+def _follows(path: KeyPath, repaired_at: set[KeyPath], said_at: set[KeyPath]) -> bool:
     """Whether an error that is already reported can be the cause of a finding.
 
     A wrong value is replaced by another one. This other value can cause findings about itself,
     about the keys around it and about its siblings. And if the release is unknown, nobody knows
     what SLURM accepts.
     """
-    if path[0] in ("slurm", "cgroup") and mended_at & {("os",), ("slurm_version",)}:
+    if path[0] in ("slurm", "cgroup") and repaired_at & {("os",), ("slurm_version",)}:
         return True
-    return any(path[: len(place)] == place for place in mended_at | said_at if place) or any(
-        place[: len(path)] == path or place[:-1] == path[:-1] for place in mended_at
+    return any(path[: len(place)] == place for place in repaired_at | said_at if place) or any(
+        place[: len(path)] == path or place[:-1] == path[:-1] for place in repaired_at
     )
 
 

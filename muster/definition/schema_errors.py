@@ -119,21 +119,21 @@ def apply(data: Any) -> tuple[Cluster | None, list[SchemaError]]:
         return Cluster.model_validate(data), []
     except ValidationError as error:
         errors = _errors(error, data)
-    mended = copy.deepcopy(data)
+    repaired = copy.deepcopy(data)
     numbers = itertools.count(1_000_000_000)
     # A wrong value may hide others (a missing mapping), so this may take more rounds.
     for _ in range(6):
-        if not isinstance(mended, dict):
+        if not isinstance(repaired, dict):
             return None, errors
         try:
-            return Cluster.model_validate(mended), errors
+            return Cluster.model_validate(repaired), errors
         except ValidationError as error:
             # A key that is missing may be there under another name: unknown ones come first.
-            still_wrong = _errors(error, mended)
+            still_wrong = _errors(error, repaired)
             for wrong in sorted(
                 still_wrong, key=lambda schema_error: schema_error.kind != "extra_forbidden"
             ):
-                _mend(mended, wrong, numbers)
+                _repair(repaired, wrong, numbers)
     return None, errors
 
 
@@ -174,7 +174,7 @@ def _existing(place: KeyPath, data: Any) -> KeyPath:
     return place
 
 
-def _mend(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> None:
+def _repair(data: Any, wrong: SchemaError, numbers: "itertools.count[int]") -> None:
     """Replaces or removes what is wrong, so that models can be made of the rest."""
     *parents, key = wrong.path or ("",)
     here = data

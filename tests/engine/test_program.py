@@ -360,14 +360,14 @@ def test_a_failed_image_is_said_and_the_next_up_converges(
     assert failed.failed == ["login-0-configured"]
     assert f'{CLUSTER}-login-0 could not configure itself at "Mount the folders"' in failed.output
 
-    def mend(cloud: Cloud) -> None:
+    def repair(cloud: Cloud) -> None:
         script.fails.clear()
         script.step_seconds = 0
         guests = cloud.backend
         assert isinstance(guests, Guests)
         guests.again(f"{CLUSTER}-login-0")
 
-    fakecloud.do(mend)
+    fakecloud.do(repair)
     assert cluster.up().named("create") == ["login-0-configured"]
     assert cluster.up().changes == []
 

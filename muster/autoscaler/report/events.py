@@ -90,7 +90,7 @@ def of_action(action: Action, owner: Owner) -> Line:
             line = {"event": "release", "nodes": fold(names), "reason": reason}
             return line | _ids_of_all(names, owner)
         case Probe(name=name, zone=zone):
-            return {"event": "look", "node": name, "zone": zone, **_ids(*owner(name))}
+            return {"event": "probe", "node": name, "zone": zone, **_ids(*owner(name))}
         case Close(request=request):
             return {"event": "settled", "request": request}
 
@@ -112,9 +112,9 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
                 line |= {"event": "not deleted", **_facts(failure)}
             yield line | _ids(*owner(name))
         case ProbeResult(name, zone, exists, report, failure):
-            line = {"event": "seen", "node": name, "zone": zone}
+            line = {"event": "probed", "node": name, "zone": zone}
             if failure:
-                line |= {"event": "not seen", **_facts(failure)}
+                line |= {"event": "not probed", **_facts(failure)}
             else:
                 line |= {"exists": exists, "report": report}
             yield line | _ids(*owner(name))

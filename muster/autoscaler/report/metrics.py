@@ -134,7 +134,11 @@ class Metrics(Collector):
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
         """Count the failures of an event."""
-        names: dict[type[Event], str] = {Inserted: "insert", Deleted: "delete", ProbeResult: "look"}
+        names: dict[type[Event], str] = {
+            Inserted: "insert",
+            Deleted: "delete",
+            ProbeResult: "probe",
+        }
         self._failures.labels(names[type(event)], failure.code).inc(count)
 
     def started(self, phases: Mapping[str, float]) -> None:
@@ -179,7 +183,7 @@ def _gauges(last: _LastPass, now: float) -> Iterator[Metric]:
             age.add_metric([what], max(0.0, now - at))
     yield age
     yield GaugeMetricFamily(
-        "muster_plan_age_seconds", "Since the last reconcile pass", now - observed.now
+        "muster_reconcile_age_seconds", "Since the last reconcile pass", now - observed.now
     )
     breakers = GaugeMetricFamily(
         "muster_breaker",

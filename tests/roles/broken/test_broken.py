@@ -1,6 +1,6 @@
 """The tests of a role must notice when its key line is spoilt. Run by molecule after break.yml.
 
-What noticed it is written down for ../mended, which runs after the role has repaired the host.
+What noticed it is written down for ../repaired, which runs after the role has repaired the host.
 """
 
 import os

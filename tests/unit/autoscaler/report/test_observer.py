@@ -141,7 +141,7 @@ def test_a_node_that_is_probed_has_its_job(watched):
     cold_start(watched)
     watched.round(300, vms={})
     watched.round(330)
-    assert {(line["request"], tuple(line["jobs"])) for line in lines_of(watched, "look")} == {
+    assert {(line["request"], tuple(line["jobs"])) for line in lines_of(watched, "probe")} == {
         ("r100", (7,))
     }
 
