@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible.playbook.block import Block
 from ansible.playbook.handler import Handler
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "ansible/plugins"
@@ -211,7 +212,8 @@ def test_an_installed_collection_has_its_plugins_where_ansible_looks(archive: Pa
 def test_it_supports_the_ansible_that_is_tested() -> None:
     runtime = yaml.safe_load((ROOT / "meta/runtime.yml").read_text(encoding="utf-8"))
     (core,) = [need for need in PROJECT["dependencies"] if need.startswith("ansible-core")]
-    assert runtime["requires_ansible"] == core.removeprefix("ansible-core")
+    supported = SpecifierSet(core.removeprefix("ansible-core"))
+    assert SpecifierSet(runtime["requires_ansible"]) == supported
 
 
 # -- roles that are used alone --------------------------------------------------------------------
