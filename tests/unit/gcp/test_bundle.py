@@ -223,6 +223,32 @@ class TestMachineBundle:
         assert machine(checkout) != before
 
 
+@BUNDLES
+def test_ansible_finds_the_collection_beside_the_playbooks(
+    checkout: Path, tmp_path: Path, make_bundle: Callable[[Path], bytes]
+) -> None:
+    for name, content in contents(make_bundle(checkout)).items():
+        (tmp_path / "vm" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "vm" / name).write_bytes(content)
+    task = {"muster.slurm.managed_packages": {"names": ["base-files"]}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
+    (tmp_path / "vm/ansible/trial.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--connection=local", "-i", "localhost,", "--check"),
+            *("-e", f"ansible_python_interpreter={sys.executable}", "ansible/trial.yml"),
+        ],
+        cwd=tmp_path / "vm",
+        env={name: value for name, value in os.environ.items() if "ANSIBLE" not in name},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 SECRET = b"planted: 5e1f"
 
 PLACES = [
