@@ -79,7 +79,7 @@ secrets: setup ## Make the munge key and the passwords of CLUSTER, once
 .PHONY: configure
 configure: setup ## Run site.yml on CLUSTER, one line a role (the rest in build/CLUSTER.log)
 	@mkdir -p build
-	@ANSIBLE_STDOUT_CALLBACK=muster_roles ANSIBLE_LOG_PATH=build/$(CLUSTER).log \
+	@ANSIBLE_STDOUT_CALLBACK=muster.slurm.muster_roles ANSIBLE_LOG_PATH=build/$(CLUSTER).log \
 	  ansible-playbook -i inventories/$(CLUSTER) ansible/site.yml
 
 .PHONY: slurmctld-package

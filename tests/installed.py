@@ -111,9 +111,6 @@ def build(release: str, name: str) -> None:
                 {n: v for n, v in os.environ.items() if not n.startswith("ANSIBLE_")}
                 | {
                     "ANSIBLE_CONFIG": str(CONFIG),
-                    "ANSIBLE_ACTION_PLUGINS": str(work / "bundle/ansible/plugins/action"),
-                    "ANSIBLE_LIBRARY": str(work / "bundle/ansible/plugins/modules"),
-                    "ANSIBLE_MODULE_UTILS": str(work / "bundle/ansible/plugins/module_utils"),
                     "ANSIBLE_ROLES_PATH": str(work / "bundle/roles"),
                     "ANSIBLE_NOCOLOR": "1",
                 },

@@ -264,14 +264,10 @@ def play(report: Report) -> None:
         BuildError: a task failed; its title and its message.
 
     """
-    plugins = WORK / "ansible/plugins"
     settings = {
-        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
         "ANSIBLE_INJECT_FACT_VARS": "false",
-        "ANSIBLE_LIBRARY": str(plugins / "modules"),
         "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
         "ANSIBLE_NOCOLOR": "true",
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_ROLES_PATH": str(WORK / "roles"),

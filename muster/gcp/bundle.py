@@ -17,7 +17,8 @@ __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
 
 # Per folder of the checkout: which of its files, by their path below it.
 _CODE = {
-    "ansible": re.compile(r".+\.(yml|py)"),
+    "ansible": re.compile(r".+\.yml"),
+    install_halves.PLUGINS: re.compile(r".+\.py"),
     "muster": re.compile(r".+\.(py|py\.txt|json|yml|conf|lua|sh)"),
     "roles": re.compile(
         r"\w+/((defaults|handlers|meta|tasks|vars)/.+\.yml|templates/.+\.j2|files/.+)"

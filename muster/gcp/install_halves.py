@@ -18,11 +18,18 @@ from muster.gcp.archive import BundleError
 
 PLAYBOOK = "ansible/image.yml"
 LOCK = "requirements-vm.txt"
+COLLECTION = "muster.slurm"
+PLUGINS = f"ansible/collections/ansible_collections/{COLLECTION.replace('.', '/')}/plugins"
+"""The collection's modules and plugins, in a folder beside the playbooks where Ansible finds it."""
 BUILD_PROGRAM = "build_image.py"
 """In the bundle for its digest: what the builder cleans up is part of the image's identity."""
 
 _TASKS = ("import_tasks", "include_tasks")
 _ROLES = ("import_role", "include_role")
+_SHARED = re.compile(
+    rf"^from ansible_collections\.{re.escape(COLLECTION)}\.plugins\.module_utils\.(\w+) import",
+    re.MULTILINE,
+)
 
 
 def roles(root: Path) -> list[str]:
@@ -68,12 +75,12 @@ def files(
 
 def _plugin(root: Path, kind: str, name: str) -> dict[str, bytes]:
     """Return a plugin and the project's own code that it imports; nothing if it isn't there."""
-    path = f"ansible/plugins/{kind}/{name}.py"
+    path = f"{PLUGINS}/{kind}/{name}.py"
     if not (root / path).exists():
         return {}
     contents = {path: (root / path).read_bytes()}
-    for utility in re.findall(rb"^from ansible\.module_utils\.(\w+) import", contents[path], re.M):
-        contents |= _plugin(root, "module_utils", utility.decode())
+    for utility in _SHARED.findall(contents[path].decode()):
+        contents |= _plugin(root, "module_utils", utility)
     return contents
 
 
@@ -114,8 +121,8 @@ class _Reading:
                 elif word in _ROLES and role:
                     included = _literal(value["name"], where)
                     self.tasks(included, _literal(value.get("tasks_from", "main"), where))
-                elif (self.root / f"ansible/plugins/modules/{word}.py").exists():
-                    self.plugins.add(word)
+                elif word.startswith(f"{COLLECTION}."):
+                    self.plugins.add(word.removeprefix(f"{COLLECTION}."))
 
 
 def _literal(name: str, where: str) -> str:

@@ -128,7 +128,7 @@ class Instance:
             *("--inventory", str(self.folder), "ansible/site.yml"),
         ]
         shown = {
-            "ANSIBLE_STDOUT_CALLBACK": "muster_roles",
+            "ANSIBLE_STDOUT_CALLBACK": "muster.slurm.muster_roles",
             "ANSIBLE_LOG_PATH": str(self.log),
         }
         return subprocess.run(command, check=False, env=os.environ | shown).returncode

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ansible", "roles"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True)
     for name in ("ansible.cfg", "requirements-vm.txt"):
         shutil.copy(ROOT / name, tmp_path)
     monkeypatch.setattr(installed, "ROOT", tmp_path)

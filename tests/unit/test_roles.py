@@ -239,7 +239,7 @@ class TestTasks:
         for path, task in tasks_of(role):
             # managed_packages alone knows what keeps a host quiet (nothing recommended, no start).
             assert not {"ansible.builtin.apt", "ansible.builtin.package"} & task.keys()
-            if "managed_packages" in task:
+            if "muster.slurm.managed_packages" in task:
                 assert path.stem == "install", f"{path.name}: {task['name']}"
 
     def test_installing_needs_no_fact_of_the_cluster(self, role):

@@ -100,7 +100,7 @@ class TestFlow:
                 continue
             for task in tasks_in(data):
                 for module in (ROOT / "ansible/plugins/modules").glob("*.py"):
-                    given = task.get(module.stem)
+                    given = task.get(f"muster.slurm.{module.stem}")
                     if not isinstance(given, dict):
                         continue
                     for option in (key for key, value in given.items() if names_a_secret(value)):

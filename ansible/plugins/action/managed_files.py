@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         arguments["files"] = [self._rendered(entry, task_vars) for entry in files]
         return self._execute_module(
-            module_name="managed_files", module_args=arguments, task_vars=task_vars
+            module_name="muster.slurm.managed_files", module_args=arguments, task_vars=task_vars
         )
 
     def _rendered(self, entry, task_vars):

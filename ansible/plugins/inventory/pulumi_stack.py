@@ -26,12 +26,12 @@ options:
     description: The plugin's name, by which Ansible knows whose file it is.
     type: str
     required: true
-    choices: [pulumi_stack]
+    choices: [muster.slurm.pulumi_stack]
 """
 
 EXAMPLES = r"""
 # inventories/cloud/pulumi_stack.yml
-plugin: pulumi_stack
+plugin: muster.slurm.pulumi_stack
 """
 
 FILE = "pulumi_stack.yml"
@@ -45,7 +45,7 @@ def secrets_of(made):
     """Return `secrets` as templates: a value is asked for when a task uses it, and not listed."""
     return {
         name: trust_as_template(
-            f"{{{{ lookup('cloud_secret', '{made.cluster}-{ending}', project='{made.project}') }}}}"
+            f"{{{{ lookup('muster.slurm.cloud_secret', '{made.cluster}-{ending}', project='{made.project}') }}}}"
         )
         for name, ending in SECRETS.items()
     }
@@ -54,7 +54,7 @@ def secrets_of(made):
 class InventoryModule(BaseInventoryPlugin, Cacheable):
     """Outputs of a stack -> groups and hosts."""
 
-    NAME = "pulumi_stack"
+    NAME = "muster.slurm.pulumi_stack"
 
     def verify_file(self, path):
         """Whether the file is one of this plugin's."""

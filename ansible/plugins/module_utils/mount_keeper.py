@@ -10,7 +10,7 @@ import re
 import socket
 import time
 
-from ansible.module_utils.mount_units import (
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     AGAIN,
     AGAIN_NAME,
     MARK,
@@ -21,7 +21,12 @@ from ansible.module_utils.mount_units import (
     unit_name,
     unit_text,
 )
-from ansible.module_utils.unit_files import UNITS, File, read_text, write_text
+from ansible_collections.muster.slurm.plugins.module_utils.unit_files import (
+    UNITS,
+    File,
+    read_text,
+    write_text,
+)
 
 AGAIN_PATH = f"{UNITS}/{AGAIN_NAME}"
 # Below /run: what was mounted before this boot is no longer.

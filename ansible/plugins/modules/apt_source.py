@@ -38,7 +38,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Let apt see contrib and non-free
-  apt_source:
+  muster.slurm.apt_source:
     name: nvidia
     components: [contrib, non-free]
 """

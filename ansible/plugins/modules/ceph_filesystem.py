@@ -3,7 +3,7 @@
 """Bring settings, pools and the one file system of a Ceph cluster to a wanted state."""
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
 DOCUMENTATION = r"""
 module: ceph_filesystem
@@ -39,7 +39,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Provide the file system
-  ceph_filesystem:
+  muster.slurm.ceph_filesystem:
     monitor: storage1
     name: cephfs
     copies: 3

@@ -46,7 +46,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the folders
-  ceph_folder:
+  muster.slurm.ceph_folder:
     filesystem: cephfs
     folders: [{path: /data, mode: "0755", quota_gib: 500}]
 """

@@ -5,7 +5,7 @@
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
 DOCUMENTATION = r"""
 module: ceph_health
@@ -36,7 +36,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Wait for health
-  ceph_health:
+  muster.slurm.ceph_health:
     osds: [0, 1, 2]
 """
 

@@ -7,7 +7,11 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_device import Device, DeviceError, Volume
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
+    Device,
+    DeviceError,
+    Volume,
+)
 
 DOCUMENTATION = r"""
 module: ceph_host
@@ -39,7 +43,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Look at the host
-  ceph_host:
+  muster.slurm.ceph_host:
     fsid: "{{ ceph_cluster_fsid }}"
     name: "{{ inventory_hostname }}"
     devices: "{{ ceph_cluster_devices }}"

@@ -3,7 +3,7 @@
 """Give users of a Ceph cluster exactly their rights; Ceph makes their keys."""
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
 DOCUMENTATION = r"""
 module: ceph_keys
@@ -57,7 +57,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Let compute nodes mount homes and read the software
-  ceph_keys:
+  muster.slurm.ceph_keys:
     filesystem: cephfs
     users:
       - name: compute

@@ -48,7 +48,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the first monitor
-  ceph_monitor:
+  muster.slurm.ceph_monitor:
     name: storage1
     fsid: 6f9a3c1e-0000-4000-8000-000000000001
     monitors: [{name: storage1, address: 192.0.2.5}]

@@ -5,14 +5,14 @@
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.mount_keeper import keep
-from ansible.module_utils.mount_units import Protocol
+from ansible_collections.muster.slurm.plugins.module_utils.mount_keeper import keep
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Protocol
 
 DOCUMENTATION = r"""
 module: ceph_mounts
 short_description: All CephFS mounts of a host, as systemd units
 description:
-  - Does for CephFS what M(nfs_mounts) does for NFS, on the same terms.
+  - Does for CephFS what M(muster.slurm.nfs_mounts) does for NFS, on the same terms.
 options:
   monitors:
     description: Addresses of the monitors, of which one has to answer.
@@ -50,7 +50,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Mount the folders
-  ceph_mounts:
+  muster.slurm.ceph_mounts:
     monitors: [192.0.2.41]
     filesystem: cephfs
     user: muster-compute

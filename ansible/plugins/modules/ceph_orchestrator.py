@@ -5,14 +5,14 @@
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
 DOCUMENTATION = r"""
 module: ceph_orchestrator
 short_description: Apply a specification of hosts and services to a Ceph cluster
 description:
   - Compares with what the orchestrator has, and applies the whole specification where something
-    differs. It then does the work by itself, and M(ceph_health) waits for it.
+    differs. It then does the work by itself, and M(muster.slurm.ceph_health) waits for it.
   - Hosts and services that are not named stay as they are.
 options:
   hosts:
@@ -50,7 +50,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Place the daemons
-  ceph_orchestrator:
+  muster.slurm.ceph_orchestrator:
     hosts: [{name: s1, address: 192.0.2.41, devices: [/dev/disk/by-id/nvme-A]}]
     admin: s1
     services:

@@ -10,8 +10,13 @@ import shutil
 import uuid
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
-from ansible.module_utils.ceph_device import Device, DeviceError, begun, note_path
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
+    Device,
+    DeviceError,
+    begun,
+    note_path,
+)
 
 DOCUMENTATION = r"""
 module: ceph_osd
@@ -41,7 +46,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the OSDs
-  ceph_osd:
+  muster.slurm.ceph_osd:
     fsid: 6f9a3c1e-0000-4000-8000-000000000001
     devices: [/dev/disk/by-id/nvme-A]
     file_gib: 20

@@ -7,7 +7,12 @@ import os
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_device import LOOKED_AT, Device, Volume, note_path
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
+    LOOKED_AT,
+    Device,
+    Volume,
+    note_path,
+)
 
 DOCUMENTATION = r"""
 module: ceph_purge
@@ -41,7 +46,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: End the cluster
-  ceph_purge:
+  muster.slurm.ceph_purge:
     fsid: 6f9a3c1e-0000-4000-8000-000000000001
     devices: [/dev/disk/by-id/nvme-A]
 """

@@ -7,7 +7,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ceph_command import Ceph, CephError
+from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
 DOCUMENTATION = r"""
 module: cephadm_bootstrap
@@ -42,7 +42,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the cluster
-  cephadm_bootstrap:
+  muster.slurm.cephadm_bootstrap:
     fsid: 6f9a3c1e-0000-4000-8000-000000000001
     image: quay.io/ceph/ceph:v20.2.5
     address: 192.0.2.41

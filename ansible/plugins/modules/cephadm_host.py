@@ -33,7 +33,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Refuse a host that cephadm can't use
-  cephadm_host:
+  muster.slurm.cephadm_host:
     name: storage1
     addresses: {storage1: 192.0.2.41}
 """

@@ -31,7 +31,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Pull the image, and take cephadm from it
-  cephadm_program:
+  muster.slurm.cephadm_program:
     image: quay.io/ceph/ceph:v20.2.5
 """
 

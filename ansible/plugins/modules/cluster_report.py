@@ -62,7 +62,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Report the cluster
-  cluster_report:
+  muster.slurm.cluster_report:
     credentials: {cpu-01: "MUNGE:..."}
     accounting: true
 """

@@ -7,7 +7,7 @@ import os
 import stat
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: group_folders
@@ -34,7 +34,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the folders of projects
-  group_folders:
+  muster.slurm.group_folders:
     folders:
       - {path: /data/photos, group: vision}
 """

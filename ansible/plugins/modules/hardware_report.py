@@ -30,7 +30,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Report this machine
-  hardware_report:
+  muster.slurm.hardware_report:
     paths: [/home, /dev/nvidia0]
 """
 

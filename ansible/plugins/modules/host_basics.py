@@ -40,7 +40,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Set host name and /etc/hosts
-  host_basics:
+  muster.slurm.host_basics:
     hostname: lab-access
     hosts: [{name: lab-access, address: 192.0.2.10}, {name: lab-gpu-01, address: 192.0.2.21}]
     minimum_free_mib: 512

@@ -30,7 +30,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Report this host
-  host_report:
+  muster.slurm.host_report:
     units: [munge, slurmd]
 """
 

@@ -15,7 +15,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
-from ansible.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: managed_files
@@ -110,7 +110,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Write the files of munge
-  managed_files:
+  muster.slurm.managed_files:
     files:
       - {dest: /etc/munge, state: directory, owner: munge, group: munge, mode: "0700"}
       - dest: /etc/munge/munge.key

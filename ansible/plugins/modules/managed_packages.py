@@ -43,7 +43,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Install munge
-  managed_packages:
+  muster.slurm.managed_packages:
     names: [munge]
 """
 

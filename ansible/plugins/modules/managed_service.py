@@ -64,7 +64,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Run munged
-  managed_service:
+  muster.slurm.managed_service:
     name: munge
     config: [/etc/munge/munge.key, /etc/default/munge]
     pending: "{{ __munge_files.digests }}"

@@ -42,7 +42,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Provide slurmdbd's database
-  mariadb_database:
+  muster.slurm.mariadb_database:
     name: slurm_acct_db
     user: slurm
     password: "{{ mariadb_password }}"

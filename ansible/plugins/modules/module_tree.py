@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: module_tree
@@ -44,7 +44,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Publish the modulefiles
-  module_tree:
+  muster.slurm.module_tree:
     path: /apps/modules
     cache: /apps/lmod/cache
     files:

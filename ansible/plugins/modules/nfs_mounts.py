@@ -5,8 +5,8 @@
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.mount_keeper import keep
-from ansible.module_utils.mount_units import Protocol
+from ansible_collections.muster.slurm.plugins.module_utils.mount_keeper import keep
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Protocol
 
 DOCUMENTATION = r"""
 module: nfs_mounts
@@ -44,7 +44,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Mount the folders
-  nfs_mounts:
+  muster.slurm.nfs_mounts:
     mounts:
       - {source: "storage1:/home", path: /home, options: "rw,hard,vers=4.2"}
 """

@@ -17,7 +17,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Look at the machine
-  nvidia_hardware:
+  muster.slurm.nvidia_hardware:
 """
 
 RETURN = r"""

@@ -34,7 +34,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Load the driver
-  nvidia_module:
+  muster.slurm.nvidia_module:
     name: nvidia
 """
 

@@ -15,7 +15,10 @@ import stat
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.shared_folders import refuse_silent, silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import (
+    refuse_silent,
+    silent,
+)
 
 DOCUMENTATION = r"""
 module: people
@@ -77,7 +80,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Make the people
-  people:
+  muster.slurm.people:
     groups: [{name: ml-users, gid: 20000}]
     people:
       - {name: ada, uid: 20001, groups: [ml-users]}

@@ -107,7 +107,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Keep the accounts
-  slurm_accounts:
+  muster.slurm.slurm_accounts:
     cluster: lab
     accounts:
       - {name: LAB-test, users: [ada, alan], fairshare: 10}

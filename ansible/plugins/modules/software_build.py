@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: software_build
@@ -44,7 +44,7 @@ author: [The Muster authors]
 
 EXAMPLES = r"""
 - name: Build the software
-  software_build:
+  muster.slurm.software_build:
     installations:
       - root: /apps/software/apps/python/3.11
         build: python3.11 -m venv /apps/software/apps/python/3.11

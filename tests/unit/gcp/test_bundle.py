@@ -105,10 +105,12 @@ class TestSameBytes:
         old = os.umask(0o077)
         try:
             for path in sorted(checkout.rglob("*"), reverse=True):
+                target = copy / path.relative_to(checkout)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_file():
-                    target = copy / path.relative_to(checkout)
-                    target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(path.read_bytes())
+                elif path.is_symlink():
+                    target.symlink_to(path.readlink())
         finally:
             os.umask(old)
         assert make_bundle(copy) == make_bundle(checkout)
@@ -144,7 +146,7 @@ class TestMachineBundle:
             "ansible.cfg",
             "ansible/site.yml",
             "ansible/group_vars/all/secret_variables.yml",
-            "ansible/plugins/action/hardware_report.py",  # a link
+            f"{install_halves.PLUGINS}/action/hardware_report.py",  # a link
             "inventory/group_vars/all/cluster.yml",
             "muster/catalog/slurm_parameters.conf",
             "muster/secrets.py",
@@ -219,6 +221,32 @@ class TestMachineBundle:
         before = machine(checkout)
         edit(checkout / "inventories/cloud" / CLUSTER, "ada:", "bob:")
         assert machine(checkout) != before
+
+
+@BUNDLES
+def test_ansible_finds_the_collection_beside_the_playbooks(
+    checkout: Path, tmp_path: Path, make_bundle: Callable[[Path], bytes]
+) -> None:
+    for name, content in contents(make_bundle(checkout)).items():
+        (tmp_path / "vm" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "vm" / name).write_bytes(content)
+    task = {"muster.slurm.managed_packages": {"names": ["base-files"]}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
+    (tmp_path / "vm/ansible/trial.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("--connection=local", "-i", "localhost,", "--check"),
+            *("-e", f"ansible_python_interpreter={sys.executable}", "ansible/trial.yml"),
+        ],
+        cwd=tmp_path / "vm",
+        env={name: value for name, value in os.environ.items() if "ANSIBLE" not in name},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 SECRET = b"planted: 5e1f"
@@ -326,12 +354,12 @@ class TestImageBundle:
     def test_it_has_the_install_halves_alone(self, checkout: Path) -> None:
         names = contents(of_image(checkout)).keys()
         assert "roles/slurm/tasks/install.yml" in names
-        assert "ansible/plugins/action/managed_packages.py" in names
+        assert f"{install_halves.PLUGINS}/action/managed_packages.py" in names
         assert [n for n in names if n.endswith("configure.yml") or "managed_service" in n] == []
 
     def test_it_has_what_its_modules_import(self, checkout: Path) -> None:
         utilities = checkout / "ansible/plugins/module_utils"
-        own = "from ansible.module_utils.{} import x\n"
+        own = "from ansible_collections.muster.slurm.plugins.module_utils.{} import x\n"
         (utilities / "first.py").write_text(own.format("second"))
         (utilities / "second.py").write_text("x = 1\n")
         module = checkout / "ansible/plugins/modules/managed_packages.py"
@@ -417,7 +445,7 @@ class TestImageBundle:
             (role / name).write_text(text)
         path = role / "tasks/install.yml"
         path.write_text(
-            path.read_text() + "- name: Write files\n  managed_files:\n    files:\n"
+            path.read_text() + "- name: Write files\n  muster.slurm.managed_files:\n    files:\n"
             "      - {dest: /etc/a, template: etc/a.j2}\n"
             '      - {dest: /usr/lib/muster/program, content: "{{ __munge_program }}"}\n'
         )
@@ -436,8 +464,8 @@ class TestImageBundle:
             "vars/main.yml",
         }
         assert yaml.safe_load(files["roles/munge/defaults/main.yml"]) == {"munge_second": 2}
-        assert "ansible/plugins/modules/managed_files.py" in files
-        assert "ansible/plugins/action/managed_files.py" in files
+        assert f"{install_halves.PLUGINS}/modules/managed_files.py" in files
+        assert f"{install_halves.PLUGINS}/action/managed_files.py" in files
 
     def test_files_that_tasks_are_included_from_are_in_it(self, checkout: Path) -> None:
         tasks = checkout / "roles/munge/tasks"

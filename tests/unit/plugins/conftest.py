@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ansible.module_utils
 import pytest
 
-PLUGINS = Path(__file__).parents[3] / "ansible/plugins"
-MODULES = PLUGINS / "modules"
-SHARED = str(PLUGINS / "module_utils")
+ROOT = Path(__file__).parents[3]
+MODULES = ROOT / "ansible/plugins/modules"
+COLLECTIONS = str(ROOT / "ansible/collections")
 
-# Ansible packs what modules share beside its own; here it is found there.
-ansible.module_utils.__path__.append(SHARED)
+# Ansible packs what modules share beside them, under the collection's name; here it is found there.
 AS_A_HOST_DOES = """
-import ansible.module_utils, runpy, sys
-ansible.module_utils.__path__.append(sys.argv[1])
+import runpy, sys
+sys.path.append(sys.argv[1])
 exec(sys.argv[2])
 sys.argv = sys.argv[3:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -68,7 +66,7 @@ def run_module() -> Callable[..., Outcome]:
         done = subprocess.run(
             [
                 *(*prefix, sys.executable, "-c", AS_A_HOST_DOES),
-                *(SHARED, before, str(MODULES / f"{module}.py")),
+                *(COLLECTIONS, before, str(MODULES / f"{module}.py")),
             ],
             input=arguments(given, check=check),
             capture_output=True,

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible.module_utils.mount_units import (
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     Protocol,
     automount_text,
     automounts,

@@ -19,8 +19,8 @@ def events(tmp_path: Path, tasks: list[dict]) -> list[dict[str, str]]:
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     reading, writing = os.pipe()
     environment = {
-        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "ansible/plugins/callback"),
-        "ANSIBLE_CALLBACKS_ENABLED": "muster_progress",
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "ansible/collections"),
+        "ANSIBLE_CALLBACKS_ENABLED": "muster.slurm.muster_progress",
         "ANSIBLE_HOME": str(tmp_path),
         "MUSTER_PROGRESS_FD": str(writing),
     }

@@ -58,8 +58,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     (folder / "play.yml").write_text(yaml.safe_dump(plays))
     log = folder / "run.log"
     environment = {
-        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "ansible/plugins/callback"),
-        "ANSIBLE_STDOUT_CALLBACK": "muster_roles",
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "ansible/collections"),
+        "ANSIBLE_STDOUT_CALLBACK": "muster.slurm.muster_roles",
         "ANSIBLE_LOG_PATH": str(log),
         "ANSIBLE_HOME": str(folder),
     }

@@ -11,7 +11,10 @@ import pytest
 Run = Callable[..., Any]
 StandIns = Callable[[Mapping[str, str]], str]
 
-BOUND = "from ansible.module_utils import shared_folders; shared_folders.SECONDS = 1"
+BOUND = """
+from ansible_collections.muster.slurm.plugins.module_utils import shared_folders
+shared_folders.SECONDS = 1
+"""
 SAID = "{} does not answer within 1 s; bring the server that has it back, and run again"
 
 LOOKS: dict[str, dict[str, Any]] = {

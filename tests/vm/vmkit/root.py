@@ -96,7 +96,8 @@ def installed_by_roles() -> list[str]:
     ]
     # Some are in a block, with what is said when they can't be installed.
     tasks += [task for block in tasks for task in block.get("block", [])]
-    names = [name for task in tasks for name in task.get("managed_packages", {}).get("names", [])]
+    asked = [task.get("muster.slurm.managed_packages", {}) for task in tasks]
+    names = [name for packages in asked for name in packages.get("names", [])]
     return [*names, *CEPH, *SLURM]
 
 

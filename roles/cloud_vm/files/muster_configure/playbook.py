@@ -119,8 +119,7 @@ class Playbook:
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(bundle),
             "ANSIBLE_CONFIG": str(bundle / "ansible.cfg"),
-            "ANSIBLE_CALLBACK_PLUGINS": str(bundle / "ansible/plugins/callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "muster_progress",
+            "ANSIBLE_CALLBACKS_ENABLED": "muster.slurm.muster_progress",
             "ANSIBLE_NOCOLOR": "1",
             # Arguments of modules may hold secrets: they go through pipes, files are in memory.
             "ANSIBLE_PIPELINING": "1",

@@ -22,9 +22,10 @@ CONFIG = Path("/etc/muster/mig.json")
 
 
 def run(folder: Path, layout: dict[str, int], jobs: int) -> str:
-    # In place of Muster's: this machine may have jobs of its own.
-    module = folder / "modules/nvidia_hardware"
-    module.parent.mkdir()
+    # In place of Muster's: this machine may have jobs of its own. Beside the play it comes first.
+    modules = folder / "collections/ansible_collections/muster/slurm/plugins/modules"
+    modules.mkdir(parents=True)
+    module = modules / "nvidia_hardware"
     module.write_text(f'#!/bin/sh\necho \'{{"changed": false, "jobs": {jobs}}}\'\n')
     (folder / "play.yml").write_text(PLAY.replace("LAYOUT", str(layout)))
     local = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
@@ -32,11 +33,7 @@ def run(folder: Path, layout: dict[str, int], jobs: int) -> str:
     done = subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts", "play.yml"],
         cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_LIBRARY": str(module.parent),
-        },
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
         capture_output=True,
         text=True,
         timeout=120,
