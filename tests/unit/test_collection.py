@@ -96,9 +96,9 @@ def test_another_name_is_noticed(name: str) -> None:
 
 def test_filters_and_lookups_are_called_in_full() -> None:
     assert {path: short for path in TEXTS if (short := short_plugins(path.read_text()))} == {}
-    wiring = (ROOT / "ansible/group_vars/all/wiring.yml").read_text(encoding="utf-8")
-    assert f"{FULL_NAME}.muster_" in wiring
-    assert short_plugins(wiring.replace(f"{FULL_NAME}.", "")) != []
+    play = (ROOT / "ansible/definition.yml").read_text(encoding="utf-8")
+    assert f"{FULL_NAME}.muster_" in play
+    assert short_plugins(play.replace(f"{FULL_NAME}.", "")) != []
     assert short_plugins("{{ lookup('cloud_secret', 'x') }}") == ["cloud_secret"]
 
 

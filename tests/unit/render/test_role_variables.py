@@ -349,7 +349,9 @@ def lines_with(pattern: str) -> dict[str, list[str]]:
 def test_no_role_and_no_play_reads_the_definition() -> None:
     read = lines_with(r"(?<![\w.'/])cluster(\.(?!yml)[a-z_]+\b|\[|\s*\|)")
     assert read == {
-        "ansible/definition.yml": ["- name: Check the definition of {{ cluster | muster_title }}"]
+        "ansible/definition.yml": [
+            "- name: Check the definition of {{ cluster | muster.slurm.muster_title }}"
+        ]
     }
 
 
