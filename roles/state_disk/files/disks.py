@@ -32,7 +32,9 @@ class Content(NamedTuple):
         return f"{self.kind} labelled {self.label or '(nothing)'}"
 
 
-def run(*command: str, codes: Collection[int] = (0,), seconds: float = COMMAND_S) -> tuple[int, str]:
+def run(
+    *command: str, codes: Collection[int] = (0,), seconds: float = COMMAND_S
+) -> tuple[int, str]:
     """Run a command; return its exit code and output.
 
     Raises:
