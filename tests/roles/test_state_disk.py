@@ -166,4 +166,4 @@ def test_a_missing_disk_is_one_sentence(host, settings):
     settings(device="/dev/disk/by-id/google-elsewhere")
     done = run(host, "check")
     assert done.rc == 1
-    assert done.stderr.startswith("/dev/disk/by-id/google-elsewhere: no such disk; attach")
+    assert done.stderr.startswith("/dev/disk/by-id/google-elsewhere: no such device; attach")

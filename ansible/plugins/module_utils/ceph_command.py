@@ -3,6 +3,9 @@
 
 import json
 import shutil
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 CONNECT_SECONDS = 60
 """How long monitors may take to answer: after their start they elect a leader first."""
@@ -17,18 +20,20 @@ class CephError(Exception):
 class Ceph:
     """The `ceph` command as one of the cluster's users; keys never are among its arguments."""
 
-    def __init__(self, module, name="client.admin", keyring=None):
+    def __init__(
+        self, module: AnsibleModule, name: str = "client.admin", keyring: str | None = None
+    ) -> None:
         self.module = module
         self.user = ["--name", name, *(["--keyring", keyring] if keyring else [])]
 
     @classmethod
-    def for_monitor(cls, module, monitor):
+    def for_monitor(cls, module: AnsibleModule, monitor: str | None) -> "Ceph":
         """Return the command as a monitor of this host, or as the administrator without one."""
         if not monitor:
             return cls(module)
         return cls(module, "mon.", f"/var/lib/ceph/mon/ceph-{monitor}/keyring")
 
-    def run(self, *words, data=None):
+    def run(self, *words: str, data: str | None = None) -> str:
         """Return what the command prints.
 
         Raises:
@@ -52,8 +57,8 @@ class Ceph:
             )
         if code != 0:
             raise CephError(f"`ceph {' '.join(words)}` as {self.user[1]}: {err.strip()}")
-        return out
+        return str(out)
 
-    def ask(self, *words, data=None):
-        """Return what the command answers, as data."""
+    def ask(self, *words: str, data: str | None = None) -> Any:
+        """Return what the command answers, as data of Ceph's own shape."""
         return json.loads(self.run(*words, "--format", "json", data=data))

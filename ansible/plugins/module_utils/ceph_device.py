@@ -7,6 +7,9 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
+
+from ansible.module_utils.basic import AnsibleModule
 
 # The first bytes of what BlueStore manages: doc/man/8/ceph-bluestore-tool.rst, "bdev label".
 MAGIC = b"bluestore block device"
@@ -25,21 +28,22 @@ class DeviceError(Exception):
     """Why a device is refused, in a sentence with the remedy."""
 
 
-def note_path(path):
+def note_path(path: str) -> str:
     """Return where the OSD that is being made of the device `path` is noted."""
     return f"{BEGUN}/muster-osd-{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
 
 
-def begun(path):
+def begun(path: str) -> dict[str, str]:
     """Return UUID and key of the OSD whose making was interrupted there; empty if there is none."""
     try:
         with open(note_path(path), encoding="utf-8") as stream:
-            return json.load(stream)
+            note: dict[str, str] = json.load(stream)
+            return note
     except FileNotFoundError:
         return {}
 
 
-def stat_is_block(path):
+def stat_is_block(path: str) -> bool:
     """Whether there is a block device."""
     return os.path.exists(path) and stat.S_ISBLK(os.stat(path).st_mode)
 
@@ -47,23 +51,23 @@ def stat_is_block(path):
 class Device:
     """One device, or a file that stands for one, and what is on it."""
 
-    def __init__(self, module, path, fsid):
+    def __init__(self, module: AnsibleModule, path: str, fsid: str) -> None:
         self.module = module
         self.path = path
         self.fsid = fsid
         self.is_file = not path.startswith("/dev/")
         self.label = self.read_label()
 
-    def head(self, count):
+    def head(self, count: int) -> bytes:
         """Return the first bytes."""
         with open(self.path, "rb") as stream:
             return stream.read(count)
 
-    def is_there(self):
+    def is_there(self) -> bool:
         """Whether the device can be read."""
         return os.path.isfile(self.path) or stat_is_block(self.path)
 
-    def read_label(self):
+    def read_label(self) -> dict[str, str]:
         """Return BlueStore's label as data: empty where there is none, or no tool to read it."""
         if not self.is_there() or self.head(len(MAGIC)) != MAGIC:
             return {}
@@ -74,26 +78,27 @@ class Device:
         )
         if code != 0:
             raise DeviceError(f"{self.path}: its label can't be read: {err.strip()}")
-        return next(iter(json.loads(out).values()))
+        labels: dict[str, dict[str, str]] = json.loads(out)
+        return next(iter(labels.values()))
 
     @property
-    def osd(self):
+    def osd(self) -> int | None:
         """The id of this cluster's OSD that is complete on it, or None."""
         ready = self.label.get("ready") == "ready" and self.label.get("ceph_fsid") == self.fsid
         return int(self.label["whoami"]) if ready else None
 
     @property
-    def unread(self):
+    def unread(self) -> bool:
         """Whether an OSD is on it that can't be identified before Ceph is installed."""
         return self.is_there() and self.head(len(MAGIC)) == MAGIC and not self.label
 
     @property
-    def is_ours(self):
+    def is_ours(self) -> bool:
         """Whether this cluster's OSD is on it, also an incomplete one."""
         uuid = begun(self.path).get("uuid")
         return self.osd is not None or (uuid is not None and self.label.get("osd_uuid") == uuid)
 
-    def refuse(self):
+    def refuse(self) -> None:
         """Raise unless this cluster's OSD is on it, or nothing at all.
 
         Raises:
@@ -113,7 +118,7 @@ class Device:
         if held:
             raise DeviceError(f"{self.path} holds {held}, so no OSD is made of it; {self.remedy()}")
 
-    def remedy(self):
+    def remedy(self) -> str:
         """Return how a person empties it."""
         if self.is_file:
             return "remove the file if nothing in it is needed, or name another"
@@ -123,7 +128,7 @@ class Device:
             "again"
         )
 
-    def held(self):
+    def held(self) -> str:
         """Return what is on it, in words; empty where it is blank."""
         if not (os.path.isfile(self.path) if self.is_file else stat_is_block(self.path)):
             return "what is neither a disk nor a file"
@@ -134,7 +139,7 @@ class Device:
             return "data" if os.stat(self.path).st_blocks else ""
         return self.signature() or self.user() or self.data()
 
-    def signature(self):
+    def signature(self) -> str:
         """Return what libblkid finds: a file system, a partition table, a member of a volume."""
         # 2: libblkid recognises nothing.
         code, out, err = self.module.run_command(
@@ -146,7 +151,7 @@ class Device:
         kind = fields.get("TYPE") or fields.get("PTTYPE")
         return f"{kind} (blkid --probe)" if kind else f"what blkid can't tell ({err.strip()})"
 
-    def user(self):
+    def user(self) -> str:
         """Return that something uses it, if so: open(2) says what O_EXCL means for a device."""
         try:
             os.close(os.open(self.path, os.O_RDONLY | os.O_EXCL))
@@ -154,7 +159,7 @@ class Device:
             return f"something that is in use ({error.strerror})"
         return ""
 
-    def data(self):
+    def data(self) -> str:
         """Return that there is data of an unknown kind, if so."""
         return "data of an unknown kind" if any(self.head(LOOKED_AT)) else ""
 
@@ -162,10 +167,12 @@ class Device:
 class Volume(Device):
     """A device as cephadm takes it: all of it is LVM's, and the OSD's label is a volume's tags."""
 
-    # Without Ceph on the host LVM is asked.
-    unread = False
+    @property
+    def unread(self) -> bool:
+        """Never: without Ceph on the host LVM is asked."""
+        return False
 
-    def read_label(self):
+    def read_label(self) -> dict[str, str]:
         """Return what ceph-volume noted of the OSD on it, in the words of BlueStore's label."""
         if not self.is_there() or VOLUME not in self.head(LABELLED):
             return {}
@@ -181,7 +188,7 @@ class Volume(Device):
                 return {"ceph_fsid": fsid, "whoami": number, "ready": "ready"}
         return {}
 
-    def volumes(self):
+    def volumes(self) -> Iterator[tuple[dict[str, str], list[str]]]:
         """Return tags and devices of each logical volume of the host."""
         code, out, err = self.module.run_command(
             ["lvs", "--reportformat", "json", "--options", "lv_tags,devices"]
@@ -194,7 +201,7 @@ class Volume(Device):
             parts = [re.sub(r"\(\d+\)$", "", part) for part in row["devices"].split(",")]
             yield tags, [os.path.realpath(part) for part in parts]
 
-    def refuse(self):
+    def refuse(self) -> None:
         """Raise unless this cluster's OSD is on it, or nothing at all.
 
         Raises:

@@ -9,11 +9,16 @@ import os
 import re
 import socket
 import time
+from collections.abc import Collection, Iterator
+from typing import NoReturn
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.mount_units import (
     AGAIN,
     AGAIN_NAME,
     MARK,
+    Mount,
+    Protocol,
     automount_text,
     automounts,
     missing_options,
@@ -40,7 +45,9 @@ UMOUNT_SECONDS = 30
 class Unit:
     """The mount unit of one folder, its automount unit, and what the kernel has."""
 
-    def __init__(self, module, protocol, path, wanted=None):
+    def __init__(
+        self, module: AnsibleModule, protocol: Protocol, path: str, wanted: Mount | None = None
+    ) -> None:
         self.module = module
         self.protocol = protocol
         self.path = path
@@ -54,11 +61,11 @@ class Unit:
         self.again = AGAIN_NAME.replace("@", f"@{self.name.removesuffix('.mount')}")
         self.files = (self.file, self.automount)
         self.outdated = f"{RECORDS}/{self.name}.outdated"
-        table = read_text("/proc/self/mountinfo")
+        table = read_text("/proc/self/mountinfo") or ""
         self.mounted = mounted(table).get(path)
         self.automounted = automounts(table).get(path)
 
-    def refuse_what_is_in_the_way(self):
+    def refuse_what_is_in_the_way(self) -> None:
         """End the task where something that is not Muster's is or will be mounted at the path."""
         for file in self.files:
             if file.before and not file.before.startswith(MARK):
@@ -67,25 +74,25 @@ class Unit:
                     "definition that the folder exists (kind: existing)"
                 )
         source = self.mounted[1] if self.mounted else self.automounted
-        if source and self.wanted and not self.ours():
+        if source and self.wanted and not self.ours(self.wanted):
             self.module.fail_json(
                 msg=f"{self.path} is mounted from {source} already; unmount that and take it "
                 "out of /etc/fstab, or say in the definition that the folder exists (kind: existing)"
             )
 
-    def ours(self):
+    def ours(self, wanted: Mount) -> bool:
         """Whether this unit mounted it: now, with earlier options, or kept because it is in use."""
         if not self.mounted:
             return bool(self.automount.before)
         texts = self.file.before + (read_text(self.outdated) or "")
         sources = [line[5:] for line in texts.splitlines() if line.startswith("What=")]
-        return self.mounted[1] in [*sources, self.wanted["source"]]
+        return self.mounted[1] in [*sources, wanted["source"]]
 
-    def is_enabled(self):
+    def is_enabled(self) -> bool:
         """Whether a boot starts the wanted units, and no other."""
         return all(file.is_enabled() == file.at_boot for file in self.files)
 
-    def is_as_wanted(self):
+    def is_as_wanted(self) -> bool:
         """Whether the mount, as far as the kernel tells, has the wanted source and options."""
         if bool(self.automounted) != self.on_entry:
             return False
@@ -99,7 +106,7 @@ class Unit:
             same = same and not missing_options(self.protocol.shown, wanted, options)
         return same and not self.writes()
 
-    def action(self):
+    def action(self) -> str:
         """Return what is to be done to the mount."""
         if self.is_as_wanted():
             return "none"
@@ -107,17 +114,17 @@ class Unit:
             return "unmount"
         return "remount" if self.mounted else "mount"
 
-    def writes(self):
+    def writes(self) -> bool:
         """Whether a file must be written; the file of an unwanted mount is removed last."""
         return bool(self.wanted) and any(file.before != file.after for file in self.files)
 
-    def pending(self):
+    def pending(self) -> bool:
         """Whether anything has to be done."""
         if not self.wanted:
             return True
         return self.writes() or not self.is_enabled() or self.action() != "none"
 
-    def write(self):
+    def write(self) -> None:
         """Write the wanted files; the caller reloads systemd."""
         if self.mounted and self.writes() and not os.path.exists(self.outdated):
             # First: if the run is killed now, this must show that the mount is older than its unit.
@@ -126,47 +133,47 @@ class Unit:
             if file.before != file.after and file.after:
                 write_text(file.path, file.after)
 
-    def enable(self):
+    def enable(self) -> None:
         """Let the next boot start what is wanted, whatever happens to the mount now."""
         for file in self.files:
             if file.is_enabled() != file.at_boot:
                 word = "enable" if file.at_boot else "disable"
                 self.module.run_command(["systemctl", word, "--quiet", file.name], check_rc=True)
 
-    def forget_automount(self):
+    def forget_automount(self) -> None:
         """Remove the automount's file, except while it waits: the file says whose it is."""
         if self.automount.before.startswith(MARK) and not self.on_entry:
             os.unlink(self.automount.path)
 
-    def remove(self):
+    def remove(self) -> None:
         """Forget a unit that is no longer wanted and not mounted."""
         self.give_up(self.name)
         os.unlink(self.file.path)
         self.run("systemctl", "reset-failed", self.name, self.again)
         self.run("systemctl", "daemon-reload")
 
-    def give_up(self, *names):
+    def give_up(self, *names: str) -> None:
         """Stop units that may still try to mount, and their retries."""
         # A mount that is stopped while it waits has failed, so that retries begin: OnFailure=.
         self.run("systemctl", "mask", "--runtime", "--quiet", self.again)
         self.run("systemctl", "stop", self.again, *names)
         self.run("systemctl", "unmask", "--runtime", "--quiet", self.again)
 
-    def run(self, *command, seconds=MOUNT_SECONDS):
+    def run(self, *command: str, seconds: int = MOUNT_SECONDS) -> tuple[int, str]:
         """Run a command; return its exit code and its output. 124 or 137: it took too long."""
         code, out, err = self.module.run_command(["timeout", "-k", "5", str(seconds), *command])
         return code, (err.strip() or out.strip())
 
-    def unmount(self):
+    def unmount(self) -> bool:
         """Unmount; return False while somebody uses it."""
         code, _ = self.run("umount", self.path, seconds=UMOUNT_SECONDS)
         if code == 0 and os.path.exists(self.outdated):
             os.unlink(self.outdated)
         return code == 0
 
-    def mount(self):
+    def mount(self, wanted: Mount) -> None:
         """Mount through systemd; end the task with the cause if that fails."""
-        self.wait_for_servers()
+        self.wait_for_servers(wanted)
         os.makedirs(self.path, exist_ok=True)
         # Looking into an automount mounts it.
         hidden = [] if self.automounted else sorted(os.listdir(self.path))
@@ -184,11 +191,11 @@ class Unit:
             # It would keep trying, and the next run would see an automount.
             self.give_up(*names)
             self.module.fail_json(
-                msg=f"{self.wanted['source']} can't be mounted at {self.path}: {why}; "
+                msg=f"{wanted['source']} can't be mounted at {self.path}: {why}; "
                 f"{self.protocol.refused}"
             )
 
-    def last_words(self):
+    def last_words(self) -> str:
         """Return what mount said last."""
         self.module.run_command(["journalctl", "--sync"])
         _, log, _ = self.module.run_command(
@@ -197,10 +204,10 @@ class Unit:
         matches = (self.protocol.words.search(line) for line in log.splitlines())
         return "; ".join(dict.fromkeys(words[0] for words in matches if words))
 
-    def wait_for_servers(self):
+    def wait_for_servers(self, wanted: Mount) -> None:
         """Return when a server listens; a mount without one would wait for minutes."""
-        servers, port = self.protocol.servers(self.wanted), self.protocol.port
-        seconds = self.module.params["wait_seconds"]
+        servers, port = self.protocol.servers(wanted), self.protocol.port
+        seconds: int = self.module.params["wait_seconds"]
         deadline = time.monotonic() + seconds
         while True:
             for server in servers:
@@ -219,7 +226,7 @@ class Unit:
                 )
             time.sleep(0.5)
 
-    def diff(self):
+    def diff(self) -> list[dict[str, str]]:
         """Return what changes, as Ansible shows it."""
         action = self.action()
         state = "mounted" if self.mounted else "not mounted"
@@ -232,17 +239,18 @@ class Unit:
         ]
 
 
-def forgotten(module, protocol, wanted):
+def forgotten(module: AnsibleModule, protocol: Protocol, wanted: Collection[str]) -> Iterator[Unit]:
     """Return the units of this protocol whose folder is no longer asked for."""
     for name in sorted(os.listdir(UNITS)):
         text = read_text(f"{UNITS}/{name}") if name.endswith(".mount") else None
         if text and text.startswith(protocol.mark):
-            where = re.search(r"^Where=(.*)$", text, re.MULTILINE)[1].replace("%%", "%")
-            if where not in wanted:
-                yield Unit(module, protocol, where)
+            where = re.search(r"^Where=(.*)$", text, re.MULTILINE)
+            path = where[1].replace("%%", "%") if where else ""
+            if path and path not in wanted:
+                yield Unit(module, protocol, path)
 
 
-def settle(unit):
+def settle(unit: Unit) -> str | None:
     """Mount, remount or unmount as wanted; return what was done, None while somebody uses it."""
     action = unit.action()
     if unit.mounted and action in ("remount", "unmount") and not unit.unmount():
@@ -252,14 +260,14 @@ def settle(unit):
     if unit.automounted and not unit.on_entry:
         unit.run("systemctl", "stop", unit.automount.name)
     unit.forget_automount()
-    if action in ("mount", "remount"):
-        unit.mount()
+    if unit.wanted and action in ("mount", "remount"):
+        unit.mount(unit.wanted)
     if not unit.wanted:
         unit.remove()
     return action
 
 
-def apply(module, units):
+def apply(module: AnsibleModule, units: list[Unit]) -> list[str]:
     """Make units and mounts as wanted; return the folders that somebody uses."""
     for unit in units:
         unit.write()
@@ -270,7 +278,7 @@ def apply(module, units):
     return [unit.path for unit in units if settle(unit) is None]
 
 
-def keep(module, protocol, mounts):
+def keep(module: AnsibleModule, protocol: Protocol, mounts: list[Mount]) -> NoReturn:
     """Make the host's mounts of `protocol` those of `mounts`, and end the module."""
     wanted = {mount["path"]: mount for mount in mounts}
     units = [Unit(module, protocol, path, mount) for path, mount in wanted.items()]

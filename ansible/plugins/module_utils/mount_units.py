@@ -2,7 +2,7 @@
 """What a mount unit says, and what the kernel's table of mounts does; pure."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 # At a boot servers may come up later than their clients. Clients wait for so long; people can't
@@ -66,20 +66,24 @@ WantedBy=remote-fs.target
 """
 
 
+Mount = Mapping[str, str]
+"""source, path, type and options of a mount."""
+
+
 class Protocol(NamedTuple):
     """What differs between network file systems."""
 
     mark: str
     """First line of its units, by which unwanted ones are recognised."""
-    kinds: tuple
+    kinds: tuple[str, ...]
     """Types that the kernel's table has for it."""
-    shown: re.Pattern
+    shown: re.Pattern[str]
     """Options that the kernel's table shows as they were given."""
-    waits: Callable
+    waits: Callable[[int], str]
     """Seconds -> option that bounds how long a mount waits for the server."""
-    words: re.Pattern
+    words: re.Pattern[str]
     """What mount says of a failure, in its log."""
-    servers: Callable
+    servers: Callable[[Mount], list[str]]
     """Mount -> hosts of which one has to answer."""
     port: int
     away: str
@@ -88,7 +92,7 @@ class Protocol(NamedTuple):
     """What to check where they do, and the mount fails."""
 
 
-def unit_name(path):
+def unit_name(path: str) -> str:
     """Return the name that systemd demands of the mount unit of `path` (systemd-escape(1))."""
     escaped = "".join(
         char if re.match(r"[A-Za-z0-9_.:]", char) else "-" if char == "/" else f"\\x{ord(char):02x}"
@@ -98,7 +102,7 @@ def unit_name(path):
     return (escaped if not escaped.startswith(".") else "\\x2e" + escaped[1:]) + ".mount"
 
 
-def unit_text(protocol, mount, on_entry=False):
+def unit_text(protocol: Protocol, mount: Mount, on_entry: bool = False) -> str:
     """Return the unit of `mount`, for a boot or for who enters the folder first."""
     literal = {key: value.replace("%", "%%") for key, value in mount.items()}
     seconds = ENTRY_SECONDS if on_entry else BOOT_SECONDS
@@ -112,26 +116,29 @@ def unit_text(protocol, mount, on_entry=False):
     return text if on_entry else text + INSTALL
 
 
-def automount_text(protocol, path):
+def automount_text(protocol: Protocol, path: str) -> str:
     """Return the unit that has `path` mounted when somebody enters it."""
     return AUTOMOUNT.format(mark=protocol.mark, path=path.replace("%", "%%")) + INSTALL
 
 
-def mounted(table):
+def mounted(table: str) -> dict[str, tuple[str, str, set[str]]]:
     """Return mount point -> (type, source, set of options) of a /proc/self/mountinfo.
 
     Without those of automounts, which are in `automounts`.
     """
-    lines = _parsed(table)
-    return {path: (kind, *rest) for path, kind, *rest in lines if kind != "autofs"}
+    return {
+        path: (kind, source, options)
+        for path, kind, source, options in _parsed(table)
+        if kind != "autofs"
+    }
 
 
-def automounts(table):
+def automounts(table: str) -> dict[str, str]:
     """Return mount point -> source of the automounts of a /proc/self/mountinfo."""
     return {path: source for path, kind, source, _ in _parsed(table) if kind == "autofs"}
 
 
-def _parsed(table):
+def _parsed(table: str) -> Iterator[tuple[str, str, str, set[str]]]:
     for line in table.splitlines():
         own, _, of_system = line.partition(" - ")
         path, own_options = own.split()[4:6]
@@ -143,7 +150,7 @@ def _parsed(table):
         yield path, kind, source, shared | {*own_options.split(",")}
 
 
-def missing_options(shown, wanted, actual):
+def missing_options(shown: re.Pattern[str], wanted: str, actual: set[str]) -> list[str]:
     """Return the options of `wanted` (text) that a mount with `actual` (set) shows not to have.
 
     `shown`: which options the kernel's table shows as they were given.

@@ -3,13 +3,16 @@
 
 import os
 import subprocess
+from collections.abc import Iterable
+
+from ansible.module_utils.basic import AnsibleModule
 
 SECONDS = 60
 """Of one access. A client tries a server that was away again after 3 s, then after twice as long each
 time (net/sunrpc/xprtsock.c), so this spans a restart."""
 
 
-def silent(path):
+def silent(path: str) -> str | None:
     """Return what does not answer: `path`, or what lies above it where it is missing; else None.
 
     The server is asked each time, by AT_STATX_FORCE_SYNC of statx(2).
@@ -33,7 +36,7 @@ def silent(path):
         path = above
 
 
-def refuse_silent(module, paths):
+def refuse_silent(module: AnsibleModule, paths: Iterable[str]) -> None:
     """End the task at the first of `paths` that does not answer."""
     for path in paths:
         folder = silent(path)

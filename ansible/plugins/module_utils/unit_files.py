@@ -7,7 +7,7 @@ UNITS = "/etc/systemd/system"
 WANTS = f"{UNITS}/remote-fs.target.wants"
 
 
-def read_text(path):
+def read_text(path: str) -> str | None:
     """Return the text at `path`, or None."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -16,7 +16,7 @@ def read_text(path):
         return None
 
 
-def write_text(path, text):
+def write_text(path: str, text: str) -> None:
     """Write `text` to `path` in one step."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(f"{path}.new", "w", encoding="utf-8") as stream:
@@ -27,13 +27,13 @@ def write_text(path, text):
 class File:
     """The file of a unit: its text, the wanted text, and whether a boot should start it."""
 
-    def __init__(self, name, after, at_boot):
+    def __init__(self, name: str, after: str, at_boot: bool) -> None:
         self.name = name
         self.path = f"{UNITS}/{name}"
         self.before = read_text(self.path) or ""
         self.after = after
         self.at_boot = at_boot
 
-    def is_enabled(self):
+    def is_enabled(self) -> bool:
         """Whether a boot starts it."""
         return os.path.lexists(f"{WANTS}/{self.name}")

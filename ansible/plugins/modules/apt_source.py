@@ -4,6 +4,7 @@
 
 import os
 import re
+from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -55,13 +56,13 @@ FIELDS = ["SOURCESENTRY", "REPO_URI", "RELEASE", "COMPONENT", "ORIGIN"]
 DISTRIBUTIONS = ("Debian", "Ubuntu")
 
 
-def parsed(text):
+def parsed(text: str) -> list[dict[str, str]]:
     """Return what C(apt-get indextargets) printed, as a mapping per package list."""
     rows = (line.split("|") for line in text.splitlines())
     return [dict(zip(FIELDS, row, strict=True)) for row in rows if len(row) == len(FIELDS)]
 
 
-def key_of(text, entry):
+def key_of(text: str, entry: str) -> str:
     """Return Signed-By of an entry of a source file, as it is written; empty if it has none.
 
     `entry` is the file with the number of a paragraph (deb822) or of a line behind its colon.
@@ -78,7 +79,7 @@ def key_of(text, entry):
     return match.group(1) if match else ""
 
 
-def stanza(uri, suites, components, key):
+def stanza(uri: str, suites: str, components: str, key: str | None) -> str:
     """Return a paragraph of a source file."""
     lines = ["Types: deb", f"URIs: {uri}", f"Suites: {suites}"]
     lines += [f"Components: {components}"] if components else []
@@ -86,12 +87,14 @@ def stanza(uri, suites, components, key):
     return "\n".join(lines)
 
 
-def wanted_stanzas(targets, components, read):
+def wanted_stanzas(
+    targets: list[dict[str, str]], components: list[str], read: Callable[[str], str]
+) -> list[str]:
     """Return the paragraphs that add `components` to each suite of the distribution.
 
     `targets` are the package lists of other files; `read` returns the text of a file.
     """
-    suites = {}
+    suites: dict[tuple[str, str], dict[str, str]] = {}
     for target in targets:
         place = (target["REPO_URI"], target["RELEASE"])
         if target["ORIGIN"] in DISTRIBUTIONS:
@@ -109,24 +112,24 @@ def wanted_stanzas(targets, components, read):
 class Source:
     """The file of this name."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.path = f"{FOLDER}/muster-{module.params['name']}.sources"
 
-    def targets(self):
+    def targets(self) -> list[dict[str, str]]:
         """Return the package lists of all source files."""
         form = "|".join(f"$({field})" for field in FIELDS)
         command = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
         return parsed(self.module.run_command(command, check_rc=True)[1])
 
-    def of_others(self):
+    def of_others(self) -> list[dict[str, str]]:
         """Return the package lists of the distribution that other files name."""
         others = [
             target for target in self.targets() if not target["SOURCESENTRY"].startswith(self.path)
         ]
         return [target for target in others if target["ORIGIN"] in DISTRIBUTIONS]
 
-    def text(self):
+    def text(self) -> str:
         """Return what the file is to hold; empty: nothing is missing."""
         params = self.module.params
         if params["uri"]:
@@ -146,7 +149,7 @@ class Source:
             stanzas = wanted_stanzas(others, params["components"], read_text)
         return "# Written by Muster.\n" + "\n\n".join(stanzas) + "\n" if stanzas else ""
 
-    def write(self, text):
+    def write(self, text: str) -> None:
         """Write `text` into the file where it differs."""
         if not text:
             os.unlink(self.path)
@@ -157,11 +160,11 @@ class Source:
         os.chmod(new, 0o644)
         os.replace(new, self.path)
 
-    def fetched(self):
+    def fetched(self) -> bool:
         """Say whether apt has package lists of the file; it names no list that it has not."""
         return any(target["SOURCESENTRY"].startswith(self.path) for target in self.targets())
 
-    def fetch(self):
+    def fetch(self) -> None:
         """Fetch the lists of this file alone: the others are as fresh as their owner keeps them."""
         only = [f"Dir::Etc::SourceList={self.path}", "Dir::Etc::SourceParts=/dev/null"]
         options = [
@@ -178,7 +181,7 @@ class Source:
             )
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """Return the text at `path`; empty if there is none."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -187,7 +190,7 @@ def read_text(path):
         return ""
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

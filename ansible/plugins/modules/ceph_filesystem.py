@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring settings, pools and the one file system of a Ceph cluster to a wanted state."""
 
+from typing import Any, TypedDict
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
@@ -54,7 +56,23 @@ BULK_SINCE = 17
 """Major release from which pools have the flag `bulk` (most of the data)."""
 
 
-def settings(copies):
+Settings = dict[str, dict[str, object]]
+"""Section -> name -> value."""
+Properties = dict[str, tuple[object, object]]
+"""Property of a pool -> its value, and the word that sets it."""
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    monitor: str | None
+    name: str
+    copies: int
+    failure_domain: str
+    standbys: int
+
+
+def settings(copies: int) -> Settings:
     """Return the settings of a cluster, by section."""
     return {
         "global": {"osd_pool_default_size": copies},
@@ -69,7 +87,7 @@ def settings(copies):
     }
 
 
-def min_size(copies):
+def min_size(copies: int) -> int:
     """Return with how many copies a pool still takes writes, as Ceph's own default is."""
     return copies - copies // 2
 
@@ -77,20 +95,20 @@ def min_size(copies):
 class Cluster:
     """The cluster's state, and the changes made to it."""
 
-    def __init__(self, ceph, params, act):
+    def __init__(self, ceph: Ceph, params: Params, act: bool) -> None:
         self.ceph = ceph
         self.params = params
         self.act = act
-        self.lines = []
+        self.lines: list[str] = []
         self.release = self._release()
 
-    def _release(self):
+    def _release(self) -> int:
         """Return the monitors' oldest major release; in check mode of a fresh host the newest."""
         # {"ceph version 16.2.15 (...) pacific (stable)": 3}; the command here may be another one.
         said = (self.ask("versions") or {}).get("mon", {})
         return min((int(text.split()[2].split(".")[0]) for text in said), default=BULK_SINCE)
 
-    def ask(self, *words):
+    def ask(self, *words: str) -> Any:
         """Return what the cluster answers; in check mode nothing where there is none yet."""
         try:
             return self.ceph.ask(*words)
@@ -99,14 +117,14 @@ class Cluster:
                 raise
             return None
 
-    def tell(self, *words):
+    def tell(self, *words: object) -> None:
         """Note a change and, unless only checking, make it."""
-        words = [str(word) for word in words]
-        self.lines.append(f"ceph {' '.join(words)}")
+        texts = [str(word) for word in words]
+        self.lines.append(f"ceph {' '.join(texts)}")
         if self.act:
-            self.ceph.run(*words)
+            self.ceph.run(*texts)
 
-    def set_all(self, settings):
+    def set_all(self, settings: Settings) -> None:
         """Bring settings, by section, to the wanted values."""
         there = {
             (entry["section"], entry["name"]): entry["value"]
@@ -117,12 +135,12 @@ class Cluster:
                 if there.get((section, name)) != str(value):
                     self.tell("config", "set", section, name, value)
 
-    def rules(self):
+    def rules(self) -> dict[str, int]:
         """Return the rules by which copies are placed: name -> id."""
         rules = self.ask("osd", "crush", "rule", "dump") or []
         return {rule["rule_name"]: rule["rule_id"] for rule in rules}
 
-    def rule(self):
+    def rule(self) -> tuple[str, int | None]:
         """Provide the wanted rule; return its name and id."""
         domain = self.params["failure_domain"]
         name = f"muster_{domain}"
@@ -130,12 +148,12 @@ class Cluster:
             self.tell("osd", "crush", "rule", "create-replicated", name, "default", domain)
         return name, self.rules().get(name)
 
-    def pools(self):
+    def pools(self) -> dict[str, dict[str, Any]]:
         """Return the pools by name."""
         pools = self.ask("osd", "pool", "ls", "detail") or []
         return {pool["pool_name"]: pool for pool in pools}
 
-    def bring(self, pool, wanted):
+    def bring(self, pool: dict[str, Any], wanted: Properties) -> None:
         """Bring the properties of a pool to the wanted values."""
         name = pool["pool_name"]
         there = {**pool, "bulk": "bulk" in pool["flags_names"].split(",")}
@@ -145,7 +163,7 @@ class Cluster:
                 sure = ["--yes-i-really-mean-it"] if (key, value) == ("size", 1) else []
                 self.tell("osd", "pool", "set", name, key, word, *sure)
 
-    def provide_pools(self, metadata, data):
+    def provide_pools(self, metadata: str, data: str) -> None:
         """Provide the pools of the file system, and place the manager's own as them."""
         copies = self.params["copies"]
         rule, number = self.rule()
@@ -155,13 +173,13 @@ class Cluster:
         for name, pgs in ((metadata, [METADATA_PGS, METADATA_PGS]), (data, [])):
             if name not in pools:
                 self.tell("osd", "pool", "create", name, *pgs, "replicated", rule)
-        placed = {
+        placed: Properties = {
             "crush_rule": (number, rule),
             "size": (copies, copies),
             "min_size": (min_size(copies), min_size(copies)),
         }
-        scaled = {"pg_autoscale_mode": ("on", "on")}
-        bulk = {"bulk": (True, "true")} if self.release >= BULK_SINCE else {}
+        scaled: Properties = {"pg_autoscale_mode": ("on", "on")}
+        bulk: Properties = {"bulk": (True, "true")} if self.release >= BULK_SINCE else {}
         wanted = dict.fromkeys(MANAGERS_POOLS, placed)
         wanted |= {metadata: placed | scaled, data: placed | scaled | bulk}
         pools = self.pools()
@@ -169,13 +187,13 @@ class Cluster:
             if name in pools:
                 self.bring(pools[name], wanted[name])
 
-    def filesystem(self):
+    def filesystem(self) -> dict[str, Any] | None:
         """Return the file system's map; None if there is none."""
         filesystems = (self.ask("fs", "dump") or {"filesystems": []})["filesystems"]
         maps = [entry["mdsmap"] for entry in filesystems]
         return next((mdsmap for mdsmap in maps if mdsmap["fs_name"] == self.params["name"]), None)
 
-    def provide(self):
+    def provide(self) -> None:
         """Bring everything to what is wanted."""
         name, standbys = self.params["name"], self.params["standbys"]
         metadata, data = f"cephfs.{name}.meta", f"cephfs.{name}.data"
@@ -187,7 +205,7 @@ class Cluster:
             self.tell("fs", "set", name, "standby_count_wanted", standbys)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -199,9 +217,10 @@ def main():
         },
         supports_check_mode=True,
     )
-    ceph = Ceph.for_monitor(module, module.params["monitor"])
+    params: Params = module.params
+    ceph = Ceph.for_monitor(module, params["monitor"])
     try:
-        cluster = Cluster(ceph, module.params, act=not module.check_mode)
+        cluster = Cluster(ceph, params, act=not module.check_mode)
         cluster.provide()
     except CephError as error:
         module.fail_json(msg=str(error))

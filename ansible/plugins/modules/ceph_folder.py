@@ -4,13 +4,14 @@
 
 import os
 import time
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
 try:
     import cephfs
 except ImportError:
-    cephfs = None
+    cephfs = None  # type: ignore[assignment]
 
 DOCUMENTATION = r"""
 module: ceph_folder
@@ -57,21 +58,29 @@ MOUNT_SECONDS = 60
 """How long a metadata server may take to answer."""
 
 
+class Folder(TypedDict):
+    """A wanted folder."""
+
+    path: str
+    mode: str
+    quota_gib: int | None
+
+
 class Tree:
     """The folders of a mounted file system; `files` is a LibCephFS, or what answers like it."""
 
-    def __init__(self, files, act):
+    def __init__(self, files: "cephfs.LibCephFS", act: bool) -> None:
         self.files = files
         self.act = act
         self.before = self.after = ""
 
-    def change(self, path, before, after):
+    def change(self, path: str, before: str, after: str) -> bool:
         """Note a change; return whether to make it."""
         self.before += f"{path}: {before}\n"
         self.after += f"{path}: {after}\n"
         return self.act
 
-    def is_there(self, path):
+    def is_there(self, path: str) -> bool:
         """Whether there is a folder."""
         try:
             self.files.stat(path)
@@ -79,7 +88,7 @@ class Tree:
             return False
         return True
 
-    def quota(self, path):
+    def quota(self, path: str) -> int:
         """Return the quota of a folder in bytes; 0 is none."""
         try:
             return int(self.files.getxattr(path, QUOTA))
@@ -87,7 +96,7 @@ class Tree:
         except cephfs.NoData:
             return 0
 
-    def provide(self, path, mode, quota_gib):
+    def provide(self, path: str, mode: str, quota_gib: int | None) -> None:
         """Make a folder where it is missing, and set its quota."""
         wanted = (quota_gib or 0) * GIB
         there = self.is_there(path)
@@ -103,7 +112,7 @@ class Tree:
             self.files.setxattr(path, QUOTA, str(wanted).encode(), 0)
 
 
-def mounted(filesystem):
+def mounted(filesystem: str) -> "cephfs.LibCephFS":
     """Return the file system, mounted in this process."""
     files = cephfs.LibCephFS(conffile="/etc/ceph/ceph.conf", auth_id="admin")
     files.conf_set("client_mount_timeout", str(MOUNT_SECONDS))
@@ -121,7 +130,7 @@ def mounted(filesystem):
             return files
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -139,7 +148,8 @@ def main():
         },
         supports_check_mode=True,
     )
-    folders, name = module.params["folders"], module.params["filesystem"]
+    folders: list[Folder] = module.params["folders"]
+    name: str = module.params["filesystem"]
     fresh = cephfs is None or not os.path.exists("/etc/ceph/ceph.conf")
     if fresh and module.check_mode:
         # In check mode on a fresh host there is no cluster yet: everything will be made.

@@ -3,6 +3,7 @@
 """Wait until a Ceph cluster is healthy, or say what it lacks."""
 
 import time
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
@@ -48,7 +49,16 @@ seconds:
 """
 
 
-def complaints(health, dump, osds):
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    osds: list[int]
+    osds_of: dict[str, int]
+    orchestrated: bool
+    timeout_seconds: int
+
+
+def complaints(health: dict[str, Any], dump: dict[str, Any], osds: list[int]) -> list[str]:
     """Return what is wrong with the cluster, each in a few words.
 
     `health` and `dump` are what `ceph health detail` and `ceph osd dump` answer.
@@ -65,7 +75,7 @@ def complaints(health, dump, osds):
     return problems
 
 
-def missing_osds(tree, wanted):
+def missing_osds(tree: dict[str, Any], wanted: dict[str, int]) -> list[str]:
     """Return which hosts have fewer OSDs that are up than wanted; `tree` is of `ceph osd tree`."""
     up = {node["id"] for node in tree["nodes"] if node.get("status") == "up"}
     # The tree has host names without a domain.
@@ -81,7 +91,7 @@ def missing_osds(tree, wanted):
     ]
 
 
-def missing_daemons(services):
+def missing_daemons(services: list[dict[str, Any]]) -> list[str]:
     """Return which services lack daemons, with their last error; of `ceph orch ls`."""
     problems = []
     for service in services:
@@ -94,7 +104,7 @@ def missing_daemons(services):
     return problems
 
 
-def remedy(problems, seconds):
+def remedy(problems: list[str], seconds: int) -> str:
     """Return the sentence with which the task ends."""
     return (
         f"the Ceph cluster is not healthy after {seconds} s: {', '.join(problems)}; fix that and run "
@@ -102,7 +112,7 @@ def remedy(problems, seconds):
     )
 
 
-def missing(ceph, params):
+def missing(ceph: Ceph, params: Params) -> list[str]:
     """Return all that the cluster lacks."""
     health, dump = ceph.ask("health", "detail"), ceph.ask("osd", "dump")
     problems = complaints(health, dump, params["osds"])
@@ -113,7 +123,7 @@ def missing(ceph, params):
     return problems
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -127,10 +137,11 @@ def main():
     if module.check_mode:
         module.exit_json(changed=False, seconds=0)
     ceph, begin = Ceph(module), time.monotonic()
-    seconds = module.params["timeout_seconds"]
+    params: Params = module.params
+    seconds = params["timeout_seconds"]
     try:
         while True:
-            problems = missing(ceph, module.params)
+            problems = missing(ceph, params)
             if not problems:
                 break
             if time.monotonic() - begin > seconds:

@@ -5,6 +5,7 @@
 import glob
 import os
 import re
+from collections.abc import Iterator
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_device import (
@@ -68,7 +69,7 @@ UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
 
 
-def text_of(path):
+def text_of(path: str) -> str | None:
     """Return the text of a file, or None."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -77,7 +78,7 @@ def text_of(path):
         return None
 
 
-def refusal_of_conf(text, fsid):
+def refusal_of_conf(text: str | None, fsid: str) -> str:
     """Return why a host with this ceph.conf (or None) is not taken; empty if it is."""
     if text is None:
         return ""
@@ -91,12 +92,12 @@ def refusal_of_conf(text, fsid):
     )
 
 
-def folder_of_monitor(fsid, name, cephadm):
+def folder_of_monitor(fsid: str, name: str, cephadm: bool) -> str:
     """Return where the store of this host's monitor is, if it has one."""
     return f"{STATE}/{fsid}/mon.{name}" if cephadm else f"{STATE}/mon/ceph-{name}"
 
 
-def refusals_of_state(fsid, cephadm):
+def refusals_of_state(fsid: str, cephadm: bool) -> Iterator[str]:
     """Yield each conflict in the folders of daemons."""
     for path in sorted(glob.glob(f"{STATE}/osd/*/ceph_fsid")):
         other = (text_of(path) or "").strip()
@@ -122,7 +123,9 @@ def refusals_of_state(fsid, cephadm):
         )
 
 
-def refusals(module, fsid, devices, cephadm=False):
+def refusals(
+    module: AnsibleModule, fsid: str, devices: list[str], cephadm: bool = False
+) -> Iterator[str]:
     """Yield each reason why this host is refused."""
     conf = refusal_of_conf(text_of(CONF), fsid)
     if conf:
@@ -142,7 +145,7 @@ def refusals(module, fsid, devices, cephadm=False):
             yield str(error)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -153,8 +156,10 @@ def main():
         },
         supports_check_mode=True,
     )
-    fsid, devices = module.params["fsid"], module.params["devices"]
-    name, cephadm = module.params["name"], module.params["cephadm"]
+    fsid: str = module.params["fsid"]
+    devices: list[str] = module.params["devices"]
+    name: str = module.params["name"]
+    cephadm: bool = module.params["cephadm"]
     reasons = list(refusals(module, fsid, devices, cephadm))
     if reasons:
         module.fail_json(msg="; ".join(reasons))

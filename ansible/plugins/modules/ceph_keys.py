@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give users of a Ceph cluster exactly their rights; Ceph makes their keys."""
 
+from typing import TypedDict
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
 
@@ -75,12 +77,31 @@ keyrings:
 KINDS = ("client", "mds", "mgr", "mon", "osd")
 
 
-def entity(name):
+Caps = dict[str, str]
+"""Kind of daemon -> rights."""
+
+
+class Folder(TypedDict):
+    """A folder that a user mounts."""
+
+    path: str
+    access: str
+
+
+class User(TypedDict):
+    """A wanted user, with rights or with folders that they follow from."""
+
+    name: str
+    caps: Caps | None
+    folders: list[Folder] | None
+
+
+def entity(name: str) -> str:
     """Return a user's name with its kind."""
-    return name if name.split(".")[0] in KINDS else f"client.{name}"
+    return name if name.partition(".")[0] in KINDS else f"client.{name}"
 
 
-def folder_caps(filesystem, folders):
+def folder_caps(filesystem: str | None, folders: list[Folder]) -> Caps:
     """Return the least rights with which a client can mount these folders of a file system.
 
     What `ceph fs authorize` gives; doc/cephfs/client-auth.rst. Without `p` it can set no quota.
@@ -99,35 +120,37 @@ def folder_caps(filesystem, folders):
     }
 
 
-def words_of(caps):
+def words_of(caps: Caps) -> list[str]:
     """Return rights as arguments of `ceph auth`, and as they are shown."""
     return [word for kind in sorted(caps) for word in (kind, caps[kind])]
 
 
-def shown(name, caps):
+def shown(name: str, caps: Caps) -> str:
     """Return a user's rights as lines of a diff."""
     return "".join(f"{name} {kind} '{caps[kind]}'\n" for kind in sorted(caps))
 
 
-def keyring(name, key):
+def keyring(name: str, key: str) -> str:
     """Return the text of the keyring of one user."""
     return f"[{name}]\n\tkey = {key}\n"
 
 
-def wanted(user, filesystem):
+def wanted(user: User, filesystem: str | None) -> Caps:
     """Return the rights that a user is to have."""
     if user["folders"] is not None:
         return folder_caps(filesystem, user["folders"])
-    return user["caps"]
+    return user["caps"] or {}
 
 
-def users_of(ceph):
+def users_of(ceph: Ceph) -> dict[str, tuple[str, Caps]]:
     """Return user -> (key, caps) of all that there are."""
     entries = ceph.ask("auth", "ls")["auth_dump"]
     return {entry["entity"]: (entry["key"], entry["caps"]) for entry in entries}
 
 
-def provide(ceph, users, there, act):
+def provide(
+    ceph: Ceph, users: dict[str, Caps], there: dict[str, tuple[str, Caps]], act: bool
+) -> tuple[str, str]:
     """Give each user (name -> rights) its rights; return (before, after) of the diff."""
     before = after = ""
     for name, caps in users.items():
@@ -141,7 +164,7 @@ def provide(ceph, users, there, act):
     return before, after
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -171,10 +194,8 @@ def main():
         supports_check_mode=True,
     )
     ceph = Ceph.for_monitor(module, module.params["monitor"])
-    users = {
-        entity(user["name"]): wanted(user, module.params["filesystem"])
-        for user in module.params["users"]
-    }
+    asked: list[User] = module.params["users"]
+    users = {entity(user["name"]): wanted(user, module.params["filesystem"]) for user in asked}
     try:
         try:
             there = users_of(ceph)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -58,37 +59,57 @@ STORES = "/var/lib/ceph/mon"
 SCRATCH = "/var/lib/ceph/tmp"
 
 
-def addresses(address):
+def addresses(address: str) -> str:
     """Return where a monitor listens, as Ceph writes it: version 2 of its protocol first."""
     host = f"[{address}]" if ":" in address else address
     return f"[v2:{host}:3300,v1:{host}:6789]"
 
 
+class Monitor(TypedDict):
+    """A monitor of the cluster."""
+
+    name: str
+    address: str
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    name: str
+    fsid: str
+    monitors: list[Monitor]
+    keyring: str | None
+
+
 class Maker:
     """Makes one store."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.params = module.params
-        self.store = f"{STORES}/ceph-{module.params['name']}"
+        self.params: Params = module.params
+        self.store = f"{STORES}/ceph-{self.params['name']}"
 
-    def run(self, *command, data=None):
+    def run(self, *command: str, data: str | None = None) -> str:
         """Run a command that must succeed; return what it prints."""
         code, out, err = self.module.run_command(list(command), data=data)
         if code != 0:
             self.module.fail_json(msg=f"{command[0]}: {err.strip() or out.strip()}")
-        return out
+        return str(out)
 
-    def keyring(self):
+    def keyring(self) -> str:
         """Return the text of the keyring that the store begins with."""
         given = self.params["keyring"]
         if given:
-            key = re.search(r"^\s*key\s*=\s*(\S+)", given, re.MULTILINE)[1]
+            match = re.search(r"^\s*key\s*=\s*(\S+)", given, re.MULTILINE)
+            if not match:
+                # Without the text: it may be a key all the same.
+                self.module.fail_json(msg="the keyring has no line `key = ...`; give one that has")
+            key = match[1]
         else:
             key = self.run("ceph-authtool", "--gen-print-key").strip()
         return f'[mon.]\n\tkey = {key}\n\tcaps mon = "allow *"\n'
 
-    def make(self):
+    def make(self) -> None:
         """Make the store."""
         fsid, name = self.params["fsid"], self.params["name"]
         new = f"{self.store}.new"
@@ -114,7 +135,7 @@ class Maker:
         os.rename(new, self.store)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -3,10 +3,11 @@
 """Keep the CephFS mounts of a host as systemd units, by the kernel's client or by ceph-fuse."""
 
 import re
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.mount_keeper import keep
-from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Protocol
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Mount, Protocol
 
 DOCUMENTATION = r"""
 module: ceph_mounts
@@ -77,7 +78,27 @@ PORT = 3300
 FLAGS = r"rw|ro|nosuid|nodev|noexec|noatime"
 
 
-def by_kernel(given, mount):
+class Wanted(TypedDict):
+    """A wanted mount."""
+
+    export: str
+    path: str
+    options: str
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    monitors: list[str]
+    filesystem: str
+    user: str
+    driver: str
+    key_file: str
+    config: str
+    mounts: list[Wanted]
+
+
+def by_kernel(given: Params, mount: Wanted) -> Mount:
     """Return the mount as mount.ceph(8) takes it.
 
     By the monitors' addresses, as all releases of it do; the way with `name@fsid.fs=/path` came
@@ -106,7 +127,7 @@ def by_kernel(given, mount):
     }
 
 
-def by_fuse(given, mount):
+def by_fuse(given: Params, mount: Wanted) -> Mount:
     """Return the mount as mount.fuse.ceph(8) takes it; the rest is in the configuration."""
     words = [
         mount["options"],
@@ -124,7 +145,7 @@ def by_fuse(given, mount):
     }
 
 
-def protocol(given):
+def protocol(given: Params) -> Protocol:
     """Return how the host's driver mounts, waits and fails."""
     kernel = given["driver"] == "kernel"
     return Protocol(
@@ -148,7 +169,7 @@ def protocol(given):
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
     path = {"type": "path", "required": True}
@@ -167,7 +188,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
+    given: Params = module.params
     way = by_kernel if given["driver"] == "kernel" else by_fuse
     keep(module, protocol(given), [way(given, entry) for entry in given["mounts"]])
 

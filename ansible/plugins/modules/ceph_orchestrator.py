@@ -3,6 +3,7 @@
 """Apply one specification of hosts and services to a cephadm cluster."""
 
 import json
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.ceph_command import Ceph, CephError
@@ -61,7 +62,19 @@ ADMIN = "_admin"
 """Label of the hosts on which the orchestrator keeps /etc/ceph: doc/cephadm/operations.rst."""
 
 
-def specification(hosts, admin, services):
+Spec = dict[str, Any]
+"""A specification of the orchestrator, whose keys depend on its service_type."""
+
+
+class Host(TypedDict):
+    """A host of the cluster."""
+
+    name: str
+    address: str
+    devices: list[str]
+
+
+def specification(hosts: list[Host], admin: str, services: list[Spec]) -> list[Spec]:
     """Return all that is wanted, hosts first: services are placed on hosts that are known."""
     return [
         *(
@@ -86,7 +99,7 @@ def specification(hosts, admin, services):
     ]
 
 
-def covers(there, wanted):
+def covers(there: object, wanted: object) -> bool:
     """Whether `there` says all that `wanted` does; the orchestrator adds its defaults."""
     if isinstance(wanted, dict):
         return isinstance(there, dict) and all(
@@ -97,14 +110,14 @@ def covers(there, wanted):
     return there == wanted
 
 
-def name_of(spec):
+def name_of(spec: Spec) -> str:
     """Return the name by which the orchestrator lists what a specification is of."""
     if spec["service_type"] == "host":
         return f"host {spec['hostname']}"
     return ".".join(part for part in (spec["service_type"], spec.get("service_id")) if part)
 
 
-def is_there(spec, hosts, services):
+def is_there(spec: Spec, hosts: dict[str, Spec], services: dict[str, Spec]) -> bool:
     """Whether the orchestrator has that already."""
     entry = (hosts if spec["service_type"] == "host" else services).get(name_of(spec))
     # Left alone by the orchestrator, as bootstrap leaves monitors and managers.
@@ -115,7 +128,7 @@ def is_there(spec, hosts, services):
     return covers(entry, spec)
 
 
-def differing(ceph, wanted):
+def differing(ceph: Ceph, wanted: list[Spec]) -> list[str]:
     """Return names of what the orchestrator does not have as it is wanted."""
     hosts = {f"host {host['hostname']}": host for host in ceph.ask("orch", "host", "ls")}
     exported = ceph.ask("orch", "ls", "--export")
@@ -123,7 +136,7 @@ def differing(ceph, wanted):
     return [name_of(spec) for spec in wanted if not is_there(spec, hosts, services)]
 
 
-def main():
+def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(

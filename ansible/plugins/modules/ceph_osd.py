@@ -65,7 +65,7 @@ BOOTSTRAP = "/var/lib/ceph/bootstrap-osd/ceph.keyring"
 GIB = 2**30
 
 
-def write_secret(path, text):
+def write_secret(path: str, text: str) -> None:
     """Write a file for root alone, whole or not at all."""
     with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(text)
@@ -74,7 +74,7 @@ def write_secret(path, text):
     os.rename(f"{path}.new", path)
 
 
-def own(path):
+def own(path: str) -> None:
     """Give a file, or a link and not what it leads to, to the user of the daemons."""
     ceph = pwd.getpwnam("ceph")
     os.chown(path, ceph.pw_uid, ceph.pw_gid, follow_symlinks=False)
@@ -83,20 +83,21 @@ def own(path):
 class Osds:
     """The OSDs of this host."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.fsid = module.params["fsid"]
+        self.fsid: str = module.params["fsid"]
+        self.file_bytes: int = module.params["file_gib"] * GIB
         self.ceph = Ceph(module, "client.bootstrap-osd", BOOTSTRAP)
-        self.lines = []
+        self.lines: list[str] = []
 
-    def run(self, *command, data=None):
+    def run(self, *command: str, data: str | None = None) -> str:
         """Run a command that must succeed; return what it prints."""
         code, out, err = self.module.run_command(list(command), data=data)
         if code != 0:
             raise DeviceError(f"{command[0]}: {err.strip()[-2000:]}")
-        return out
+        return str(out)
 
-    def provide(self, path):
+    def provide(self, path: str) -> int | None:
         """Return the id of the OSD on the device `path`, None where check mode made none."""
         device = Device(self.module, path, self.fsid)
         device.refuse()
@@ -112,7 +113,7 @@ class Osds:
             os.unlink(note_path(path))
         return device.osd
 
-    def make(self, device):
+    def make(self, device: Device) -> None:
         """Make an OSD of a blank device."""
         note = begun(device.path)
         if not note:
@@ -125,7 +126,7 @@ class Osds:
         if device.is_file and not os.path.exists(device.path):
             os.makedirs(os.path.dirname(device.path), exist_ok=True)
             with open(os.open(device.path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
-                stream.truncate(self.module.params["file_gib"] * GIB)
+                stream.truncate(self.file_bytes)
         shutil.chown(device.path, "ceph", "ceph")
         folder = f"{FOLDERS}/ceph-{number}"
         # What an interrupted run left: an OSD of this id is on no other device, or it was in use.
@@ -138,7 +139,7 @@ class Osds:
             data=note["key"],
         )
 
-    def link(self, folder, path):
+    def link(self, folder: str, path: str) -> None:
         """Make an OSD's folder with the link to its device."""
         os.makedirs(folder, mode=0o750, exist_ok=True)
         shutil.chown(folder, "ceph", "ceph")
@@ -146,7 +147,7 @@ class Osds:
         os.rename(f"{folder}/block.new", f"{folder}/block")
         own(f"{folder}/block")
 
-    def prime(self, device):
+    def prime(self, device: Device) -> None:
         """Make sure that the OSD's folder is complete and links to the device."""
         folder = f"{FOLDERS}/ceph-{device.osd}"
         right = os.path.islink(f"{folder}/block") and os.readlink(f"{folder}/block") == device.path
@@ -168,7 +169,7 @@ class Osds:
             own(f"{folder}/{name}")
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -73,12 +73,12 @@ STATE = (
 class Purge:
     """Finds what has to be removed, and removes it."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.act = not module.check_mode
-        self.lines = []
+        self.lines: list[str] = []
 
-    def units(self):
+    def units(self) -> None:
         """End the daemons."""
         # Those that are enabled and don't run are not listed unless they are loaded.
         _, out, _ = self.module.run_command(
@@ -90,7 +90,7 @@ class Purge:
             self.module.run_command(["systemctl", "disable", "--now", *names], check_rc=True)
             self.module.run_command(["systemctl", "reset-failed", *UNITS])
 
-    def target(self):
+    def target(self) -> None:
         """End the daemons that cephadm runs."""
         target = f"ceph-{self.module.params['fsid']}.target"
         _, out, _ = self.module.run_command(["systemctl", "is-active", target])
@@ -99,7 +99,7 @@ class Purge:
             if self.act:
                 self.module.run_command(["systemctl", "stop", target], check_rc=True)
 
-    def cluster(self):
+    def cluster(self) -> None:
         """Remove what cephadm has made."""
         params = self.module.params
         folder = f"/var/lib/ceph/{params['fsid']}"
@@ -121,7 +121,7 @@ class Purge:
                 f"`cephadm ceph-volume lvm zap --destroy {left[0]}`, then run again"
             )
 
-    def device(self, path):
+    def device(self, path: str) -> None:
         """Empty one device if it is the cluster's."""
         device = Device(self.module, path, self.module.params["fsid"])
         if device.is_ours:
@@ -134,7 +134,7 @@ class Purge:
                     os.fsync(stream.fileno())
         self.remove(note_path(path))
 
-    def all(self):
+    def all(self) -> None:
         """Remove everything."""
         self.units()
         if self.module.params["image"]:
@@ -145,7 +145,7 @@ class Purge:
         for pattern in STATE:
             self.remove(pattern)
 
-    def remove(self, pattern):
+    def remove(self, pattern: str) -> None:
         """Remove files and folders."""
         for path in sorted(glob.glob(pattern)):
             self.lines.append(f"{path}: remove it")
@@ -155,7 +155,7 @@ class Purge:
                 os.unlink(path)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -59,12 +59,12 @@ KEY = re.compile(r"\bAQ[A-Za-z0-9+/]{36}==")
 BOUND_SECONDS = 900
 
 
-def without_keys(text):
+def without_keys(text: str) -> str:
     """Return a text without Ceph's keys."""
     return KEY.sub("(a key)", text)
 
 
-def clean(path):
+def clean(path: str) -> None:
     """Take keys out of a log, and keep it from others."""
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
         text = stream.read()
@@ -77,11 +77,11 @@ def clean(path):
 class Bootstrap:
     """The bootstrap of one cluster."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.params = module.params
 
-    def cephadm(self, *words):
+    def cephadm(self, *words: str) -> None:
         """Run cephadm, which must succeed."""
         image = self.params["image"]
         code, out, err = self.module.run_command(
@@ -96,7 +96,7 @@ class Bootstrap:
                 "/var/log/ceph/cephadm.log has the rest, and the next run starts again"
             )
 
-    def make(self):
+    def make(self) -> None:
         """Make the cluster."""
         fsid = self.params["fsid"]
         if os.path.isdir(f"{STATE}/{fsid}"):
@@ -115,18 +115,18 @@ class Bootstrap:
         )
         os.unlink(BEGUN)
 
-    def is_made(self):
+    def is_made(self) -> bool:
         """Whether there is a cluster that was completed."""
         return os.path.isdir(f"{STATE}/{self.params['fsid']}") and not os.path.exists(BEGUN)
 
-    def id_of(self, image):
+    def id_of(self, image: str) -> str:
         """Return the number of an image on this host; empty if it is not here."""
         code, out, _ = self.module.run_command(
             ["podman", "image", "inspect", "--format", "{{.Id}}", image]
         )
         return out.strip() if code == 0 else ""
 
-    def refuse_another_image(self):
+    def refuse_another_image(self) -> None:
         """Fail unless the cluster runs the wanted image."""
         wanted, settings = self.params["image"], Ceph(self.module).ask("config", "dump")
         images = [entry["value"] for entry in settings if entry["name"] == "container_image"]
@@ -140,7 +140,7 @@ class Bootstrap:
                 )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(

@@ -5,6 +5,7 @@
 import shutil
 import socket
 import time
+from collections.abc import Iterator
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -42,14 +43,14 @@ EXAMPLES = r"""
 FOLLOWS_NONE = "Not synchronised"
 
 
-def refusals_of_names(name, addresses):
+def refusals_of_names(name: str, addresses: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the names."""
     own = socket.gethostname()
     if own != name:
         yield f"this host calls itself {own}; set its name to {name}, as the inventory does"
     for host, address in addresses.items():
         try:
-            resolved = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+            resolved = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
         except OSError as error:
             yield f"{host} has no address here ({error}); write it into /etc/hosts"
             continue
@@ -62,7 +63,7 @@ def refusals_of_names(name, addresses):
             )
 
 
-def refusal_of_clock(module, seconds):
+def refusal_of_clock(module: AnsibleModule, seconds: int) -> str:
     """Return what is wrong with the clock; empty if nothing is."""
     if module.check_mode and shutil.which("chronyc") is None:
         # In check mode on a fresh host chrony is not there yet.
@@ -81,7 +82,7 @@ def refusal_of_clock(module, seconds):
         time.sleep(2)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(

@@ -44,13 +44,13 @@ CONTAINER = "muster-cephadm"
 class Program:
     """The image and what is taken from it."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.image = module.params["image"]
-        self.path = module.params["path"]
-        self.lines = []
+        self.image: str = module.params["image"]
+        self.path: str = module.params["path"]
+        self.lines: list[str] = []
 
-    def podman(self, *words, bound=120):
+    def podman(self, *words: str, bound: int = 120) -> str:
         """Run podman; return what it prints."""
         code, out, err = self.module.run_command(["timeout", str(bound), "podman", *words])
         if code != 0:
@@ -59,15 +59,16 @@ class Program:
                 msg=f"podman {words[0]} {self.image}: {said}; this host must reach the image's "
                 f"registry, or have it by `podman load`, and an image of Ceph has {IN_THE_IMAGE}"
             )
-        return out.strip()
+        return str(out).strip()
 
-    def is_here(self):
+    def is_here(self) -> bool:
         """Whether the host has the image."""
         if self.module.check_mode and shutil.which("podman") is None:
             return False
-        return self.module.run_command(["podman", "image", "exists", self.image])[0] == 0
+        code, _, _ = self.module.run_command(["podman", "image", "exists", self.image])
+        return bool(code == 0)
 
-    def provide(self):
+    def provide(self) -> None:
         """Have both."""
         if not self.is_here():
             self.lines.append(f"{self.image}: pull it")
@@ -85,7 +86,7 @@ class Program:
         finally:
             self.module.run_command(["podman", "rm", "--force", CONTAINER])
 
-    def take(self, new):
+    def take(self, new: str) -> None:
         """Put the program in its place unless it is there."""
         if os.path.exists(self.path) and filecmp.cmp(new, self.path, shallow=False):
             return
@@ -96,7 +97,7 @@ class Program:
             os.rename(new, self.path)
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -4,6 +4,8 @@
 
 import re
 import time
+from collections.abc import Collection
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -80,16 +82,34 @@ report:
 NODE_FORMAT = "%N|%R|%T|%u|%E"
 
 
+Node = dict[str, str]
+"""A line of sinfo: name, partition, state, user, reason."""
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    credentials: dict[str, str]
+    accounting: bool
+    whole: bool
+    avoid: list[str]
+    ping_seconds: int
+    settle_seconds: int
+    answer_seconds: int
+    job_seconds: int
+    max_job_nodes: int
+
+
 class Cluster:
     """What the controller says of the cluster."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.parameters = module.params
+        self.parameters: Params = module.params
 
-    def undecoded(self):
+    def undecoded(self) -> dict[str, str]:
         """Return the hosts whose credential this host can't decode, with munge's reason."""
-        reasons = {}
+        reasons: dict[str, str] = {}
         for host, credential in self.parameters["credentials"].items():
             code, out, err = self.module.run_command(
                 ["unmunge", "--keys=STATUS", "--output=/dev/null"], data=credential
@@ -102,7 +122,7 @@ class Cluster:
                 )
         return reasons
 
-    def unanswered(self):
+    def unanswered(self) -> str:
         """Return what scontrol said if slurmctld gave no answer within its bound, else nothing."""
         deadline = time.monotonic() + self.parameters["ping_seconds"]
         while True:
@@ -111,10 +131,10 @@ class Cluster:
             if re.search(r" is UP$", out.strip()):
                 return ""
             if time.monotonic() >= deadline:
-                return (out.strip() or err.strip()).splitlines()[-1]
+                return str((out.strip() or err.strip()).splitlines()[-1])
             time.sleep(0.5)
 
-    def nodes(self, avoided):
+    def nodes(self, avoided: Collection[str]) -> list[Node]:
         """Return node states, once all but those `avoided` have registered or the bound is over."""
         start = time.monotonic()
         while True:
@@ -133,7 +153,7 @@ class Cluster:
                 return nodes
             time.sleep(0.5)
 
-    def patience(self, node):
+    def patience(self, node: Node) -> int:
         """Return for how many seconds to wait until `node` comes up by itself."""
         if node["state"].startswith("drain"):
             return 0  # a person or slurmctld set this state
@@ -143,7 +163,7 @@ class Cluster:
             return self.parameters["answer_seconds"]
         return 0
 
-    def job(self, partition, names):
+    def job(self, partition: str, names: list[str]) -> dict[str, object]:
         """Run a job on the idle nodes `names` of `partition`; return what came of it."""
         names = names[: self.parameters["max_job_nodes"]]
         seconds = self.parameters["job_seconds"]
@@ -155,12 +175,17 @@ class Cluster:
             *("sh", "-c", "echo $SLURM_JOB_ID $(hostname)"),
         ]
         code, out, err = self.module.run_command(["timeout", str(seconds + 15), *command])
-        result = {"partition": partition, "nodes": names, "code": code, "output": err.strip()}
+        result: dict[str, object] = {
+            "partition": partition,
+            "nodes": names,
+            "code": code,
+            "output": err.strip(),
+        }
         if code == 0 and self.parameters["accounting"]:
             result["accounted"] = self.accounted(out.split()[1], seconds)
         return result
 
-    def accounted(self, job, seconds):
+    def accounted(self, job: str, seconds: int) -> bool:
         """Whether accounting has `job` as completed before the bound."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -172,9 +197,9 @@ class Cluster:
             time.sleep(0.5)
         return False
 
-    def jobs(self, nodes, avoided):
+    def jobs(self, nodes: list[Node], avoided: Collection[str]) -> list[dict[str, object]]:
         """Run one job per partition that is up and has idle nodes that are not `avoided`."""
-        idle = {}
+        idle: dict[str, list[str]] = {}
         for node in nodes:
             if node["state"] == "idle" and node["name"] not in avoided:
                 idle.setdefault(node["partition"], []).append(node["name"])
@@ -191,7 +216,7 @@ class Cluster:
         return [self.job(partition, names) for partition, names in idle.items() if partition in up]
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -210,10 +235,10 @@ def main():
     cluster = Cluster(module)
     # Credentials first: they age while the module waits for nodes.
     undecoded = cluster.undecoded()
-    if not module.params["whole"]:
+    if not cluster.parameters["whole"]:
         report = {"undecoded": undecoded, "unanswered": cluster.unanswered()}
         module.exit_json(changed=False, report=report)
-    avoided = {*undecoded, *module.params["avoid"]}
+    avoided = {*undecoded, *cluster.parameters["avoid"]}
     nodes = cluster.nodes(avoided)
     jobs = cluster.jobs(nodes, avoided)
     module.exit_json(changed=False, report={"undecoded": undecoded, "nodes": nodes, "jobs": jobs})

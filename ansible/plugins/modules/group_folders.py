@@ -5,8 +5,10 @@
 import grp
 import os
 import stat
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
@@ -42,11 +44,15 @@ EXAMPLES = r"""
 RETURN = ""
 
 
-class FolderError(Exception):
-    """What keeps a folder from being shared, in one sentence."""
+class Folder(TypedDict):
+    """A wanted folder."""
+
+    path: str
+    group: str
+    readable: bool
 
 
-def wanted(folder, gid):
+def wanted(folder: Folder, gid: int) -> list[str]:
     """Return the lines of getfacl(1) that a folder must have, the setgid bit among them."""
     others = "r-x" if folder["readable"] else "---"
     return [
@@ -63,14 +69,14 @@ def wanted(folder, gid):
     ]
 
 
-def access_list(module, path):
+def access_list(module: AnsibleModule, path: str) -> list[str] | None:
     """Return the lines of getfacl(1) of a folder, None where there is none."""
     try:
         state = os.lstat(path)
     except FileNotFoundError:
         return None
     if not stat.S_ISDIR(state.st_mode):
-        raise FolderError(f"{path} is there and is no folder; move it away")
+        raise RefusedError(f"{path} is there and is no folder; move it away")
     program = module.get_bin_path("getfacl")
     if program is None and module.check_mode:
         return []  # On a fresh host the package is still to come.
@@ -78,24 +84,24 @@ def access_list(module, path):
         [program or "getfacl", "--numeric", "--absolute-names", path]
     )
     if code != 0:
-        raise FolderError(f"{path}: getfacl said: {err.strip()}; install the package acl")
+        raise RefusedError(f"{path}: getfacl said: {err.strip()}; install the package acl")
     # Of an entry that the mask cuts down, getfacl adds what is left of it.
     return [line.partition("\t")[0] for line in out.splitlines()]
 
 
-def number_of(module, folder):
+def number_of(module: AnsibleModule, folder: Folder) -> int:
     """Return the number of a folder's group."""
     try:
         return grp.getgrnam(folder["group"]).gr_gid
     except KeyError as error:
         if module.check_mode:
             return -1  # On a fresh host the group is still to come.
-        raise FolderError(
+        raise RefusedError(
             f"{folder['path']}: this host has no group {folder['group']}; make it first"
         ) from error
 
 
-def apply(module, folder, gid):
+def apply(module: AnsibleModule, folder: Folder, gid: int) -> None:
     """Make a folder, and give it its group, mode and access lists."""
     path = folder["path"]
     try:
@@ -104,20 +110,20 @@ def apply(module, folder, gid):
         os.chown(path, -1, gid, follow_symlinks=False)
         os.chmod(path, 0o2775 if folder["readable"] else 0o2770)
     except OSError as error:
-        raise FolderError(
+        raise RefusedError(
             f"{path}: {error.strerror}; root of this host must be able to write there"
         ) from error
     entries = [line for line in wanted(folder, gid) if line.startswith("default:")]
     entries += [line for line in wanted(folder, gid) if line.startswith(("group::", "other::"))]
     code, out, err = module.run_command(["setfacl", "--modify", ",".join(entries), path])
     if code != 0:
-        raise FolderError(
+        raise RefusedError(
             f"{path}: setfacl said: {err.strip() or out.strip()}; where this is a mount without "
             "POSIX access lists, make the folder on its server"
         )
 
 
-def bring(module, folder):
+def bring(module: AnsibleModule, folder: Folder) -> dict[str, str] | None:
     """Make a folder as wanted; return what changed as a diff, or None."""
     gid = number_of(module, folder)
     before = access_list(module, folder["path"])
@@ -135,7 +141,7 @@ def bring(module, folder):
     }
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -152,12 +158,13 @@ def main():
         },
         supports_check_mode=True,
     )
-    refuse_silent(module, [folder["path"] for folder in module.params["folders"]])
+    folders: list[Folder] = module.params["folders"]
+    refuse_silent(module, [folder["path"] for folder in folders])
     try:
-        diffs = [bring(module, folder) for folder in module.params["folders"]]
-    except FolderError as error:
+        changes = [bring(module, folder) for folder in folders]
+    except RefusedError as error:
         module.fail_json(msg=str(error))
-    diffs = [diff for diff in diffs if diff is not None]
+    diffs = [diff for diff in changes if diff is not None]
     module.exit_json(changed=bool(diffs), diff=diffs)
 
 

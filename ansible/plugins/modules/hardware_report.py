@@ -47,7 +47,7 @@ report:
 GPU_DEVICES = "/dev/nvidia[0-9]*"
 
 
-def of_slurmd(text):
+def of_slurmd(text: str) -> dict[str, int | str]:
     """Return processors and memory from what C(slurmd -C) prints; KeyError if it is not that."""
     words = dict(re.findall(r"(\w+)=(\S+)", text))
     # Boards are a level that the definition does not have: their sockets are sockets.
@@ -62,7 +62,7 @@ def of_slurmd(text):
     }
 
 
-def of_lscpu(text, meminfo):
+def of_lscpu(text: str, meminfo: str) -> dict[str, int | str]:
     """Return processors and memory from C(lscpu -p=CPU,CORE,SOCKET) and /proc/meminfo.
 
     The list of processors, not lscpu's summary: that gives the threads of the first core for all.
@@ -72,18 +72,18 @@ def of_lscpu(text, meminfo):
     places = [(row[2], row[1]) for row in rows]
     sockets = len({place[0] for place in places})
     cores = len(set(places))
-    total = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
+    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB", meminfo, re.MULTILINE))
     return {
         "sockets": sockets,
         "cores_per_socket": cores // sockets,
         # Where cores differ (fast ones with two threads, small ones with one) the smaller number.
         "threads_per_core": max(1, len(rows) // cores),
-        "memory_mib": int(total.group(1)) // 1024,
+        "memory_mib": int(sizes["MemTotal"]) // 1024,
         "source": "lscpu",
     }
 
 
-def processors(module):
+def processors(module: AnsibleModule) -> dict[str, int | str]:
     """Return what the machine has, by the best source there is."""
     slurmd = module.get_bin_path("slurmd")
     if slurmd:
@@ -99,14 +99,14 @@ def processors(module):
         return of_lscpu(out, stream.read())
 
 
-def os_of(os_release):
+def os_of(os_release: str) -> str:
     """Return system and version as the definition names them, such as debian-12."""
     words = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release, re.MULTILINE))
     # A release before its publication has no number.
     return f"{words.get('ID', 'unknown')}-{words.get('VERSION_ID', 'unknown')}"
 
 
-def kind_of(path):
+def kind_of(path: str) -> str:
     """Return what lies at `path`: directory, device, file or absent."""
     try:
         mode = os.stat(path).st_mode
@@ -117,7 +117,7 @@ def kind_of(path):
     return "device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "file"
 
 
-def gpus():
+def gpus() -> list[str]:
     """Return the device files of GPUs in the order of their numbers."""
     # Not /dev/nvidiactl, and not the folder /dev/nvidia-caps.
     numbered = [
@@ -126,7 +126,7 @@ def gpus():
     return sorted(numbered, key=lambda path: int(path.removeprefix("/dev/nvidia")))
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={"paths": {"type": "list", "elements": "path", "default": []}},

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 import tempfile
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -54,9 +55,17 @@ END = "# END Muster"
 LOCALHOST = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
 
-def without_block(text):
+class Host(TypedDict):
+    """A host of the cluster."""
+
+    name: str
+    address: str
+
+
+def without_block(text: str) -> list[str]:
     """Return the lines of `text` outside the block that this module wrote."""
-    lines, inside = [], False
+    lines: list[str] = []
+    inside = False
     for line in text.splitlines():
         if line == BEGIN:
             inside = True
@@ -67,7 +76,7 @@ def without_block(text):
     return lines
 
 
-def without_wrong_names(line, own_name, addresses):
+def without_wrong_names(line: str, own_name: str, addresses: dict[str, str]) -> str | None:
     """Return `line` without names that would send the cluster elsewhere; None if no name is left.
 
     Args:
@@ -85,7 +94,7 @@ def without_wrong_names(line, own_name, addresses):
     except ValueError:
         return line
 
-    def is_wrong(name):
+    def is_wrong(name: str) -> bool:
         if address.is_loopback and (name == own_name or name.startswith(own_name + ".")):
             return True
         return name in addresses and ipaddress.ip_address(addresses[name]) != address
@@ -98,7 +107,7 @@ def without_wrong_names(line, own_name, addresses):
     return f"{words[0]}\t{' '.join(names)}{' ' + hash_sign + comment if hash_sign else ''}"
 
 
-def wanted_hosts(text, own_name, hosts):
+def wanted_hosts(text: str, own_name: str, hosts: list[tuple[str, str]]) -> str:
     """Return the text that /etc/hosts should have, given the one it has.
 
     Args:
@@ -117,7 +126,7 @@ def wanted_hosts(text, own_name, hosts):
     return "\n".join(lines) + "\n"
 
 
-def crowded(free_mib, minimum_mib):
+def crowded(free_mib: dict[str, int], minimum_mib: int) -> str | None:
     """Return the sentence about the file systems with less than `minimum_mib` free, or None.
 
     Args:
@@ -134,13 +143,13 @@ def crowded(free_mib, minimum_mib):
     )
 
 
-def free_mib(path):
+def free_mib(path: str) -> int:
     """Return what is free for root in the file system of `path`, in MiB."""
     state = os.statvfs(path)
     return state.f_bfree * state.f_frsize // 2**20
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """Return the text at `path`, empty if there is none."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -149,7 +158,7 @@ def read_text(path):
         return ""
 
 
-def write(module, path, text):
+def write(module: AnsibleModule, path: str, text: str) -> None:
     """Replace the file at `path`, keeping its owner and mode."""
     handle, temporary = tempfile.mkstemp(prefix=".muster-", dir=os.path.dirname(path))
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -159,13 +168,18 @@ def write(module, path, text):
     module.atomic_move(temporary, path, unsafe_writes=True)
 
 
-def main():
+def main() -> None:
     """Run the module."""
-    host = {"name": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
+    text = {"type": "str", "required": True}
     module = AnsibleModule(
         argument_spec={
-            "hostname": {"type": "str", "required": True},
-            "hosts": {"type": "list", "elements": "dict", "required": True, "options": host},
+            "hostname": text,
+            "hosts": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"name": text, "address": text},
+            },
             "minimum_free_mib": {"type": "int", "required": True},
         },
         supports_check_mode=True,
@@ -177,8 +191,9 @@ def main():
     if problem:
         module.fail_json(msg=problem)
 
-    own_name = module.params["hostname"]
-    hosts = [(host["name"], host["address"]) for host in module.params["hosts"]]
+    own_name: str = module.params["hostname"]
+    asked: list[Host] = module.params["hosts"]
+    hosts = [(host["name"], host["address"]) for host in asked]
     for name, address in hosts:
         try:
             ipaddress.ip_address(address)
@@ -190,14 +205,15 @@ def main():
 
     texts = {HOSTNAME: own_name + "\n", HOSTS: wanted_hosts(read_text(HOSTS), own_name, hosts)}
     diffs = []
-    for path, text in texts.items():
+    for path, after in texts.items():
         before = read_text(path)
         # Some installers leave /etc/hostname without a newline at its end.
-        if before == text or (path == HOSTNAME and before.strip() == own_name):
+        if before == after or (path == HOSTNAME and before.strip() == own_name):
             continue
-        diffs.append({"before_header": path, "after_header": path, "before": before, "after": text})
+        headers = {"before_header": path, "after_header": path}
+        diffs.append({**headers, "before": before, "after": after})
         if not module.check_mode:
-            write(module, path, text)
+            write(module, path, after)
     running = socket.gethostname()
     if running != own_name:
         header = "host name of the running kernel"

@@ -6,7 +6,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.facts.system.distribution import get_distribution_version
+from ansible.module_utils.common.sys_info import get_distribution_version
 
 DOCUMENTATION = r"""
 module: host_report
@@ -48,7 +48,7 @@ report:
 PACKAGE_PATTERNS = ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
 
 
-def unit_states(module, units):
+def unit_states(module: AnsibleModule, units: list[str]) -> dict[str, str]:
     """Return the units that are not active, with their state."""
     states = {}
     for unit in units:
@@ -58,7 +58,7 @@ def unit_states(module, units):
     return states
 
 
-def credential(module):
+def credential(module: AnsibleModule) -> dict[str, str]:
     """Return a fresh munge credential, or what munge says instead."""
     code, out, err = module.run_command(["munge", "--no-input"])
     if code != 0:
@@ -66,7 +66,7 @@ def credential(module):
     return {"text": out.strip()}
 
 
-def packages(module, patterns):
+def packages(module: AnsibleModule, patterns: list[str]) -> dict[str, str]:
     """Return the installed packages that match `patterns`, with their versions."""
     # Exit code 1 says that one of the patterns matched nothing: no error here.
     _, out, _ = module.run_command(
@@ -76,7 +76,7 @@ def packages(module, patterns):
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
 
 
-def time_sources(module):
+def time_sources(module: AnsibleModule) -> dict[str, str] | None:
     """Return chronyd's sources with the state of each; None where chronyd does not answer."""
     chronyc = module.get_bin_path("chronyc")
     if chronyc is None:
@@ -89,7 +89,7 @@ def time_sources(module):
     return {row[2]: row[1] for row in rows if len(row) > 2}
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -12,9 +12,11 @@ import os
 import pwd
 import shutil
 import tempfile
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
@@ -178,17 +180,43 @@ REMEDIES = {
 }
 
 
-class Refused(Exception):  # noqa: N818 (reads as what happened)
-    """A wanted state that can't be reached, said in a sentence."""
+class Block(TypedDict):
+    """Lines in a file of others."""
+
+    name: str
+    text: str
 
 
-def sentence(path, error):
+class Wanted(TypedDict):
+    """An entry of the option files."""
+
+    dest: str
+    state: str
+    template: str | None
+    content: str | None
+    secret_content_b64: str | None
+    block: Block | None
+    target: str | None
+    owner: str
+    group: str
+    mode: str | None
+    validate: str | None
+
+
+class Together(TypedDict):
+    """The option validate_together."""
+
+    files: list[str]
+    command: str
+
+
+def sentence(path: str, error: OSError) -> str:
     """Return what the OSError says of the file or folder at `path`, and the remedy."""
-    remedy = REMEDIES.get(error.errno, "fix that and run again")
+    remedy = REMEDIES.get(error.errno or 0, "fix that and run again")
     return f"{path}: {error.strerror}; " + remedy.format(folder=os.path.dirname(path))
 
 
-def kind_of(path):
+def kind_of(path: str) -> str:
     """Return what lies at `path`: link, directory, file or absent."""
     if os.path.islink(path):
         return "link"
@@ -199,7 +227,7 @@ def kind_of(path):
     return "absent"
 
 
-def read_bytes(path):
+def read_bytes(path: str) -> bytes:
     """Return the content of the file at `path`, empty if there is none."""
     if kind_of(path) != "file":
         return b""
@@ -207,7 +235,7 @@ def read_bytes(path):
         return stream.read()
 
 
-def ownership(path):
+def ownership(path: str) -> tuple[str, str, str]:
     """Return (owner, group, mode) of `path` as text, as a diff shows it."""
     state = os.stat(path)
     try:
@@ -221,7 +249,7 @@ def ownership(path):
     return owner, group, f"{state.st_mode & 0o7777:04o}"
 
 
-def with_block(text, name, lines):
+def with_block(text: str, name: str, lines: str) -> str:
     """Return `text` with the block `name` holding `lines`, at its end if it had none."""
     begin, end = f"# BEGIN Muster: {name}\n", f"# END Muster: {name}\n"
     block = begin + lines.rstrip("\n") + "\n" + end
@@ -235,13 +263,13 @@ def with_block(text, name, lines):
 class Entry:
     """One wanted file, directory, link or absence."""
 
-    def __init__(self, module, wanted):
+    def __init__(self, module: AnsibleModule, wanted: Wanted) -> None:
         self.module = module
         # A block goes into the file itself: a link stays a link.
         is_block = wanted["block"] is not None
         self.dest = os.path.realpath(wanted["dest"]) if is_block else wanted["dest"]
         self.state = wanted["state"]
-        self.target = wanted["target"]
+        self.target = wanted["target"] or ""
         self.validate = wanted["validate"]
         self.secret = wanted["secret_content_b64"] is not None
         # A link to a folder is as good as the folder: /home often is one.
@@ -254,33 +282,37 @@ class Entry:
         if is_block and self.before == "file":
             self.attributes = ownership(self.dest)
 
-    def _content(self, wanted):
+    def _content(self, wanted: Wanted) -> bytes | None:
         if wanted["template"] is not None:
-            raise Refused(f"{self.dest}: the template was not rendered (action plugin missing)")
-        if self.secret:
+            raise RefusedError(
+                f"{self.dest}: the template was not rendered (action plugin missing)"
+            )
+        if wanted["secret_content_b64"] is not None:
             try:
                 return base64.b64decode(wanted["secret_content_b64"], validate=True)
             except binascii.Error:
                 # Without the cause: a traceback would show the secret.
-                raise Refused(
+                raise RefusedError(
                     f"{self.dest}: secret_content_b64 is no base64; pass it through b64encode"
                 ) from None
         if wanted["block"] is not None:
             text = to_text(self.content_before, errors="surrogateescape")
             name, lines = wanted["block"]["name"], wanted["block"]["text"]
-            return to_bytes(with_block(text, name, lines), errors="surrogateescape")
-        return None if wanted["content"] is None else to_bytes(wanted["content"])
+            return bytes(to_bytes(with_block(text, name, lines), errors="surrogateescape"))
+        return None if wanted["content"] is None else bytes(to_bytes(wanted["content"]))
 
-    def _mode(self, wanted):
+    def _mode(self, wanted: str | None) -> str:
         if wanted is None:
             wanted = "0755" if self.state == "directory" else "0600" if self.secret else "0644"
         try:
             return f"{int(wanted, 8):04o}"
         except ValueError:
-            raise Refused(f"{self.dest}: mode {wanted} is not octal; write it as 0644") from None
+            raise RefusedError(
+                f"{self.dest}: mode {wanted} is not octal; write it as 0644"
+            ) from None
 
     @property
-    def content_differs(self):
+    def content_differs(self) -> bool:
         """Whether the content (or the target of a link) must be written."""
         if self.state == "link":
             return self.before != "link" or os.readlink(self.dest) != self.target
@@ -291,14 +323,14 @@ class Entry:
         return self.before != "file" or self.content_before != self.wanted_content
 
     @property
-    def attributes_differ(self):
+    def attributes_differ(self) -> bool:
         """Whether owner, group or mode must be set."""
         if self.state in ("link", "absent") or self.before != self.state:
             return False
         return ownership(self.dest) != self.attributes
 
     @property
-    def differs(self):
+    def differs(self) -> bool:
         """Whether anything must be changed."""
         if self.has_no_place:
             return False
@@ -307,18 +339,18 @@ class Entry:
         return self.before != self.state or self.content_differs or self.attributes_differ
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """SHA-256 of what the file will hold, empty if there will be none."""
         if self.state != "file":
             return ""
         return hashlib.sha256(self.new_content).hexdigest()
 
     @property
-    def new_content(self):
+    def new_content(self) -> bytes:
         """What the file will hold; without a wanted content what it holds now."""
         return self.content_before if self.wanted_content is None else self.wanted_content
 
-    def diff(self):
+    def diff(self) -> list[dict[str, str]]:
         """Return the entry's part of the task's diff."""
         parts = []
         if self.content_differs or self.before != self.state:
@@ -332,24 +364,26 @@ class Entry:
             for header, before, after in parts
         ]
 
-    def _text_before(self):
+    def _text_before(self) -> str:
         if self.before == "file":
-            return "(secret)\n" if self.secret else to_text(self.content_before, errors="replace")
+            if self.secret:
+                return "(secret)\n"
+            return str(to_text(self.content_before, errors="replace"))
         if self.before == "link":
             return f"(link to {os.readlink(self.dest)})\n"
         return "" if self.before == "absent" else "(directory)\n"
 
-    def _text_after(self):
+    def _text_after(self) -> str:
         if self.state == "file":
             if self.secret:
                 return "(secret, changed)\n"
-            return to_text(self.new_content, errors="replace")
+            return str(to_text(self.new_content, errors="replace"))
         if self.state == "link":
             return f"(link to {self.target})\n"
         return "" if self.state == "absent" else "(directory)\n"
 
-    def refuse_if_in_the_way(self):
-        """Raise Refused where people's work would be lost; nothing below a folder is removed."""
+    def refuse_if_in_the_way(self) -> None:
+        """Raise RefusedError where people's work would be lost: nothing below a folder goes."""
         if self.before in (self.state, "absent"):
             return
         if self.state == "absent" and (self.before != "directory" or not os.listdir(self.dest)):
@@ -357,12 +391,12 @@ class Entry:
         if self.state in ("file", "link") and self.before != "directory":
             return
         wanted = "wanted is nothing" if self.state == "absent" else f"wanted is a {self.state}"
-        raise Refused(
+        raise RefusedError(
             f"{self.dest} is a {self.before}, {wanted}; move it away, its content may be needed"
         )
 
-    def apply(self):
-        """Make the change. Raises Refused or OSError."""
+    def apply(self) -> None:
+        """Make the change. Raises RefusedError or OSError."""
         if self.state == "absent":
             self._remove()
             return
@@ -378,13 +412,13 @@ class Entry:
         else:
             self._set_attributes(self.dest)
 
-    def _remove(self):
+    def _remove(self) -> None:
         if self.before == "directory":
             os.rmdir(self.dest)
         else:
             os.unlink(self.dest)
 
-    def _temporary(self):
+    def _temporary(self) -> str:
         """Return a name beside the destination, and remove what a killed run left under such."""
         folder, name = os.path.split(self.dest)
         # With a leading dot: most programs that read a folder of drop-ins skip it.
@@ -395,24 +429,24 @@ class Entry:
                 os.unlink(path)
         return own
 
-    def _link(self):
+    def _link(self) -> None:
         temporary = self._temporary()
         os.symlink(self.target, temporary)
         os.replace(temporary, self.dest)
 
-    def _set_attributes(self, path):
+    def _set_attributes(self, path: str) -> None:
         owner, group, mode = self.attributes
         try:
             uid, gid = pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid
         except KeyError as error:
-            raise Refused(
+            raise RefusedError(
                 f"{self.dest}: owner {owner} or group {group} does not exist on this host; "
                 "the package that creates it was not installed"
             ) from error
         os.chown(path, uid, gid)
         os.chmod(path, int(mode, 8))
 
-    def _write(self):
+    def _write(self) -> None:
         temporary = self._temporary()
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -427,7 +461,7 @@ class Entry:
             os.unlink(temporary)
             raise
 
-    def _check(self, temporary):
+    def _check(self, temporary: str) -> None:
         if not self.validate:
             return
         words = [word.replace("%s", temporary) for word in self.validate.split()]
@@ -439,11 +473,11 @@ class Entry:
             said = (err.strip() or out.strip()).replace(temporary, self.dest)
             if self.secret:
                 said = f"`{self.validate}` ended with {code}; its words may quote the secret"
-            raise Refused(f"{self.dest} is left as it was; the new one was refused: {said}")
+            raise RefusedError(f"{self.dest} is left as it was; the new one was refused: {said}")
 
 
-def validate_together(module, entries, command):
-    """Run `command` on a folder with the wanted files of `entries`. Raises Refused.
+def validate_together(module: AnsibleModule, entries: list[Entry], command: str) -> None:
+    """Run `command` on a folder with the wanted files of `entries`. Raises RefusedError.
 
     The folder is readable for all, as the daemon that tries the files may not be root; so the
     set must hold no secret.
@@ -461,16 +495,16 @@ def validate_together(module, entries, command):
                     stream.write(entry.new_content)
         code, out, err = module.run_command([word.replace("%s", folder) for word in words])
     except OSError as error:
-        raise Refused(sentence(f"{folder}/", error)) from error
+        raise RefusedError(sentence(f"{folder}/", error)) from error
     finally:
         shutil.rmtree(folder)
     if code != 0:
         names = ", ".join(entry.dest for entry in entries)
         said = err.strip() or out.strip()
-        raise Refused(f"{names} stay as they were; the new ones were refused: {said}")
+        raise RefusedError(f"{names} stay as they were; the new ones were refused: {said}")
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -488,21 +522,23 @@ def main():
     )
     # The caller's umask must not narrow the folders that are made on the way.
     os.umask(0o022)
-    refuse_silent(
-        module, sorted({os.path.dirname(wanted["dest"]) for wanted in module.params["files"]})
-    )
-    paths, digests, diffs = [], {}, []
-    together = module.params["validate_together"] or {"files": [], "command": ""}
+    files: list[Wanted] = module.params["files"]
+    together: Together | None = module.params["validate_together"]
+    refuse_silent(module, sorted({os.path.dirname(wanted["dest"]) for wanted in files}))
+    paths: list[str] = []
+    digests: dict[str, str] = {}
+    diffs: list[dict[str, str]] = []
     tried = False
-    entry = None
+    dest = ""
     try:
-        for wanted in module.params["files"]:
+        for wanted in files:
+            dest = wanted["dest"]
             entry = Entry(module, wanted)
             if not entry.differs:
                 continue
-            if entry.dest in together["files"] and not tried:
+            if together and entry.dest in together["files"] and not tried:
                 tried = True
-                members = [w for w in module.params["files"] if w["dest"] in together["files"]]
+                members = [member for member in files if member["dest"] in together["files"]]
                 validate_together(
                     module, [Entry(module, member) for member in members], together["command"]
                 )
@@ -513,11 +549,11 @@ def main():
             paths.append(entry.dest)
             digests[entry.dest] = entry.digest
             diffs.extend(diff)
-    except Refused as error:
+    except RefusedError as error:
         module.fail_json(msg=str(error), paths=paths, diff=diffs, changed=bool(paths))
     except OSError as error:
         module.fail_json(
-            msg=sentence(entry.dest, error),
+            msg=sentence(dest, error),
             paths=paths,
             diff=diffs,
             changed=bool(paths),

@@ -66,7 +66,7 @@ replaced:
 """
 
 
-def installed(module, names):
+def installed(module: AnsibleModule, names: list[str]) -> dict[str, str]:
     """Return package -> version of those of `names` that are installed."""
     # Exit code 1 says that dpkg does not know one of them: no error here.
     _, out, _ = module.run_command(
@@ -76,13 +76,13 @@ def installed(module, names):
     return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == "installed"}
 
 
-def not_held(module, names):
+def not_held(module: AnsibleModule, names: list[str]) -> list[str]:
     """Return those of `names` that are not on hold."""
     _, out, _ = module.run_command(["apt-mark", "showhold", *names])
     return [name for name in names if name not in out.split()]
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

@@ -5,6 +5,7 @@
 import hashlib
 import os
 import time
+from typing import NoReturn, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -86,7 +87,7 @@ LOOKS = 6
 """How often a unit must have been seen up; six take 0.6 s on an idle host."""
 
 
-def sha256(path):
+def sha256(path: str) -> str:
     """Return the SHA-256 of the file at `path`, empty if there is none."""
     try:
         with open(path, "rb") as stream:
@@ -95,7 +96,7 @@ def sha256(path):
         return ""
 
 
-def record_of(paths, pending=None):
+def record_of(paths: list[str], pending: dict[str, str] | None = None) -> str:
     """Return what `sha256sum PATHS` prints; the digests of `pending` replace those on disk."""
     digests = {path: sha256(path) for path in paths} | {
         path: digest for path, digest in (pending or {}).items() if path in paths
@@ -103,7 +104,7 @@ def record_of(paths, pending=None):
     return "".join(f"{digest}  {path}\n" for path, digest in digests.items() if digest)
 
 
-def read_text(path):
+def read_text(path: str) -> str | None:
     """Return the text at `path`, or None."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -112,26 +113,41 @@ def read_text(path):
         return None
 
 
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    name: str
+    config: list[str]
+    reload_config: list[str]
+    reload_command: list[str] | None
+    reload_after_start: bool
+    log_file: str | None
+    pending: dict[str, str]
+    port: int | None
+    timeout_seconds: int
+
+
 class Unit:
     """One systemd unit and the record of what it runs with."""
 
-    def __init__(self, module):
+    def __init__(self, module: AnsibleModule) -> None:
         self.module = module
-        self.name = module.params["name"]
-        self.config = module.params["config"]
-        self.reload_config = module.params["reload_config"]
-        self.reload_after_start = module.params["reload_after_start"]
+        self.params: Params = module.params
+        self.name = self.params["name"]
+        self.config = self.params["config"]
+        self.reload_config = self.params["reload_config"]
+        self.reload_after_start = self.params["reload_after_start"]
         self.drop_in = f"/etc/systemd/system/{self.name}.service.d/90-muster-record.conf"
         self.state = self.show()
 
-    def systemctl(self, *words, check=True):
+    def systemctl(self, *words: str, check: bool = True) -> str:
         """Run systemctl; fail the task with the unit's last log lines if it fails."""
         code, out, err = self.module.run_command(["systemctl", *words])
         if check and code != 0:
             self.fail(f"systemctl {' '.join(words)}: {err.strip() or out.strip()}")
-        return out
+        return str(out)
 
-    def fail(self, message):
+    def fail(self, message: str) -> NoReturn:
         """Fail the task with the daemon's last log lines."""
         # On a busy host journald may still have to read what the daemon wrote before it died.
         self.module.run_command(["journalctl", "--sync"])
@@ -148,26 +164,26 @@ class Unit:
             f"fix the cause and run again (journalctl -u {self.name} shows more)"
         )
 
-    def log_lines(self):
+    def log_lines(self) -> list[str]:
         """Return the last lines of the daemon's own log, without their times."""
-        log = self.module.params["log_file"]
+        log = self.params["log_file"]
         if not log or not os.path.exists(log):
             return []
         _, lines, _ = self.module.run_command(["tail", "--lines=5", log])
         return [line.split("] ", 1)[-1] for line in lines.splitlines()]
 
-    def show(self):
+    def show(self) -> dict[str, str]:
         """Return the unit's properties that matter here."""
         properties = "LoadState,ActiveState,SubState,NRestarts,UnitFileState,NeedDaemonReload"
         out = self.systemctl("show", self.name, f"--property={properties}", check=False)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
-    def record_path(self, kind):
+    def record_path(self, kind: str) -> str:
         """Return where the unit records the digests of `kind`: config or reload."""
         folder = TOLD if kind == "reload" and self.reload_after_start else RECORDS
         return f"{folder}/{self.name}.{kind}"
 
-    def wanted_drop_in(self):
+    def wanted_drop_in(self) -> str:
         """Return the text of the drop-in that makes the unit record its configuration."""
         lines = ["# Written by Muster: records what this daemon is started with", "[Service]"]
         reload_config = [] if self.reload_after_start else self.reload_config
@@ -180,22 +196,22 @@ class Unit:
             if paths:
                 # A leading + runs it as root whatever User= says; a missing file is no error here.
                 lines.append(f"ExecStartPre=+-/bin/sh -c '{command} 2>/dev/null'")
-            if kind == "reload" and paths and not self.module.params["reload_command"]:
+            if kind == "reload" and paths and not self.params["reload_command"]:
                 # A reload by hand counts too; this runs after the unit's own commands.
                 lines.append(f"ExecReload=+-/bin/sh -c '{command} 2>/dev/null'")
         return "\n".join(lines) + "\n"
 
-    def differs(self, kind, paths):
+    def differs(self, kind: str, paths: list[str]) -> bool:
         """Whether the daemon runs with another content of `paths` than that on disk."""
-        pending = self.module.params["pending"]
+        pending = self.params["pending"]
         # A reload by hand through a command leaves no record: what has just been fixed may have
         # been loaded by the daemon while it was wrong.
-        if kind == "reload" and self.module.params["reload_command"] and {*pending} & {*paths}:
+        if kind == "reload" and self.params["reload_command"] and {*pending} & {*paths}:
             return True
         pending = pending if self.module.check_mode else {}
         return bool(paths) and read_text(self.record_path(kind)) != record_of(paths, pending)
 
-    def write_record(self, kind, text):
+    def write_record(self, kind: str, text: str) -> None:
         """Record that the daemon now runs with `text`."""
         os.makedirs(os.path.dirname(self.record_path(kind)), mode=0o700, exist_ok=True)
         # By rename: a killed run must not leave an empty record.
@@ -205,7 +221,7 @@ class Unit:
             stream.write(text)
         os.replace(temporary, self.record_path(kind))
 
-    def action(self):
+    def action(self) -> str:
         """Return what has to be done to the daemon."""
         state = self.state.get("ActiveState")
         # A unit that is starting for long waits for something with the configuration it has
@@ -220,20 +236,20 @@ class Unit:
             return "reload"
         return "none"
 
-    def install_drop_in(self):
+    def install_drop_in(self) -> None:
         """Write the drop-in and let systemd read it."""
         os.makedirs(os.path.dirname(self.drop_in), exist_ok=True)
         with open(self.drop_in, "w", encoding="utf-8") as stream:
             stream.write(self.wanted_drop_in())
         self.systemctl("daemon-reload")
 
-    def act(self, action):
+    def act(self, action: str) -> None:
         """Start, restart or reload the daemon and wait until it is up."""
-        deadline = time.monotonic() + self.module.params["timeout_seconds"]
+        deadline = time.monotonic() + self.params["timeout_seconds"]
         if action == "reload":
             # Read before the start: what changes meanwhile is handled by the next run.
             text = record_of(self.reload_config)
-            command = self.module.params["reload_command"]
+            command = self.params["reload_command"]
             if command:
                 code, out, err = self.module.run_command(command)
                 if code != 0:
@@ -242,11 +258,11 @@ class Unit:
                 self.systemctl("reload", self.name)
             self.write_record("reload", text)
         else:
-            if self.module.params["port"]:
-                self.refuse_taken_port(self.module.params["port"])
+            if self.params["port"]:
+                self.refuse_taken_port(self.params["port"])
             self.systemctl("reset-failed", self.name, check=False)
             # A Type=notify daemon that waits for another one keeps systemctl waiting as long.
-            seconds = str(self.module.params["timeout_seconds"])
+            seconds = str(self.params["timeout_seconds"])
             command = ["timeout", seconds, "systemctl", action, self.name]
             code, out, err = self.module.run_command(command)
             if code == 124:
@@ -255,15 +271,15 @@ class Unit:
                 self.fail(f"systemctl {action}: {err.strip() or out.strip()}")
         self.wait(deadline)
 
-    def owns(self, pid):
+    def owns(self, pid: str) -> bool:
         """Whether process `pid` belongs to the unit."""
         return f"/{self.name}.service" in (read_text(f"/proc/{pid}/cgroup") or "")
 
-    def listens(self, port):
+    def listens(self, port: int) -> bool:
         """Whether the unit itself listens on `port`: another process there does not count."""
         return any(self.owns(pid) for pid in listeners(port))
 
-    def refuse_taken_port(self, port):
+    def refuse_taken_port(self, port: int) -> None:
         """End the task if another process has the port that the daemon needs."""
         others = ", ".join(
             f"{name} (pid {pid})" for pid, name in listeners(port).items() if not self.owns(pid)
@@ -274,9 +290,9 @@ class Unit:
                 "the two another port, and run again"
             )
 
-    def wait(self, deadline):
+    def wait(self, deadline: float) -> None:
         """Return when the unit is up and listens; fail at `deadline` (monotonic seconds)."""
-        port = self.module.params["port"]
+        port = self.params["port"]
         # A Type=simple unit is "active" as soon as it was forked: one that dies at once would pass,
         # and so would one that systemd starts again each time. So the state is read several
         # times, which takes longer on a busy host, where a failing start does too.
@@ -293,13 +309,13 @@ class Unit:
             if up_since is not None and time.monotonic() - up_since >= 0.5 and looks >= LOOKS:
                 return
             time.sleep(0.1)
-        seconds = self.module.params["timeout_seconds"]
+        seconds = self.params["timeout_seconds"]
         if self.show().get("ActiveState") == "active":
             self.fail(f"it runs, and does not listen on port {port} after {seconds} s")
         self.fail(f"not up after {seconds} s")
 
 
-def listening_sockets(port):
+def listening_sockets(port: int) -> set[str]:
     """Return the inodes of the sockets that listen on TCP `port` of this host, as text."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -311,7 +327,7 @@ def listening_sockets(port):
     return inodes
 
 
-def listeners(port):
+def listeners(port: int) -> dict[str, str]:
     """Return the processes that listen on TCP `port`, as {pid: name}."""
     wanted = {f"socket:[{inode}]" for inode in listening_sockets(port)}
     processes = {}
@@ -325,7 +341,7 @@ def listeners(port):
     return processes
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -353,7 +369,8 @@ def main():
     old_drop_in, new_drop_in = read_text(unit.drop_in) or "", unit.wanted_drop_in()
     disabled = unit.state.get("UnitFileState") not in ("enabled", "static", "indirect", "generated")
     action = unit.action()
-    before, after = [unit.state.get("ActiveState")], [unit.state.get("ActiveState")]
+    state = unit.state.get("ActiveState", "unknown")
+    before, after = [state], [state]
     if disabled:
         before.append("disabled")
         after.append("enabled")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 
 DOCUMENTATION = r"""
 module: mariadb_database
@@ -62,17 +63,17 @@ NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
 
-class RefusedError(Exception):
-    """What can't be done, said in a sentence."""
+Grants = dict[str, list[str]]
+"""Host -> what SHOW GRANTS says of a user there."""
 
 
-def password_hash(password):
+def password_hash(password: str) -> str:
     """Return what MariaDB stores for `password` (plugin mysql_native_password)."""
     once = hashlib.sha1(password.encode()).digest()  # noqa: S324 - the server's own scheme
     return "*" + hashlib.sha1(once).hexdigest().upper()  # noqa: S324
 
 
-def ask(sql):
+def ask(sql: str) -> list[list[str]]:
     """Run `sql` as root over the local socket; return the rows as lists of text.
 
     Raises:
@@ -103,7 +104,7 @@ def ask(sql):
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-def wanted_grants(name, user, host, hashed):
+def wanted_grants(name: str, user: str, host: str, hashed: str) -> list[str]:
     """Return what SHOW GRANTS must answer for this user and host."""
     # In a GRANT `_` matches any character; MariaDB shows the escape as it was given.
     pattern = name.replace("_", r"\_")
@@ -113,8 +114,8 @@ def wanted_grants(name, user, host, hashed):
     ]
 
 
-def read(name, user):
-    """Return (whether the database exists, {host: its grants})."""
+def read(name: str, user: str) -> tuple[bool, Grants]:
+    """Return whether the database exists, and the user's grants."""
     # `checked` let these names pass: nothing in them ends a quote.
     schemata = "information_schema.SCHEMATA"
     databases = f"SELECT 'database' FROM {schemata} WHERE SCHEMA_NAME = '{name}';"  # noqa: S608
@@ -127,16 +128,13 @@ def read(name, user):
     return ["database"] in rows, grants
 
 
-def privileges(grant):
+def privileges(grant: str) -> str:
     """Return a line of SHOW GRANTS without how the user logs in."""
-    return grant.split(" IDENTIFIED ")[0]
+    return grant.partition(" IDENTIFIED ")[0]
 
 
-def statements(name, user, wanted, exists, current):
-    """Return the SQL that leads from the current grants to the wanted ones.
-
-    `wanted` and `current` map a host to its grants (as SHOW GRANTS words them).
-    """
+def statements(name: str, user: str, wanted: Grants, exists: bool, current: Grants) -> list[str]:
+    """Return the SQL that leads from the current grants to the wanted ones."""
     sql = [] if exists else [f"CREATE DATABASE `{name}`;"]
     sql += [f"DROP USER '{user}'@'{host}';" for host in current if host not in wanted]
     for host, grants in wanted.items():
@@ -156,7 +154,7 @@ def statements(name, user, wanted, exists, current):
     return sql
 
 
-def shown(exists, grants, name):
+def shown(exists: bool, grants: Grants, name: str) -> str:
     """Return a state as the lines of a diff, without the hashes."""
     lines = [f"database {name}"] if exists else []
     for host in sorted(grants):
@@ -164,7 +162,7 @@ def shown(exists, grants, name):
     return "".join(line + "\n" for line in lines)
 
 
-def checked(pattern, what, value):
+def checked(pattern: re.Pattern[str], what: str, value: str) -> str:
     """Return `value` if it is a name that needs no quoting."""
     if not pattern.fullmatch(value):
         raise RefusedError(
@@ -173,7 +171,7 @@ def checked(pattern, what, value):
     return value
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

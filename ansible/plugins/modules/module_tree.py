@@ -5,8 +5,10 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
@@ -71,25 +73,25 @@ MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
 NEW = ".muster-new"
 
 
-class RefusedError(Exception):
-    """A tree that can't be published, said in a sentence."""
+Run = Callable[[list[str]], tuple[int, str, str]]
+"""AnsibleModule.run_command: exit code, output, errors."""
 
 
 class Lmod:
     """The tools of the installed Lmod."""
 
-    def __init__(self, run, home=LMOD, lmodrc=LMODRC):
+    def __init__(self, run: Run, home: str = LMOD, lmodrc: str = LMODRC) -> None:
         self.run = run
         self.home = home
         self.lmodrc = lmodrc
 
     @property
-    def version(self):
+    def version(self) -> str:
         """The installed version, empty if there is none: the tools are in a folder of that name."""
         return os.path.basename(os.path.realpath(self.home)) if os.path.isdir(self.home) else ""
 
     @property
-    def configured(self):
+    def configured(self) -> bool:
         """Whether it is installed, and the role lmod has run on this host."""
         try:
             with open(self.lmodrc, encoding="utf-8", errors="replace") as stream:
@@ -97,7 +99,7 @@ class Lmod:
         except FileNotFoundError:
             return False
 
-    def _tool(self, name):
+    def _tool(self, name: str) -> str:
         path = f"{self.home}/libexec/{name}"
         if not os.path.exists(path):
             raise RefusedError(
@@ -105,7 +107,7 @@ class Lmod:
             )
         return path
 
-    def check(self, folder):
+    def check(self, folder: str) -> None:
         """Raise RefusedError with Lmod's message if a file below `folder` is no modulefile."""
         # check_module_tree_syntax ignores a .modulerc.lua that no user's Lmod can read.
         for path in sorted(tree(folder)):
@@ -118,7 +120,7 @@ class Lmod:
             lines = [line.strip() for line in (err or out).splitlines()]
             raise RefusedError(" ".join(line for line in lines if line.strip("-")))
 
-    def build_cache(self, folder, cache):
+    def build_cache(self, folder: str, cache: str) -> None:
         """Write the spider cache of the tree in `folder`."""
         code, out, err = self.run(
             [
@@ -136,7 +138,7 @@ class Lmod:
             )
 
 
-def tree(path):
+def tree(path: str) -> dict[str, str]:
     """Return path below `path` -> text of all files in it; those in the making left out."""
     texts = {}
     for folder, _, names in os.walk(path):
@@ -152,7 +154,7 @@ def tree(path):
 class Tree:
     """The tree as it is and as it is wanted."""
 
-    def __init__(self, path, files):
+    def __init__(self, path: str, files: dict[str, str]) -> None:
         self.path = path
         self.wanted = {name: MARK + text for name, text in files.items()}
         self.current = tree(path)
@@ -165,14 +167,14 @@ class Tree:
                     "out of the definition"
                 )
 
-    def _is_ours(self, name):
+    def _is_ours(self, name: str) -> bool:
         return self.current[name].startswith(MARK)
 
-    def _is_readable(self, name):
+    def _is_readable(self, name: str) -> bool:
         return os.stat(f"{self.path}/{name}").st_mode & 0o444 == 0o444
 
     @property
-    def to_write(self):
+    def to_write(self) -> list[str]:
         """Modulefiles first, .modulerc.lua last: a default never points to what is not there."""
         names = [
             name
@@ -182,12 +184,12 @@ class Tree:
         return sorted(names, key=lambda name: (name.endswith("/.modulerc.lua"), name))
 
     @property
-    def to_remove(self):
+    def to_remove(self) -> list[str]:
         """Defaults first, for the same reason."""
         names = [name for name in self.current if name not in self.wanted and self._is_ours(name)]
         return sorted(names, key=lambda name: (not name.endswith("/.modulerc.lua"), name))
 
-    def diff(self):
+    def diff(self) -> list[dict[str, str]]:
         """Return what publishing changes."""
         return [
             {
@@ -199,7 +201,7 @@ class Tree:
             for name in self.to_write + self.to_remove
         ]
 
-    def check(self, lmod):
+    def check(self, lmod: Lmod) -> None:
         """Let Lmod check the wanted files in a private folder."""
         with tempfile.TemporaryDirectory(prefix="muster-modules-") as scratch:
             for name, text in self.wanted.items():
@@ -210,7 +212,7 @@ class Tree:
                 said = str(error).replace(scratch, self.path)
                 raise RefusedError(f"{self.path} is left as it was; Lmod refuses {said}") from error
 
-    def publish(self):
+    def publish(self) -> None:
         """Write and remove files; folders that this leaves empty are removed too."""
         os.makedirs(self.path, mode=0o755, exist_ok=True)
         for name in self.to_write:
@@ -223,7 +225,7 @@ class Tree:
                 folder = os.path.dirname(folder)
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
     """Write a file beside its place and rename it: it is there completely or not at all."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
@@ -238,7 +240,7 @@ def write(path, text):
     os.replace(temporary, path)
 
 
-def cache_source(lmod, files, watch):
+def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:
     """Return the digest of all that the cache is built from."""
     digest = hashlib.sha256(lmod.version.encode())
     for name, text in sorted(files.items()):
@@ -251,7 +253,7 @@ def cache_source(lmod, files, watch):
     return digest.hexdigest()
 
 
-def cache_is_stale(cache, source):
+def cache_is_stale(cache: str, source: str) -> bool:
     """Whether the cache was built from other files, or was not completed."""
     try:
         with open(f"{cache}/source", encoding="utf-8") as stream:
@@ -262,7 +264,7 @@ def cache_is_stale(cache, source):
         return True
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -274,10 +276,14 @@ def main():
         supports_check_mode=True,
     )
     os.umask(0o022)
-    path, cache, watch = (module.params[key] for key in ("path", "cache", "watch"))
+    path: str = module.params["path"]
+    cache: str = module.params["cache"]
+    watch: list[str] = module.params["watch"]
     refuse_silent(module, [path, cache, *watch])
     lmod = Lmod(module.run_command)
-    changes, diff, stale = [], [], False
+    changes: list[str] = []
+    diff: list[dict[str, str]] = []
+    stale = False
     try:
         wanted = Tree(path, module.params["files"])
         changes, diff = wanted.to_write + wanted.to_remove, wanted.diff()

@@ -6,7 +6,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.mount_keeper import keep
-from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Protocol
+from ansible_collections.muster.slurm.plugins.module_utils.mount_units import Mount, Protocol
 
 DOCUMENTATION = r"""
 module: nfs_mounts
@@ -58,7 +58,7 @@ in_use:
 """
 
 
-def servers(mount):
+def servers(mount: Mount) -> list[str]:
     """Return the host that serves `mount`."""
     return [mount["source"].rpartition(":/")[0].strip("[]")]
 
@@ -77,7 +77,7 @@ PROTOCOL = Protocol(
 )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     options = {
         "source": {"type": "str", "required": True},

@@ -5,6 +5,7 @@
 import glob
 import os
 import re
+from collections.abc import Iterable, Iterator
 
 DOCUMENTATION = r"""
 module: nvidia_hardware
@@ -60,7 +61,11 @@ NVSWITCH_CLASS = "0x0680"  # a bridge of no other kind
 CARETAKERS = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "nvidia-smi")
 
 
-def flavour_of(kernel):
+Process = tuple[str, str, list[str]]
+"""Number, name and open files of a process."""
+
+
+def flavour_of(kernel: str) -> str:
     """Return what follows version and build in a kernel's name.
 
     6.1.0-40-cloud-amd64, 6.12.43+deb13-amd64, 6.8.0-1014-gcp.
@@ -68,15 +73,15 @@ def flavour_of(kernel):
     return re.sub(r"^[0-9][^-]*-(?:[0-9.]+-)?", "", kernel)
 
 
-def counted(devices):
+def counted(devices: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Return how many GPUs and NVSwitches are among (vendor, class) of the PCI devices."""
     classes = [kind[:6] for vendor, kind in devices if vendor == NVIDIA]
     gpus = sum(kind in GPU_CLASSES for kind in classes)
     return {"gpus": gpus, "nvswitches": classes.count(NVSWITCH_CLASS)}
 
 
-def using(processes):
-    """Return who of (pid, name, open files) uses GPUs, as "name (pid)"."""
+def using(processes: Iterable[Process]) -> list[str]:
+    """Return who of the processes uses GPUs, as "name (pid)"."""
     return [
         f"{name} ({pid})"
         for pid, name, files in processes
@@ -84,12 +89,12 @@ def using(processes):
     ]
 
 
-def steps(processes):
-    """Return how many of (pid, name, open files) look after a step of a job."""
+def steps(processes: Iterable[Process]) -> int:
+    """Return how many of the processes look after a step of a job."""
     return sum(name == "slurmstepd" for _, name, _ in processes)
 
 
-def link(path):
+def link(path: str) -> str:
     """Return where a link leads; empty if it has gone meanwhile."""
     try:
         return os.readlink(path)
@@ -97,14 +102,14 @@ def link(path):
         return ""
 
 
-def processes():
-    """Yield pid, name and open files of each process."""
+def processes() -> Iterator[Process]:
+    """Yield each process of this machine."""
     for folder in glob.glob("/proc/[0-9]*"):
         files = [link(path) for path in glob.glob(f"{folder}/fd/*")]
         yield os.path.basename(folder), attribute(folder, "comm"), files
 
 
-def attribute(folder, name):
+def attribute(folder: str, name: str) -> str:
     """Return the text of a file of /sys or /proc; empty if it has gone meanwhile."""
     try:
         with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as stream:
@@ -113,7 +118,7 @@ def attribute(folder, name):
         return ""
 
 
-def main():
+def main() -> None:
     """Run the module."""
     # Here: `make gpu-check` uses what is above on machines without Ansible.
     from ansible.module_utils.basic import AnsibleModule  # noqa: PLC0415

@@ -59,19 +59,19 @@ class State:
 
     running: str
     """The kernel that runs."""
-    versions: dict
+    versions: dict[str, str | None]
     """Kernel -> version of the module that it would load, None if there is none."""
-    with_headers: frozenset
+    with_headers: frozenset[str]
     """Kernels that modules can be built for."""
     loaded: str | None = None
     """Version of the NVIDIA driver that is loaded."""
     nouveau: bool = False
     """Whether the kernel's own driver for these GPUs is loaded."""
-    dkms: dict = field(default_factory=dict)
+    dkms: dict[str, str] = field(default_factory=dict)
     """Kernel -> what DKMS says of NVIDIA's modules, such as built or installed."""
 
 
-def dkms_states(text):
+def dkms_states(text: str) -> dict[str, str]:
     """Return kernel -> state from what C(dkms status) prints.
 
     nvidia-current/535.261.03, 6.1.0-40-amd64, x86_64: installed (DKMS 3; before, a comma stood
@@ -81,7 +81,7 @@ def dkms_states(text):
     return {match["kernel"]: match["state"] for match in re.finditer(pattern, text, re.MULTILINE)}
 
 
-def without_module(state, loading=True):
+def without_module(state: State, loading: bool = True) -> list[str]:
     """Return the kernels that should have the module and have not, the one that runs first.
 
     That one needs it where it is to be loaded. Modules that come ready-made need no headers, so one
@@ -94,7 +94,7 @@ def without_module(state, loading=True):
     return sorted(missing, key=lambda kernel: (kernel != state.running, kernel))
 
 
-def complaint(state, kernel, log):
+def complaint(state: State, kernel: str, log: str) -> str:
     """Return what is wrong with the module of `kernel`, and the remedy."""
     if kernel not in state.with_headers:
         return (
@@ -112,7 +112,7 @@ def complaint(state, kernel, log):
     )
 
 
-def reboot_for(state):
+def reboot_for(state: State) -> str:
     """Return what only a reboot can change; empty if nothing."""
     installed = state.versions[state.running]
     if state.loaded and state.loaded != installed:
@@ -122,7 +122,7 @@ def reboot_for(state):
     return ""
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """Return the text at `path`; empty if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
@@ -131,20 +131,20 @@ def read_text(path):
         return ""
 
 
-def last_log():
+def last_log() -> str:
     """Return the newest log of a build."""
     logs = glob.glob("/var/lib/dkms/nvidia*/*/build/make.log")
     newest = max(logs, key=os.path.getmtime, default="")
     return read_text(newest)
 
 
-def look(module):
+def look(module: AnsibleModule) -> State:
     """Return the state of this host."""
     name, running = module.params["name"], os.uname().release
     kernels = {running, *(os.path.basename(path) for path in glob.glob("/lib/modules/*"))}
     # In check mode on a fresh host it may not be there yet.
     modinfo = module.get_bin_path("modinfo")
-    versions = {}
+    versions: dict[str, str | None] = {}
     for kernel in kernels:
         # By the file's name: modinfo follows no `install` line of modprobe.d, by which Debian
         # gives `nvidia` to one of its packages.
@@ -164,7 +164,7 @@ def look(module):
     )
 
 
-def load(module):
+def load(module: AnsibleModule) -> None:
     """Load the driver, and the part of it that CUDA needs."""
     for name in ("nvidia", "nvidia-uvm"):
         code, _, err = module.run_command(["modprobe", name])
@@ -177,7 +177,7 @@ def load(module):
             module.fail_json(msg=f"can't load {name}: {err.strip()}; {hint}, and run again")
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={

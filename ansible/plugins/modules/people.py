@@ -13,6 +13,9 @@ import pwd
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import (
@@ -112,7 +115,7 @@ class Person:
     present: bool = True
 
     @property
-    def keys_text(self):
+    def keys_text(self) -> str:
         """Text of the file with the keys; empty if there is to be none."""
         keys = self.ssh_keys if self.present else ()
         return "".join(f"{key.strip()}\n" for key in keys)
@@ -158,7 +161,39 @@ class Step:
     keys_of: str | None = None
 
 
-def conflicts(groups, people, host, create_homes):
+class GroupOptions(TypedDict):
+    """An entry of the option groups."""
+
+    name: str
+    gid: int
+
+
+class PersonOptions(TypedDict):
+    """An entry of the option people."""
+
+    name: str
+    uid: int
+    groups: list[str]
+    ssh_keys: list[str]
+    shell: str
+    state: str
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    groups: list[GroupOptions]
+    people: list[PersonOptions]
+    keys_dir: str
+    home_root: str
+    create_homes: bool
+    home_mounted: bool
+    no_login: list[str]
+
+
+def conflicts(
+    groups: list[Group], people: list[Person], host: HostState, create_homes: bool
+) -> list[str]:
     """Return a sentence for each conflict between the host and what is wanted.
 
     Args:
@@ -229,7 +264,9 @@ def conflicts(groups, people, host, create_homes):
     return said
 
 
-def plan(groups, people, host, create_homes):
+def plan(
+    groups: list[Group], people: list[Person], host: HostState, create_homes: bool
+) -> list[Step]:
     """Return the steps from what the host has to what is wanted, in order.
 
     Args:
@@ -263,27 +300,32 @@ def plan(groups, people, host, create_homes):
     return steps
 
 
-def _keys(name, before, after):
+def _keys(name: str, before: str, after: str) -> Step:
     return Step(f"ssh keys of {name}", before, after, keys_of=name)
 
 
-def _memberships(name, host):
+def _memberships(name: str, host: HostState) -> frozenset[str]:
     return frozenset(group for group, members in host.members.items() if name in members)
 
 
-def _words(uid, groups, shell, home, note=""):
+def _words(uid: int, groups: Iterable[str], shell: str, home: str, note: str = "") -> str:
     return f"uid {uid}, groups {' '.join(sorted(groups)) or '-'}, {shell}, {home}{note}"
 
 
-def _present(person, account, host, owned):
+def _present(
+    person: Person, account: Account | None, host: HostState, owned: frozenset[str]
+) -> list[Step]:
     what = f"person {person.name}"
     if account is None:
-        command = ("useradd", "--uid", str(person.uid), "--gid", str(person.uid))
-        # "*" is no password, yet the account is not locked: sshd refuses locked ones their keys.
-        command += ("--home-dir", person.home, "--no-create-home", "--password", "*")
-        command += ("--shell", person.shell, "--groups", ",".join(sorted(person.groups)))
+        command = (
+            *("useradd", "--uid", str(person.uid), "--gid", str(person.uid)),
+            # "*" is no password, yet the account is not locked: sshd refuses locked ones their
+            # keys.
+            *("--home-dir", person.home, "--no-create-home", "--password", "*"),
+            *("--shell", person.shell, "--groups", ",".join(sorted(person.groups)), person.name),
+        )
         after = _words(person.uid, person.groups, person.shell, person.home)
-        return [Step(what, "absent", after, (*command, person.name))]
+        return [Step(what, "absent", after, command)]
     member = _memberships(person.name, host)
     groups = (member - owned) | person.groups
     options = []
@@ -304,12 +346,12 @@ def _present(person, account, host, owned):
     return [Step(what, before, after, ("usermod", *options, person.name))]
 
 
-def _notes(person, account):
+def _notes(person: Person, account: Account) -> str:
     gid = f", gid {account.gid}" if account.gid != person.uid else ""
     return gid + (", expired" if account.expires == EXPIRED else "")
 
 
-def _absent(person, account, host, owned):
+def _absent(person: Person, account: Account, host: HostState, owned: frozenset[str]) -> list[Step]:
     what = f"person {person.name}"
     member = _memberships(person.name, host)
     before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
@@ -329,7 +371,7 @@ def _absent(person, account, host, owned):
     return [Step(what, before, after, command)]
 
 
-def warnings(people, host, shells):
+def warnings(people: list[Person], host: HostState, shells: Iterable[str]) -> list[str]:
     """Return a sentence for each thing that works, but not as somebody may expect.
 
     Args:
@@ -351,14 +393,14 @@ def warnings(people, host, shells):
     ]
 
 
-def colon_file(path):
+def colon_file(path: str) -> dict[str, list[str]]:
     """Return the fields of each line of a file like /etc/passwd, by their first field."""
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
         lines = [line.rstrip("\n").split(":") for line in stream]
     return {fields[0]: fields for fields in lines if len(fields) > 1}
 
 
-def busy_uids():
+def busy_uids() -> set[int]:
     """Return the real uids that processes run under."""
     uids = set()
     for entry in os.listdir("/proc"):
@@ -373,7 +415,7 @@ def busy_uids():
     return uids
 
 
-def owner_of(path):
+def owner_of(path: str) -> int | None:
     """Return the uid that owns `path`, None if it does not exist."""
     try:
         return os.stat(path).st_uid
@@ -381,7 +423,7 @@ def owner_of(path):
         return None
 
 
-def keys_in(folder):
+def keys_in(folder: str) -> dict[str, str]:
     """Return the text of each file in `folder` by its name.
 
     A file that sshd would refuse for its owner or mode shows as a line that says so.
@@ -398,7 +440,7 @@ def keys_in(folder):
     return texts
 
 
-def write_keys(path, text):
+def write_keys(path: str, text: str) -> None:
     """Replace the file at `path`; without text, remove it."""
     if not text:
         os.unlink(path)
@@ -412,7 +454,7 @@ def write_keys(path, text):
     os.replace(temporary, path)
 
 
-def read_host(people, keys_dir, create_homes):
+def read_host(people: list[Person], keys_dir: str, create_homes: bool) -> HostState:
     """Return what this host has, as far as `people` and groups are concerned.
 
     Args:
@@ -451,16 +493,16 @@ def read_host(people, keys_dir, create_homes):
     )
 
 
-def _unlisted(people):
+def _unlisted(people: list[Person]) -> Iterator[pwd.struct_passwd]:
     for person in people:
-        for lookup, key in ((pwd.getpwnam, person.name), (pwd.getpwuid, person.uid)):
+        for lookup in (partial(pwd.getpwnam, person.name), partial(pwd.getpwuid, person.uid)):
             try:
-                yield lookup(key)
+                yield lookup()
             except KeyError:
                 continue
 
 
-def make_home(person):
+def make_home(person: Person) -> None:
     """Make the home of `person` from /etc/skel; it appears complete or not at all."""
     temporary = f"{os.path.dirname(person.home)}/.muster-{person.name}"
     if os.path.isdir(temporary):
@@ -473,7 +515,7 @@ def make_home(person):
     os.rename(temporary, person.home)
 
 
-def is_mounted(path, table):
+def is_mounted(path: str, table: Iterable[str]) -> bool:
     """Whether the kernel's table (proc_pid_mountinfo(5)) has a mount at `path`, which has no space.
 
     Without a look at the path itself, which would wait for a server that is away.
@@ -481,7 +523,7 @@ def is_mounted(path, table):
     return any(line.split()[4] == path for line in table)
 
 
-def locked_out(no_login, environment):
+def locked_out(no_login: list[str], environment: Mapping[str, str]) -> list[str]:
     """Report if the person who runs this by sudo or doas could not log in again."""
     login = environment.get("SUDO_USER") or environment.get("DOAS_USER")
     if login not in no_login:
@@ -492,7 +534,7 @@ def locked_out(no_login, environment):
     ]
 
 
-def main():
+def main() -> None:
     """Run the module."""
     name_and = {"name": {"type": "str", "required": True}}
     module = AnsibleModule(
@@ -537,29 +579,30 @@ def main():
         },
         supports_check_mode=True,
     )
-    create_homes = module.params["create_homes"]
-    if module.params["home_mounted"]:
+    params: Params = module.params
+    create_homes = params["create_homes"]
+    if params["home_mounted"]:
         with open("/proc/self/mountinfo", encoding="utf-8") as table:
-            create_homes = create_homes and is_mounted(module.params["home_root"], table)
-    groups = [Group(group["name"], group["gid"]) for group in module.params["groups"]]
+            create_homes = create_homes and is_mounted(params["home_root"], table)
+    groups = [Group(group["name"], group["gid"]) for group in params["groups"]]
     people = [
         Person(
             person["name"],
             person["uid"],
-            f"{module.params['home_root']}/{person['name']}",
+            f"{params['home_root']}/{person['name']}",
             frozenset(person["groups"]),
             tuple(person["ssh_keys"]),
             person["shell"],
             person["state"] == "present",
         )
-        for person in module.params["people"]
+        for person in params["people"]
     ]
-    keys_dir = module.params["keys_dir"]
+    keys_dir = params["keys_dir"]
     if create_homes:
-        refuse_silent(module, [module.params["home_root"]])
+        refuse_silent(module, [params["home_root"]])
     host = read_host(people, keys_dir, create_homes)
     problems = conflicts(groups, people, host, create_homes)
-    problems += locked_out(module.params["no_login"], os.environ)
+    problems += locked_out(params["no_login"], os.environ)
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 
@@ -588,7 +631,7 @@ def main():
     )
 
 
-def apply(module, step, keys_dir):
+def apply(module: AnsibleModule, step: Step, keys_dir: str) -> None:
     """Do one step; end the task with a sentence if it can't be done."""
     if step.command:
         code, out, err = module.run_command(list(step.command))
@@ -601,7 +644,7 @@ def apply(module, step, keys_dir):
     try:
         if step.keys_of is not None:
             write_keys(os.path.join(keys_dir, step.keys_of), step.after)
-        else:
+        elif step.home_of is not None:
             make_home(step.home_of)
     except OSError as error:
         remedy = (

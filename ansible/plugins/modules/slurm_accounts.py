@@ -13,9 +13,12 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 
 DOCUMENTATION = r"""
 module: slurm_accounts
@@ -162,10 +165,6 @@ READS = {
 """What is read, as arguments of `sacctmgr -nP`."""
 
 
-class RefusedError(Exception):
-    """What can't be done, said in a sentence."""
-
-
 @dataclass(frozen=True)
 class Account:
     """An account on one cluster."""
@@ -182,7 +181,8 @@ class User:
 
     default_account: str
     admin_level: str
-    associations: frozenset  # of (account, partition); partition is empty for all partitions
+    associations: frozenset[tuple[str, str]]
+    """(account, partition); the partition is empty for all partitions."""
 
 
 @dataclass(frozen=True)
@@ -190,17 +190,49 @@ class State:
     """What slurmdbd has, or should have, of one cluster; without account and user root."""
 
     registered: bool = False
-    accounts: dict = field(default_factory=dict)
-    users: dict = field(default_factory=dict)
-    accounts_of_root: frozenset = frozenset()  # where user root has an association
+    accounts: dict[str, Account] = field(default_factory=dict)
+    users: dict[str, User] = field(default_factory=dict)
+    accounts_of_root: frozenset[str] = frozenset()
+    """Where user root has an association."""
 
 
-def lower(text):
+class AccountOptions(TypedDict):
+    """An entry of the option accounts."""
+
+    name: str
+    parent: str | None
+    description: str
+    organization: str
+    fairshare: int
+    users: list[str]
+
+
+class UserOptions(TypedDict):
+    """An entry of the option users."""
+
+    name: str
+    default_account: str | None
+    admin_level: str
+
+
+class Params(TypedDict):
+    """What the module is asked for."""
+
+    cluster: str
+    accounts: list[AccountOptions]
+    users: list[UserOptions]
+    prune: bool
+    host: str
+    port: int
+    timeout_seconds: int
+
+
+def lower(text: str) -> str:
     """Return `text` in lower case as SLURM does it: ASCII letters only, whatever the locale."""
     return "".join(chr(ord(letter) + 32) if "A" <= letter <= "Z" else letter for letter in text)
 
 
-def parse(cluster, outputs):
+def parse(cluster: str, outputs: dict[str, str]) -> State:
     """Return the State that the outputs of READS describe (keys as in READS)."""
     rows = {
         name: [line.split("|") for line in text.splitlines() if line.strip()]
@@ -208,7 +240,9 @@ def parse(cluster, outputs):
     }
     texts = {row[0]: ("|".join(row[1:-1]), row[-1]) for row in rows["accounts"]}
     logins = {row[0]: (row[1], lower(row[2])) for row in rows["users"]}
-    accounts, associations, accounts_of_root = {}, {}, set()
+    accounts: dict[str, Account] = {}
+    associations: dict[str, set[tuple[str, str]]] = {}
+    accounts_of_root: set[str] = set()
     for account, user, partition, parent, fairshare in rows["associations"]:
         if user == ROOT:
             accounts_of_root.add(account)
@@ -228,7 +262,7 @@ def parse(cluster, outputs):
     )
 
 
-def checked_name(what, name):
+def checked_name(what: str, name: str) -> str:
     """Return `name` as sacctmgr stores it, or refuse it."""
     if not NAME.fullmatch(name):
         raise RefusedError(
@@ -237,7 +271,7 @@ def checked_name(what, name):
     return lower(name)
 
 
-def checked_text(account, what, text):
+def checked_text(account: str, what: str, text: str) -> str:
     """Return free `text` as sacctmgr stores it, or refuse it."""
     if BAD_TEXT.search(text):
         raise RefusedError(
@@ -247,14 +281,15 @@ def checked_text(account, what, text):
     return lower(text)
 
 
-def wanted(accounts, users):
+def wanted(accounts: list[AccountOptions], users: list[UserOptions]) -> State:
     """Return the State that the module's options ask for.
 
     Raises:
         RefusedError: the options contradict each other.
 
     """
-    tree, listed = {}, {}
+    tree: dict[str, Account] = {}
+    listed: dict[str, list[str]] = {}
     for entry in accounts:
         name = checked_name("account", entry["name"])
         parent = checked_name("parent account", entry["parent"] or ROOT)
@@ -274,8 +309,8 @@ def wanted(accounts, users):
     said = {checked_name("user", entry["name"]): entry for entry in users}
     wish = {}
     for user, of_user in listed.items():
-        entry = said.get(user, {})
-        default = lower(entry.get("default_account") or of_user[0])
+        of_options = said.get(user)
+        default = lower((of_options and of_options["default_account"]) or of_user[0])
         if user == ROOT:
             raise RefusedError("user root belongs to SLURM; take it out of the accounts' users")
         if default not in of_user:
@@ -285,20 +320,20 @@ def wanted(accounts, users):
             )
         wish[user] = User(
             default_account=default,
-            admin_level=entry.get("admin_level") or "none",
+            admin_level=of_options["admin_level"] if of_options else "none",
             associations=frozenset((account, "") for account in of_user),
         )
     return State(registered=True, accounts=tree, users=wish)
 
 
-def ordered(accounts):
+def ordered(accounts: dict[str, Account]) -> list[str]:
     """Return the names of `accounts`, parents first.
 
     Raises:
         RefusedError: a parent is missing or the accounts form a circle.
 
     """
-    done = []
+    done: list[str] = []
     left = list(accounts)
     while left:
         ready = [name for name in left if accounts[name].parent in (ROOT, *done)]
@@ -313,17 +348,21 @@ def ordered(accounts):
     return done
 
 
-def unlisted(current, wish):
+def unlisted(current: State, wish: State) -> tuple[set[str], set[tuple[str, str, str]]]:
     """Return (accounts, {(user, account, partition)}) that are there and not wanted."""
     accounts = set(current.accounts) - set(wish.accounts)
-    associations = set()
+    associations: set[tuple[str, str, str]] = set()
     for user, existing in current.users.items():
         of_user = wish.users[user].associations if user in wish.users else frozenset()
-        associations |= {(user, *association) for association in existing.associations - of_user}
+        associations |= {
+            (user, account, partition) for account, partition in existing.associations - of_user
+        }
     return accounts, associations
 
 
-def target(current, wish, prune=False, busy=frozenset()):
+def target(
+    current: State, wish: State, prune: bool = False, busy: frozenset[tuple[str, str]] = frozenset()
+) -> State:
     """Return the State to reach: what is wanted, and what is there and is not to be removed.
 
     `busy` holds the (account, user) that have jobs: with `prune` they and the accounts above stay.
@@ -337,9 +376,9 @@ def target(current, wish, prune=False, busy=frozenset()):
             association[1] for association in associations
         }
         accounts = _with_parents((with_jobs | current.accounts_of_root) & accounts, current)
-    kept = {user: set() for user, _, _ in associations}
+    kept: dict[str, set[tuple[str, str]]] = {}
     for user, account, partition in associations:
-        kept[user].add((account, partition))
+        kept.setdefault(user, set()).add((account, partition))
     users = dict(wish.users)
     for user, extra in kept.items():
         if user in users:
@@ -359,9 +398,9 @@ def target(current, wish, prune=False, busy=frozenset()):
     )
 
 
-def _with_parents(names, state):
+def _with_parents(names: Iterable[str], state: State) -> set[str]:
     """Return `names` and all accounts above them."""
-    accounts = set()
+    accounts: set[str] = set()
     for start in names:
         name = start
         while name in state.accounts and name not in accounts:
@@ -370,7 +409,7 @@ def _with_parents(names, state):
     return accounts
 
 
-def plan(cluster, current, goal):
+def plan(cluster: str, current: State, goal: State) -> list[list[str]]:
     """Return the sacctmgr commands (argument lists) that lead from `current` to `goal`.
 
     The order matters: parents before children; an account before its users; a user's new default
@@ -395,7 +434,7 @@ def plan(cluster, current, goal):
         ("defaultaccount", "default_account", [on]),
         ("adminlevel", "admin_level", []),
     ):
-        changed = {}
+        changed: dict[str, list[str]] = {}
         for user, wish in sorted(goal.users.items()):
             # A user made just now has the wanted default account, and no rights.
             before = current.users.get(user, replace(wish, admin_level="none"))
@@ -408,12 +447,12 @@ def plan(cluster, current, goal):
             ]
 
     # One by one: 22.05 refuses a list of users of whom one has a default account.
-    for user, existing in sorted(current.users.items()):
+    for user, there in sorted(current.users.items()):
         if user not in goal.users:
             commands.append(["delete", "user", "where", f"name={user}", on])
             continue
-        for account, partition in sorted(existing.associations - goal.users[user].associations):
-            which = [f"account={account}"] + ([f"partition={partition}"] if partition else [])
+        for of_user, partition in sorted(there.associations - goal.users[user].associations):
+            which = [f"account={of_user}"] + ([f"partition={partition}"] if partition else [])
             commands.append(["delete", "user", "where", f"name={user}", on, *which])
     commands += [
         ["delete", "account", "where", f"name={name}", on]
@@ -423,9 +462,10 @@ def plan(cluster, current, goal):
     return commands
 
 
-def _associations_to_add(on, current, goal):
+def _associations_to_add(on: str, current: State, goal: State) -> list[list[str]]:
     """Return the commands that add associations, many users in one command."""
-    first, more = {}, {}
+    first: dict[str, list[str]] = {}
+    more: dict[str, list[str]] = {}
     for user, wish in sorted(goal.users.items()):
         missing = set(wish.associations)
         if user in current.users:
@@ -447,7 +487,7 @@ def _associations_to_add(on, current, goal):
     return commands
 
 
-def _batches(names):
+def _batches(names: list[str]) -> list[str]:
     """Return `names` joined by commas, NAMES_PER_COMMAND at a time."""
     return [
         ",".join(names[start : start + NAMES_PER_COMMAND])
@@ -455,7 +495,7 @@ def _batches(names):
     ]
 
 
-def shown(cluster, state):
+def shown(cluster: str, state: State) -> str:
     """Return `state` as the lines of a diff."""
     lines = [f"cluster {cluster}"] if state.registered else []
     for name, account in sorted(state.accounts.items()):
@@ -472,11 +512,11 @@ def shown(cluster, state):
     return "".join(line + "\n" for line in lines)
 
 
-def _association(account, partition):
+def _association(account: str, partition: str) -> str:
     return f"{account}:{partition}" if partition else account
 
 
-def described(accounts, associations):
+def described(accounts: Iterable[str], associations: Iterable[tuple[str, str, str]]) -> list[str]:
     """Return accounts and associations as words for a message, sorted."""
     return [f"account {name}" for name in sorted(accounts)] + [
         f"user {user} in {_association(account, partition)}"
@@ -487,14 +527,21 @@ def described(accounts, associations):
 class Sacctmgr:
     """Talks to one slurmdbd through sacctmgr and sacct."""
 
-    def __init__(self, cluster, host, port, timeout_seconds, run=subprocess.run):
+    def __init__(
+        self,
+        cluster: str,
+        host: str,
+        port: int,
+        timeout_seconds: float,
+        run: "Callable[..., subprocess.CompletedProcess[str]]" = subprocess.run,
+    ) -> None:
         self.cluster = cluster
         self.host = host
         self.port = port
         self.timeout_seconds = timeout_seconds
         self.run = run
 
-    def _call(self, program, *words):
+    def _call(self, program: str, *words: str) -> tuple[int, str, str]:
         """Return (exit code, output, errors) of `program` run with its own slurm.conf.
 
         A database host has no slurm.conf, and a controller has none before its cluster is known.
@@ -523,7 +570,7 @@ class Sacctmgr:
                 return 124, "", f"{program} did not end within {COMMAND_SECONDS} s"
         return done.returncode, done.stdout, done.stderr
 
-    def _read(self, what):
+    def _read(self, what: str) -> str:
         words = [word.format(cluster=self.cluster) for word in READS[what]]
         code, out, err = self._call("sacctmgr", "-nP", *words)
         # Exit code 0 with an error on stderr is a failure too: it may come with half an answer.
@@ -533,7 +580,7 @@ class Sacctmgr:
             )
         return out
 
-    def first_state(self):
+    def first_state(self) -> State:
         """Return the state as soon as slurmdbd answers; refuse after the bound."""
         deadline = time.monotonic() + self.timeout_seconds
         while True:
@@ -548,16 +595,16 @@ class Sacctmgr:
                     ) from error
                 time.sleep(min(1, max(0, deadline - time.monotonic())))
 
-    def state(self):
+    def state(self) -> State:
         """Return what slurmdbd holds of the cluster."""
         return parse(self.cluster, {name: self._read(name) for name in READS})
 
-    def change(self, command):
+    def change(self, command: list[str]) -> str | None:
         """Run one command of a plan; return what it said if it failed (None: done)."""
         code, out, err = self._call("sacctmgr", "-i", *command)
         return None if code == 0 else (_words(err + "\n" + out) or f"exit {code}")
 
-    def busy(self):
+    def busy(self) -> frozenset[tuple[str, str]]:
         """Return the (account, user) that have pending or running jobs."""
         states = "PENDING,RUNNING,SUSPENDED,REQUEUED,RESIZING"
         words = ["-nPX", "--allusers", f"--clusters={self.cluster}", f"--state={states}"]
@@ -566,15 +613,21 @@ class Sacctmgr:
             raise RefusedError(
                 f"sacct does not say which accounts have jobs ({_words(err)}), so nothing is pruned"
             )
-        return frozenset(tuple(line.split("|", 1)) for line in out.splitlines() if "|" in line)
+        return frozenset(
+            (account, user)
+            for account, bar, user in (line.partition("|") for line in out.splitlines())
+            if bar
+        )
 
 
-def _words(text):
+def _words(text: str) -> str:
     """Return what a command said as one line."""
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def apply(slurmdbd, current, wish, prune, busy):
+def apply(
+    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool, busy: frozenset[tuple[str, str]]
+) -> list[list[str]]:
     """Run the plan until slurmdbd holds the goal; return the commands.
 
     A second round is for what the first can't see: a user or an account that was on the cluster
@@ -606,7 +659,7 @@ def apply(slurmdbd, current, wish, prune, busy):
     return done
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -645,14 +698,14 @@ def main():
         },
         supports_check_mode=True,
     )
-    options = module.params
+    options: Params = module.params
     try:
         cluster = checked_name("cluster", options["cluster"])
         wish = wanted(options["accounts"], options["users"])
         slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
         current = read(module, slurmdbd)
         accounts, associations = unlisted(current, wish)
-        busy = frozenset()
+        busy: frozenset[tuple[str, str]] = frozenset()
         if options["prune"] and (accounts or associations):
             busy = slurmdbd.busy()
         goal = target(current, wish, options["prune"], busy)
@@ -683,7 +736,7 @@ def main():
     )
 
 
-def read(module, slurmdbd):
+def read(module: AnsibleModule, slurmdbd: Sacctmgr) -> State:
     """Return the current State; in check mode an empty one where there is no slurmdbd yet."""
     if not module.check_mode:
         return slurmdbd.first_state()

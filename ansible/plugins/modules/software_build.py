@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
@@ -59,24 +61,27 @@ paths:
 """
 
 
-class BuildError(Exception):
-    """A build that did not succeed, said in a sentence."""
+class Installation(TypedDict):
+    """A folder, and the command that makes it; without one somebody makes it by hand."""
+
+    root: str
+    build: str | None
 
 
-def is_missing(root):
+def is_missing(root: str) -> bool:
     """Whether `root` has to be built."""
     return not os.path.isdir(root) or os.path.exists(f"{root}.building")
 
 
-def build(root, command, timeout_seconds):
-    """Run `command`, which makes the folder `root`. Raises BuildError or OSError."""
+def build(root: str, command: str, timeout_seconds: float) -> None:
+    """Run `command`, which makes the folder `root`. Raises RefusedError or OSError."""
     mark = f"{root}.building"
     os.makedirs(os.path.dirname(root), mode=0o755, exist_ok=True)
     with open(mark, "w", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BuildError(
+            raise RefusedError(
                 f"{root} is being built by another run; wait for it, then run again"
             ) from None
         shutil.rmtree(root, ignore_errors=True)
@@ -87,13 +92,13 @@ def build(root, command, timeout_seconds):
             shutil.rmtree(root, ignore_errors=True)
         os.unlink(mark)
     if said is not None:
-        raise BuildError(
+        raise RefusedError(
             f"{root} was not built and nothing is left of it: {said}; fix the command `{command}` "
             "and run again, or set `built: false` to build it by hand"
         )
 
 
-def run(command, timeout_seconds):
+def run(command: str, timeout_seconds: float) -> str | None:
     """Run `command`; return None, or what went wrong."""
     process = subprocess.Popen(
         ["/bin/sh", "-ec", command],
@@ -115,7 +120,7 @@ def run(command, timeout_seconds):
     return f"exit status {process.returncode}: {last_words}" if process.returncode else None
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
@@ -130,16 +135,19 @@ def main():
         supports_check_mode=True,
     )
     os.umask(0o022)
-    to_build = [entry for entry in module.params["installations"] if entry["build"] is not None]
-    refuse_silent(module, [entry["root"] for entry in to_build])
-    missing = [entry for entry in to_build if is_missing(entry["root"])]
-    built = []
+    installations: list[Installation] = module.params["installations"]
+    to_build = [
+        (entry["root"], entry["build"]) for entry in installations if entry["build"] is not None
+    ]
+    refuse_silent(module, [root for root, _ in to_build])
+    missing = [(root, command) for root, command in to_build if is_missing(root)]
+    built: list[str] = []
     try:
-        for entry in missing:
+        for root, command in missing:
             if not module.check_mode:
-                build(entry["root"], entry["build"], module.params["timeout_seconds"])
-            built.append(entry["root"])
-    except BuildError as error:
+                build(root, command, module.params["timeout_seconds"])
+            built.append(root)
+    except RefusedError as error:
         module.fail_json(msg=str(error), paths=built)
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}", paths=built)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 CLUSTER = Path("/var/lib/stand-in/cluster.json")
 QUOTA = "ceph.quota.max_bytes"
@@ -20,20 +21,20 @@ class NoData(Error):
 
 
 class LibCephFS:
-    def __init__(self, conffile, auth_id):
+    def __init__(self, conffile: str, auth_id: str) -> None:
         if (conffile, auth_id) != ("/etc/ceph/ceph.conf", "admin"):
             raise Error(f"no such client: {auth_id} of {conffile}")
-        self.cluster = json.loads(CLUSTER.read_text())
-        self.folders = {}
+        self.cluster: dict[str, Any] = json.loads(CLUSTER.read_text())
+        self.folders: dict[str, dict[str, Any]] = {}
 
-    def conf_set(self, name, value):
+    def conf_set(self, name: str, value: str) -> None:
         if name != "client_mount_timeout":
             raise Error(f"unknown setting {name}")
 
-    def init(self):
+    def init(self) -> None:
         pass
 
-    def mount(self, filesystem_name):
+    def mount(self, filesystem_name: bytes) -> None:
         names = [filesystem["fs_name"] for filesystem in self.cluster["filesystems"]]
         servers = [service["service_name"] for service in self.cluster["services"]]
         name = filesystem_name.decode()
@@ -41,34 +42,35 @@ class LibCephFS:
             raise Error(f"no active metadata server of {name}")
         self.folders = self.cluster["folders"]
 
-    def stat(self, path):
+    def stat(self, path: str) -> dict[str, Any]:
         if path not in self.folders:
             raise ObjectNotFound(path)
         return self.folders[path]
 
-    def getxattr(self, path, name):
+    def getxattr(self, path: str, name: str) -> bytes:
         if name not in self.stat(path):
             raise NoData(name)
-        return self.stat(path)[name].encode()
+        quota: str = self.stat(path)[name]
+        return quota.encode()
 
-    def setxattr(self, path, name, value, flags):
+    def setxattr(self, path: str, name: str, value: bytes, flags: int) -> None:
         if name != QUOTA or flags:
             raise Error(f"{name}, {flags}")
         self.stat(path)[name] = value.decode()
 
-    def mkdirs(self, path, mode):
+    def mkdirs(self, path: str, mode: int) -> None:
         self.folders[path] = {"mode": mode}
 
-    def mkdir(self, path, mode):
+    def mkdir(self, path: str, mode: int) -> None:
         if path in self.folders:
             raise Error(f"{path} is there")
         self.folders[path] = {"mode": mode}
 
-    def chmod(self, path, mode):
+    def chmod(self, path: str, mode: int) -> None:
         self.stat(path)["mode"] = mode
 
-    def unmount(self):
+    def unmount(self) -> None:
         CLUSTER.write_text(json.dumps(self.cluster, indent=1))
 
-    def shutdown(self):
+    def shutdown(self) -> None:
         pass

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, NoReturn
 
 STATE = Path("/var/lib/stand-in")
 CLUSTER = STATE / "cluster.json"
@@ -19,26 +20,30 @@ ETC = Path("/etc/ceph")
 VERSION = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)"
 
 
-def fail(code, said):
+Cluster = dict[str, Any]
+"""The file of the cluster: what Ceph would answer, by kind."""
+
+
+def fail(code: int, said: str) -> NoReturn:
     print(said, file=sys.stderr)
     sys.exit(code)
 
 
-def read(path, otherwise):
+def read(path: Path, otherwise: Any) -> Any:
     return json.loads(path.read_text()) if path.exists() else otherwise
 
 
-def write(path, data):
+def write(path: Path, data: Any) -> None:
     path.write_text(json.dumps(data, indent=1))
 
 
-def new_key():
+def new_key() -> str:
     """A key as Ceph makes them: type, time, length, secret."""
     head = (1).to_bytes(2, "little") + int(time.time()).to_bytes(4, "little") + bytes(4)
     return base64.b64encode(head + (16).to_bytes(2, "little") + os.urandom(16)).decode()
 
 
-def reach(address, *command):
+def reach(address: str, *command: str) -> str:
     """Run a command on a host as the manager does: by its key, and as root by sudo."""
     options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
     flags = [word for option in options for word in ("-o", option)]
@@ -54,11 +59,11 @@ def reach(address, *command):
     return done.stdout.strip()
 
 
-def entry(name, key, caps):
+def entry(name: str, key: str, caps: dict[str, str]) -> dict[str, Any]:
     return {"entity": name, "key": key, "caps": caps}
 
 
-def apply(specs):
+def apply(specs: list[dict[str, Any]]) -> None:
     """Place hosts and services, as the manager's orchestrator does over time."""
     cluster = read(CLUSTER, {})
     hosts = {host["hostname"]: host for host in cluster["hosts"]}
@@ -85,7 +90,7 @@ def apply(specs):
     write(CLUSTER, {**cluster, "hosts": list(hosts.values())})
 
 
-def osd(cluster, host, device):
+def osd(cluster: Cluster, host: dict[str, Any], device: str) -> None:
     """Make an OSD on a host's device unless there is one."""
     place = f"{host['hostname']}:{device}"
     if place not in cluster["osds"]:
@@ -94,8 +99,8 @@ def osd(cluster, host, device):
         cluster["osds"][place] = number
 
 
-def tree(cluster):
-    hosts = {}
+def tree(cluster: Cluster) -> dict[str, Any]:
+    hosts: dict[str, list[int]] = {}
     for place, number in cluster["osds"].items():
         hosts.setdefault(place.split(":")[0], []).append(number)
     nodes = [
@@ -107,12 +112,12 @@ def tree(cluster):
     return {"nodes": nodes, "stray": []}
 
 
-def shown(spec):
+def shown(spec: dict[str, Any]) -> dict[str, Any]:
     size = len(spec["placement"].get("hosts", []))
     return {**spec, "status": {"running": size, "size": size}}
 
 
-def answers(cluster):
+def answers(cluster: Cluster) -> dict[str, Any]:
     """What is asked with `--format json`."""
     return {
         "versions": {"mon": {VERSION: 1}, "mgr": {VERSION: 1}},
@@ -132,13 +137,13 @@ def answers(cluster):
     }
 
 
-def tell(cluster, words):
+def tell(cluster: Cluster, words: list[str]) -> bool:
     """Run a command; False for an unknown one."""
     match words:
         case ["config", "set", section, name, value]:
-            key = {"section": section, "name": name}
-            rest = [setting for setting in cluster["config"] if not key.items() <= setting.items()]
-            cluster["config"] = [*rest, {**key, "value": value}]
+            which = {"section": section, "name": name}
+            rest = [known for known in cluster["config"] if not which.items() <= known.items()]
+            cluster["config"] = [*rest, {**which, "value": value}]
         case ["osd", "crush", "rule", "create-replicated", name, "default", "host" | "osd"]:
             cluster["rules"].append({"rule_name": name, "rule_id": len(cluster["rules"])})
         case ["osd", "pool", "create", name, *_, "replicated", rule]:
@@ -157,20 +162,21 @@ def tell(cluster, words):
         case ["fs", "set", name, "standby_count_wanted", value]:
             named(cluster["filesystems"], "fs_name", name)["standby_count_wanted"] = int(value)
         case ["auth", "add" | "caps" as verb, name, *caps]:
-            key = new_key() if verb == "add" else named(cluster["auth"], "entity", name)["key"]
+            there = None if verb == "add" else named(cluster["auth"], "entity", name)
             rest = [user for user in cluster["auth"] if user["entity"] != name]
             pairs = dict(zip(caps[::2], caps[1::2], strict=True))
-            cluster["auth"] = [*rest, entry(name, key, pairs)]
+            secret = there["key"] if there else new_key()
+            cluster["auth"] = [*rest, entry(name, secret, pairs)]
         case _:
             return False
     return True
 
 
-def named(entries, key, name):
+def named(entries: list[dict[str, Any]], key: str, name: str) -> dict[str, Any]:
     return next(item for item in entries if item[key] == name)
 
 
-def ceph(words):
+def ceph(words: list[str]) -> None:
     parser = argparse.ArgumentParser("ceph", allow_abbrev=False)
     parser.add_argument("--connect-timeout")
     parser.add_argument("--name", choices=["client.admin"])

@@ -26,7 +26,7 @@ VOLUMES = STATE / "volumes.json"
 # -- podman ---------------------------------------------------------------------------------------
 
 
-def podman(words):
+def podman(words: list[str]) -> None:
     pulled, made = STATE / "pulled", STATE / "container"
     if words == ["image", "exists", IMAGE]:
         sys.exit(0 if pulled.exists() else 1)
@@ -45,7 +45,7 @@ def podman(words):
 # -- cephadm --------------------------------------------------------------------------------------
 
 
-def cephadm(words):
+def cephadm(words: list[str]) -> None:
     parser = argparse.ArgumentParser("cephadm", allow_abbrev=False)
     parser.add_argument("--image", required=True, choices=[IMAGE])
     commands = parser.add_subparsers(required=True)
@@ -67,7 +67,7 @@ def cephadm(words):
     given.run(given)
 
 
-def bootstrap(given):
+def bootstrap(given: argparse.Namespace) -> None:
     host, key = socket.gethostname(), new_key()
     log = Path("/var/log/ceph/cephadm.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def bootstrap(given):
     apply([{"service_type": "host", "hostname": host, "addr": given.mon_ip, "labels": ["_admin"]}])
 
 
-def rm_cluster(given):
+def rm_cluster(given: argparse.Namespace) -> None:
     kept = []
     for volume in read(VOLUMES, []):
         if given.zap_osds and volume["fsid"] == given.fsid:
@@ -137,7 +137,7 @@ def rm_cluster(given):
 # -- lvs ------------------------------------------------------------------------------------------
 
 
-def lvs(words):
+def lvs(words: list[str]) -> None:
     volumes = read(VOLUMES, [])
     if words == ["--reportformat", "json", "--options", "lv_tags,devices"]:
         rows = [

@@ -21,7 +21,7 @@ PATIENCE_S = 60
 """Then the unit fails, which the console shows, and systemd restarts it."""
 
 
-def role():
+def role() -> str | None:
     """Return the attribute; None where there is none.
 
     Raises:
@@ -42,7 +42,7 @@ def role():
     raise OSError(f"the metadata server answers {answer.status}")
 
 
-def main():
+def main() -> int:
     """Ask until there is an answer."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

@@ -12,6 +12,8 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
+from typing import TypedDict
 
 PLACE = "/var/cache/fscache"
 MIB = 2**20
@@ -21,7 +23,40 @@ NOT_RUNNING = "cachefilesd does not run: systemctl status cachefilesd muster-cac
 FULL = f"less than {STOP_PERCENT} % of its disk are free, so nothing new is kept"
 
 
-def read(path):
+class Folder(TypedDict):
+    """A mounted folder, and what was read of it since then."""
+
+    path: str
+    asked: bool
+    read_bytes: int
+    from_server_bytes: int
+    read_calls: int
+
+
+class Disk(TypedDict):
+    """The disk of the cache."""
+
+    bytes: int
+    free_bytes: int
+
+
+class State(TypedDict):
+    """What the kernel says of the cache."""
+
+    active: bool
+    disk: Disk | None
+    disk_reads: int
+    disk_writes: int
+    folders: list[Folder]
+
+
+class Report(State):
+    """The same with what is wrong with it."""
+
+    problem: str
+
+
+def read(path: str) -> str:
     """Return the text at `path`, "" if the kernel has no such file."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -30,28 +65,34 @@ def read(path):
         return ""
 
 
-def is_active(caches):
+def is_active(caches: str) -> bool:
     """Whether a cache of /proc/fs/fscache/caches takes pages: state A (fs/fscache/cache.c)."""
     rows = [line.split() for line in caches.splitlines()]
     return any(len(row) >= 7 and row[5] == "A" for row in rows)
 
 
-def disk_io(stats):
+def disk_io(stats: str) -> tuple[int, int]:
     """Return how often the cache's disk was read and written, of /proc/fs/fscache/stats."""
     match = re.search(r"^IO\s*: rd=(\d+) wr=(\d+)", stats, re.MULTILINE)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def folders(mountstats):
+def value(name: str, part: str) -> str:
+    """Return what a line of /proc/self/mountstats says, "" if there is no such line."""
+    match = re.search(rf"^\t{name}:\t(.+)$", part, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def folders(mountstats: str) -> list[Folder]:
     """Return each NFS mount of /proc/self/mountstats, since it was mounted."""
-    mounts = []
+    mounts: list[Folder] = []
     for part in re.split(r"^device ", mountstats, flags=re.MULTILINE)[1:]:
         head = re.match(r"\S+ mounted on (\S+) with fstype nfs4? ", part)
         if head:
-            options = re.search(r"^\topts:\t(\S+)", part, re.MULTILINE)[1].split(",")
+            options = value("opts", part).split(",")
             # nfs_iostat.h: read by programs, written, the same without the page cache, and 5th
             # read from the server.
-            counts = re.search(r"^\tbytes:\t(.+)$", part, re.MULTILINE)[1].split()
+            counts = value("bytes", part).split()
             mounts.append(
                 {
                     "path": head[1],
@@ -68,7 +109,7 @@ def folders(mountstats):
     return sorted(mounts, key=lambda folder: folder["path"])
 
 
-def disk(place):
+def disk(place: str) -> Disk | None:
     """Return size and free bytes of the cache's disk; None where none is mounted."""
     if not os.path.ismount(place):
         return None
@@ -76,10 +117,10 @@ def disk(place):
     return {"bytes": room.f_blocks * room.f_frsize, "free_bytes": room.f_bavail * room.f_frsize}
 
 
-def report(proc="/proc", place=PLACE):
+def report(proc: str = "/proc", place: str = PLACE) -> Report:
     """Return what there is to say, as data."""
     reads, writes = disk_io(read(f"{proc}/fs/fscache/stats"))
-    state = {
+    state: State = {
         "active": is_active(read(f"{proc}/fs/fscache/caches")),
         "disk": disk(place),
         "disk_reads": reads,
@@ -89,25 +130,25 @@ def report(proc="/proc", place=PLACE):
     return {**state, "problem": problem(state)}
 
 
-def problem(state):
+def problem(state: State) -> str:
     """Return why what should be cached is not, "" where it is or nothing should be."""
     if not any(folder["asked"] for folder in state["folders"]):
         return ""
     if not state["active"]:
         return NOT_RUNNING
     space = state["disk"]
-    full = space and space["free_bytes"] * 100 < space["bytes"] * STOP_PERCENT
+    full = space is not None and space["free_bytes"] * 100 < space["bytes"] * STOP_PERCENT
     return FULL if full else ""
 
 
-def spared(folder):
+def spared(folder: Folder) -> str:
     """Return the part of what programs read that the server was not asked for, in percent."""
     if not folder["read_bytes"]:
         return "-"
     return f"{max(0, 100 - 100 * folder['from_server_bytes'] // folder['read_bytes'])} %"
 
 
-def lines(state):
+def lines(state: State) -> Iterator[str]:
     """Yield the lines of the table."""
     space = state["disk"]
     if space:
@@ -126,7 +167,7 @@ def lines(state):
         )
 
 
-def main():
+def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="the same as JSON")

@@ -13,17 +13,26 @@ recreated. A device that holds anything else is refused. Local disks of a VM are
 off.
 
 Every change is printed as a line; without any there is nothing to do. `--check` says what would be
-done, and does nothing. Runs with the Python of the system alone.
+done, and does nothing. Runs with the Python of the system and disks.py alone.
 """
 
 import argparse
 import os
-import subprocess
 import sys
-import time
+from collections.abc import Iterator
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    from disks import Content, DiskError, content, run, wait_for
+except (ImportError, SyntaxError, ValueError) as error:
+    sys.exit(
+        f"{sys.path[0]}/disks.py is missing or damaged ({error}); apply the role fscache again (a "
+        "node in the cloud: power it down, and SLURM makes another)"
+    )
 
 MOUNTED_AT = "/var/cache/fscache"
 LABEL = "muster-cache"
+OURS = Content("ext4", LABEL)
 DEVICE_SECONDS = 30
 """How long a device may take to appear at boot."""
 GIB = 2**30
@@ -31,40 +40,14 @@ SPARE = 2 * GIB
 """What must be left of the root disk beside the file."""
 
 
-class DiskError(Exception):
-    """What is in the way, in a sentence, and what to do."""
-
-
-def run(*command, codes=(0,)):
-    """Run a command; return its exit code and output.
-
-    Raises:
-        DiskError: another exit code than `codes`.
-
-    """
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode not in codes:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise DiskError(f"{' '.join(command)}: {said}")
-    return done.returncode, done.stdout
-
-
-def content(source):
-    """Return what libblkid finds on `source`: type and label, or None where it is blank."""
-    # --probe asks the disk and no cache; 2: nothing that libblkid knows is on it.
-    code, out = run("blkid", "--probe", "--output", "export", source, codes=(0, 2))
-    fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-    return None if code == 2 else (fields.get("TYPE") or fields.get("PTTYPE"), fields.get("LABEL"))
-
-
-def is_sound(source):
+def is_sound(source: str) -> bool:
     """Whether the file system is whole, or could be repaired."""
     code, _ = run("e2fsck", "-p", source, codes=range(256))
     # e2fsck(8): 0 nothing was wrong, 1 repaired.
     return code in (0, 1)
 
 
-def make(source, *options):
+def make(source: str, *options: str) -> None:
     """Make the file system, with no space kept for root."""
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", LABEL, *options, source)
 
@@ -72,34 +55,32 @@ def make(source, *options):
 class Device:
     """A whole disk or partition."""
 
-    option = ()
+    option: tuple[str, ...] = ()
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
 
-    def is_source(self, source):
+    def is_source(self, source: str) -> bool:
         """Whether what is mounted from the device `source` is this disk."""
         return os.path.realpath(source) == os.path.realpath(self.path)
 
-    def make(self):
+    def make(self) -> None:
         """Make its file system."""
         make(self.path)
 
-    def provide(self, act):
+    def provide(self, act: bool) -> Iterator[str]:
         """Yield a line for each change, before it is made."""
-        deadline = time.monotonic() + (DEVICE_SECONDS if act else 0)
-        while not os.path.exists(self.path):
-            if time.monotonic() >= deadline:
-                raise DiskError(
-                    f"{self.path}: no such device; name another in storage.cache.device of the "
-                    "definition, or take it out for a file on the root disk"
-                )
-            time.sleep(0.1)
+        wait_for(
+            self.path,
+            DEVICE_SECONDS if act else 0,
+            "name another in storage.cache.device of the definition, or take it out for a file on "
+            "the root disk",
+        )
         held = content(self.path)
-        if held not in (None, ("ext4", LABEL)):
+        if held not in (None, OURS):
             raise DiskError(
-                f"{self.path} holds {held[0]} labelled {held[1] or '(nothing)'}, so it is not "
-                f"formatted; if nothing on it is needed, wipefs --all {self.path} and run again"
+                f"{self.path} holds {held}, so it is not formatted; if nothing on it is needed, "
+                f"wipefs --all {self.path} and run again"
             )
         if held is None or not is_sound(self.path):
             yield f"{self.path}: make a file system"
@@ -110,13 +91,13 @@ class Device:
 class File:
     """A file on the root disk, mounted as a disk."""
 
-    option = ("-o", "loop")
+    option: tuple[str, ...] = ("-o", "loop")
 
-    def __init__(self, path, gib):
+    def __init__(self, path: str, gib: int) -> None:
         self.path = path
         self.bytes = gib * GIB
 
-    def is_source(self, source):
+    def is_source(self, source: str) -> bool:
         """Whether what is mounted from the device `source` is this disk."""
         path = f"/sys/block/{os.path.basename(source)}/loop/backing_file"
         if not os.path.exists(path):
@@ -124,7 +105,7 @@ class File:
         with open(path, encoding="utf-8") as stream:
             return stream.read().strip() == self.path
 
-    def make(self):
+    def make(self) -> None:
         """Make the file and its file system."""
         # Beside, so that a run that is killed leaves no half of it under the name.
         made = f"{self.path}.new"
@@ -138,10 +119,10 @@ class File:
         make(made, "-E", "nodiscard")
         os.rename(made, self.path)
 
-    def provide(self, act):
+    def provide(self, act: bool) -> Iterator[str]:
         """Yield a line for each change, before it is made."""
         held = os.stat(self.path).st_size if os.path.exists(self.path) else 0
-        if held == self.bytes and content(self.path) == ("ext4", LABEL) and is_sound(self.path):
+        if held == self.bytes and content(self.path) == OURS and is_sound(self.path):
             return
         room = os.statvfs(os.path.dirname(self.path))
         free = room.f_bavail * room.f_frsize + held
@@ -156,13 +137,13 @@ class File:
             self.make()
 
 
-def mounted_source():
+def mounted_source() -> str | None:
     """Return what is mounted at MOUNTED_AT, or None."""
     code, out = run("findmnt", "--noheadings", "--output", "SOURCE", MOUNTED_AT, codes=(0, 1))
     return out.strip() if code == 0 else None
 
 
-def apply(disk, act):
+def apply(disk: Device | File, act: bool) -> Iterator[str]:
     """Yield a line for each change, before it is made."""
     source = mounted_source()
     if source is not None:
@@ -190,7 +171,7 @@ def apply(disk, act):
         run(*mount)
 
 
-def main():
+def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="device that is the disk")

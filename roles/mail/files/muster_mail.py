@@ -18,10 +18,12 @@ import sys
 import syslog
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from email.message import EmailMessage
 from email.policy import default as mail_policy
 from email.utils import formatdate, make_msgid
 from pathlib import Path
+from typing import Protocol
 
 CONFIG = Path("/etc/muster/mail.json")
 MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
@@ -45,7 +47,20 @@ LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def clean(text, limit=200):
+Record = Mapping[str, str]
+"""A line of sacct: field -> value."""
+
+
+class Run(Protocol):
+    """Runs a command, as `run_program` does."""
+
+    def __call__(
+        self, command: Sequence[str], timeout: float, data: bytes | None = None
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Return what became of it."""
+
+
+def clean(text: str, limit: int = 200) -> str:
     """Return `text` in one line of valid characters, at most `limit` of them.
 
     Job names are the users' own: a line break in one must not become a header of the mail.
@@ -55,7 +70,9 @@ def clean(text, limit=200):
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
-def addresses(recipients, known, domain):
+def addresses(
+    recipients: str, known: Mapping[str, str], domain: str
+) -> tuple[list[str], list[str]]:
     """Return the addresses of `recipients` and the words among them that are none.
 
     Args:
@@ -64,7 +81,8 @@ def addresses(recipients, known, domain):
         domain: Where the mail of all other logins goes.
 
     """
-    accepted, refused = [], []
+    accepted: list[str] = []
+    refused: list[str] = []
     for word in (part.strip() for part in recipients.split(",")):
         if not word:
             continue
@@ -75,7 +93,7 @@ def addresses(recipients, known, domain):
     return list(dict.fromkeys(accepted)), refused
 
 
-def seconds(text):
+def seconds(text: str) -> float:
     """Return the seconds of SLURM's [DD-[HH:]]MM:SS[.mmm]; 0 if it is none."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text)
     if not match:
@@ -84,28 +102,28 @@ def seconds(text):
     return days * 86400 + hours * 3600 + minutes * 60 + rest
 
 
-def size(text):
+def size(text: str) -> float:
     """Return the bytes of SLURM's 512000K, 8G and the like; 0 if it is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
     return float(match[1]) * SIZES[match[2]] if match else 0.0
 
 
-def table(rows):
+def table(rows: Sequence[tuple[str, str]]) -> str:
     """Return (name, value) rows as indented text."""
     return "".join(f"  {name:<12} {value}\n" for name, value in rows)
 
 
-def trackable(record):
+def trackable(record: Record) -> dict[str, str]:
     """Return name -> amount of a record's AllocTRES: cpu=4,mem=8G,gres/gpu=2."""
     return dict(part.split("=", 1) for part in record["AllocTRES"].split(",") if "=" in part)
 
 
-def allocations(records):
+def allocations(records: Sequence[Record]) -> list[Record]:
     """Return the records of jobs (12, 12_1, 12+0), without those of their steps (12.batch)."""
     return [record for record in records if "." not in record["JobID"]]
 
 
-def used(records):
+def used(records: Sequence[Record]) -> str:
     """Return the text about what a job used, from the lines of sacct; an array counts as one job.
 
     Args:
@@ -146,14 +164,14 @@ def used(records):
     return table(rows) + "".join(f"\n{HINTS[state]}\n" for state in states if state in HINTS)
 
 
-def duration(total):
+def duration(total: int) -> str:
     """Return `total` seconds as SLURM writes them."""
     days, rest = divmod(total, 86400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock
 
 
-def gib(amount):
+def gib(amount: float) -> str:
     """Return bytes in GiB, two digits behind the point."""
     return f"{amount / 2**30:.2f} GiB"
 
@@ -162,7 +180,13 @@ class NoSummaryError(Exception):
     """Why there is no summary, in words for the job's owner."""
 
 
-def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
+def records_of(
+    job: str,
+    run: Run,
+    wait_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> list[Record]:
     """Return the lines of sacct about `job` once its end is on record.
 
     The record of a short job comes in parts, the time limit after the state. A limit that is still
@@ -189,7 +213,9 @@ def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
         if done.returncode != 0:
             raise NoSummaryError(f"sacct failed: {clean(text_of(done.stderr)) or done.returncode}")
         lines = text_of(done.stdout).splitlines()
-        records = [dict(zip(FIELDS.split(","), line.split("|"), strict=True)) for line in lines]
+        records: list[Record] = [
+            dict(zip(FIELDS.split(","), line.split("|"), strict=True)) for line in lines
+        ]
         late = clock() >= deadline
         if records and not any(r["State"].split()[0] in UNFINISHED for r in records):
             if late or all(job["Timelimit"] for job in allocations(records)):
@@ -199,12 +225,12 @@ def records_of(job, run, wait_seconds, clock=time.monotonic, sleep=time.sleep):
         sleep(1)
 
 
-def text_of(output):
+def text_of(output: bytes) -> str:
     """Return what a program said, whatever its bytes."""
     return output.decode("utf-8", "replace")
 
 
-def facts(environment):
+def facts(environment: Mapping[str, str]) -> str:
     """Return the text about the job from slurmctld's environment variables."""
     rows = [
         (label, clean(environment[variable]))
@@ -224,7 +250,7 @@ def facts(environment):
     return table(rows)
 
 
-def body(subject, environment, run, wait_seconds):
+def body(subject: str, environment: Mapping[str, str], run: Run, wait_seconds: float) -> str:
     """Return the text of the mail."""
     text = f"{clean(subject)}\n\n{facts(environment)}"
     job = environment.get("SLURM_JOB_ID", "")
@@ -239,7 +265,7 @@ def body(subject, environment, run, wait_seconds):
         return f"{text}\nWhat it used is not known: {reason}; `sacct -j {job}` may say it later\n"
 
 
-def message(subject, text, sender, recipient):
+def message(subject: str, text: str, sender: str, recipient: str) -> EmailMessage:
     """Return the mail, ready to be sent."""
     mail = EmailMessage(policy=mail_policy.clone(cte_type="7bit"))
     mail["From"] = f"SLURM <{sender}>"
@@ -252,12 +278,14 @@ def message(subject, text, sender, recipient):
     return mail
 
 
-def mail_bytes(mail):
+def mail_bytes(mail: EmailMessage) -> bytes:
     """Return `mail` as it is sent, each header in one line: people grep for subjects."""
     return mail.as_bytes(policy=mail.policy.clone(max_line_length=998))
 
 
-def run_program(command, timeout, data=None):
+def run_program(
+    command: Sequence[str], timeout: float, data: bytes | None = None
+) -> "subprocess.CompletedProcess[bytes]":
     """Run `command` with its own environment: slurmctld's may lack even PATH."""
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
     if "SLURM_CONF" in os.environ:
@@ -267,7 +295,7 @@ def run_program(command, timeout, data=None):
     )
 
 
-def send(mail, recipient, run):
+def send(mail: EmailMessage, recipient: str, run: Run) -> tuple[int, str]:
     """Pass `mail` to msmtp; return its exit code and output."""
     try:
         done = run([*MSMTP, "--", recipient], timeout=MSMTP_TIMEOUT_SECONDS, data=mail_bytes(mail))
@@ -276,19 +304,19 @@ def send(mail, recipient, run):
     return done.returncode, clean(text_of(done.stderr), limit=1000)
 
 
-def report(priority, text):
+def report(priority: int, text: str) -> None:
     """Write to the journal, and where slurmctld.log shows it."""
     syslog.syslog(syslog.LOG_MAIL | priority, text)
     sys.stderr.write(text + "\n")
 
 
 def main(
-    arguments,
-    environment,
-    run=run_program,
-    config_path=CONFIG,
-    wait_seconds=RECORD_WAIT_SECONDS,
-):
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    run: Run = run_program,
+    config_path: Path = CONFIG,
+    wait_seconds: float = RECORD_WAIT_SECONDS,
+) -> int:
     """Send the mails; return the exit code."""
     # Not an option parser: a recipient, which users choose, may look like an option.
     if len(arguments) != 3 or arguments[0] != "-s":

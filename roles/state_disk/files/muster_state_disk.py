@@ -13,8 +13,8 @@ from then on the disk's content wins. The ssh host keys are kept there too, so t
 machine has the same ones.
 
 Every change is printed as a line; without any there is nothing to do. Settings:
-/etc/muster/state-disk.json, written by the role state_disk. Runs with the Python of the system
-alone.
+/etc/muster/state-disk.json, written by the role state_disk. Runs with the Python of the system and
+disks.py alone.
 """
 
 import fcntl
@@ -25,13 +25,22 @@ import json
 import os
 import pwd
 import shutil
-import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from typing import TypedDict
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    from disks import Content, DiskError, content, run, wait_for
+except (ImportError, SyntaxError, ValueError) as error:
+    sys.exit(
+        f"{sys.path[0]}/disks.py is missing or damaged ({error}); apply the role state_disk again"
+    )
 
 SETTINGS = "/etc/muster/state-disk.json"
 LOCK = "/run/muster-state-disk.lock"
 LABEL = "muster-state"
+OURS = Content("ext4", LABEL)
 HOST_KEYS = "/etc/ssh/ssh_host_*"
 DEVICE_SECONDS = 90
 """How long a disk may take to appear at boot, as systemd waits for one."""
@@ -42,34 +51,36 @@ GROWS_FROM_BYTES = 16 * 2**20
 """A file system is at most a little smaller than its disk: blocks come in groups."""
 
 
-class DiskError(Exception):
-    """The problem in a sentence, and what to do."""
+class Folder(TypedDict):
+    """A folder of the machine that lies on the disk."""
+
+    path: str
+    owner: str
+    """Empty: whom it belongs to is not this program's concern."""
+    group: str
+    units: list[str]
+    """What uses it."""
 
 
-def run(*command, codes=(0,)):
-    """Run a command; return its exit code and output.
+class Settings(TypedDict):
+    """What the role says."""
 
-    Raises:
-        DiskError: another exit code than `codes`.
-
-    """
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode not in codes:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise DiskError(f"{' '.join(command)}: {said}")
-    return done.returncode, done.stdout
+    device: str
+    path: str
+    """Where the disk is mounted."""
+    folders: list[Folder]
 
 
 class StateDisk:
     """The disk and its folders; `act`: make changes, do not only report them."""
 
-    def __init__(self, settings, act):
+    def __init__(self, settings: Settings, act: bool) -> None:
         self.device = settings["device"]
         self.root = settings["path"]
         self.folders = settings["folders"]
         self.act = act
 
-    def apply(self):
+    def apply(self) -> Iterator[str]:
         """Yield a line for each change, before it is made."""
         self.wait_for_device()
         if self.is_blank():
@@ -96,35 +107,28 @@ class StateDisk:
             yield from self.bind(folder)
         yield from self.keep_host_keys()
 
-    def wait_for_device(self):
+    def wait_for_device(self) -> None:
         """Return when the disk is there; udev may be slower than this program."""
-        deadline = time.monotonic() + (DEVICE_SECONDS if self.act else 0)
-        while not os.path.exists(self.device):
-            if time.monotonic() >= deadline:
-                raise DiskError(
-                    f"{self.device}: no such disk; attach the state disk to this machine under "
-                    "that name and run again"
-                )
-            time.sleep(0.1)
+        wait_for(
+            self.device,
+            DEVICE_SECONDS if self.act else 0,
+            "attach the state disk to this machine under that name and run again",
+        )
 
-    def is_blank(self):
+    def is_blank(self) -> bool:
         """Whether the disk has nothing on it; refuse it if it holds anything but Muster's."""
-        # --probe reads the disk and no cache; 2: libblkid recognises nothing on it.
-        code, out = run("blkid", "--probe", "--output", "export", self.device, codes=(0, 2))
-        if code == 2:
-            self.refuse_content()
-            return True
-        fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-        kind = fields.get("TYPE") or fields.get("PTTYPE", "something unknown")
-        if kind != "ext4" or fields.get("LABEL") != LABEL:
+        held = content(self.device)
+        if held not in (None, OURS):
             raise DiskError(
-                f"{self.device} holds {kind} labelled {fields.get('LABEL', '(nothing)')}, and not "
-                f"the state of a cluster (ext4 labelled {LABEL}); attach another disk, or, if "
-                f"nothing on it is needed, blkdiscard --zeroout {self.device} and run again"
+                f"{self.device} holds {held}, and not the state of a cluster ({OURS}); attach "
+                "another disk, or, if nothing on it is needed, "
+                f"blkdiscard --zeroout {self.device} and run again"
             )
-        return False
+        if held is None:
+            self.refuse_content()
+        return held is None
 
-    def refuse_content(self):
+    def refuse_content(self) -> None:
         """Refuse a disk that libblkid does not recognise, unless it is zero wherever it is read."""
         try:
             blank = is_zero(self.device)
@@ -141,7 +145,7 @@ class StateDisk:
                 "again"
             )
 
-    def can_grow(self):
+    def can_grow(self) -> bool:
         """Whether the disk is larger than the file system on it, in bytes."""
         _, out = run("dumpe2fs", "-h", self.device)
         values = dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
@@ -149,7 +153,7 @@ class StateDisk:
         _, disk = run("blockdev", "--getsize64", self.device)
         return int(disk) - size >= GROWS_FROM_BYTES
 
-    def own(self, folder):
+    def own(self, folder: Folder) -> Iterator[str]:
         """Give a folder of the disk to its owner, whose number may be another in this image."""
         kept = self.root + folder["path"]
         wanted = ids_of(folder)
@@ -164,7 +168,7 @@ class StateDisk:
                 options.append(f"--from={state.st_uid}:{state.st_gid}")
                 run("chown", *options, f"{wanted[0]}:{wanted[1]}", kept)
 
-    def bind(self, folder):
+    def bind(self, folder: Folder) -> Iterator[str]:
         """Bind a folder to the disk's; what it holds goes there if the disk has none yet."""
         path, kept = folder["path"], self.root + folder["path"]
         if os.path.isdir(path) and os.path.isdir(kept) and os.path.samefile(path, kept):
@@ -185,7 +189,7 @@ class StateDisk:
             # Not waited for: the unit may wait for the one that this program runs in.
             run("systemctl", "start", "--no-block", unit)
 
-    def move_in(self, path, kept):
+    def move_in(self, path: str, kept: str) -> None:
         """Copy a folder to the disk under another name, then give it its own: all or nothing."""
         half = f"{self.root}/.new"
         shutil.rmtree(half, ignore_errors=True)
@@ -197,7 +201,7 @@ class StateDisk:
         run("sync", "--file-system", self.root)
         os.rename(half, kept)
 
-    def keep_host_keys(self):
+    def keep_host_keys(self) -> Iterator[str]:
         """Bring the host keys of the disk to this machine; the first machine gives its own."""
         folder = self.root + "/etc/ssh"
         kept = sorted(glob.glob(folder + "/" + os.path.basename(HOST_KEYS)))
@@ -222,7 +226,7 @@ class StateDisk:
                 os.rename(half, folder)
 
 
-def ids_of(folder):
+def ids_of(folder: Folder) -> tuple[int, int] | None:
     """Return the numbers of a folder's owner and group; None if there are none, or not yet."""
     if not folder["owner"]:
         return None
@@ -232,18 +236,18 @@ def ids_of(folder):
         return None  # its package is not installed yet
 
 
-def is_active(unit):
+def is_active(unit: str) -> bool:
     """Whether a unit runs or is starting."""
     _, state = run("systemctl", "show", "--property=ActiveState", "--value", unit)
     return state.strip() in ("active", "activating", "reloading")
 
 
-def same(one, other):
+def same(one: str, other: str) -> bool:
     """Whether two files have the same content."""
     return os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
 
 
-def is_zero(device):
+def is_zero(device: str) -> bool:
     """Whether a disk is zero wherever SAMPLES_MIB looks, and at its end."""
     with open(device, "rb") as disk:
         size = disk.seek(0, os.SEEK_END)
@@ -255,7 +259,7 @@ def is_zero(device):
     return True
 
 
-def copy(files, folder):
+def copy(files: list[str], folder: str) -> None:
     """Copy files with their modes into a folder, each at once."""
     for file in files:
         target = f"{folder}/{os.path.basename(file)}"
@@ -270,7 +274,7 @@ def copy(files, folder):
         os.rename(new, target)
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Run what the command line asks for; return the exit code."""
     if arguments not in (["apply"], ["check"]):
         print("usage: muster_state_disk.py apply|check", file=sys.stderr)
@@ -282,7 +286,7 @@ def main(arguments):
         try:
             for line in StateDisk(settings, act=arguments == ["apply"]).apply():
                 print(line, flush=True)
-        except (DiskError, OSError, subprocess.TimeoutExpired) as error:
+        except (DiskError, OSError) as error:
             print(error, file=sys.stderr)
             return 1
     return 0

@@ -151,6 +151,7 @@ class TestMachineBundle:
             "muster/catalog/slurm_parameters.conf",
             "muster/secrets.py",
             "roles/munge/templates/etc/default/munge.j2",
+            "roles/fscache/files/disks.py",  # a link
             "roles/mail/files/muster_mail.py",
             "roles/munge/meta/argument_specs.yml",
         }
@@ -375,6 +376,8 @@ class TestImageBundle:
         [
             ("roles/munge/tasks/install.yml", "names: [munge]", "names: [munge, libmunge2]"),
             ("roles/slurmdbd/vars/main.yml", "slurm-client]", "slurm-client, slurm-wlm]"),
+            # fscache and cloud_node install it, by links.
+            ("roles/state_disk/files/disks.py", "PROBE_S = 60.0", "PROBE_S = 90.0"),
             ("ansible/image.yml", "enabled: false", "enabled: true"),
             ("ansible/plugins/modules/managed_packages.py", "dpkg-query", "dpkg-queries"),
             ("requirements-vm.txt", "pydantic==", "pydantic==9"),

@@ -83,3 +83,17 @@ def test_what_a_killed_run_left_does_not_block(tmp_path) -> None:
     (tmp_path / "ceph-s1.new/half").write_text("")
     ceph_monitor.Maker(Host()).make()
     assert list((tmp_path / "ceph-s1").iterdir()) == []
+
+
+def test_a_keyring_without_a_key_is_refused_and_not_shown() -> None:
+    host = Host(keyring="[mon.]\n\tsecret\n")
+    said = []
+
+    def fail_json(msg: str) -> None:
+        said.append(msg)
+        raise SystemExit(1)
+
+    host.fail_json = fail_json
+    with pytest.raises(SystemExit):
+        ceph_monitor.Maker(host).make()
+    assert said == ["the keyring has no line `key = ...`; give one that has"]

@@ -420,6 +420,14 @@ def test_a_full_disk_is_said_in_a_sentence_and_the_old_file_stays(
     assert done.printed.endswith("old\nthing\n")
 
 
+def test_a_file_that_can_not_be_read_is_named_itself(tmp_path: Path, run_module: Run) -> None:
+    """And not the one before it."""
+    files = [entry(tmp_path / "thing", content="a"), entry(Path("/proc/self/mem"), content="b")]
+    done = run_module("managed_files", {"files": files})
+    assert done["msg"] == "/proc/self/mem: Input/output error; fix that and run again"
+    assert done["paths"] == [str(tmp_path / "thing")]
+
+
 def test_a_limit_of_the_host_is_said_in_a_sentence(tmp_path: Path, run_module: Run) -> None:
     path = tmp_path / "thing"
     path.write_text("old\n")

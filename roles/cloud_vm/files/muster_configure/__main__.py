@@ -19,24 +19,24 @@ VENV = "/opt/muster/venv"
 NOTICE = "/run/motd.d/muster"
 
 
-def say(text):
+def say(text: str) -> None:
     """Print a line for the journal at once."""
     print(f"muster: {text}", flush=True)
 
 
-def own_digest():
+def own_digest() -> str:
     """Return the sha256 of this program's files."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def die(arguments):
+def die(arguments: threading.ExceptHookArgs) -> None:
     """End the program when one of its threads fails: systemd restarts the unit."""
-    sys.excepthook(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+    threading.__excepthook__(arguments)
     os._exit(1)
 
 
-def identity(cloud):
+def identity(cloud: Cloud) -> tuple[str, str]:
     """Return the VM's name and project; wait for the metadata server as long as needed."""
     while True:
         try:
@@ -46,7 +46,7 @@ def identity(cloud):
             time.sleep(2)
 
 
-def main():
+def main() -> None:
     """Run until the machine goes off."""
     begun_with = own_digest()
     threading.excepthook = die

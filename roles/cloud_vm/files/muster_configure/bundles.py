@@ -14,7 +14,7 @@ KEPT = 2
 """How many bundles stay: the one that is applied, and the one before, to compare with."""
 
 
-def check(archive, digest):
+def check(archive: bytes, digest: str) -> None:
     """Refuse an archive with another sha256.
 
     Raises:
@@ -29,7 +29,7 @@ def check(archive, digest):
         )
 
 
-def unpack(archive, digest, folder):
+def unpack(archive: bytes, digest: str, folder: Path) -> Path:
     """Unpack an archive, at once or not at all, unless it is there; return where it lies.
 
     Raises:
@@ -60,7 +60,7 @@ def unpack(archive, digest, folder):
     return place
 
 
-def make_current(place, folder):
+def make_current(place: Path, folder: Path) -> None:
     """Let FOLDER/current be a bundle, at once, and remove those that are neither it nor last."""
     link = Path(folder) / "current"
     new = Path(folder) / ".current.new"

@@ -8,6 +8,8 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
 
 # The address needs no DNS: https://cloud.google.com/compute/docs/metadata/querying-metadata
 METADATA = "http://169.254.169.254/computeMetadata/v1/"
@@ -28,7 +30,7 @@ class TroubleError(Exception):
 class StatusError(TroubleError):
     """An answer that is an error."""
 
-    def __init__(self, message, status):
+    def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
@@ -36,7 +38,13 @@ class StatusError(TroubleError):
 class Cloud:
     """The services that a VM asks; each address ends with a slash."""
 
-    def __init__(self, metadata=METADATA, storage=STORAGE, secrets=SECRETS, opener=None):
+    def __init__(
+        self,
+        metadata: str = METADATA,
+        storage: str = STORAGE,
+        secrets: str = SECRETS,
+        opener: Callable[..., http.client.HTTPResponse] | None = None,
+    ) -> None:
         """`opener`: what opens a urllib request; tests give their machine an address by it."""
         self.metadata = metadata
         self.storage = storage
@@ -46,20 +54,20 @@ class Cloud:
         self._open = opener or no_proxy.open
 
     @classmethod
-    def of_environment(cls):
+    def of_environment(cls) -> "Cloud":
         """The services at Google's addresses, or at those of these environment variables."""
         return cls(
             storage=os.environ.get("GOOGLE_STORAGE_CUSTOM_ENDPOINT", STORAGE),
             secrets=os.environ.get("GOOGLE_SECRET_MANAGER_CUSTOM_ENDPOINT", SECRETS),
         )
 
-    def identity(self):
+    def identity(self) -> tuple[str, str]:
         """Return this VM's name and its project."""
         name = self._ask("the metadata server", f"{self.metadata}instance/name", FLAVOR)
         project = self._ask("the metadata server", f"{self.metadata}project/project-id", FLAVOR)
         return name[0].decode(), project[0].decode()
 
-    def attributes(self, etag=None):
+    def attributes(self, etag: str | None = None) -> tuple[dict[str, str], str]:
         """Return the VM's attributes and their etag; with the last etag, when they have changed.
 
         After WAIT_S seconds without a change they come as they are.
@@ -72,17 +80,17 @@ class Cloud:
         text, headers = self._ask("the metadata server", address, FLAVOR, timeout=timeout)
         return _parsed("the metadata server", text), headers["ETag"]
 
-    def tell(self, name, value):
+    def tell(self, name: str, value: str) -> None:
         """Set a guest attribute, `namespace/key`."""
         address = f"{self.metadata}instance/guest-attributes/{name}"
         self._ask("the metadata server", address, FLAVOR, verb="PUT", body=value.encode())
 
-    def download(self, bucket, name):
+    def download(self, bucket: str, name: str) -> bytes:
         """Return the bytes of an object."""
         address = f"{self.storage}b/{bucket}/o/{name}?alt=media"
         return self._ask("Cloud Storage", address, self._token(), timeout=DOWNLOAD_S)[0]
 
-    def secret(self, project, name):
+    def secret(self, project: str, name: str) -> str | None:
         """Return the latest version of a secret as text; None where there is no version."""
         address = f"{self.secrets}projects/{project}/secrets/{name}/versions/latest:access"
         try:
@@ -98,7 +106,7 @@ class Cloud:
             # Without the cause: a traceback would show the secret.
             raise TroubleError(f"the secret {name} is no text; add a version that is") from None
 
-    def add_version(self, project, name, value):
+    def add_version(self, project: str, name: str, value: str) -> None:
         """Add a version to a secret."""
         address = f"{self.secrets}projects/{project}/secrets/{name}:addVersion"
         body = {"payload": {"data": base64.b64encode(value.encode()).decode()}}
@@ -106,7 +114,7 @@ class Cloud:
         data = json.dumps(body).encode()
         self._ask("Secret Manager", address, headers, verb="POST", body=data)
 
-    def _token(self):
+    def _token(self) -> dict[str, str]:
         address = f"{self.metadata}instance/service-accounts/default/token"
         text, _ = self._ask("the metadata server", address, FLAVOR)
         try:
@@ -115,14 +123,23 @@ class Cloud:
             raise TroubleError("the metadata server's answer has no access_token") from error
         return {"Authorization": f"Bearer {token}"}
 
-    def _ask(self, who, address, headers, *, verb="GET", body=None, timeout=REQUEST_S):
+    def _ask(
+        self,
+        who: str,
+        address: str,
+        headers: Mapping[str, str],
+        *,
+        verb: str = "GET",
+        body: bytes | None = None,
+        timeout: float = REQUEST_S,
+    ) -> tuple[bytes, http.client.HTTPMessage]:
         """Return the bytes and headers of an answer.
 
         Raises:
             TroubleError: `who` does not answer, or with an error.
 
         """
-        request = urllib.request.Request(address, body, headers, method=verb)  # noqa: S310
+        request = urllib.request.Request(address, body, dict(headers), method=verb)  # noqa: S310
         try:
             with self._open(request, timeout=timeout) as answer:
                 return answer.read(), answer.headers
@@ -137,7 +154,7 @@ class Cloud:
             ) from error
 
 
-def _parsed(who, text):
+def _parsed(who: str, text: bytes) -> Any:
     """Return what an answer says as JSON.
 
     Raises:
@@ -150,9 +167,9 @@ def _parsed(who, text):
         raise TroubleError(f"{who}: no JSON ({error})") from error
 
 
-def _sentence(text):
+def _sentence(text: str) -> str:
     """Return an error's message: Google's, or the first line of what it is."""
     try:
-        return json.loads(text)["error"]["message"]
+        return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return text.strip().partition("\n")[0][:200]

@@ -4,14 +4,17 @@
 import json
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from . import bundles
-from .cloud import TroubleError
-from .playbook import RunError
-from .report import broadcast
-from .wanted import Wanted
+from .cloud import Cloud, TroubleError
+from .keys import Keys
+from .playbook import Playbook, RunError
+from .report import Reporter, broadcast
+from .wanted import Wanted, Watch
 
 PAUSES_S = (30, 120)
 """Between tries of a run that fails. After the last one only a new bundle or a boot starts one."""
@@ -21,6 +24,9 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 20.0
 SLURMCTLD_PORT = 6817
 CONNECT_S = 5
 FLUSH_S = 60
+
+
+Result = TypeVar("Result")
 
 
 class SupersededError(Exception):
@@ -42,8 +48,17 @@ class Configurer:
     """The program: waits for a change of the metadata, applies it, reports."""
 
     def __init__(
-        self, cloud, *, watch, reporter, keys, playbook, name, places=None, tell=broadcast
-    ):
+        self,
+        cloud: Cloud,
+        *,
+        watch: Watch,
+        reporter: Reporter,
+        keys: Keys,
+        playbook: Playbook,
+        name: str,
+        places: Places | None = None,
+        tell: Callable[[str], None] = broadcast,
+    ) -> None:
         """`name`: of this VM, in the inventory too; `tell`: says a sentence to all who are in."""
         self._cloud = cloud
         self._watch = watch
@@ -58,7 +73,7 @@ class Configurer:
         self.slurmctld_port = SLURMCTLD_PORT
         self.pauses_s = PAUSES_S
 
-    def bring(self, wanted):
+    def bring(self, wanted: Wanted) -> None:
         """Bring one thing about, in several tries; return when it is, or something else is wanted.
 
         After a reboot there is nothing to do: all that a run configures outlives a boot, so jobs
@@ -78,7 +93,7 @@ class Configurer:
         except SupersededError:
             return
 
-    def _failed(self, wanted, error, pause):
+    def _failed(self, wanted: Wanted, error: RunError, pause: float | None) -> None:
         """Say so; unless it was the last try (`pause` is None) wait before the next one."""
         if pause is None:
             self._reporter.failed(wanted.digest, error.step, str(error))
@@ -88,7 +103,7 @@ class Configurer:
             self._reporter.running(wanted.digest, error.step, again)
             self._wait(wanted, pause)
 
-    def _try(self, wanted):
+    def _try(self, wanted: Wanted) -> None:
         """Fetch, run, note.
 
         Raises:
@@ -119,7 +134,7 @@ class Configurer:
         self._reporter.done(wanted.digest)
         self._tell(f"Muster: {self._name} is set up; SLURM's commands and the folders are there.")
 
-    def _fetch(self, wanted):
+    def _fetch(self, wanted: Wanted) -> Path:
         archive = self._cloud.download(wanted.bucket, wanted.object)
         try:
             bundles.check(archive, wanted.digest)
@@ -127,7 +142,7 @@ class Configurer:
         except TroubleError as error:
             raise RunError("Fetch the bundle", str(error)) from error
 
-    def _reach(self, address):
+    def _reach(self, address: str) -> None:
         try:
             socket.create_connection((address, self.slurmctld_port), CONNECT_S).close()
         except OSError as error:
@@ -136,7 +151,7 @@ class Configurer:
                 "report of the controller says how far it is"
             ) from error
 
-    def _persist(self, wanted, step, work):
+    def _persist(self, wanted: Wanted, step: str, work: Callable[[], Result]) -> Result:
         """Return what `work` returns, however often it must be tried.
 
         Raises:
@@ -159,25 +174,25 @@ class Configurer:
             self._wait(wanted, wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 
-    def _wait(self, wanted, seconds):
+    def _wait(self, wanted: Wanted, seconds: float) -> None:
         if self._watch.other_than(wanted, seconds):
             raise SupersededError
 
-    def _applied(self):
+    def _applied(self) -> Wanted | None:
         try:
             data = json.loads(self._places.applied.read_text(encoding="utf-8"))
             return Wanted(**data)
         except (FileNotFoundError, ValueError, TypeError):
             return None  # none, or of another version of this program: a run more
 
-    def _note(self, wanted):
+    def _note(self, wanted: Wanted) -> None:
         place = self._places.applied
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = place.with_name(place.name + ".new")
         new.write_text(json.dumps(asdict(wanted)), encoding="utf-8")
         new.replace(place)
 
-    def _tell_host_keys(self):
+    def _tell_host_keys(self) -> None:
         """Say which host keys are this VM's, as Google's guest agent would.
 
         https://cloud.google.com/compute/docs/connect/ssh-best-practices/network-access
@@ -190,13 +205,19 @@ class Configurer:
                 self._reporter.say(f"no host key told: {error}")
 
 
-def serve(configurer, watch, reporter, changed, restart):
+def serve(
+    configurer: Configurer,
+    watch: Watch,
+    reporter: Reporter,
+    changed: Callable[[], bool],
+    restart: Callable[[], object],
+) -> None:
     """Apply each change, for ever.
 
     `changed` says whether this program was replaced by a run; `restart` then puts the new one in
     its place.
     """
-    wanted = None
+    wanted: Wanted | None = None
     while True:
         wanted = watch.other_than(wanted)
         try:

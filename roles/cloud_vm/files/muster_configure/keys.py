@@ -5,7 +5,7 @@ import base64
 import secrets
 import string
 
-from .cloud import TroubleError
+from .cloud import Cloud, TroubleError
 
 MUNGE_KEY_BYTES = 128
 """Length of a munge key; mungekey(8) makes 128, munged takes 32 to 1024."""
@@ -13,12 +13,12 @@ PASSWORD_CHARACTERS = 40
 """Letters and digits alone, so that no file format must quote it."""
 
 
-def munge_key():
+def munge_key() -> str:
     """Return a new munge key, base64 in one line as the role munge takes it."""
     return base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode()
 
 
-def password():
+def password() -> str:
     """Return a new password."""
     alphabet = string.ascii_letters + string.digits
     return "".join(secrets.choice(alphabet) for _ in range(PASSWORD_CHARACTERS))
@@ -27,12 +27,12 @@ def password():
 class Keys:
     """The secrets in Secret Manager that a VM of a role works with."""
 
-    def __init__(self, cloud, project):
+    def __init__(self, cloud: Cloud, project: str) -> None:
         self._cloud = cloud
         self._project = project
-        self._added = set()
+        self._added: set[str] = set()
 
-    def read(self, cluster, role):
+    def read(self, cluster: str, role: str) -> dict[str, str]:
         """Return the secrets as site.yml takes them; the controller adds those without a version.
 
         Raises:

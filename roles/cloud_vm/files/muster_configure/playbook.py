@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import processes
@@ -18,7 +19,7 @@ PREPARE_S = 120
 class RunError(TroubleError):
     """The run failed; `step` is the title of the task."""
 
-    def __init__(self, step, message):
+    def __init__(self, step: str, message: str) -> None:
         super().__init__(message)
         self.step = step
 
@@ -26,12 +27,12 @@ class RunError(TroubleError):
 class Playbook:
     """Runs the bundle's site.yml with the programs of Muster's virtual environment."""
 
-    def __init__(self, venv, private):
+    def __init__(self, venv: str | Path, private: str | Path) -> None:
         """`venv`: folder of the environment; `private`: folder for root alone, in memory."""
         self._venv = Path(venv)
         self._private = Path(private)
 
-    def prepare(self, bundle, name, addresses):
+    def prepare(self, bundle: Path, name: str, addresses: Mapping[str, str]) -> None:
         """Write the bundle's inventory: the cluster's groups, as this VM sees them.
 
         Raises:
@@ -62,7 +63,9 @@ class Playbook:
         # Not hosts.yml, which `muster check` refuses in the folder of a cluster in the cloud.
         (Path(bundle) / "inventory" / "machines.json").write_text(done.stdout, encoding="utf-8")
 
-    def run(self, bundle, name, keys, on_step):
+    def run(
+        self, bundle: Path, name: str, keys: Mapping[str, str], on_step: Callable[[str], object]
+    ) -> None:
         """Run site.yml; `on_step` gets the title of each task as it begins.
 
         Raises:
@@ -71,6 +74,7 @@ class Playbook:
         """
         variables = self._private / "secrets.json"
         reading, writing = os.pipe()
+        still_open = [reading, writing]
         command = [
             str(self._venv / "bin/ansible-playbook"),
             *("--inventory", "inventory", "--limit", name),
@@ -85,7 +89,7 @@ class Playbook:
                 command, cwd=bundle, env=environment, pass_fds=[writing], stdin=subprocess.DEVNULL
             ) as process:
                 os.close(writing)
-                writing = None
+                still_open.remove(writing)
                 reader = threading.Thread(target=steps.read, args=(reading,), daemon=True)
                 reader.start()
                 try:
@@ -100,9 +104,8 @@ class Playbook:
             raise RunError("Run ansible-playbook", str(error)) from error
         finally:
             variables.unlink(missing_ok=True)
-            os.close(reading)
-            if writing is not None:
-                os.close(writing)
+            for end in still_open:
+                os.close(end)
         if code != 0:
             step, message = steps.failure or (
                 steps.step or "Run ansible-playbook",
@@ -111,7 +114,7 @@ class Playbook:
             )
             raise RunError(step, message)
 
-    def _environment(self, bundle):
+    def _environment(self, bundle: Path) -> dict[str, str]:
         bundle = Path(bundle)
         return os.environ | {
             "PATH": f"{self._venv}/bin:{os.environ.get('PATH', os.defpath)}",
@@ -131,13 +134,13 @@ class Playbook:
 class Steps:
     """Reads what the callback plugin muster_progress writes: JSON lines."""
 
-    def __init__(self, on_step):
+    def __init__(self, on_step: Callable[[str], object]) -> None:
         self._on_step = on_step
         self.step = ""
-        self.failure = None
+        self.failure: tuple[str, str] | None = None
         """Title and sentence of the last task that failed."""
 
-    def read(self, descriptor):
+    def read(self, descriptor: int) -> None:
         """Read lines until the writers are gone."""
         try:
             with open(descriptor, encoding="utf-8", closefd=False) as lines:
@@ -146,7 +149,7 @@ class Steps:
         except OSError:
             return  # the run took too long, and the rest is not read
 
-    def _take(self, event):
+    def _take(self, event: Mapping[str, str]) -> None:
         if "failed" in event:
             self.failure = (event["task"], event["failed"])
         else:
@@ -154,7 +157,7 @@ class Steps:
             self._on_step(self.step)
 
 
-def write_private(path, text):
+def write_private(path: Path, text: str) -> None:
     """Write a file that only root can read at any moment."""
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

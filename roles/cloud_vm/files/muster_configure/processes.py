@@ -8,6 +8,7 @@ them on SIGTERM.
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,7 +17,11 @@ GRACE_S = 20.0
 POLL_S = 0.05
 
 
-def end(process):
+Family = set[tuple[int, str]]
+"""Processes: their number, and when they began."""
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
     """End a Popen and its descendants, and wait until they are gone.
 
     What hangs in the kernel, as on a server of folders that is away, outlives it.
@@ -30,16 +35,17 @@ def end(process):
     _wait(process, family)
 
 
-def _wait(process, family):
+def _wait(process: "subprocess.Popen[bytes]", family: Family) -> None:
     deadline = time.monotonic() + GRACE_S
     # This program's own child stays as a zombie until it is asked for.
     while (process.poll() is None or _alive(family)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
-def _family(pids):
-    """Return these processes and all below them: (number, when it began)."""
-    begun, children = {}, {}
+def _family(pids: set[int]) -> Family:
+    """Return these processes and all below them."""
+    begun: dict[int, str] = {}
+    children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
         stat = _stat(pid)
@@ -52,7 +58,7 @@ def _family(pids):
     return {(pid, begun[pid]) for pid in known}
 
 
-def _stat(pid):
+def _stat(pid: int) -> tuple[int, str] | None:
     """Return a process' parent and when it began; None for one that is gone: proc(5)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
@@ -61,12 +67,12 @@ def _stat(pid):
     return None if fields[0] in ("Z", "X") else (int(fields[1]), fields[19])
 
 
-def _alive(family):
+def _alive(family: Family) -> Family:
     """Return those that run still, and are no others under an old number."""
     return {(pid, begun) for pid, begun in family if (_stat(pid) or (0, ""))[1] == begun}
 
 
-def _send(number, family):
+def _send(number: int, family: Family) -> None:
     for pid, _ in _alive(family):
         try:
             os.kill(pid, number)

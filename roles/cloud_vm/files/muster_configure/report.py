@@ -5,10 +5,12 @@ import json
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
-from .cloud import TroubleError
+from .cloud import Cloud, TroubleError
 
 ATTRIBUTE = "muster/report"
 MIN_PAUSE_S = 2.0
@@ -36,38 +38,40 @@ class Report:
 class Reporter:
     """Sends the newest report, not more often than MIN_PAUSE_S, from its own thread."""
 
-    def __init__(self, cloud, notice, say=print):
+    def __init__(
+        self, cloud: Cloud, notice: str | Path, say: Callable[[str], object] = print
+    ) -> None:
         """`notice`: file that is shown at login while there is something to say."""
         self._cloud = cloud
         self._notice = Path(notice)
         self.say = say
         self.pause_s = MIN_PAUSE_S
-        self._newest = None
-        self._sent = None
+        self._newest: Report | None = None
+        self._sent: Report | None = None
         self._changed = threading.Condition()
 
-    def start(self):
+    def start(self) -> None:
         """Begin to send."""
         threading.Thread(target=self._send, daemon=True).start()
 
-    def running(self, bundle, step, message=""):
+    def running(self, bundle: str, step: str, message: str = "") -> None:
         """Report what is running."""
         self._set(Report(bundle, RUNNING, step, message))
 
-    def failed(self, bundle, step, message):
+    def failed(self, bundle: str, step: str, message: str) -> None:
         """Report what has failed."""
         self._set(Report(bundle, FAILED, step, message))
 
-    def done(self, bundle):
+    def done(self, bundle: str) -> None:
         """Report success."""
         self._set(Report(bundle, DONE))
 
-    def flush(self, timeout_s):
+    def flush(self, timeout_s: float) -> bool:
         """Wait until the newest report is sent; whether it was, in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._sent == self._newest, timeout_s)
 
-    def _set(self, report):
+    def _set(self, report: Report) -> None:
         with self._changed:
             if report == self._newest:
                 return
@@ -77,7 +81,7 @@ class Reporter:
             self._changed.notify_all()
         self._show(report)
 
-    def _show(self, report):
+    def _show(self, report: Report) -> None:
         """Write or remove the notice."""
         if report.state == DONE:
             self._notice.unlink(missing_ok=True)
@@ -89,11 +93,13 @@ class Reporter:
         new.write_text(text, encoding="utf-8")
         new.replace(self._notice)
 
-    def _send(self):
+    def _send(self) -> NoReturn:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._sent != self._newest)
                 report = self._newest
+            if report is None:
+                continue  # nothing to send before the first one
             pause = self.pause_s
             try:
                 short = replace(report, message=shortened(report.message))
@@ -109,7 +115,7 @@ class Reporter:
                 time.sleep(pause)
 
 
-def shortened(text):
+def shortened(text: str) -> str:
     """Return a text that a guest attribute takes: of a long one both ends."""
     if len(text) <= LONGEST:
         return text
@@ -117,7 +123,7 @@ def shortened(text):
     return f"{text[:half]} [...] {text[-half:]}"
 
 
-def notice(report):
+def notice(report: Report) -> str:
     """Return what people read when they log in."""
     if report.state == FAILED:
         return (
@@ -134,7 +140,7 @@ def notice(report):
     )
 
 
-def broadcast(text, say=print):
+def broadcast(text: str, say: Callable[[str], object] = print) -> None:
     """Tell all who are logged in."""
     try:
         subprocess.run(["wall", text], check=True, timeout=30, stdin=subprocess.DEVNULL)

@@ -5,9 +5,11 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn, overload
 
-from .cloud import TroubleError
+from .cloud import Cloud, TroubleError
 
 BUNDLE = re.compile(r"gs://([a-z0-9._-]+)/(bundle-([0-9a-f]{64})\.tar\.gz)")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
@@ -25,7 +27,7 @@ class Wanted:
     """JSON: host -> fixed address."""
 
     @classmethod
-    def from_attributes(cls, attributes):
+    def from_attributes(cls, attributes: Mapping[str, str]) -> "Wanted":
         """Read the attributes.
 
         Raises:
@@ -36,62 +38,80 @@ class Wanted:
         missing = [name for name in names if name not in attributes]
         if missing:
             raise TroubleError(f"the metadata has no {' and no '.join(missing)}; run `pulumi up`")
-        values = [attributes[name] for name in names]
-        wanted = cls(*values, attributes.get("muster-hosts", "{}"))
-        if not BUNDLE.fullmatch(wanted.bundle):
-            raise TroubleError(
-                f"muster-bundle is {wanted.bundle}, not gs://BUCKET/bundle-SHA256.tar.gz; "
-                "run `pulumi up`"
-            )
+        cluster, role, bundle = (attributes[name] for name in names)
+        wanted = cls(cluster, role, bundle, attributes.get("muster-hosts", "{}"))
+        wanted.address()
         try:
             json.loads(wanted.hosts)
         except ValueError as error:
             raise TroubleError(f"muster-hosts is no JSON ({error}); run `pulumi up`") from error
         return wanted
 
+    def address(self) -> re.Match[str]:
+        """Return the parts of the bundle's address.
+
+        Raises:
+            TroubleError: it is none.
+
+        """
+        match = BUNDLE.fullmatch(self.bundle)
+        if not match:
+            raise TroubleError(
+                f"muster-bundle is {self.bundle}, not gs://BUCKET/bundle-SHA256.tar.gz; "
+                "run `pulumi up`"
+            )
+        return match
+
     @property
-    def bucket(self):
+    def bucket(self) -> str:
         """Bucket of the bundle."""
-        return BUNDLE.fullmatch(self.bundle)[1]
+        return self.address()[1]
 
     @property
-    def object(self):
+    def object(self) -> str:
         """Name of the bundle in its bucket."""
-        return BUNDLE.fullmatch(self.bundle)[2]
+        return self.address()[2]
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """sha256 that the bundle must have."""
-        return BUNDLE.fullmatch(self.bundle)[3]
+        return self.address()[3]
 
     @property
-    def addresses(self):
+    def addresses(self) -> dict[str, str]:
         """Host -> fixed address."""
-        return json.loads(self.hosts)
+        addresses: dict[str, str] = json.loads(self.hosts)
+        return addresses
 
 
 class Watch:
     """Knows what is wanted now. A thread asks the metadata server by requests that hang."""
 
-    def __init__(self, cloud, say):
+    def __init__(self, cloud: Cloud, say: Callable[[str], object]) -> None:
         """`say` is called with a sentence when something is wrong."""
         self._cloud = cloud
         self._say = say
-        self._now = None
+        self._now: Wanted | None = None
         self._changed = threading.Condition()
 
-    def start(self):
+    def start(self) -> None:
         """Begin to watch."""
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def other_than(self, wanted, timeout_s=None):
+    @overload
+    def other_than(self, wanted: Wanted | None) -> Wanted: ...
+
+    @overload
+    def other_than(self, wanted: Wanted | None, timeout_s: float) -> Wanted | None: ...
+
+    def other_than(self, wanted: Wanted | None, timeout_s: float | None = None) -> Wanted | None:
         """Wait until something else than `wanted` is wanted; None if it isn't in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._now not in (None, wanted), timeout_s)
             return None if self._now == wanted else self._now
 
-    def _watch(self):
-        etag = None
+    def _watch(self) -> NoReturn:
+        etag: str | None = None
         pause = FIRST_PAUSE_S
         while True:
             try:

@@ -105,7 +105,7 @@ def test_anything_else_is_refused(
     ssds: ModuleType, attach: Attach, tmp_path: Path, content: str
 ) -> None:
     devices = attach("", content)
-    with pytest.raises(ssds.SsdError, match=f"^{devices[1]} holds .* wipefs --all {devices[1]}"):
+    with pytest.raises(ssds.DiskError, match=f"^{devices[1]} holds .* wipefs --all {devices[1]}"):
         ssds.main(2)
     assert called(tmp_path) == []
     assert not (tmp_path / "local-ssds").is_symlink()
@@ -116,14 +116,16 @@ def test_another_number_is_refused(
     ssds: ModuleType, attach: Attach, there: int, wanted: int
 ) -> None:
     attach(*[""] * there)
-    with pytest.raises(ssds.SsdError, match=f"^{there} of {wanted} local SSDs are there .*; power"):
+    with pytest.raises(
+        ssds.DiskError, match=f"^{there} of {wanted} local SSDs are there .*; power"
+    ):
         ssds.main(wanted)
 
 
 def test_a_command_that_fails_says_why(ssds: ModuleType, attach: Attach, tmp_path: Path) -> None:
     attach("", "")
     (tmp_path / "bin/mdadm").write_text("#!/bin/sh\necho 'mdadm: no raid0' >&2\nexit 1\n")
-    with pytest.raises(ssds.SsdError, match=r"^mdadm --create .*: mdadm: no raid0$"):
+    with pytest.raises(ssds.DiskError, match=r"^mdadm --create .*: mdadm: no raid0$"):
         ssds.main(2)
 
 
@@ -143,6 +145,6 @@ def test_the_array_is_kept_where_it_is_whole(case: str, ssds: ModuleType) -> Non
 
 
 def test_an_array_of_somebody_else_is_refused(ssds: ModuleType) -> None:
-    theirs = ({"md127"}, ("linux_raid_member", "host:data"))
-    with pytest.raises(ssds.SsdError, match="holds linux_raid_member labelled host:data"):
+    theirs = ({"md127"}, ssds.Content("linux_raid_member", "host:data"))
+    with pytest.raises(ssds.DiskError, match="holds linux_raid_member labelled host:data"):
         ssds.plan({"a": theirs, "b": theirs})

@@ -6,55 +6,42 @@ One SSD is used as it is; of more an array without redundancy is made (RAID 0, a
 https://cloud.google.com/compute/docs/disks/add-local-ssd): what is on it can be read again.
 After a reboot of the guest udev has already assembled the array. The link DEVICE points to it.
 
-A device that holds anything else is refused. Needs Python's standard library alone.
+A device that holds anything else is refused. Needs Python's standard library and disks.py alone.
 """
 
 import glob
 import os
-import subprocess
 import sys
 import time
+from collections.abc import Mapping
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    from disks import Content, DiskError, content, run
+except (ImportError, SyntaxError, ValueError) as error:
+    sys.exit(
+        f"{sys.path[0]}/disks.py is missing or damaged ({error}); power the node down, and SLURM "
+        "makes another"
+    )
 
 SSDS = "/dev/disk/by-id/google-local-nvme-ssd-*"
 """As Google's images name them."""
 DEVICE = "/run/muster-node/local-ssds"
 NAME = "muster-cache"
 ARRAY = f"/dev/md/{NAME}"
-MEMBER = ("linux_raid_member", f"any:{NAME}")
+MEMBER = Content("linux_raid_member", f"any:{NAME}")
 """What libblkid finds on a member of Muster's array."""
 WAIT_S = 30
 """How long devices may take to appear at boot."""
-COMMAND_S = 60
+COMMAND_S = 60.0
+"""Less than the unit's limit, so that the journal says which command it was."""
 
 
-class SsdError(Exception):
-    """The problem in a sentence, and what to do."""
-
-
-def run(*command, codes=(0,)):
-    """Run a command; return its exit code and output.
-
-    Raises:
-        SsdError: another exit code than `codes`, or it takes too long.
-
-    """
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMMAND_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SsdError(str(error)) from error
-    if done.returncode not in codes:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise SsdError(f"{' '.join(command)}: {said}")
-    return done.returncode, done.stdout
-
-
-def wait_for_ssds(count):
+def wait_for_ssds(count: int) -> list[str]:
     """Return the local SSDs when there are `count` of them.
 
     Raises:
-        SsdError: there are more or fewer.
+        DiskError: there are more or fewer.
 
     """
     deadline = time.monotonic() + WAIT_S
@@ -64,71 +51,62 @@ def wait_for_ssds(count):
         if len(ssds) == count:
             return ssds
         if time.monotonic() >= deadline:
-            raise SsdError(
+            raise DiskError(
                 f"{len(ssds)} of {count} local SSDs are there ({SSDS}); power the node down, and "
                 "SLURM makes another"
             )
         time.sleep(0.1)
 
 
-def content(device):
-    """Return what libblkid finds: type and label, or None where it is blank."""
-    # --probe reads the disk and no cache; 2: libblkid recognises nothing on it.
-    code, out = run("blkid", "--probe", "--output", "export", device, codes=(0, 2))
-    said = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-    return None if code == 2 else (said.get("TYPE") or said.get("PTTYPE"), said.get("LABEL"))
-
-
-def arrays_of(device):
+def arrays_of(device: str) -> set[str]:
     """Return the arrays that a device is part of."""
     name = os.path.basename(os.path.realpath(device))
     holders = glob.glob(f"/sys/class/block/{name}/holders/md*")
     return {f"/dev/{os.path.basename(holder)}" for holder in holders}
 
 
-def plan(members):
+def plan(members: Mapping[str, tuple[set[str], Content | None]]) -> tuple[str | None, list[str]]:
     """Return the array to take, None for a new one, and the arrays to stop for that.
 
     Args:
         members: Device -> its arrays, and its content.
 
     Raises:
-        SsdError: something else is on one.
+        DiskError: something else is on one.
 
     """
     for device, (_, holds) in members.items():
         if holds not in (None, MEMBER):
-            raise SsdError(
-                f"{device} holds {holds[0]} labelled {holds[1] or '(nothing)'}, so it joins no "
-                f"array; if nothing on it is needed, wipefs --all {device} and restart "
-                "muster-cache-disk"
+            raise DiskError(
+                f"{device} holds {holds}, so it joins no array; if nothing on it is needed, "
+                f"wipefs --all {device} and restart muster-cache-disk"
             )
-    arrays = set().union(*(held for held, _ in members.values()))
+    arrays = {array for held, _ in members.values() for array in held}
     if len(arrays) == 1 and all(held for held, _ in members.values()):
         return arrays.pop(), []
     # Members of an array whose other members came back blank.
     return None, sorted(arrays)
 
 
-def array(ssds):
+def array(ssds: list[str]) -> str:
     """Return the array of several."""
     # udev may be assembling it now.
-    run("udevadm", "settle", f"--timeout={WAIT_S}")
+    run("udevadm", "settle", f"--timeout={WAIT_S}", seconds=COMMAND_S)
     whole, halves = plan({device: (arrays_of(device), content(device)) for device in ssds})
     if whole:
         return whole
     for half in halves:
-        run("mdadm", "--stop", half)
+        run("mdadm", "--stop", half, seconds=COMMAND_S)
     print(f"{ARRAY}: make an array of {', '.join(ssds)}", flush=True)
     # mdadm(8): "any" lets it have the same name on each host, --run asks no question.
     shape = ("--level=0", f"--raid-devices={len(ssds)}", "--homehost=any", f"--name={NAME}")
-    run("mdadm", "--create", ARRAY, *shape, "--run", *ssds)
+    run("mdadm", "--create", ARRAY, *shape, "--run", *ssds, seconds=COMMAND_S)
     # There may be the file system of an earlier array, of which members may be missing.
-    run("wipefs", "--all", ARRAY)
+    run("wipefs", "--all", ARRAY, seconds=COMMAND_S)
     return ARRAY
 
 
-def main(count):
+def main(count: int) -> None:
     """Make the device and its link."""
     ssds = wait_for_ssds(count)
     device = ssds[0] if count == 1 else array(ssds)
@@ -142,5 +120,5 @@ def main(count):
 if __name__ == "__main__":
     try:
         main(int(sys.argv[1]))
-    except SsdError as error:
+    except DiskError as error:
         sys.exit(str(error))

@@ -12,13 +12,57 @@ gives the node up, and its VM is deleted.
 Python's standard library alone, and little of it: each import is a part of the boot.
 """
 
+from __future__ import annotations
+
 import binascii
+import functools
 import http.client
 import json
 import os
 import sys
 import time
 from urllib.parse import urlsplit
+
+# As in typing, which takes longer to import than all this program does.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypedDict, TypeVar
+
+    Result = TypeVar("Result")
+
+    class Interface(TypedDict):
+        """A network interface of the VM."""
+
+        ip: str
+
+    class Instance(TypedDict):
+        """The part of the metadata that is the VM's."""
+
+        name: str
+        attributes: dict[str, str]
+        networkInterfaces: list[Interface]
+        scheduling: dict[str, str]
+
+    class Project(TypedDict):
+        """The part that is its project's."""
+
+        projectId: str
+
+    class Metadata(TypedDict):
+        """What this program reads of the metadata."""
+
+        instance: Instance
+        project: Project
+
+    class Mount(TypedDict):
+        """A shared folder, of the attribute muster-mounts."""
+
+        path: str
+        type: str
+        source: str
+        options: str
+
 
 # The address needs no DNS: https://cloud.google.com/compute/docs/metadata/querying-metadata
 METADATA = "http://169.254.169.254/computeMetadata/v1/"
@@ -48,18 +92,24 @@ class TroubleError(Exception):
 class Node:
     """The machine: its files below `root`, its metadata server and Secret Manager."""
 
-    def __init__(self, root="/", metadata=METADATA, secrets=SECRETS, owner="munge"):
+    def __init__(
+        self,
+        root: str = "/",
+        metadata: str = METADATA,
+        secrets: str = SECRETS,
+        owner: str = "munge",
+    ) -> None:
         """Name what a test replaces; `owner` is the user whom the key belongs to."""
         self.root = root
         self.metadata = metadata
         self.secrets = secrets
         self.owner = owner
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         """Return where a file of the machine is; `name` is its absolute path."""
         return os.path.join(self.root, name.lstrip("/"))
 
-    def key(self):
+    def key(self) -> None:
         """Do all that needs no mount: files, then the munge key."""
         metadata = persist(self, "read the metadata", self.facts)
         self.write_hosts(metadata)
@@ -69,11 +119,11 @@ class Node:
         # Last: what lets slurmd start.
         self.write_options(metadata)
 
-    def facts(self):
+    def facts(self) -> Metadata:
         """Read all metadata by one request, and refuse what the boot could not work with."""
         # 404 while the server doesn't know the machine yet: nothing else has this address.
         text = request("the metadata server", f"{self.metadata}?recursive=true", FLAVOR)
-        metadata = parsed("the metadata server", text)
+        metadata: Metadata = parsed("the metadata server", text)
         attributes = look(metadata, "the metadata", "instance", "attributes")
         missing = [name for name in ("muster-cluster", "muster-hosts") if not attributes.get(name)]
         if missing:
@@ -90,7 +140,7 @@ class Node:
                 raise TroubleError(f"{name} can't be {text}; run `pulumi up`")
         return metadata
 
-    def munge_key(self, metadata):
+    def munge_key(self, metadata: Metadata) -> bytes:
         """Return the munge key's bytes."""
         text = request(
             "the metadata server",
@@ -125,7 +175,7 @@ class Node:
             raise TroubleError(f"the secret {name} is no munge key; add a version that is one")
         return key
 
-    def write_key(self, key):
+    def write_key(self, key: bytes) -> None:
         """Write the munge key; a munged that runs with another one is restarted."""
         place = self.path("/etc/munge/munge.key")
         try:
@@ -142,7 +192,7 @@ class Node:
         if before is not None:
             command(["systemctl", "--no-block", "try-restart", "munge.service"], REQUEST_S)
 
-    def write_hosts(self, metadata):
+    def write_hosts(self, metadata: Metadata) -> None:
         """Name the hosts with a fixed address, and this one, in /etc/hosts."""
         instance = metadata["instance"]
         hosts = json.loads(instance["attributes"]["muster-hosts"])
@@ -159,7 +209,7 @@ class Node:
         with open(place, "w", encoding="utf-8") as file:
             file.write(f"{before}{BEGIN}{lines}{END}{after}")
 
-    def link_people(self, metadata):
+    def link_people(self, metadata: Metadata) -> None:
         """Let libnss-extrausers read people from the shared folder."""
         target = metadata["instance"]["attributes"].get("muster-people", PEOPLE)
         place = self.path("/var/lib/extrausers")
@@ -169,7 +219,7 @@ class Node:
             os.rmdir(place)
         os.symlink(target, place)
 
-    def write_options(self, metadata):
+    def write_options(self, metadata: Metadata) -> None:
         """Write slurmd's options, ready for use unless folders are to be mounted first.
 
         Separate files get a spot VM's name, for muster-spot.service, and the number of local SSDs,
@@ -197,7 +247,7 @@ class Node:
             name = "slurmd.mounting"
         write(f"{run}/{name}", f'SLURMD_OPTIONS="{options}"\n'.encode(), 0o644)
 
-    def gpus(self):
+    def gpus(self) -> None:
         """Make the GPUs ready; slurmd may start when all are there."""
         waiting = self.path("/run/muster-node/gpus")
         with open(waiting, encoding="utf-8") as file:
@@ -205,7 +255,7 @@ class Node:
         persist(self, "make the GPUs ready", lambda: self.ready_gpus(wanted))
         os.unlink(waiting)
 
-    def ready_gpus(self, wanted):
+    def ready_gpus(self, wanted: int) -> None:
         """Start the unit that makes device files, and check that there are enough."""
         try:
             command(["systemctl", "start", "muster-nvidia.service"], GPUS_S)
@@ -218,16 +268,16 @@ class Node:
         if there < wanted:
             raise TroubleError(f"the driver has {there} of {wanted} GPUs")
 
-    def mounts(self):
+    def mounts(self) -> None:
         """Mount the shared folders, in order; slurmd's options become valid when all are there."""
         run = self.path("/run/muster-node")
         with open(f"{run}/mounts.json", encoding="utf-8") as file:
-            wanted = json.load(file)
+            wanted: list[Mount] = json.load(file)
         for folder in wanted:
-            persist(self, f"mount {folder['path']}", lambda folder=folder: self.mount(folder))
+            persist(self, f"mount {folder['path']}", functools.partial(self.mount, folder))
         os.rename(f"{run}/slurmd.mounting", f"{run}/slurmd")
 
-    def mount(self, folder):
+    def mount(self, folder: Mount) -> None:
         """Mount one folder unless it is mounted."""
         place = self.path(folder["path"])
         os.makedirs(place, exist_ok=True)
@@ -236,7 +286,7 @@ class Node:
         options = ["-o", folder["options"]] if folder["options"] else []
         command(["mount", "-t", folder["type"], *options, folder["source"], place], MOUNT_S)
 
-    def report(self, state, step, message=""):
+    def report(self, state: str, step: str, message: str = "") -> None:
         """Write the state to the console and the guest attribute."""
         print(f"muster: {step}: {message or state}", flush=True)
         body = {"bundle": "", "state": state, "step": step, "message": message}
@@ -253,12 +303,14 @@ FLAVOR = {"Metadata-Flavor": "Google"}
 class StatusError(TroubleError):
     """An answer that is none."""
 
-    def __init__(self, message, status):
+    def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
 
-def request(who, address, headers, verb="GET", body=None):
+def request(
+    who: str, address: str, headers: Mapping[str, str], verb: str = "GET", body: str | None = None
+) -> str:
     """Return the text of an answer; `who` answers is for the sentence of an error.
 
     Raises:
@@ -267,10 +319,10 @@ def request(who, address, headers, verb="GET", body=None):
     """
     parts = urlsplit(address)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=REQUEST_S)
+    connection = kind(parts.netloc, timeout=REQUEST_S)
     try:
         query = f"?{parts.query}" if parts.query else ""
-        connection.request(verb, parts.path + query, body, headers)
+        connection.request(verb, parts.path + query, body, dict(headers))
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", errors="replace")
     except (OSError, http.client.HTTPException) as error:
@@ -282,7 +334,7 @@ def request(who, address, headers, verb="GET", body=None):
     return text
 
 
-def parsed(who, text):
+def parsed(who: str, text: str) -> Any:
     """Return what an answer says as JSON.
 
     Raises:
@@ -295,7 +347,7 @@ def parsed(who, text):
         raise TroubleError(f"{who}: no JSON ({error})") from error
 
 
-def look(document, what, *path):
+def look(document: Any, what: str, *path: str | int) -> Any:
     """Return what lies at a path in an answer.
 
     Raises:
@@ -311,15 +363,15 @@ def look(document, what, *path):
     return document
 
 
-def sentence(text):
+def sentence(text: str) -> str:
     """Return an error's message: Google's, or the first line of what it is."""
     try:
-        return json.loads(text)["error"]["message"]
+        return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return text.strip().partition("\n")[0][:200]
 
 
-def command(words, seconds):
+def command(words: list[str], seconds: float) -> str:
     """Run a program; return what it prints.
 
     Raises:
@@ -338,7 +390,7 @@ def command(words, seconds):
     return done.stdout
 
 
-def persist(node, step, work):
+def persist(node: Node, step: str, work: Callable[[], Result]) -> Result:
     """Return what `work` returns, however often it must be tried; after a while say why not."""
     begin = time.monotonic()
     wait = FIRST_WAIT_S
@@ -359,7 +411,7 @@ def persist(node, step, work):
     return result
 
 
-def write(place, content, mode, owner=None):
+def write(place: str, content: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
     """Write a file whole or not at all; it never has more rights than `mode`."""
     new = f"{place}.new"
     if os.path.exists(new):

@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 # The address needs no DNS: https://cloud.google.com/compute/docs/metadata/querying-metadata
@@ -53,7 +54,7 @@ class TroubleError(Exception):
     """What did not work, in one sentence."""
 
 
-def stop(_number, _frame):
+def stop(_number: int, _frame: object) -> None:
     """Stop waiting."""
     raise StoppedError
 
@@ -61,13 +62,13 @@ def stop(_number, _frame):
 class Notice:
     """What the metadata server says: whether Google preempts the VM."""
 
-    def __init__(self, metadata=METADATA):
+    def __init__(self, metadata: str = METADATA) -> None:
         """Name what a test replaces."""
         self.address = urlsplit(f"{metadata}instance/preempted")
         # No value has the etag 0: the first answer comes at once.
         self.etag = "0"
 
-    def wait(self):
+    def wait(self) -> None:
         """Return when Google preempts the VM."""
         said = ""
         while True:
@@ -81,7 +82,7 @@ class Notice:
                     print(f"muster: the preemption notice can't be read: {said}", flush=True)
                 time.sleep(PAUSE_S)
 
-    def ask(self, seconds):
+    def ask(self, seconds: float) -> bool:
         """Return whether Google preempts it, when that has changed or `seconds` are over.
 
         Raises:
@@ -90,9 +91,7 @@ class Notice:
         """
         # By its etag, a change between two requests is not missed.
         query = f"wait_for_change=true&timeout_sec={seconds}&last_etag={self.etag}"
-        connection = http.client.HTTPConnection(
-            self.address.hostname, self.address.port, timeout=seconds + ANSWER_S
-        )
+        connection = http.client.HTTPConnection(self.address.netloc, timeout=seconds + ANSWER_S)
         try:
             connection.request(
                 "GET", f"{self.address.path}?{query}", headers={"Metadata-Flavor": "Google"}
@@ -113,13 +112,13 @@ class Notice:
 class Node:
     """A node as SLURM has it; `run` gets the words of a command and returns its output."""
 
-    def __init__(self, name, run, proc="/proc"):
+    def __init__(self, name: str, run: Callable[[list[str]], str], proc: str = "/proc") -> None:
         """Name what a test replaces."""
         self.name = name
         self.run = run
         self.proc = proc
 
-    def leave(self):
+    def leave(self) -> None:
         """Take the node out of SLURM and its jobs off it; return when they have ended.
 
         If slurmctld can't be reached it is given up: systemd then stops the jobs.
@@ -128,7 +127,7 @@ class Node:
         end = time.monotonic() + REACH_S
         # First: otherwise a requeued job could start here again.
         drained = persist(self.drain, end)
-        told = set()
+        told: set[str] = set()
         if not drained or not persist(lambda: self.clear(told), end):
             print("muster: slurmctld is not reached, and learns from the VM's end", flush=True)
             return
@@ -136,13 +135,13 @@ class Node:
             time.sleep(AGAIN_S)
         print(f"muster: the jobs of {self.name} have ended", flush=True)
 
-    def drain(self):
+    def drain(self) -> bool:
         """Let the node take no more jobs, and be powered down when it has none."""
         what = ["state=power_down_asap", f"reason={REASON}"]
         self.run(["scontrol", "update", f"nodename={self.name}", *what])
         return True
 
-    def clear(self, told):
+    def clear(self, told: set[str]) -> bool:
         """Queue jobs again, tell others once (`told`); return whether all jobs were handled."""
         where = [f"--nodelist={self.name}", f"--states={STATES}"]
         listing = self.run(["squeue", "--noheader", *where, f"--Format={COLUMNS}"])
@@ -166,7 +165,7 @@ class Node:
             self.tell(others, scripts)
         return not again
 
-    def tell(self, others, scripts):
+    def tell(self, others: list[str], scripts: list[str]) -> None:
         """Send SIGTERM to jobs; `scripts` are those of them that have a batch script."""
         if others:
             print(f"muster: SIGTERM to {' '.join(others)}", flush=True)
@@ -175,7 +174,7 @@ class Node:
             # Not with --full: srun would kill its tasks.
             self.run(["scancel", "--signal=TERM", "--batch", *scripts])
 
-    def has_jobs(self):
+    def has_jobs(self) -> bool:
         """Return whether a step of a job is left on this machine."""
         for entry in os.listdir(self.proc):
             if entry.isdigit():
@@ -190,7 +189,7 @@ class Node:
         return False
 
 
-def persist(work, end):
+def persist(work: Callable[[], bool], end: float) -> bool:
     """Return whether `work` succeeded; it is repeated until the time `end`."""
     said = ""
     while True:
@@ -206,7 +205,7 @@ def persist(work, end):
         time.sleep(AGAIN_S)
 
 
-def command(words):
+def command(words: list[str]) -> str:
     """Run a program and return what it prints.
 
     Raises:
@@ -223,7 +222,7 @@ def command(words):
     return done.stdout
 
 
-def main(notice, node):
+def main(notice: Notice, node: Node) -> None:
     """Wait for the notice, then leave; any other shutdown ends it at once."""
     signal.signal(signal.SIGTERM, stop)
     try:

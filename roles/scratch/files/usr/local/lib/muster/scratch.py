@@ -20,6 +20,7 @@ import subprocess
 import sys
 import syslog
 import time
+from collections.abc import Mapping
 
 # What slurmd fetched from the controller, or on the controller itself what is written there.
 CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
@@ -41,7 +42,7 @@ class ScratchError(Exception):
     """What keeps a job from its folder, in one sentence."""
 
 
-def tmp_fs(places=CONFIGURATIONS):
+def tmp_fs(places: tuple[str, ...] = CONFIGURATIONS) -> str | None:
     """Return TmpFS of the first slurm.conf that is there, or None."""
     for place in places:
         try:
@@ -53,12 +54,12 @@ def tmp_fs(places=CONFIGURATIONS):
     raise ScratchError(f"there is no {' and no '.join(places)}; is slurmd configured?")
 
 
-def boot_time():
+def boot_time() -> float:
     """Return when this machine was booted, by its present clock."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def say(text):
+def say(text: str) -> None:
     """Write to the journal, since SLURM keeps little of a program's output."""
     syslog.openlog("muster-scratch")
     syslog.syslog(syslog.LOG_ERR, text)
@@ -68,12 +69,12 @@ def say(text):
 class Scratch:
     """The folder that holds the jobs' folders."""
 
-    def __init__(self, root, booted=None):
+    def __init__(self, root: str, booted: float | None = None) -> None:
         """Name what a test replaces."""
         self.root = root
         self.booted = boot_time() if booted is None else booted
 
-    def make(self, job, uid):
+    def make(self, job: str, uid: int) -> None:
         """Make the folder of a job, empty, for its user alone."""
         try:
             os.makedirs(self.root, mode=0o755, exist_ok=True)
@@ -88,7 +89,7 @@ class Scratch:
         except OSError as error:
             raise ScratchError(f"no scratch for job {job}: {error}; look at that disk") from error
 
-    def clear(self, job):
+    def clear(self, job: str) -> None:
         """Remove the folder of a job, if it has one."""
         try:
             self._remove(self._hide(job), EPILOG_S)
@@ -97,7 +98,7 @@ class Scratch:
         except OSError as error:
             say(f"scratch of job {job} stays until the next boot: {error}")
 
-    def sweep(self):
+    def sweep(self) -> None:
         """Remove what is left from before this boot; what can't be removed fails no job."""
         for name in os.listdir(self.root):
             try:
@@ -107,7 +108,7 @@ class Scratch:
             except OSError as error:
                 say(f"{name} from before the boot stays: {error}")
 
-    def _sweep(self, name):
+    def _sweep(self, name: str) -> None:
         path = os.path.join(self.root, name)
         if os.lstat(path).st_ctime > self.booted - CLOCK_S:
             return
@@ -116,7 +117,7 @@ class Scratch:
         elif REMOVED.fullmatch(name):
             self._remove(path, PROLOG_S)
 
-    def _check(self):
+    def _check(self) -> None:
         """Refuse a folder in which people could replace each other's files."""
         state = os.stat(self.root)
         sticky = state.st_mode & stat.S_ISVTX
@@ -125,13 +126,13 @@ class Scratch:
                 f"{self.root} is not root's alone to write to; chown root and chmod 0755 it"
             )
 
-    def _hide(self, job):
+    def _hide(self, job: str) -> str:
         """Move a job's folder aside; a link is renamed, not followed (rename(2))."""
         hidden = os.path.join(self.root, f".{job}.{os.getpid()}")
         os.rename(os.path.join(self.root, job), hidden)
         return hidden
 
-    def _remove(self, path, seconds):
+    def _remove(self, path: str, seconds: float) -> None:
         """Remove what is at `path` and nothing beyond: rm follows no link and enters no mount."""
         for mount in mounts_below(path):
             # A program in user space (FUSE) that died with its job: nothing answers there.
@@ -140,7 +141,7 @@ class Scratch:
         if done and os.path.lexists(path):
             say(f"{path} could not be removed; look what is in there")
 
-    def _run(self, command, seconds):
+    def _run(self, command: list[str], seconds: float) -> bool:
         """Run a command; return whether it ended in time. A late one runs on."""
         # In its own session, without inherited streams: slurmd waits for both to end.
         process = subprocess.Popen(
@@ -158,7 +159,7 @@ class Scratch:
         return True
 
 
-def mounts_below(path):
+def mounts_below(path: str) -> list[str]:
     """Return the mounts below `path`, the innermost first."""
     with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
         paths = [line.split()[4] for line in file]
@@ -167,7 +168,7 @@ def mounts_below(path):
     return [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
 
 
-def main(arguments, environment):
+def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     """Do what slurmd asks for; return the exit status."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     known = NUMBER.fullmatch(job) and NUMBER.fullmatch(uid)

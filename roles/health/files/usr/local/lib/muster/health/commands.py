@@ -6,6 +6,8 @@ import selectors
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
+from typing import IO
 
 from .findings import Reading
 
@@ -16,6 +18,12 @@ DEATH_S = 0.3
 """How long to wait for the end of killed processes."""
 
 
+class Process(subprocess.Popen[bytes]):
+    """A command whose output is read: Popen leaves open whether there is a stream for it."""
+
+    stdout: IO[bytes]
+
+
 class Commands:
     """Runs commands; what outlives its SIGKILL is written down in a folder.
 
@@ -23,17 +31,18 @@ class Commands:
     and no second one is started until it has ended: they would pile up.
     """
 
-    def __init__(self, folder, path=PATH):
+    def __init__(self, folder: str, path: str = PATH) -> None:
         """Name what a test replaces."""
         self.folder = folder
         self.environment = {"PATH": path, "LC_ALL": "C"}
         if "SLURM_CONF" in os.environ:
             self.environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
 
-    def run(self, commands, seconds):
+    def run(self, commands: Mapping[str, Sequence[str]], seconds: float) -> dict[str, Reading]:
         """Return what became of each command, by its key; it takes hardly longer than `seconds`."""
         end = time.monotonic() + seconds
-        readings, running = {}, {}
+        readings: dict[str, Reading] = {}
+        running: dict[str, Process] = {}
         for key, words in commands.items():
             if self._stuck(key):
                 readings[key] = Reading(None)
@@ -56,9 +65,9 @@ class Commands:
         self._end(late)
         return readings | dict.fromkeys(late, Reading(None))
 
-    def _start(self, words):
+    def _start(self, words: Sequence[str]) -> Process:
         # In its own session: what it starts is killed with it.
-        return subprocess.Popen(
+        return Process(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -68,7 +77,7 @@ class Commands:
             start_new_session=True,
         )
 
-    def _end(self, late):
+    def _end(self, late: Mapping[str, Process]) -> None:
         for process in late.values():
             os.killpg(process.pid, signal.SIGKILL)
         end = time.monotonic() + DEATH_S
@@ -78,7 +87,7 @@ class Commands:
                 with open(self._note(key), "w", encoding="utf-8") as file:
                     file.write(f"{process.pid} {_begin(process.pid)}")
 
-    def _stuck(self, key):
+    def _stuck(self, key: str) -> bool:
         """Whether an earlier run of this command is still there."""
         try:
             with open(self._note(key), encoding="utf-8") as file:
@@ -87,11 +96,11 @@ class Commands:
             return False
         return begin == _begin(pid)
 
-    def _note(self, key):
+    def _note(self, key: str) -> str:
         return f"{self.folder}/stuck-{key.replace('/', '%')}"
 
 
-def _read(streams, end):
+def _read(streams: Mapping[str, IO[bytes]], end: float) -> dict[str, bytearray]:
     """Return what came out of each stream until all are closed, or the time is `end`."""
     texts = {key: bytearray() for key in streams}
     with selectors.DefaultSelector() as selector:
@@ -107,7 +116,7 @@ def _read(streams, end):
     return texts
 
 
-def _wait(process, end):
+def _wait(process: Process, end: float) -> int | None:
     """Return the exit status; None if there is none at the time `end`."""
     try:
         return process.wait(timeout=max(0.0, end - time.monotonic()))
@@ -115,7 +124,7 @@ def _wait(process, end):
         return None
 
 
-def _begin(pid):
+def _begin(pid: int | str) -> str:
     """Return when a process began, by proc(5): with the pid it identifies the process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:

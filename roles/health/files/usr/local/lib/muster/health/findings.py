@@ -9,7 +9,7 @@ HEALTHY, UNCHECKED, BROKEN = "healthy", "unchecked", "broken"
 class Reading(NamedTuple):
     """What became of a command."""
 
-    status: "int | None"
+    status: int | None
     """Its exit status; None: it is not installed, or did not answer in time."""
     text: str = ""
     """What it printed, errors too."""
@@ -17,7 +17,7 @@ class Reading(NamedTuple):
     """Whether it is not installed."""
 
     @property
-    def late(self):
+    def late(self) -> bool:
         """Whether it did not answer in time."""
         return self.status is None and not self.missing
 
@@ -33,13 +33,13 @@ class Finding(NamedTuple):
     """One sentence."""
 
 
-def one_line(text, most=120):
+def one_line(text: str, most: int = 120) -> str:
     """Return a text on one line, without what moves the cursor, and no longer than `most`."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(plain.split())[:most]
 
 
-def unchecked(check, reading, program):
+def unchecked(check: str, reading: Reading, program: str) -> Finding:
     """Return the finding of a program that said nothing of use."""
     if reading.missing:
         return Finding(check, UNCHECKED, f"{program} is not installed")

@@ -6,8 +6,9 @@ Its exit codes: nvidia-smi(1), RETURN VALUE, and nvmlReturn_t in NVIDIA's NVML A
 """
 
 import re
+from collections.abc import Iterator, Mapping
 
-from .findings import BROKEN, HEALTHY, UNCHECKED, Finding, one_line, unchecked
+from .findings import BROKEN, HEALTHY, UNCHECKED, Finding, Reading, one_line, unchecked
 
 _FIELDS = (
     *("pci.bus_id", "mig.mode.current"),
@@ -50,7 +51,7 @@ _NOT_APPLICABLE = re.compile(r"\[?(N/A|Not Supported)\]?$")
 _LOST = re.compile(r"device handle for GPU(?:\d+: )? ?([0-9A-Fa-f]+:[0-9A-Fa-f:.]*[0-9A-Fa-f])")
 
 
-def findings(expected, readings):
+def findings(expected: int, readings: Mapping[str, Reading]) -> Iterator[Finding]:
     """Yield what is known of the GPUs of a node on which SLURM counts on `expected`."""
     reading = readings["gpus"]
     trouble = _trouble(reading)
@@ -67,7 +68,7 @@ def findings(expected, readings):
         yield _manager(readings["fabric"])
 
 
-def _trouble(reading):
+def _trouble(reading: Reading) -> Finding | None:
     """Return the finding where nvidia-smi does not list the GPUs; None where it does."""
     if reading.missing or reading.status in _UNKNOWN:
         return unchecked(GPUS, reading, "nvidia-smi")
@@ -87,7 +88,7 @@ def _trouble(reading):
     return Finding(GPUS, BROKEN, why)
 
 
-def _strange(text):
+def _strange(text: str) -> str:
     """Return the first line that says nothing of a GPU; empty if there is none."""
     for line in text.splitlines():
         known = line.startswith(("WARNING:", "No devices were found"))
@@ -96,16 +97,16 @@ def _strange(text):
     return ""
 
 
-def _is_row(line, fields):
+def _is_row(line: str, fields: int) -> bool:
     return bool(_ROW.match(line)) and len(line.split(", ")) == fields
 
 
-def _rows(text):
+def _rows(text: str) -> list[list[str]]:
     """Return the fields of each GPU."""
     return [line.split(", ") for line in text.splitlines() if _ROW.match(line)]
 
 
-def _count(expected, rows, listed):
+def _count(expected: int, rows: list[list[str]], listed: Reading) -> Finding:
     cut = sum(mode == "Enabled" for _, mode, *_ in rows)
     if cut and listed.status != 0:
         return unchecked(GPUS, listed, "nvidia-smi --list-gpus")
@@ -117,7 +118,7 @@ def _count(expected, rows, listed):
     return Finding(GPUS, HEALTHY, f"{there} of {expected}")
 
 
-def _memory(rows, remapped):
+def _memory(rows: list[list[str]], remapped: Reading) -> Finding:
     """Return what is known of the GPUs' memory: errors, pages and rows to be replaced."""
     told = [
         (gpu, what, value)
@@ -139,17 +140,18 @@ def _memory(rows, remapped):
     return Finding(MEMORY, HEALTHY, "no uncorrectable error, nothing to be replaced")
 
 
-def _wrong(gpu, what, value):
+def _wrong(gpu: str, what: str, value: str) -> str:
     if not value.isdecimal() and value != "Yes":
         return f"{gpu} says {one_line(value, 20)} of {what}"
     remedy = "replace it" if what == _FAILED else "reset it"
     return f"{gpu} has {what}: {remedy}"
 
 
-def _links(reading, switches):
+def _links(reading: Reading, *, switches: bool) -> Finding:
     if reading.status != 0:
         return unchecked(LINKS, reading, "nvidia-smi nvlink")
-    gpu, down, up = "", {}, 0
+    gpu, up = "", 0
+    down: dict[str, None] = {}
     for line in reading.text.splitlines():
         if heading := re.match(r"GPU (\d+):", line):
             gpu = heading[1]
@@ -166,7 +168,7 @@ def _links(reading, switches):
     return Finding(LINKS, HEALTHY, f"{up} links active")
 
 
-def _manager(reading):
+def _manager(reading: Reading) -> Finding:
     if reading.missing or reading.late:
         return unchecked(MANAGER, reading, "systemctl")
     if reading.status == 0:

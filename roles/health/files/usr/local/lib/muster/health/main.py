@@ -7,10 +7,11 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 
 from . import gpus, record, storage, xids
 from .commands import Commands
-from .findings import BROKEN, UNCHECKED, Finding, one_line
+from .findings import BROKEN, UNCHECKED, Finding, Reading, one_line
 
 USAGE = """\
 usage: muster-health [prolog]
@@ -32,7 +33,14 @@ ASK_S = 3.0
 class Check:
     """One check of this machine."""
 
-    def __init__(self, commands, root="/", node="", total_s=TOTAL_S, ask_s=ASK_S):
+    def __init__(
+        self,
+        commands: Commands,
+        root: str = "/",
+        node: str = "",
+        total_s: float = TOTAL_S,
+        ask_s: float = ASK_S,
+    ) -> None:
         """Name what a test replaces."""
         self.commands = commands
         self.root = root
@@ -40,7 +48,7 @@ class Check:
         self.end = time.monotonic() + total_s
         self.ask_s = ask_s
 
-    def run(self, prolog):
+    def run(self, prolog: bool) -> int:
         """Check the node, print the findings, drain or resume it; return the exit status."""
         # A prolog runs for each job: the record of the last check is enough.
         asked = {"slurmd": storage.SHOW} | ({} if prolog else {"node": self.show()})
@@ -59,11 +67,11 @@ class Check:
         # A node that is not broken takes its job, whatever slurmctld says.
         return 1 if broken or not told else 0
 
-    def show(self):
+    def show(self) -> list[str]:
         """Return the command that asks for the node's record."""
         return ["scontrol", "--oneliner", "show", "node", self.node]
 
-    def _known(self, reading):
+    def _known(self, reading: Reading) -> record.Record | None:
         """Return the record that slurmctld has; it is kept for prologs."""
         known = record.parse(reading.text) if reading.status == 0 else None
         if known is None:
@@ -79,10 +87,10 @@ class Check:
         os.rename(new, f"{place}/node")
         return known
 
-    def _remembered(self):
+    def _remembered(self) -> record.Record | None:
         return record.parse(self._read("run/muster-health/node"))
 
-    def _look(self, shown, known):
+    def _look(self, shown: Reading, known: record.Record | None) -> list[Finding]:
         """Return the findings; all commands run side by side."""
         needs = storage.wanted(shown.text, self._read(storage.VM_MOUNTS))
         mounts = storage.mounted(self._read(storage.MOUNTINFO))
@@ -103,11 +111,11 @@ class Check:
             findings += [*gpus.findings(known.gpus, readings), xids.finding(readings)]
         return findings
 
-    def _left(self):
+    def _left(self) -> float:
         """Seconds left for checks: slurmctld must still be asked and updated."""
         return self.end - time.monotonic() - 2 * self.ask_s
 
-    def _mount_again(self, looks):
+    def _mount_again(self, looks: Mapping[str, list[str]]) -> dict[str, Reading]:
         """Mount folders whose handle is stale again; return the results of a second check."""
         vm_mounts = self._read(storage.VM_MOUNTS)
         self.commands.run({f"unmount {path}": storage.unmount(path) for path in looks}, self.ask_s)
@@ -116,7 +124,7 @@ class Check:
         print(f"muster-health: mounted again because it was stale: {' '.join(looks)}", flush=True)
         return self.commands.run(looks, self._left())
 
-    def _tell(self, known, findings):
+    def _tell(self, known: record.Record | None, findings: list[Finding]) -> bool:
         """Drain or resume the node where needed; return whether slurmctld has the findings."""
         if known is None:
             return False
@@ -132,7 +140,7 @@ class Check:
             print(f"muster-health: slurmctld does not take it: {why}", file=sys.stderr)
         return said.status == 0
 
-    def _has_switches(self):
+    def _has_switches(self) -> bool:
         """Whether NVSwitches are on the PCI bus: bridges of no common kind, made by NVIDIA."""
         return any(
             self._read(f"{device}/vendor").strip() == "0x10de"
@@ -140,7 +148,7 @@ class Check:
             if self._read(f"{device}/class").startswith("0x0680")
         )
 
-    def _read(self, name):
+    def _read(self, name: str) -> str:
         """Return a file's text; nothing if it is not there."""
         try:
             with open(self._path(name), encoding="utf-8", errors="replace") as file:
@@ -148,15 +156,15 @@ class Check:
         except FileNotFoundError:
             return ""
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         return os.path.join(self.root, name.lstrip("/"))
 
 
-def _host():
+def _host() -> str:
     return socket.gethostname().partition(".")[0]
 
 
-def main(words):
+def main(words: list[str]) -> int:
     """Run as the command line says; return the exit status."""
     if words not in ([], ["prolog"]):
         print(USAGE, end="", file=sys.stdout if words == ["--help"] else sys.stderr)

@@ -6,9 +6,10 @@ parts of Muster have their own reasons, which begin with `muster: ` too.
 """
 
 import re
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from .findings import BROKEN, UNCHECKED, one_line
+from .findings import BROKEN, UNCHECKED, Finding, one_line
 
 PREFIX = "muster: health: "
 """Beginning of this program's reasons."""
@@ -38,13 +39,13 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:(]+)?:(\d+)(?=[,(]|$)")
 class Record(NamedTuple):
     """What `scontrol --oneliner show node` says of one node."""
 
-    flags: frozenset
+    flags: frozenset[str]
     """Its state's words, such as IDLE and DRAIN."""
     reason: str
     gpus: int
 
 
-def parse(text):
+def parse(text: str) -> Record | None:
     """Return the record; None where the text is none."""
     line = text.strip()
     match = re.match(r"NodeName=\S+ .*? State=(\S+)", line)
@@ -60,13 +61,13 @@ def parse(text):
     )
 
 
-def reason(findings):
+def reason(findings: Iterable[Finding]) -> str:
     """Return why the node can't work; empty if nothing is broken."""
     broken = [f"{finding.check}: {finding.why}" for finding in findings if finding.state == BROKEN]
     return one_line(PREFIX + "; ".join(broken), REASON_CHARACTERS) if broken else ""
 
 
-def plan(record, findings):
+def plan(record: Record, findings: Collection[Finding]) -> list[str]:
     """Return the words of `scontrol update` that bring the node where it belongs.
 
     None if it is there. A drain is lifted when what it was for has been looked at and is well.

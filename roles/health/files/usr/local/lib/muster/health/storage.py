@@ -8,9 +8,10 @@ table: looking at a path of a server that is away would wait for it.
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .findings import BROKEN, HEALTHY, Finding, one_line, unchecked
+from .findings import BROKEN, HEALTHY, Finding, Reading, one_line, unchecked
 
 SHOW = [
     *("systemctl", "show", "slurmd.service"),
@@ -30,13 +31,13 @@ _STALE = "Stale file handle"
 class Wanted(NamedTuple):
     """What the node needs."""
 
-    folders: tuple
+    folders: tuple[str, ...]
     """Paths that jobs use; each may lie below a mount."""
-    mounts: tuple
+    mounts: tuple[str, ...]
     """Paths that must themselves be mounts."""
 
 
-def wanted(shown, vm_mounts):
+def wanted(shown: str, vm_mounts: str) -> Wanted:
     """Return what systemd and, on a VM, its list of mounts say."""
     keys = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     units = [word for word in keys.get("Requires", "").split() if word.endswith(".mount")]
@@ -47,7 +48,7 @@ def wanted(shown, vm_mounts):
     )
 
 
-def mounted(mountinfo):
+def mounted(mountinfo: str) -> dict[str, str]:
     """Return the type of what is mounted by its path, as proc(5) has it; the last one is on top."""
     types = {}
     for line in mountinfo.splitlines():
@@ -57,13 +58,13 @@ def mounted(mountinfo):
     return types
 
 
-def looks(needs, mounts):
+def looks(needs: Wanted, mounts: Mapping[str, str]) -> list[str]:
     """Return the mounts to look at: those of the network that hold what the node needs."""
     held = {_mount_of(path, mounts) for path in needs.folders} | {*needs.mounts} & mounts.keys()
     return sorted(path for path in held if _network(mounts.get(path, "")))
 
 
-def look(path, kind):
+def look(path: str, kind: str) -> list[str]:
     """Return the command that looks at a mount of type `kind`; the dot lets an automount happen.
 
     statfs(2) asks the server each time. Of CephFS that is a monitor, without which jobs go on:
@@ -74,17 +75,17 @@ def look(path, kind):
     return ["stat", "--file-system", "--format=%T", f"{path}/."]
 
 
-def stale(readings):
+def stale(readings: Mapping[str, Reading]) -> list[str]:
     """Return the mounts of `look` whose server no longer knows them, such as a recreated one."""
     return [path for path, reading in readings.items() if _STALE in reading.text]
 
 
-def unmount(path):
+def unmount(path: str) -> list[str]:
     """Return the command that takes a mount away at once; what has files open there keeps them."""
     return ["umount", "--lazy", path]
 
 
-def mount(path, vm_mounts):
+def mount(path: str, vm_mounts: str) -> list[str]:
     """Return the command that mounts a folder as it was mounted at boot."""
     for entry in json.loads(vm_mounts) if vm_mounts else []:
         if entry["path"] == path:
@@ -94,7 +95,9 @@ def mount(path, vm_mounts):
     return ["systemctl", "start", path]
 
 
-def findings(needs, mounts, readings):
+def findings(
+    needs: Wanted, mounts: Mapping[str, str], readings: Mapping[str, Reading]
+) -> Iterator[Finding]:
     """Return what is known of each shared folder; `readings` are those of `look` by path."""
     for path in needs.mounts:
         if path not in mounts:
@@ -103,12 +106,12 @@ def findings(needs, mounts, readings):
         yield _finding(f"storage {path}", mounts[path], reading)
 
 
-def unknown(reading):
+def unknown(reading: Reading) -> Finding:
     """Return the finding where systemd said nothing of use."""
     return unchecked("storage", reading, "systemctl")
 
 
-def _finding(check, kind, reading):
+def _finding(check: str, kind: str, reading: Reading) -> Finding:
     said = one_line(reading.text.rpartition(": ")[2])
     if reading.missing:
         return unchecked(check, reading, "stat")
@@ -122,13 +125,13 @@ def _finding(check, kind, reading):
     return Finding(check, HEALTHY, f"{kind}, answers")
 
 
-def _path(unit):
+def _path(unit: str) -> str:
     r"""Return the path of a mount unit, by systemd.unit(5): `srv-my\x2ddata.mount`."""
     escaped = "/" + unit.removesuffix(".mount").replace("-", "/")
     return re.sub(r"\\x([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), escaped)
 
 
-def _mount_of(path, mounts):
+def _mount_of(path: str, mounts: Mapping[str, str]) -> str:
     parents = [path]
     while path != "/":
         path = path.rpartition("/")[0] or "/"
@@ -136,5 +139,5 @@ def _mount_of(path, mounts):
     return next((parent for parent in parents if parent in mounts), "/")
 
 
-def _network(kind):
+def _network(kind: str) -> bool:
     return kind in NETWORK or kind.startswith("fuse.")

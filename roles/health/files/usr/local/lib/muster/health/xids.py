@@ -6,8 +6,9 @@ boot, whatever the GPU says of itself now.
 """
 
 import re
+from collections.abc import Mapping
 
-from .findings import BROKEN, HEALTHY, UNCHECKED, Finding, unchecked
+from .findings import BROKEN, HEALTHY, UNCHECKED, Finding, Reading, unchecked
 
 COMMANDS = {
     "xids": [
@@ -41,7 +42,7 @@ OF_USERS = {13, 31, 43, 45}
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)\b")
 
 
-def finding(readings):
+def finding(readings: Mapping[str, Reading]) -> Finding:
     """Return what the kernel log says."""
     xids, kernel = readings["xids"], readings["kernel"]
     # Without a match it ends with 1 and prints nothing.

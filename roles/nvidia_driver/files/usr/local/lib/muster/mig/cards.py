@@ -8,6 +8,7 @@ Capabilities" of NVIDIA's Multi-Instance GPU User Guide.
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 
 COMMAND_S = 60
@@ -42,9 +43,9 @@ class Card:
     """Number of its device file."""
     cut: bool
     """Whether MIG is on."""
-    instances: tuple = ()
+    instances: tuple[Instance, ...] = ()
 
-    def folder(self, instance):
+    def folder(self, instance: Instance) -> str:
         """Return where the driver keeps the capabilities of an instance, below the root."""
         return f"proc/driver/nvidia/capabilities/gpu{self.minor}/mig/gi{instance.number}"
 
@@ -52,12 +53,16 @@ class Card:
 class Driver:
     """Reads and changes the driver's state."""
 
-    def __init__(self, root="/", run=subprocess.run):
+    def __init__(
+        self,
+        root: str = "/",
+        run: "Callable[..., subprocess.CompletedProcess[str]]" = subprocess.run,
+    ) -> None:
         """Name what a test replaces."""
         self.root = root
         self._run = run
 
-    def cards(self):
+    def cards(self) -> list[Card]:
         """Return all GPUs with their instances."""
         query = ["nvidia-smi", "--query-gpu=pci.bus_id,mig.mode.current", "--format=csv,noheader"]
         status, text = self.command(query)
@@ -66,10 +71,10 @@ class Driver:
             raise MigError(f"nvidia-smi lists no GPUs ({_end(text)}): fix the driver first")
         return [self._card(bus, mode == "Enabled") for bus, mode in rows]
 
-    def _card(self, bus, cut):
+    def _card(self, bus: str, cut: bool) -> Card:
         return Card(bus, self._minor(bus), cut, self._instances(bus) if cut else ())
 
-    def _minor(self, bus):
+    def _minor(self, bus: str) -> int:
         # nvidia-smi prints eight digits of the domain, the driver four (pci.bus_id, NVML).
         path = f"proc/driver/nvidia/gpus/{bus[-12:].lower()}/information"
         match = re.search(r"^Device Minor:\s*(\d+)", self.read(path), re.MULTILINE)
@@ -77,7 +82,7 @@ class Driver:
             raise MigError(f"/{path} names no device file: fix the driver first")
         return int(match[1])
 
-    def _instances(self, bus):
+    def _instances(self, bus: str) -> tuple[Instance, ...]:
         status, text = self.command(["nvidia-smi", "mig", "-i", bus, "-lgi"])
         if any(words in text for words in _NONE):
             return ()
@@ -89,23 +94,24 @@ class Driver:
         ]
         return tuple(sorted(instances, key=lambda instance: instance.start))
 
-    def capabilities(self, card, instance):
+    def capabilities(self, card: Card, instance: Instance) -> list[str]:
         """Return the device files of an instance, which are made if they are not there."""
         folder = card.folder(instance)
         paths = [f"{folder}/access", f"{folder}/ci0/access"]
-        minors = [re.search(r"DeviceFileMinor:\s*(\d+)", self.read(path)) for path in paths]
-        if not all(minors):
+        named = [re.search(r"DeviceFileMinor:\s*(\d+)", self.read(path)) for path in paths]
+        minors = [match[1] for match in named if match]
+        if len(minors) < len(paths):
             raise MigError(
                 f"/{folder} has no compute instance: run `systemctl restart muster-nvidia`"
             )
         self.tell(["nvidia-modprobe", *(word for path in paths for word in ("-f", f"/{path}"))])
-        return [f"/dev/nvidia-caps/nvidia-cap{minor[1]}" for minor in minors]
+        return [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors]
 
-    def whole(self, card, instance):
+    def whole(self, card: Card, instance: Instance) -> bool:
         """Whether an instance has its compute instance, without which no program can use it."""
         return os.path.exists(os.path.join(self.root, card.folder(instance), "ci0/access"))
 
-    def jobs(self):
+    def jobs(self) -> int:
         """Return how many job steps of SLURM run here: each has a slurmstepd."""
         names = (
             self.read(f"proc/{pid}/comm")
@@ -114,7 +120,7 @@ class Driver:
         )
         return sum(name.strip() == "slurmstepd" for name in names)
 
-    def read(self, path):
+    def read(self, path: str) -> str:
         """Return the text of a file below the root; empty if there is none."""
         try:
             with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
@@ -122,13 +128,13 @@ class Driver:
         except (FileNotFoundError, ProcessLookupError):
             return ""
 
-    def tell(self, words):
+    def tell(self, words: list[str]) -> None:
         """Run a command that must succeed."""
         status, text = self.command(words)
         if status != 0:
             raise MigError(f"{' '.join(words)} ends with {status}: {_end(text)}")
 
-    def command(self, words):
+    def command(self, words: list[str]) -> tuple[int, str]:
         """Return a command's exit status and what it said."""
         try:
             done = self._run(
@@ -149,6 +155,6 @@ class Driver:
         return done.returncode, done.stdout
 
 
-def _end(text):
+def _end(text: str) -> str:
     """Return what a command said in one line."""
     return " ".join(text.split())[-200:] or "it said nothing"

@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Mapping
 
-from .cards import Driver, MigError
+from .cards import Card, Driver, MigError
 
 USAGE = """\
 usage: muster-mig
@@ -21,8 +22,12 @@ LINKS = "dev/muster-mig"
 """The same folder as in muster/render/slurm/node_lines.py."""
 
 
-def arrange(driver, layout):
-    """Bring all GPUs to `layout` (profile -> number; empty: MIG off); return which were not."""
+Layout = Mapping[str, int]
+"""Profile -> number of instances; empty: MIG is off."""
+
+
+def arrange(driver: Driver, layout: Layout) -> list[Card]:
+    """Bring all GPUs to `layout`; return which were not."""
     others = [card for card in driver.cards() if not _is_as(driver, card, layout)]
     if others and driver.jobs():
         raise MigError(
@@ -42,17 +47,17 @@ def arrange(driver, layout):
     return others
 
 
-def _names(cards):
+def _names(cards: list[Card]) -> str:
     return ", ".join(card.bus for card in cards)
 
 
-def _is_as(driver, card, layout):
+def _is_as(driver: Driver, card: Card, layout: Layout) -> bool:
     there = Counter(instance.profile for instance in card.instances)
     complete = all(driver.whole(card, instance) for instance in card.instances)
     return card.cut == bool(layout) and there == Counter(layout) and complete
 
 
-def _partition(driver, card, layout):
+def _partition(driver: Driver, card: Card, layout: Layout) -> None:
     if card.instances:
         _clear(driver, card.bus)
     if card.cut != bool(layout):
@@ -61,7 +66,7 @@ def _partition(driver, card, layout):
         _create(driver, card.bus, layout)
 
 
-def _switch(driver, bus, on):
+def _switch(driver: Driver, bus: str, on: bool) -> None:
     driver.tell(["nvidia-smi", "-i", bus, "-mig", "1" if on else "0"])
     if any(card.bus == bus and card.cut != on for card in driver.cards()):
         # nvidia-smi says so, and ends with 0.
@@ -71,13 +76,13 @@ def _switch(driver, bus, on):
         )
 
 
-def _clear(driver, bus):
+def _clear(driver: Driver, bus: str) -> None:
     # The list of compute instances is empty if a run was ended between the two.
     driver.command(["nvidia-smi", "mig", "-i", bus, "-dci"])
     driver.tell(["nvidia-smi", "mig", "-i", bus, "-dgi"])
 
 
-def _create(driver, bus, layout):
+def _create(driver: Driver, bus: str, layout: Layout) -> None:
     """Make the instances in the first order in which the driver finds a place for all of them.
 
     It places one after the other, and large ones only at some places ("Supported MIG Profiles").
@@ -96,11 +101,11 @@ def _create(driver, bus, layout):
     )
 
 
-def link(driver):
+def link(driver: Driver) -> None:
     """Give the instances' device files the names of gres.conf, and take away those of others."""
-    wanted = {}
+    wanted: dict[str, str] = {}
     for card in driver.cards():
-        seen = Counter()
+        seen: Counter[str] = Counter()
         for instance in card.instances:
             name = f"nvidia{card.minor}-{instance.profile}-{seen[instance.profile]}"
             seen[instance.profile] += 1
@@ -118,7 +123,7 @@ def link(driver):
             os.replace(f"{path}.new", path)
 
 
-def main(arguments, driver=None):
+def main(arguments: list[str], driver: Driver | None = None) -> int:
     """Run the program; return its exit status."""
     if arguments:
         print(USAGE, end="")

@@ -1,0 +1,1 @@
+../../../../../../state_disk/files/disks.py
