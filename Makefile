@@ -137,7 +137,7 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@yamllint --strict .
 	@ansible-lint --offline
 	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; fi
-	@git ls-files | grep -vE '\.(j2|md|py)$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck --severity=warning
+	@git grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- ':!*.j2' ':!*.md' ':!*.py' | xargs shellcheck --severity=warning
 	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/(ba)?sh' -- | while read -r template; do \
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
