@@ -9,7 +9,6 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import settings as configuration
-from components.accounts import Accounts, AccountsArgs
 from components.bundles import Bundles, BundlesArgs, archive
 from components.cluster_secrets import ClusterSecrets, ClusterSecretsArgs
 from components.controller import Controller, ControllerArgs
@@ -19,6 +18,7 @@ from components.login import Login, LoginArgs
 from components.network import Network, NetworkArgs
 from components.nodeset import NodeSet, NodeSetArgs
 from components.role_bindings import Rights, RightsArgs
+from components.service_accounts import ServiceAccounts, ServiceAccountsArgs
 from components.settings import ROOT
 from components.state import State, StateArgs
 from muster.definition.schema.node_sets import VirtualMachines
@@ -45,7 +45,7 @@ image_archive = archive("image", lambda: image_bundle(ROOT, definition), files)
 claim = Claim("claim", names=names)
 claimed = pulumi.ResourceOptions(depends_on=[claim])
 
-accounts = Accounts("accounts", args=AccountsArgs(names=names), opts=claimed)
+accounts = ServiceAccounts("accounts", args=ServiceAccountsArgs(names=names), opts=claimed)
 network = Network(
     "network",
     args=NetworkArgs(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.definition_argument import definition_of, inventory_of
-from muster.gcp import ssh, stack
+from muster.gcp import pulumi_stack, ssh
 
 WRONG = 2
 
@@ -33,8 +33,8 @@ def ssh_config(
         raise _stop(f"nobody in {inventory} has the login {user}; add the person to cluster.yml")
     name = definition.cluster.name
     try:
-        made = stack.stack_of(name, stack.outputs(name))
-    except stack.StackError as error:
+        made = pulumi_stack.stack_of(name, pulumi_stack.outputs(name))
+    except pulumi_stack.StackError as error:
         raise _stop(str(error)) from error
     text = ssh.config(made, user)
     if not write:

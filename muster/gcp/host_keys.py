@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.gcp import ssh
 from muster.gcp.api import CloudError, Compute
-from muster.gcp.stack import Stack
+from muster.gcp.pulumi_stack import Stack
 
 _KIND, _KEY = re.compile(r"[a-z0-9.@-]+"), re.compile(r"[A-Za-z0-9+/]+={0,2}")
 

@@ -5,7 +5,7 @@ may (roles/iap.tunnelResourceAccessor); gcloud is its client.
 https://cloud.google.com/iap/docs/using-tcp-forwarding
 """
 
-from muster.gcp.stack import Stack
+from muster.gcp.pulumi_stack import Stack
 
 
 def alias(stack: Stack, host: str) -> str:

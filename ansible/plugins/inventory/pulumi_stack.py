@@ -9,7 +9,7 @@ from ansible.template import trust_as_template
 
 from muster.definition import DefinitionError, load
 from muster.definition.definition import cloud_hosts
-from muster.gcp import ssh, stack
+from muster.gcp import pulumi_stack, ssh
 from muster.gcp.inventory import TIME_SERVERS
 
 DOCUMENTATION = r"""
@@ -67,11 +67,11 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
         try:
             cluster = load(Path(path).parent).cluster
             if cluster.cloud is None:
-                raise stack.StackError(
+                raise pulumi_stack.StackError(
                     f"{cluster.name} is not in the cloud: name its hosts in hosts.yml, delete {FILE}"
                 )
             made = self._stack(cluster.name, f"{self.get_cache_key(path)}_{cluster.name}", cache)
-        except (DefinitionError, stack.StackError) as error:
+        except (DefinitionError, pulumi_stack.StackError) as error:
             # Ansible turns an exception into a warning, tries its other plugins on the file, prints
             # the error of each, and continues without hosts.
             raise SystemExit(f"error: {error}") from None
@@ -81,7 +81,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
         """Return the stack, from the cache where it may be used and has it."""
         keep = self.get_option("cache")
         cached = self._cache.get(key) if keep and use else None
-        made = stack.stack_of(name, stack.outputs(name) if cached is None else cached)
+        made = pulumi_stack.stack_of(name, pulumi_stack.outputs(name) if cached is None else cached)
         if keep:
             # Only of a stack that is up: a new one must be seen at once.
             self._cache[key] = asdict(made)

@@ -6,10 +6,15 @@ from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Vm
-from muster.gcp import permissions
+from muster.gcp import granted_permissions
 from muster.gcp.api import CloudError
 
-NEEDED = {*permissions.OWN, *permissions.ANYWHERE, *permissions.PLACES, *permissions.USES}
+NEEDED = {
+    *granted_permissions.OWN,
+    *granted_permissions.ANYWHERE,
+    *granted_permissions.PLACES,
+    *granted_permissions.USES,
+}
 
 
 def work(harness: DriverHarness) -> set[str]:

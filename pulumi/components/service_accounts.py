@@ -9,13 +9,13 @@ from muster.gcp.names import BUILDER, CONTROLLER, LOGIN, NODE, Names
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccountsArgs:
+class ServiceAccountsArgs:
     """What the accounts are named after."""
 
     names: Names
 
 
-class Accounts(pulumi.ComponentResource):
+class ServiceAccounts(pulumi.ComponentResource):
     """Service accounts of controller, login nodes, nodes and image builder."""
 
     controller: gcp.serviceaccount.Account
@@ -24,9 +24,9 @@ class Accounts(pulumi.ComponentResource):
     builder: gcp.serviceaccount.Account
 
     def __init__(
-        self, name: str, *, args: AccountsArgs, opts: pulumi.ResourceOptions | None = None
+        self, name: str, *, args: ServiceAccountsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__("muster:gcp:Accounts", name, None, opts)
+        super().__init__("muster:gcp:ServiceAccounts", name, None, opts)
 
         def account(role: str, what: str) -> gcp.serviceaccount.Account:
             return gcp.serviceaccount.Account(
