@@ -134,10 +134,12 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@# With the oldest Python of the systems that roles support, that of Ubuntu 22.04.
+	@mypy --python-version 3.10 $$(python tests/host_python.py)
 	@yamllint --strict .
 	@ansible-lint --offline
 	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; fi
-	@git ls-files | grep -vE '\.(j2|md|py)$$' | xargs grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- | xargs shellcheck --severity=warning
+	@git grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- ':!*.j2' ':!*.md' ':!*.py' | xargs shellcheck --severity=warning
 	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/(ba)?sh' -- | while read -r template; do \
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done

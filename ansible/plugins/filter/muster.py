@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filters of wiring.yml: thin wrappers around muster.render.role_variables."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleFilterError
 
 from muster.definition import DefinitionError
+from muster.definition.definition import Definition
 from muster.render import ceph, lmod, nfs, role_variables, slurm
 from muster.render import nvidia_driver as nvidia
 from muster.verify import verdict
 
+Result = TypeVar("Result")
 
-def title(cluster):
+
+def title(cluster: object) -> str:
     """Return the cluster's name, even of a definition that is wrong."""
     return cluster.get("name", "?") if isinstance(cluster, dict) else "?"
 
 
-def of_definition(function):
+def of_definition(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return a filter that applies `function` to the definition made of (cluster, groups).
 
     Further arguments are the function's own.
     """
 
-    def apply(cluster, groups, *rest, **options):
+    def apply(
+        cluster: dict[str, Any], groups: dict[str, list[str]], *rest: Any, **options: Any
+    ) -> Result:
         try:
             return function(role_variables.definition_of(cluster, groups), *rest, **options)
         except DefinitionError as error:
@@ -31,18 +38,18 @@ def of_definition(function):
     return apply
 
 
-def slurm_files(definition):
+def slurm_files(definition: Definition) -> dict[str, Any]:
     """Return SLURM's files and restart digests as a mapping."""
     return asdict(slurm.render(definition))
 
 
-def module_tree(definition):
+def module_tree(definition: Definition) -> dict[str, Any]:
     """Return the module tree as a mapping."""
     cluster = definition.cluster
     return asdict(lmod.render(cluster.software, cluster.storage.apps.path))
 
 
-def credentials(hosts):
+def credentials(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return host -> munge credential of the hosts that could make one."""
     return {
         host: report["credential"]["text"]
@@ -54,7 +61,7 @@ def credentials(hosts):
 class FilterModule:
     """Registers the filters."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
         return {
             "muster_title": title,
