@@ -70,6 +70,20 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def complaints(checkout: Path) -> str:
+    """What the run for hosts says of a checkout, with which it is not content."""
+    done = subprocess.run(
+        [sys.executable, "-m", *OLDEST.split(), "--cache-dir", os.devnull, *host_python(checkout)],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "head"),
     [
@@ -84,32 +98,16 @@ def test_a_program_without_types_is_noticed(checkout: Path, name: str, head: str
     planted.parent.mkdir(parents=True)
     planted.write_text(f"{head}def double(number):\n    return 2 * number\n")
     assert host_python(checkout) == [name]
-    done = subprocess.run(
-        [sys.executable, "-m", *OLDEST.split(), "--cache-dir", os.devnull, *host_python(checkout)],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert f"{name}:{2 if head else 1}: error: Function is missing a type annotation" in done.stdout
+    said = complaints(checkout)
+    assert f"{name}:{2 if head else 1}: error: Function is missing a type annotation" in said
 
 
 def test_what_a_later_python_brought_is_noticed_in_a_host_s_program(checkout: Path) -> None:
     planted = checkout / "roles/new/files/new.py"
     planted.parent.mkdir(parents=True)
     planted.write_text("import tomllib\n\nprint(tomllib)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", *OLDEST.split(), "--cache-dir", os.devnull, *host_python(checkout)],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert '"tomllib"' in done.stdout
+    said = complaints(checkout)
+    assert '"tomllib"' in said
 
 
 @pytest.mark.parametrize(
