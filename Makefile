@@ -134,6 +134,8 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@# With the oldest Python of the systems that roles support, that of Ubuntu 22.04.
+	@mypy --python-version 3.10 $$(python tests/host_python.py)
 	@yamllint --strict .
 	@ansible-lint --offline
 	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; fi

@@ -4,13 +4,14 @@
 import os
 import platform
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 NO_LIMIT = 2**60
 
 
-def memory_folders():
+def memory_folders() -> Iterator[Path]:
     """Yield the folders of this process's memory cgroup, innermost first (cgroups(7))."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -26,7 +27,7 @@ def memory_folders():
                 break
 
 
-def memory():
+def memory() -> str:
     """Return the memory that the job may use, as text."""
     for folder in memory_folders():
         for name in ("memory.limit_in_bytes", "memory.max"):

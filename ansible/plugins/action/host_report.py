@@ -5,6 +5,7 @@ For host_report and, by a link, for hardware_report.
 """
 
 import time
+from typing import Any
 
 from ansible.plugins.action import ActionBase
 
@@ -14,11 +15,15 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Run the module."""
         super().run(tmp, task_vars)
         earliest = time.time()
-        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        result: dict[str, Any] = self._execute_module(
+            module_args=self._task.args, task_vars=task_vars
+        )
         if "report" in result:
             result["report"] |= {"earliest": earliest, "latest": time.time()}
         return result

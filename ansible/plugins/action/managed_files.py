@@ -2,6 +2,7 @@
 """Render the templates of a managed_files task on the control side, then run the module once."""
 
 from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -13,19 +14,22 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Run the module with rendered contents."""
         super().run(tmp, task_vars)
         files = self._task.args.get("files")
         if not isinstance(files, list):
             raise AnsibleActionFail("managed_files: `files` must be a list")
         arguments = dict(self._task.args)
-        arguments["files"] = [self._rendered(entry, task_vars) for entry in files]
-        return self._execute_module(
+        arguments["files"] = [self._rendered(entry, task_vars or {}) for entry in files]
+        result: dict[str, Any] = self._execute_module(
             module_name="muster.slurm.managed_files", module_args=arguments, task_vars=task_vars
         )
+        return result
 
-    def _rendered(self, entry, task_vars):
+    def _rendered(self, entry: object, task_vars: dict[str, Any]) -> object:
         if not isinstance(entry, dict) or not entry.get("template"):
             return entry
         name = entry["template"]

@@ -2,6 +2,7 @@
 """Have apt install what the module managed_packages finds missing."""
 
 from pathlib import Path
+from typing import Any
 
 from ansible.plugins.action import ActionBase
 
@@ -22,12 +23,16 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Run the module and, for what is missing, ansible.builtin.apt."""
         super().run(tmp, task_vars)
         if not self._task.args.get("names"):
             return {"changed": False, "missing": []}
-        result = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+        result: dict[str, Any] = self._execute_module(
+            module_args=self._task.args, task_vars=task_vars
+        )
         if result.get("failed") or not result["missing"]:
             return result
         file, held = self._task.args.get("file"), self._task.args.get("held")
@@ -48,22 +53,24 @@ class ActionModule(ActionBase):
             options["fail_on_autoremove"] = False
         if held:
             options |= {"allow_change_held_packages": True, "allow_downgrade": True}
-        installed = self._execute_module(
+        installed: dict[str, Any] = self._execute_module(
             module_name="ansible.builtin.apt", module_args=options, task_vars=task_vars
         )
         if held and not installed.get("failed") and not self._task.check_mode:
-            marked = self._execute_module(module_args=self._task.args, task_vars=task_vars)
+            marked: dict[str, Any] = self._execute_module(
+                module_args=self._task.args, task_vars=task_vars
+            )
             if marked.get("failed"):
                 return marked
         return installed
 
-    def _sent(self, file):
+    def _sent(self, file: str) -> str:
         """Return where the host has `file` until the task ends."""
         shell = self._connection._shell
         if shell.tmpdir is None:
             # Only now: it is a round trip, and most runs install nothing.
             self._make_tmp_path()
-        sent = shell.join_path(shell.tmpdir, Path(file).name)
+        sent: str = shell.join_path(shell.tmpdir, Path(file).name)
         self._transfer_file(file, sent)
         self._fixup_perms2((shell.tmpdir, sent))
         return sent

@@ -3,7 +3,11 @@
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
+from ansible.executor.task_result import CallbackTaskResult
+from ansible.playbook.task import Task
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = r"""
@@ -23,7 +27,7 @@ NO_WORK = ("fail", "assert", "gather_facts", "validate_argument_spec")
 """Actions, without their collection."""
 
 
-def sentence(result):
+def sentence(result: Mapping[str, Any]) -> str:
     """Return what a failed task said, in one line."""
     # The result of a loop only says that items failed.
     items = [item for item in result.get("results", []) if item.get("failed")]
@@ -42,27 +46,27 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "muster_progress"
     CALLBACK_NEEDS_ENABLED = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         descriptor = os.environ.get("MUSTER_PROGRESS_FD")
         self._descriptor = int(descriptor) if descriptor else None
 
-    def v2_playbook_on_task_start(self, task, is_conditional):  # noqa: ARG002
+    def v2_playbook_on_task_start(self, task: Task, is_conditional: bool) -> None:  # noqa: ARG002
         if task.action.rpartition(".")[2] not in NO_WORK:
             self._write({"task": task.get_name().strip()})
 
-    def v2_runner_on_failed(self, result, ignore_errors=False):
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         if not ignore_errors:
             self._failed(result)
 
-    def v2_runner_on_unreachable(self, result):
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         self._failed(result)
 
-    def _failed(self, result):
+    def _failed(self, result: CallbackTaskResult) -> None:
         # The result of a task with no_log holds no more than that.
         title = result.task.get_name().strip()
         self._write({"task": title, "failed": sentence(result.result)})
 
-    def _write(self, event):
+    def _write(self, event: Mapping[str, str]) -> None:
         if self._descriptor is not None:
             os.write(self._descriptor, json.dumps(event).encode() + b"\n")

@@ -3,9 +3,16 @@
 
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
-from ansible import constants
+import ansible.constants
+from ansible.executor.stats import AggregateStats
+from ansible.executor.task_result import CallbackTaskResult
+from ansible.playbook.play import Play
+from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils.display import Display
 
 DOCUMENTATION = r"""
 name: muster_roles
@@ -21,6 +28,9 @@ extends_documentation_fragment: [default_callback, result_format_callback]
 requirements: [set as stdout_callback, log_path set]
 """
 
+constants: Any = ansible.constants
+"""Ansible makes their names when it is imported, so mypy knows none."""
+
 ROLE_COLUMNS, PLAY_COLUMNS = 16, 26
 NO_WORK = ("gather_facts", "validate_argument_spec")
 """Actions, without their collection, that alone give a role no line."""
@@ -29,23 +39,23 @@ NO_WORK = ("gather_facts", "validate_argument_spec")
 class LogOnly:
     """Ansible's display whose lines go only to the log file, unless `shown` is set."""
 
-    def __init__(self, display):
+    def __init__(self, display: Display) -> None:
         self._display = display
         self.shown = False
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._display, name)
 
-    def display(self, msg, *arguments, log_only=False, **options):
+    def display(self, msg: str, *arguments: Any, log_only: bool = False, **options: Any) -> None:
         """Write a line to the log, and to the screen while `shown` is set."""
         self._display.display(msg, *arguments, log_only=log_only or not self.shown, **options)
 
-    def _error(self, *arguments, **options):
+    def _error(self, *arguments: Any, **options: Any) -> None:
         """Print an error with its place, unless the play continues: its result is in the log."""
         if self.shown:
             self._display._error(*arguments, **options)
 
-    def banner(self, msg, color=None, cows=False):  # noqa: ARG002 (the display's signature)
+    def banner(self, msg: str, color: str | None = None, cows: bool = False) -> None:  # noqa: ARG002 (the display's signature)
         """Write a title; it has no frame in a log."""
         self.display(f"\n{msg}", color=color)
 
@@ -57,35 +67,36 @@ class CallbackModule(Default):
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "muster_roles"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._screen = self._display
-        self._display = LogOnly(self._screen)
+        self._log = LogOnly(self._screen)
+        self._display = self._log  # type: ignore[assignment]
         self._began = time.monotonic()
         self._play_name = ""
-        self._role = None
+        self._role: str | None = None
         self._since = 0.0
-        self._hosts = set()
+        self._hosts: set[str] = set()
         self._changes = 0
         self._is_open = False
         self._failed_task = ""
 
     # What Ansible calls.
 
-    def v2_playbook_on_play_start(self, play):
+    def v2_playbook_on_play_start(self, play: Play) -> None:
         self._end_role()
         self._play_name = play.get_name().strip()
         super().v2_playbook_on_play_start(play)
 
-    def v2_playbook_on_task_start(self, task, is_conditional):
+    def v2_playbook_on_task_start(self, task: Task, is_conditional: bool) -> None:
         self._begin_task(task)
         super().v2_playbook_on_task_start(task, is_conditional)
 
-    def v2_playbook_on_handler_task_start(self, task):
+    def v2_playbook_on_handler_task_start(self, task: Task) -> None:
         self._begin_task(task)
         super().v2_playbook_on_handler_task_start(task)
 
-    def v2_runner_on_ok(self, result):
+    def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         if result.task.action.rpartition(".")[2] not in NO_WORK:
             self._hosts.add(result.host.get_name())
         self._changes += bool(result.result.get("changed"))
@@ -96,19 +107,19 @@ class CallbackModule(Default):
             for line in said if isinstance(said, list) else str(said).splitlines():
                 self._say(f"  {line}")
 
-    def v2_runner_on_failed(self, result, ignore_errors=False):
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
             return
         self._in_full(result, lambda: super(CallbackModule, self).v2_runner_on_failed(result))
 
-    def v2_runner_on_unreachable(self, result):
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
         self._in_full(result, lambda: super(CallbackModule, self).v2_runner_on_unreachable(result))
 
-    def v2_on_file_diff(self, result):
+    def v2_on_file_diff(self, result: CallbackTaskResult) -> None:
         self._shown(lambda: super(CallbackModule, self).v2_on_file_diff(result))
 
-    def v2_playbook_on_stats(self, stats):
+    def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         self._end_role()
         super().v2_playbook_on_stats(stats)
         hosts = sorted(stats.processed)
@@ -124,7 +135,7 @@ class CallbackModule(Default):
 
     # Lines.
 
-    def _begin_task(self, task):
+    def _begin_task(self, task: Task) -> None:
         # The public methods give a task's name with the role's in it, but not the role's alone.
         role = task._role.get_name() if task._role else ""
         if role != self._role:
@@ -136,12 +147,12 @@ class CallbackModule(Default):
                 sys.stdout.flush()
                 self._is_open = True
 
-    def _title(self):
+    def _title(self) -> str:
         if not self._role:
             return f"{self._play_name:<{ROLE_COLUMNS + 1 + PLAY_COLUMNS}}"
         return f"{self._role:<{ROLE_COLUMNS}} {self._play_name:<{PLAY_COLUMNS}}"
 
-    def _end_role(self):
+    def _end_role(self) -> None:
         role, self._role = self._role, self._role
         if role is not None and self._hosts:
             seconds = time.monotonic() - self._since
@@ -153,27 +164,27 @@ class CallbackModule(Default):
             self._clear()
         self._role, self._hosts, self._changes = None, set(), 0
 
-    def _clear(self):
+    def _clear(self) -> None:
         """Remove the line of a role that runs."""
         if self._is_open:
             self._screen.display("\r\033[K", screen_only=True, newline=False)
             self._is_open = False
 
-    def _say(self, line, colour=None):
+    def _say(self, line: str, colour: str | None = None) -> None:
         self._clear()
         self._screen.display(line, color=colour, screen_only=True)
         sys.stdout.flush()
 
-    def _shown(self, tell):
+    def _shown(self, tell: Callable[[], object]) -> None:
         """Let the default callback print to the screen, too."""
         self._clear()
-        self._display.shown = True
+        self._log.shown = True
         try:
             tell()
         finally:
-            self._display.shown = False
+            self._log.shown = False
 
-    def _in_full(self, result, tell):
+    def _in_full(self, result: CallbackTaskResult, tell: Callable[[], object]) -> None:
         self._hosts.add(result.host.get_name())
         if self._failed_task != result.task._uuid:
             self._failed_task = result.task._uuid
@@ -184,5 +195,5 @@ class CallbackModule(Default):
         self._shown(tell)
 
 
-def _number(count, what):
+def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"

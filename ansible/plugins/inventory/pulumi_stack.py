@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts of a cluster in the cloud, as its Pulumi stack made them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
 from ansible.template import trust_as_template
 
@@ -41,7 +44,7 @@ FILE = "pulumi_stack.yml"
 SECRETS = {"munge_key": "munge-key", "slurmdbd_password": "slurmdbd-password"}
 
 
-def secrets_of(made):
+def secrets_of(made: pulumi_stack.Stack) -> dict[str, str]:
     """Return `secrets` as templates: a value is asked for when a task uses it, and not listed."""
     return {
         name: trust_as_template(
@@ -56,11 +59,13 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
 
     NAME = "muster.slurm.pulumi_stack"
 
-    def verify_file(self, path):
+    def verify_file(self, path: str) -> bool:
         """Whether the file is one of this plugin's."""
         return super().verify_file(path) and Path(path).name == FILE
 
-    def parse(self, inventory, loader, path, cache=True):
+    def parse(
+        self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True
+    ) -> None:
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
@@ -75,9 +80,9 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
             # Ansible turns an exception into a warning, tries its other plugins on the file, prints
             # the error of each, and continues without hosts.
             raise SystemExit(f"error: {error}") from None
-        self._fill(cloud_hosts(cluster).groups, made)
+        self._fill(inventory, cloud_hosts(cluster).groups, made)
 
-    def _stack(self, name, key, use):
+    def _stack(self, name: str, key: str, use: bool) -> pulumi_stack.Stack:
         """Return the stack, from the cache where it may be used and has it."""
         keep = self.get_option("cache")
         cached = self._cache.get(key) if keep and use else None
@@ -87,21 +92,26 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
             self._cache[key] = asdict(made)
         return made
 
-    def _fill(self, groups, made):
+    def _fill(
+        self,
+        inventory: InventoryData,
+        groups: Mapping[str, Sequence[str]],
+        made: pulumi_stack.Stack,
+    ) -> None:
         """Add the hosts that the definition names and the stack has."""
         for group, members in groups.items():
-            self.inventory.add_group(group)
+            inventory.add_group(group)
             for host in members:
                 if host in made.hosts:
-                    self.inventory.add_host(host, group=group)
+                    inventory.add_host(host, group=group)
         for host in made.hosts:
             if host in groups["all"]:
-                self._reach(host, made)
-        self.inventory.set_variable("all", "secrets", secrets_of(made))
-        self.inventory.set_variable("all", "base_ntp_servers", TIME_SERVERS)
+                self._reach(inventory, host, made)
+        inventory.set_variable("all", "secrets", secrets_of(made))
+        inventory.set_variable("all", "base_ntp_servers", TIME_SERVERS)
 
-    def _reach(self, host, made):
+    def _reach(self, inventory: InventoryData, host: str, made: pulumi_stack.Stack) -> None:
         """Say how to reach a host, and its address in the cluster where that is fixed."""
         if host in made.addresses:
-            self.inventory.set_variable(host, "ansible_host", made.addresses[host])
-        self.inventory.set_variable(host, "ansible_ssh_common_args", ssh.arguments(made, host))
+            inventory.set_variable(host, "ansible_host", made.addresses[host])
+        inventory.set_variable(host, "ansible_ssh_common_args", ssh.arguments(made, host))

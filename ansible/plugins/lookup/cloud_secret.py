@@ -2,6 +2,7 @@
 """A value from Google's Secret Manager, read with the rights of the person who runs the play."""
 
 import subprocess
+from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
@@ -27,13 +28,15 @@ ASK_SECONDS = 60
 class LookupModule(LookupBase):
     """Names -> values."""
 
-    def run(self, terms, variables=None, **kwargs):
+    def run(
+        self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[str]:
         """Return the values of `terms`."""
         self.set_options(var_options=variables, direct=kwargs)
         return [value_of(name, self.get_option("project")) for name in terms]
 
 
-def value_of(name, project):
+def value_of(name: str, project: str) -> str:
     """Return the value of the secret `name`."""
     command = ["gcloud", "secrets", "versions", "access", "latest"]
     command += [f"--secret={name}", f"--project={project}", "--quiet"]

@@ -5,8 +5,10 @@ import it for nothing but the dashboard's passwords then fail: "PyO3 modules do 
 subinterpreters". https://github.com/PyO3/pyo3/issues/576
 """
 
+from typing import NoReturn
 
-def _refuse(*_):
+
+def _refuse(*_: object) -> NoReturn:
     raise NotImplementedError("the dashboard's passwords need Ceph's own packages")
 
 
