@@ -31,7 +31,8 @@ requirements: [set as stdout_callback, log_path set]
 constants: Any = ansible.constants
 """Ansible makes their names when it is imported, so mypy knows none."""
 
-ROLE_COLUMNS, PLAY_COLUMNS = 16, 26
+ROLE_COLUMNS = 16
+PLAY_COLUMNS = 26
 NO_WORK = ("gather_facts", "validate_argument_spec")
 """Actions, without their collection, that alone give a role no line."""
 
