@@ -1,10 +1,11 @@
 """Definition -> the variables of all roles, on one host: the only way from `cluster` to a role.
 
 Pure. `_ROLES` has a row per role: the hosts that take its variables, and the function that gives
-them, without the role's prefix. `ansible/definition.yml` hands them to Ansible.
+them, without the role's prefix. Those that grow with the cluster and are the same everywhere are in
+`shared`. `ansible/definition.yml` hands them to Ansible.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ class Host:
     compute_endpoint: str
     """Address of Google's Compute API; empty: Google's own."""
     given: Mapping[str, Any]
-    """Role variables that the inventory sets: they replace those of the definition."""
+    """Variables that the host has already: they replace those of the definition."""
 
     def is_in(self, *groups: str) -> bool:
         """Whether the host is in one of these groups."""
@@ -81,12 +82,6 @@ class Host:
 def _base(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "os": host.definition.cluster.os,
-        # Hosts with a name for an address are known to DNS.
-        "hosts": [
-            {"name": name, "address": address}
-            for name, address in host.addresses.items()
-            if patterns.is_address(address)
-        ],
         "hostname": host.name,
     }
 
@@ -104,8 +99,6 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
     home = host.definition.cluster.storage.home.path
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     return {
-        "groups": people.groups(host.definition),
-        "people": people.people(host.definition),
         "home_root": home,
         "sudo": people.sudo(host.definition),
         "no_login": [] if host.is_in("login") else people.no_login(host.definition),
@@ -353,27 +346,54 @@ _NEEDED: dict[str, Callable[[Host, Mapping[str, Any]], bool]] = {
 }
 
 
-def role_variables(host: Host) -> Variables:
-    """Return the variables of the roles that the host may have, those that `given` has as there."""
-    variables: Variables = {}
+def shared(definition: Definition, addresses: Mapping[str, str]) -> Variables:
+    """Return the role variables that are the same on all hosts."""
+    return {
+        # Hosts with a name for an address are known to DNS.
+        "base_hosts": [
+            {"name": name, "address": address}
+            for name, address in addresses.items()
+            if patterns.is_address(address)
+        ],
+        "users_groups": people.groups(definition),
+        "users_people": people.people(definition),
+    }
+
+
+class _Effective(Mapping[str, Any]):
+    """The variables of a host: those that it has, and those that the definition adds."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.added: Variables = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name] if name in self.given else self.added[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.added, **dict.fromkeys(self.given)})
+
+    def __len__(self) -> int:
+        return len({*self.added, *self.given})
+
+
+def role_variables(host: Host) -> tuple[Variables, list[str]]:
+    """Return the variables of the roles that the host may have, except those that it has already.
+
+    Also return which of the roles that depend on the definition it needs. `homes` is the role
+    `users` again, for homes in a folder that is mounted after its first run.
+    """
+    effective = _Effective(host.given)
     for role, row in _ROLES.items():
         if host.is_in(*row.hosts):
-            for name, value in row.variables(host, variables).items():
-                full_name = f"{role}_{name}"
-                variables[full_name] = host.given.get(full_name, value)
-    return variables
-
-
-def needed_roles(host: Host, variables: Mapping[str, Any]) -> list[str]:
-    """Return which of the roles that depend on the definition the host has.
-
-    `homes`: the role `users` again, for homes in a folder that is mounted after its first run.
-    """
-    roles = [
+            for name, value in row.variables(host, effective).items():
+                if f"{role}_{name}" not in host.given:
+                    effective.added[f"{role}_{name}"] = value
+    needed = [
         role
         for role, is_needed in _NEEDED.items()
-        if host.is_in(*_ROLES[role].hosts) and is_needed(host, variables)
+        if host.is_in(*_ROLES[role].hosts) and is_needed(host, effective)
     ]
-    if variables["users_create_homes"] and variables["users_home_mounted"]:
-        roles.append("homes")
-    return roles
+    if effective["users_create_homes"] and effective["users_home_mounted"]:
+        needed.append("homes")
+    return effective.added, needed

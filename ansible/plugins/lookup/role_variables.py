@@ -9,18 +9,22 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from muster.definition import DefinitionError, validate
-from muster.render.role_variables import Host, needed_roles, role_variables
+from muster.definition import Definition, DefinitionError, validate
+from muster.render import role_variables
 
 DOCUMENTATION = r"""
 name: role_variables
-short_description: The variables of all roles on one host
+short_description: The variables of all roles, from the definition of their cluster
 description:
-  - Gives one dictionary with the role variables that the inventory does not set, and
-    C(muster_roles), the roles that the host has because of its definition.
+  - Gives one dictionary with role variables. Those that the inventory sets are not in it.
 options:
   _terms:
-    description: None.
+    description:
+      - With C(shared), those that are the same on all hosts, and C(muster_addresses), host to address.
+      - With C(own), those of the host, and C(muster_roles), the roles that it needs because of the
+        definition. Needs the former as facts.
+    choices: [shared, own]
+    required: true
 """
 
 ENDPOINT = "GOOGLE_COMPUTE_CUSTOM_ENDPOINT"
@@ -36,6 +40,9 @@ class Given(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._templar.template(self._variables[name])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._variables
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._variables)
 
@@ -44,29 +51,53 @@ class Given(Mapping[str, Any]):
 
 
 class LookupModule(LookupBase):
-    """The host that a task runs on -> its variables."""
+    """The host that a task runs on -> variables."""
 
     def run(
         self, terms: list[Any], variables: Mapping[str, Any] | None = None, **_: Any
     ) -> list[dict[str, Any]]:
         """Return a list of the one dictionary."""
-        if terms or variables is None:
-            raise AnsibleLookupError("role_variables takes no term, and needs a host")
+        if terms not in (["shared"], ["own"]) or variables is None:
+            raise AnsibleLookupError("role_variables takes `shared` or `own`, and needs a host")
         given = Given(variables, self._templar)
         try:
             definition = validate(given["cluster"], given["groups"])
         except DefinitionError as error:
             raise AnsibleLookupError(f"the definition is wrong:\n{error}") from error
-        hosts = definition.hosts.groups["all"]
-        addresses = {name: variables["hostvars"][name].get("ansible_host", "") for name in hosts}
-        host = Host(
+        made = shared(definition, variables) if terms == ["shared"] else own(definition, given)
+        return [made]
+
+
+def shared(definition: Definition, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is the same on all hosts; without what one of them sets for itself."""
+    # Asked once in a run: each host's variables are computed for it.
+    hosts = {name: variables["hostvars"][name] for name in definition.hosts.groups["all"]}
+    addresses = {name: host.get("ansible_host", "") for name, host in hosts.items()}
+    made = role_variables.shared(definition, addresses)
+    kept = {
+        name: value
+        for name, value in made.items()
+        if not any(name in host for host in hosts.values())
+    }
+    return {**kept, "muster_addresses": addresses}
+
+
+def own(definition: Definition, given: Given) -> dict[str, Any]:
+    """Return the other variables of the host."""
+    addresses = given["muster_addresses"]
+    made, needed = role_variables.role_variables(
+        role_variables.Host(
             definition=definition,
-            name=variables["inventory_hostname"],
+            name=given["inventory_hostname"],
             addresses=addresses,
-            inventory=Path(variables["inventory_dir"]),
+            inventory=Path(given["inventory_dir"]),
             compute_endpoint=os.environ.get(ENDPOINT, ""),
             given=given,
         )
-        effective = role_variables(host)
-        missing = {name: value for name, value in effective.items() if name not in given}
-        return [{**missing, "muster_roles": needed_roles(host, effective)}]
+    )
+    rest = role_variables.shared(definition, addresses)
+    return {
+        **{name: value for name, value in rest.items() if name not in given},
+        **made,
+        "muster_roles": needed,
+    }

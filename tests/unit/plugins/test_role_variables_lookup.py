@@ -120,3 +120,12 @@ def test_the_command_line_s_variable_stays(inventory: Path) -> None:
     values = {host: shown["munge_threads"] for host, shown in results(plays, 1).items()}
     assert len(values) == 4
     assert {*values.values()} == {"7"}
+
+
+def test_a_variable_that_one_host_sets_is_made_for_the_others(inventory: Path) -> None:
+    (inventory / "host_vars").mkdir()
+    (inventory / "host_vars/lab-cpu-01.yml").write_text("base_hosts: []\n")
+    done, plays = play(inventory, shown("compute", "base_hosts"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = {host: len(shown["base_hosts"]) for host, shown in results(plays, 1).items()}
+    assert counts == {"lab-cpu-01": 0, "lab-cpu-02": 5, "lab-gpu-01": 5, "lab-gpu-02": 5}

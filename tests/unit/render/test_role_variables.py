@@ -11,7 +11,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster.definition import Definition, load, validate
-from muster.render.role_variables import Host, needed_roles, role_variables
+from muster.render.role_variables import Host, role_variables, shared
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRETS: dict[str, str] = yaml.safe_load(
@@ -64,12 +64,12 @@ def on_host(definition: Definition, name: str, given: Mapping[str, Any] | None =
 
 
 def variables(definition: Definition, name: str) -> dict[str, Any]:
-    return role_variables(on_host(definition, name))
+    host = on_host(definition, name)
+    return shared(definition, host.addresses) | role_variables(host)[0]
 
 
 def needed(definition: Definition, name: str, given: Mapping[str, Any] | None = None) -> list[str]:
-    host = on_host(definition, name, given)
-    return needed_roles(host, role_variables(host))
+    return role_variables(on_host(definition, name, given))[1]
 
 
 SERVED = {"home": {"path": "/home", "kind": "nfs"}}
@@ -174,9 +174,10 @@ def test_each_variable_belongs_to_a_role(name: str) -> None:
 def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
     mounts = [{"source": "filer:/home", "path": "/home", "type": "nfs4", "options": "rw"}]
     host = on_host(changed(), "access", {"munge_threads": 4, "nfs_client_mounts": mounts})
-    assert role_variables(host)["munge_threads"] == 4
+    added, _ = role_variables(host)
+    assert {"munge_threads", "nfs_client_mounts"} & added.keys() == set()
     # What follows from it follows from the inventory's value.
-    assert role_variables(host)["users_home_mounted"] is True
+    assert added["users_home_mounted"] is True
     assert needed(changed(), "access") == []
     assert needed(changed(), "access", {"nfs_client_mounts": mounts}) == ["nfs_client", "homes"]
 
@@ -217,10 +218,8 @@ def test_a_host_needs_the_roles_that_its_definition_asks_for(
 
 
 def test_only_hosts_whose_address_is_a_number_get_a_line_in_etc_hosts() -> None:
-    host = on_host(changed(), "access")
     addresses = {"a": "192.0.2.1", "b": "2001:db8::1", "c": "c.example.org", "d": ""}
-    given = role_variables(Host(**{**vars(host), "addresses": addresses}))
-    assert given["base_hosts"] == [
+    assert shared(changed(), addresses)["base_hosts"] == [
         {"name": "a", "address": "192.0.2.1"},
         {"name": "b", "address": "2001:db8::1"},
     ]
