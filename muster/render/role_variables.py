@@ -96,7 +96,7 @@ def _state_disk(host: Host, _: Mapping[str, Any]) -> Variables:
 
 
 def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
-    home = host.definition.cluster.storage.home.path
+    home = variables.get("users_home_root", host.definition.cluster.storage.home.path)
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     return {
         "home_root": home,
@@ -153,9 +153,9 @@ def _cephadm(host: Host, _: Mapping[str, Any]) -> Variables:
     return ceph.by_cephadm(host.definition, dict(host.addresses))
 
 
-def _ceph_client(host: Host, _: Mapping[str, Any]) -> Variables:
+def _ceph_client(host: Host, variables: Mapping[str, Any]) -> Variables:
     client = ceph.client(host.definition, host.name, dict(host.addresses))
-    return {**client, "automount": host.is_for_login_only}
+    return {**client, "automount": variables["nfs_client_automount"]}
 
 
 def _mail(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -334,7 +334,10 @@ _NEEDED: dict[str, Callable[[Host, Mapping[str, Any]], bool]] = {
     "nfs_server": lambda _, variables: bool(variables["nfs_server_exports"]),
     "ceph_cluster": lambda _, variables: bool(variables["ceph_cluster_devices"]),
     "cephadm": lambda _, variables: bool(variables["cephadm_image"]),
-    "fscache": lambda host, _: host.is_in("compute") and host.definition.cluster.storage.is_cached,
+    "fscache": lambda _, variables: any(
+        "fsc" in mount["options"].split(",")
+        for mount in [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
+    ),
     "nfs_client": lambda _, variables: bool(variables["nfs_client_mounts"]),
     "ceph_client": lambda _, variables: bool(variables["ceph_client_mounts"]),
     "projects": lambda _, variables: bool(variables["projects_folders"]),

@@ -1,4 +1,4 @@
-"""Totals of the autoscaler's randomized fault-injection tests: seeds, and counts of each fault.
+"""Settings of hypothesis, and totals of the autoscaler's randomized fault-injection tests.
 
 A session of all lots fails if a kind of fault occurred too rarely: it proves nothing about it.
 """
@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says only how busy the machine is.
+settings.register_profile("muster", deadline=None)
+settings.load_profile("muster")
 
 LEAST = 20
 """How often each kind of fault occurs in all lots together, at least."""

@@ -23,7 +23,10 @@ description:
 requirements: [enabled in the configuration]
 """
 
-NO_WORK = ("fail", "assert", "gather_facts", "validate_argument_spec")
+NO_WORK = (
+    *("fail", "assert", "gather_facts", "validate_argument_spec"),
+    *("set_fact", "group_by"),
+)
 """Actions, without their collection."""
 
 

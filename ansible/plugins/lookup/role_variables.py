@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
+from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from muster.definition import Definition, DefinitionError, validate
@@ -38,7 +38,14 @@ class Given(Mapping[str, Any]):
         self._templar = templar
 
     def __getitem__(self, name: str) -> Any:
-        return self._templar.template(self._variables[name])
+        value = self._variables[name]
+        try:
+            return self._templar.template(value)
+        except AnsibleError as error:
+            raise AnsibleLookupError(
+                f"{name} is needed before the first host is touched, and its value can't be "
+                f"computed yet: {error}"
+            ) from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._variables

@@ -4,10 +4,9 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from muster.definition.checks.names import ROLE_GROUPS
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import SharedValue, Spelling, table
-from muster.definition.definition import Definition
+from muster.definition.definition import ROLE_GROUPS, Definition
 from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
@@ -143,5 +142,18 @@ def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
                 path,
                 f"the other hosts can't reach {path[1]} at {address}",
                 "write its address in the network of the cluster",
+                "hosts",
+            )
+
+
+@check("group-of-role", reads_hosts=True)
+def group_of_role(d: Definition) -> Iterator[Finding]:
+    """A group whose name site.yml gives to the hosts that need a role."""
+    for group in d.hosts.groups:
+        if group.startswith("role_"):
+            yield Finding(
+                (group,),
+                f'site.yml makes the group "{group}" itself, of the hosts that need that role',
+                "give the group another name",
                 "hosts",
             )

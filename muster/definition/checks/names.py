@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ReservedWord, SharedValue, Spelling, at, table
-from muster.definition.definition import Definition
+from muster.definition.definition import ROLE_GROUPS, Definition
 from muster.definition.schema import patterns
 from muster.definition.yaml_file import KeyPath
-
-ROLE_GROUPS = ("controller", "database", "login", "compute", "storage")
 
 # Users and groups that Debian and Ubuntu make (base-passwd) and that the packages of a node make.
 _SYSTEM_NAMES = """

@@ -122,6 +122,39 @@ def test_the_command_line_s_variable_stays(inventory: Path) -> None:
     assert {*values.values()} == {"7"}
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--start-at-task", "Make groups and people"), ("--step",), ("--skip-tags", "always,mail")],
+    ids=lambda options: options[0],
+)
+def test_a_run_without_its_first_play_is_refused(inventory: Path, options: tuple[str, ...]) -> None:
+    """Roles would take their defaults, which remove people and modulefiles."""
+    command = ["ansible-playbook", "-i", str(inventory), *options, "ansible/site.yml"]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"{' '.join(options[:1])}" in done.stderr
+    assert "choose with --tags and --limit instead" in " ".join(done.stderr.split())
+    assert "TASK [" not in done.stdout
+
+
+def test_a_value_that_cannot_be_computed_yet_is_named(inventory: Path) -> None:
+    (inventory / "group_vars/compute.yml").write_text('nfs_client_mounts: "{{ no_such }}"\n')
+    done, plays = play(inventory, shown("all", "munge_threads"))
+    assert done.returncode != 0
+    told = json.dumps(plays) + done.stderr
+    assert "nfs_client_mounts is needed before the first host is touched" in told
+    # No host is configured when one has no variables.
+    assert len(plays) == 1
+
+
 def test_a_variable_that_one_host_sets_is_made_for_the_others(inventory: Path) -> None:
     (inventory / "host_vars").mkdir()
     (inventory / "host_vars/lab-cpu-01.yml").write_text("base_hosts: []\n")

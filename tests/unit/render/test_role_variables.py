@@ -217,6 +217,59 @@ def test_a_host_needs_the_roles_that_its_definition_asks_for(
     assert needed(DEFINITIONS[name], host) == roles
 
 
+def test_what_follows_from_a_value_of_the_inventory_follows_it() -> None:
+    moved = on_host(DEFINITIONS["filer"], "access", {"users_home_root": "/srv/home"})
+    assert role_variables(moved)[0]["users_home_mounted"] is False
+    waits = on_host(changed(), "cpu-01", {"nfs_client_automount": True})
+    assert role_variables(waits)[0]["ceph_client_automount"] is True
+
+
+def cached_here(storage_host: str) -> Definition:
+    """A served folder that is cached, and a storage host that is a node too."""
+    storage = stored(data={"path": "/data", "kind": "nfs", "cached": True})
+    cache = {"cache": {"device": "/dev/nvme1n1", "any_kernel": True}}
+    return changed({"storage": [storage_host]}, storage=storage | cache)
+
+
+def test_a_host_that_mounts_no_cached_folder_has_no_cache() -> None:
+    assert "fscache" in needed(cached_here("access"), "cpu-01")
+    # It has the folder itself; its disk must not be formatted for a cache.
+    assert "fscache" not in needed(cached_here("cpu-01"), "cpu-01")
+    assert "fscache" in needed(cached_here("cpu-01"), "gpu-01")
+
+
+def test_an_inventory_needs_only_the_groups_that_have_hosts() -> None:
+    groups = {name: hosts for name, hosts in GROUPS.items() if name not in ("login", "storage")}
+    definition = validate(ON_MACHINES, groups)
+    assert role_variables(on_host(definition, "access"))[1] == []
+
+
+def test_no_task_hands_a_role_a_variable_that_the_definition_sets() -> None:
+    """The definition's would win: it is a fact, and variables of a task are weaker."""
+    set_here = {
+        name
+        for definition in DEFINITIONS.values()
+        for host in definition.hosts.groups["all"]
+        for name in variables(definition, host)
+    }
+    handed = {
+        str(path.relative_to(ROOT)): sorted(set_here & names)
+        for path in sorted((ROOT / "roles").glob("*/tasks/*.yml"))
+        if set_here & (names := handed_in(yaml.safe_load(path.read_text())))
+    }
+    assert handed == {}
+    assert handed_in([{"block": [{"import_role": {}, "vars": {"slurm_version": 1}}]}]) & set_here
+
+
+def handed_in(tasks: Any) -> set[str]:
+    """The names below `vars` in a file of tasks."""
+    return {
+        name
+        for task in tasks or []
+        for name in [*task.get("vars", {}), *handed_in(task.get("block"))]
+    }
+
+
 def test_only_hosts_whose_address_is_a_number_get_a_line_in_etc_hosts() -> None:
     addresses = {"a": "192.0.2.1", "b": "2001:db8::1", "c": "c.example.org", "d": ""}
     assert shared(changed(), addresses)["base_hosts"] == [

@@ -39,7 +39,6 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
     @settings(
         max_examples=EACH,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
         print_blob=True,

@@ -64,7 +64,7 @@ def counted(usage: Usage) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CALLS)
 def test_counters_follow_the_resources(calls):
     cloud = open_cloud()
