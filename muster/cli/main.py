@@ -4,9 +4,8 @@ import importlib
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 # Command -> module:function of this package. Importing all of them would take seconds, and
 # `muster check` is run before each play.
@@ -31,14 +30,14 @@ def _commands() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=PLUGINS)}
 
 
-def _broken(name: str, package: str, error: Exception) -> click.Command:
+def _broken(name: str, package: str, error: Exception) -> TyperCommand:
     """Return a command that says why the package that should have it does not."""
 
     def fail() -> None:
         typer.echo(f"the package {package} can't be loaded: {error}; install it again", err=True)
         raise typer.Exit(1)
 
-    return click.Command(name, callback=fail, help=f"Can't be loaded: {error}")
+    return TyperCommand(name, callback=fail, help=f"Can't be loaded: {error}")
 
 
 class _Commands(TyperGroup):

@@ -2,8 +2,10 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -202,6 +204,35 @@ def test_only_commands_talk_to_a_terminal():
 
 
 # Oracles that see a planted import.
+
+
+def on_vms() -> set[str]:
+    """The top modules of what a cluster's VMs have installed."""
+    text = (ROOT / "requirements-vm.txt").read_text(encoding="utf-8")
+    installed = {spelt(name) for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
+    return {
+        top
+        for top, names in packages_distributions().items()
+        if installed & {spelt(name) for name in names}
+    }
+
+
+def spelt(name: str) -> str:
+    """A distribution's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_muster_imports_what_vms_have() -> None:
+    known = on_vms() | set(sys.stdlib_module_names) | {"muster"}
+    used = {
+        (name, top)
+        for name, path in modules().items()
+        if name.startswith("muster.")
+        for full in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if (top := full.partition(".")[0]) not in known
+    }
+    # For Pulumi's program, which runs on a laptop.
+    assert used == {("muster.gcp.dynamic", "pulumi")}
 
 
 def test_a_circle_is_seen():
