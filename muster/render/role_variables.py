@@ -273,16 +273,16 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     units = {
         "munge": True,
         "chrony": True,
-        "nfs-server": variables.get("nfs_server_exports"),
+        "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "muster-guard": cluster.cloud,
-        "muster-state-disk": variables.get("state_disk_folders"),
+        "muster-state-disk": host.is_in("controller") and variables["state_disk_folders"],
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database"),
         "slurmdbd": host.is_in("database"),
         "slurmd": host.is_in("compute"),
-        "muster-nvidia": variables.get("nvidia_driver_kernel_packages"),
-        "nvidia-dcgm-exporter": "dcgm"
-        in [addition["name"] for addition in variables.get("nvidia_driver_additions", [])],
+        "muster-nvidia": host.is_in("compute") and variables["nvidia_driver_kernel_packages"],
+        "nvidia-dcgm-exporter": host.is_in("compute")
+        and "dcgm" in [addition["name"] for addition in variables["nvidia_driver_additions"]],
     }
     return {
         "units": [unit for unit, runs in units.items() if runs],

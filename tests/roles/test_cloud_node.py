@@ -245,8 +245,8 @@ def test_a_node_that_caches_nothing_has_no_cache(host, cache, booted):
 
 
 def test_a_node_without_local_ssds_says_so(host):
-    program = "/usr/local/lib/muster/local_ssds.py"
-    done = host.run(f"sed 's/^WAIT_S = .*/WAIT_S = 0/' {program} | python3 - 2")
+    folder = "/usr/local/lib/muster"
+    done = host.run(f"cd {folder} && sed 's/^WAIT_S = .*/WAIT_S = 0/' local_ssds.py | python3 - 2")
     assert (done.rc, done.stdout) == (1, "")
     assert done.stderr.startswith("0 of 2 local SSDs are there (/dev/disk/by-id/google-local-nvme")
 

@@ -68,11 +68,19 @@ class LookupModule(LookupBase):
             raise AnsibleLookupError("role_variables takes `shared` or `own`, and needs a host")
         given = Given(variables, self._templar)
         try:
-            definition = validate(given["cluster"], given["groups"])
+            # The play before this one, of the same run, may have made groups of roles.
+            groups = {name: hosts for name, hosts in given["groups"].items() if not made(name)}
+            definition = validate(given["cluster"], groups)
         except DefinitionError as error:
             raise AnsibleLookupError(f"the definition is wrong:\n{error}") from error
-        made = shared(definition, variables) if terms == ["shared"] else own(definition, given)
-        return [made]
+        if terms == ["shared"]:
+            return [shared(definition, variables)]
+        return [own(definition, given)]
+
+
+def made(group: str) -> bool:
+    """Whether definition.yml makes a group."""
+    return group.startswith("role_")
 
 
 def shared(definition: Definition, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,10 +88,10 @@ def shared(definition: Definition, variables: Mapping[str, Any]) -> dict[str, An
     # Asked once in a run: each host's variables are computed for it.
     hosts = {name: variables["hostvars"][name] for name in definition.hosts.groups["all"]}
     addresses = {name: host.get("ansible_host", "") for name, host in hosts.items()}
-    made = role_variables.shared(definition, addresses)
+    values = role_variables.shared(definition, addresses)
     kept = {
         name: value
-        for name, value in made.items()
+        for name, value in values.items()
         if not any(name in host for host in hosts.values())
     }
     return {**kept, "muster_addresses": addresses}
@@ -92,7 +100,7 @@ def shared(definition: Definition, variables: Mapping[str, Any]) -> dict[str, An
 def own(definition: Definition, given: Given) -> dict[str, Any]:
     """Return the other variables of the host."""
     addresses = given["muster_addresses"]
-    made, needed = role_variables.role_variables(
+    values, needed = role_variables.role_variables(
         role_variables.Host(
             definition=definition,
             name=given["inventory_hostname"],
@@ -105,6 +113,6 @@ def own(definition: Definition, given: Given) -> dict[str, Any]:
     rest = role_variables.shared(definition, addresses)
     return {
         **{name: value for name, value in rest.items() if name not in given},
-        **made,
+        **values,
         "muster_roles": needed,
     }

@@ -148,12 +148,12 @@ def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
 
 @check("group-of-role", reads_hosts=True)
 def group_of_role(d: Definition) -> Iterator[Finding]:
-    """A group whose name site.yml gives to the hosts that need a role."""
+    """A group with a name like those that site.yml makes, of the hosts that need a role."""
     for group in d.hosts.groups:
         if group.startswith("role_"):
             yield Finding(
                 (group,),
-                f'site.yml makes the group "{group}" itself, of the hosts that need that role',
+                f'site.yml makes groups of this kind, "{group}", of the hosts that need a role',
                 "give the group another name",
                 "hosts",
             )

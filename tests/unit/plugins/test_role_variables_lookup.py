@@ -145,6 +145,15 @@ def test_a_run_without_its_first_play_is_refused(inventory: Path, options: tuple
     assert "TASK [" not in done.stdout
 
 
+def test_two_playbooks_in_one_run_have_their_first_play_each(inventory: Path) -> None:
+    with (inventory / CLUSTER).open("a") as file:
+        file.write("  nvidia: {modules: proprietary}\n")
+    again = {"import_playbook": str(ROOT / "ansible/definition.yml")}
+    done, plays = play(inventory, again, shown(HOSTS_OF % "nvidia_driver", "nvidia_driver_gpus"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(results(plays, 2)) == {"lab-gpu-01", "lab-gpu-02"}
+
+
 def test_a_value_that_cannot_be_computed_yet_is_named(inventory: Path) -> None:
     (inventory / "group_vars/compute.yml").write_text('nfs_client_mounts: "{{ no_such }}"\n')
     done, plays = play(inventory, shown("all", "munge_threads"))

@@ -369,6 +369,12 @@ def test_units_follow_the_groups(name: str, host: str, units: set[str]) -> None:
     assert {*variables(DEFINITIONS[name], host)["verify_units"]} == EVERYWHERE | units
 
 
+def test_no_unit_is_expected_where_its_role_does_not_run() -> None:
+    folders = {"state_disk_folders": [{"path": "/x"}], "nfs_server_exports": [{"path": "/x"}]}
+    added, _ = role_variables(on_host(changed(), "cpu-01", folders))
+    assert {*added["verify_units"]} == EVERYWHERE | {"slurmd"}
+
+
 def test_a_node_set_of_vms_has_no_hosts_to_compare() -> None:
     assert variables(changed(), "access")["verify_peers"] == {"cpu": ["cpu-01"], "gpu": ["gpu-01"]}
     assert variables(DEFINITIONS["cloud"], "slurm10-controller")["verify_peers"] == {}
