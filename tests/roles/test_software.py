@@ -132,8 +132,9 @@ def workshop(host):
     with tarfile.open(fileobj=archive, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("ansible/__init__.py"))
         tar.add(Path(module_utils.__file__).parent, "ansible/module_utils")
-        shared = "ansible_collections/muster/slurm/plugins/module_utils/shared_folders.py"
-        tar.add(ROOT / "ansible/collections" / shared, shared)
+        shared = "ansible_collections/muster/slurm/plugins/module_utils"
+        for path in (ROOT / "ansible/collections" / shared).glob("*.py"):
+            tar.add(path, f"{shared}/{path.name}")
         tar.add(ROOT / "ansible/plugins/modules/module_tree.py", "module_tree.py")
     into_host(host, ["tar", "--directory=/var/tmp", "--one-top-level=trial", "-xf", "-"], archive)
     yield host
