@@ -7,8 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-# Command -> module:function of this package. Importing all of them would take seconds, and
-# `muster check` is run before each play.
+# Command -> module:function of this package. Importing all of them would take seconds.
 COMMANDS = {
     "cache": "muster.cli.cache:show",
     "check": "muster.cli.check:check",

@@ -6,7 +6,7 @@ from typing import Any
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import VirtualMachines
 
-ROLE_GROUPS = ("controller", "database", "login", "compute", "storage")
+HOST_GROUPS = ("controller", "database", "login", "compute", "storage")
 """The groups that say what runs on a host."""
 
 
@@ -26,7 +26,7 @@ class Definition:
 
     cluster: Cluster
     hosts: Hosts
-    """ROLE_GROUPS are among its groups, also those that the inventory does not have."""
+    """HOST_GROUPS are among its groups, also those that the inventory does not have."""
 
     def hosts_of(self, node_set: str) -> list[str]:
         """Nodes of a node set: hosts in the order of hosts.yml, VMs by their number."""

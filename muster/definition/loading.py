@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.definition import schema_errors, sources
 from muster.definition.checks import CHECKS, Finding
-from muster.definition.definition import ROLE_GROUPS, Definition, Hosts, cloud_hosts
+from muster.definition.definition import HOST_GROUPS, Definition, Hosts, cloud_hosts
 from muster.definition.hosts_file import HostsTree
 from muster.definition.problems import DefinitionError, Problem
 from muster.definition.schema.cluster import Cluster
@@ -73,7 +73,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         cluster, read.schema_errors = schema_errors.apply(read.definition)
         if cluster is not None:
             known = _hosts(cluster, read) if hosts is None else hosts
-            repaired = Definition(cluster, _with_role_groups(known))
+            repaired = Definition(cluster, _with_host_groups(known))
     unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
     if repaired is not None and not unread:
         read.members = repaired.hosts
@@ -104,8 +104,8 @@ def _hosts(cluster: Cluster, read: Sources) -> Hosts:
     return read.tree.hosts() if cluster.cloud is None else cloud_hosts(cluster)
 
 
-def _with_role_groups(hosts: Hosts) -> Hosts:
-    missing: dict[str, list[str]] = {n: [] for n in ROLE_GROUPS if n not in hosts.groups}
+def _with_host_groups(hosts: Hosts) -> Hosts:
+    missing: dict[str, list[str]] = {n: [] for n in HOST_GROUPS if n not in hosts.groups}
     return replace(hosts, groups={**hosts.groups, **missing})
 
 

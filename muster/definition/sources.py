@@ -38,7 +38,7 @@ class Sources:
     missing: list[str] = field(default_factory=list)
     schema_errors: list[SchemaError] = field(default_factory=list)
     from_secrets: frozenset[str] = frozenset()
-    """Role variables that Muster sets from the definition."""
+    """Role variables that Muster takes from the secrets."""
     role_variables: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The variables that each role takes."""
     secrets_mode: int | None = None

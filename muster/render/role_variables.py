@@ -292,60 +292,66 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     }
 
 
+Test = Callable[[Host, Mapping[str, Any]], bool]
+
+
+def _always(*_: Any) -> bool:
+    return True
+
+
+def _is_set(name: str) -> Test:
+    return lambda _, variables: bool(variables[name])
+
+
+def _in_the_cloud(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.cloud is not None
+
+
+def _sends_mail(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.mail is not None
+
+
+def _mounts_with_cache(_: Host, variables: Mapping[str, Any]) -> bool:
+    mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
+    return any("fsc" in mount["options"].split(",") for mount in mounts)
+
+
 @dataclass(frozen=True)
 class _Role:
     hosts: tuple[str, ...]
     """Groups of the hosts that may have the role, and take its variables."""
     variables: Callable[[Host, Mapping[str, Any]], Variables]
     """Those of a host, from it and from the variables of the roles above."""
+    is_needed: Test = _always
+    """Whether one of these hosts, with its variables, needs the role."""
 
 
 _ROLES = {
     "base": _Role(("all",), _base),
     "munge": _Role(("all",), _munge),
-    "state_disk": _Role(("controller",), _state_disk),
-    "nfs_server": _Role(("storage",), _nfs_server),
-    "ceph_cluster": _Role(("storage",), _ceph_cluster),
-    "cephadm": _Role(("storage",), _cephadm),
-    "fscache": _Role(("all",), _fscache),
-    "nfs_client": _Role(("all",), _nfs_client),
-    "ceph_client": _Role(("all",), _ceph_client),
+    "state_disk": _Role(("controller",), _state_disk, _is_set("state_disk_folders")),
+    "nfs_server": _Role(("storage",), _nfs_server, _is_set("nfs_server_exports")),
+    "ceph_cluster": _Role(("storage",), _ceph_cluster, _is_set("ceph_cluster_devices")),
+    "cephadm": _Role(("storage",), _cephadm, _is_set("cephadm_image")),
+    "fscache": _Role(("all",), _fscache, _mounts_with_cache),
+    "nfs_client": _Role(("all",), _nfs_client, _is_set("nfs_client_mounts")),
+    "ceph_client": _Role(("all",), _ceph_client, _is_set("ceph_client_mounts")),
     "users": _Role(("all",), _users),
-    "projects": _Role(("controller", "storage"), _projects),
-    "cloud_vm": _Role(("controller", "login"), _cloud_vm),
+    "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
+    "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
     "mariadb": _Role(("database",), _mariadb),
     "slurmdbd": _Role(("database",), _slurmdbd),
     "accounts": _Role(("database",), _accounts),
-    "autoscaler": _Role(("controller",), _autoscaler),
+    "autoscaler": _Role(("controller",), _autoscaler, _in_the_cloud),
     "slurmctld": _Role(("controller",), _slurmctld),
-    "mail": _Role(("controller",), _mail),
-    "cloud_node": _Role(("controller",), _cloud_node),
-    "nvidia_driver": _Role(("compute",), _nvidia_driver),
+    "mail": _Role(("controller",), _mail, _sends_mail),
+    "cloud_node": _Role(("controller",), _cloud_node, _in_the_cloud),
+    "nvidia_driver": _Role(("compute",), _nvidia_driver, _is_set("nvidia_driver_packages")),
     "slurmd": _Role(("compute",), _slurmd),
     "slurm": _Role(("login",), _slurm),
     "lmod": _Role(("controller", "compute", "login"), _lmod),
     "software": _Role(("controller",), _software),
     "verify": _Role(("all",), _verify),
-}
-
-# The roles that not all of their hosts need: whether a host with these variables does.
-_NEEDED: dict[str, Callable[[Host, Mapping[str, Any]], bool]] = {
-    "state_disk": lambda _, variables: bool(variables["state_disk_folders"]),
-    "nfs_server": lambda _, variables: bool(variables["nfs_server_exports"]),
-    "ceph_cluster": lambda _, variables: bool(variables["ceph_cluster_devices"]),
-    "cephadm": lambda _, variables: bool(variables["cephadm_image"]),
-    "fscache": lambda _, variables: any(
-        "fsc" in mount["options"].split(",")
-        for mount in [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
-    ),
-    "nfs_client": lambda _, variables: bool(variables["nfs_client_mounts"]),
-    "ceph_client": lambda _, variables: bool(variables["ceph_client_mounts"]),
-    "projects": lambda _, variables: bool(variables["projects_folders"]),
-    "cloud_vm": lambda host, _: host.definition.cluster.cloud is not None,
-    "autoscaler": lambda host, _: host.definition.cluster.cloud is not None,
-    "mail": lambda host, _: host.definition.cluster.mail is not None,
-    "cloud_node": lambda host, _: host.definition.cluster.cloud is not None,
-    "nvidia_driver": lambda _, variables: bool(variables["nvidia_driver_packages"]),
 }
 
 
@@ -394,8 +400,10 @@ def role_variables(host: Host) -> tuple[Variables, list[str]]:
                     effective.added[f"{role}_{name}"] = value
     needed = [
         role
-        for role, is_needed in _NEEDED.items()
-        if host.is_in(*_ROLES[role].hosts) and is_needed(host, effective)
+        for role, row in _ROLES.items()
+        if row.is_needed is not _always
+        and host.is_in(*row.hosts)
+        and row.is_needed(host, effective)
     ]
     if effective["users_create_homes"] and effective["users_home_mounted"]:
         needed.append("homes")

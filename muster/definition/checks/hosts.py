@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import SharedValue, Spelling, table
-from muster.definition.definition import ROLE_GROUPS, Definition
+from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
@@ -108,10 +108,10 @@ def people_without_login(d: Definition) -> Iterator[Finding]:
 @check("group-misspelt", reads_hosts=True)
 def group_misspelt(d: Definition) -> Iterator[Finding]:
     """A group whose name is nearly that of one with a meaning."""
-    known = set(ROLE_GROUPS) | set(d.cluster.nodes)
+    known = set(HOST_GROUPS) | set(d.cluster.nodes)
     for group in d.hosts.groups:
         # A group with another meaning (rack1, login2) is fine; one letter off is not.
-        near = None if group in known or group[-1:].isdigit() else nearest(group, ROLE_GROUPS)
+        near = None if group in known or group[-1:].isdigit() else nearest(group, HOST_GROUPS)
         if near and abs(len(near) - len(group)) <= 1:
             yield Finding(
                 (group,),

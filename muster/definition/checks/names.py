@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ReservedWord, SharedValue, Spelling, at, table
-from muster.definition.definition import ROLE_GROUPS, Definition
+from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.schema import patterns
 from muster.definition.yaml_file import KeyPath
 
@@ -43,7 +43,7 @@ table(
         "use up to 30 small letters, digits and hyphens, a letter first, no hyphen last"),
     ReservedWord("node-set-name-reserved",
         "A node set named like a group that has another meaning",
-        at("nodes.<name>"), (*ROLE_GROUPS, "all", "ungrouped"),
+        at("nodes.<name>"), (*HOST_GROUPS, "all", "ungrouped"),
         '"{value}" is a group with another meaning',
         "name the node set after its hardware"),
     Spelling("partition-name",

@@ -82,7 +82,7 @@ table(
     Spelling("ssh-key-private",
         "A private key where a public one belongs",
         _SSH_KEYS, lambda key: not _is_private(key),
-        "a private key: whoever reads this file can log in with it",
+        "a private key: anybody who can read this file can log in with it",
         "make a new pair (ssh-keygen), give the .pub file, and throw this key away"),
     Spelling("ssh-key-weak",
         "A DSA key: sshd has refused them since OpenSSH 7",
