@@ -164,19 +164,19 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 
 # They wait for Ceph, so `make proof` has them apart.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
-REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
+REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/break.yml,%,$(wildcard molecule/*/break.yml)))
 
 .PHONY: molecule
-molecule: setup machine-packages ## Roles on both releases (ROLE=munge: one, with what breaks it)
-	@python tests/scenarios.py $(if $(ROLE),--role $(ROLE),--without-break $(REST_ROLES:%=--role %))
+molecule: setup machine-packages ## Roles together on both releases (ROLE=munge: one, with what breaks it)
+	@python tests/scenarios.py $(ROLE)
 
 .PHONY: isolated
 isolated: setup machine-packages ## Roles on bare machines, with what breaks them (ROLE=munge: one)
-	@python tests/scenarios.py --bare $(patsubst %,--role %,$(or $(ROLE),$(REST_ROLES)))
+	@python tests/scenarios.py --bare $(or $(ROLE),$(REST_ROLES))
 
 .PHONY: ceph
 ceph: setup machine-packages ## The roles of Ceph, as by `make isolated`
-	@python tests/scenarios.py --bare $(CEPH_ROLES:%=--role %)
+	@python tests/scenarios.py --bare $(CEPH_ROLES)
 
 .PHONY: cluster
 cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them

@@ -1,13 +1,13 @@
-"""Run the molecule scenarios, two at a time, and print the seconds of each step.
+"""Run molecule scenarios, three at a time, since tests often wait. Print the seconds of each step.
 
-    python tests/scenarios.py                 all roles
-    python tests/scenarios.py --role munge    one
-    python tests/scenarios.py --role munge --keep    its machines stay, to look at
-    python tests/scenarios.py --without-break        the sequence of `make test`
-    python tests/scenarios.py --bare                 on machines without what the roles install
+    python tests/scenarios.py                 all stations: roles that share machines
+    python tests/scenarios.py munge           the scenario of one role, with what breaks it
+    python tests/scenarios.py munge --keep    its machines stay, to look at
+    python tests/scenarios.py munge --bare    on machines without what the roles install
 
-Molecule does the work (.config/molecule/config.yml); this program only starts it, keeps the logs
-in build/molecule/, and sees to it that no machine stays behind. Exit code 1 if a scenario failed.
+A station is a scenario that is no role; it has no break.yml. Molecule does the work
+(.config/molecule/config.yml); this program only starts it, keeps the logs in build/molecule/, and
+sees to it that no machine stays behind. Exit code 1 if a scenario failed.
 """
 # ruff: noqa: T201
 
@@ -49,7 +49,7 @@ STARTED = re.compile(r"^INFO +\[\S+ > (?P<action>\w+)\] Executing$")
 class Result:
     """The result of one scenario."""
 
-    role: str
+    scenario: str
     log: Path
     code: int = 1
     steps: list[tuple[str, float]] = field(default_factory=list)
@@ -66,36 +66,45 @@ class Result:
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
         steps = "  ".join(f"{name} {seconds:.0f}" for name, seconds in self.steps)
-        return f"{self.role:<11} {verdict} {self.seconds:4.0f} s   {steps}"
+        return f"{self.scenario:<11} {verdict} {self.seconds:4.0f} s   {steps}"
 
 
 class Scenarios:
     """Running scenarios, so that an interrupt can end them."""
 
-    def __init__(self, *, keep: bool, breaks: bool, bare: bool) -> None:
+    def __init__(self, *, keep: bool, bare: bool) -> None:
         self.keep = keep
-        self.breaks = breaks
         self.bare = bare
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.interrupted = False
 
-    def run(self, role: str) -> Result:
+    def run(self, scenario: str) -> Result:
         """Run one scenario to its end."""
-        result = Result(role, LOGS / f"{role}.log")
-        with base_image.CACHE.joinpath(f"molecule-{role}.lock").open("w") as lock:
+        result = Result(scenario, LOGS / f"{scenario}.log")
+        with base_image.CACHE.joinpath(f"molecule-{scenario}.lock").open("w") as lock:
             # A scenario's machines have the same names in every run on this machine.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self.interrupted:
-                self.test(role, result)
+                self.test(scenario, result)
         return result
 
-    def test(self, role: str, result: Result) -> None:
+    def test(self, scenario: str, result: Result) -> None:
         """Run molecule on one scenario and record the result."""
-        configs = [CONFIG / "config.yml", *([] if self.breaks else [CONFIG / "without_break.yml"])]
-        command = ["molecule", *(f"--base-config={path}" for path in configs), "test", "-s", role]
+        configs = [CONFIG / "config.yml"]
+        if scenario in stations():
+            configs.append(CONFIG / "station.yml")
+        elif self.bare:
+            configs.append(CONFIG / "isolated.yml")
+        command = [
+            "molecule",
+            *(f"--base-config={path}" for path in configs),
+            "test",
+            "-s",
+            scenario,
+        ]
         if self.keep:
             # Molecule then leaves out the first destroy as well, and the machines would not be new.
-            destroy(role)
+            destroy(scenario)
             command += ["--destroy", "never"]
         process = subprocess.Popen(
             command,
@@ -106,16 +115,16 @@ class Scenarios:
             text=True,
             start_new_session=True,
         )
-        self.running[role] = process
+        self.running[scenario] = process
         with killed_after(process, SCENARIO_SECONDS):
             result.steps = list(follow(process, result.log))
             result.code = process.wait()
-        del self.running[role]
+        del self.running[scenario]
         if not self.keep:
             # Molecule destroys what failed by itself, but not what was killed.
             if result.code < 0 or self.interrupted:
-                destroy(role)
-            result.left = machines.down(f"mol-{role}")
+                destroy(scenario)
+            result.left = machines.down(f"mol-{scenario}")
 
     def interrupt(self) -> None:
         """End all running scenarios; their own threads then clean up."""
@@ -178,10 +187,10 @@ def name_of(sequence: list[str], action: str) -> str:
     return action
 
 
-def destroy(role: str) -> None:
+def destroy(scenario: str) -> None:
     """Remove the machines of a scenario and molecule's state of them."""
     subprocess.run(
-        ["molecule", "destroy", "-s", role],
+        ["molecule", "destroy", "-s", scenario],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -190,9 +199,14 @@ def destroy(role: str) -> None:
     )
 
 
-def roles() -> list[str]:
+def scenarios() -> list[str]:
     """Return the names of all scenarios."""
     return sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+
+
+def stations() -> list[str]:
+    """Return the names of the scenarios of several roles."""
+    return [name for name in scenarios() if not (ROOT / "roles" / name).exists()]
 
 
 def main() -> int:
@@ -201,17 +215,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--role", action="append", choices=roles(), help="only this one; repeatable"
+        "scenario", nargs="*", help="role or station (all stations if none is given)"
     )
-    parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=3, help="scenarios at a time (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the machines for a look")
-    parser.add_argument(
-        "--without-break", action="store_true", help="leave out what shows that assertions can fail"
-    )
     parser.add_argument(
         "--bare", action="store_true", help="on machines without what the roles install"
     )
     arguments = parser.parse_args()
+    if unknown := set(arguments.scenario) - set(scenarios()):
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(scenarios())}")
 
     for folder in (LOGS, base_image.CACHE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -231,20 +244,18 @@ def main() -> int:
         print(f"error: {error}")
         return 1
 
-    wanted = arguments.role or roles()
-    scenarios = Scenarios(
-        keep=arguments.keep, breaks=not arguments.without_break, bare=arguments.bare
-    )
+    wanted = arguments.scenario or stations()
+    runs = Scenarios(keep=arguments.keep, bare=arguments.bare)
     results = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        pending = [pool.submit(scenarios.run, role) for role in wanted]
+        pending = [pool.submit(runs.run, name) for name in wanted]
         try:
             for done in as_completed(pending):
                 results.append(done.result())
                 report(results[-1])
         except KeyboardInterrupt:
             print("interrupted; removing the machines", flush=True)
-            scenarios.interrupt()
+            runs.interrupt()
             return 130
     summarize(results, time.monotonic() - begin)
     return 0 if all(result.passed for result in results) else 1
@@ -253,7 +264,7 @@ def main() -> int:
 def report(result: Result) -> None:
     """Print one scenario's line; all of its log if it failed."""
     if not result.passed:
-        print(f"--- {result.role}: {result.log.relative_to(ROOT)}")
+        print(f"--- {result.scenario}: {result.log.relative_to(ROOT)}")
         print(result.log.read_text(encoding="utf-8"))
         if result.left:
             print(f"destroy left {', '.join(result.left)}; now removed")
@@ -265,7 +276,7 @@ def summarize(results: list[Result], seconds: float) -> None:
     print("\nmolecule, seconds per step")
     for result in sorted(results, key=lambda result: -result.seconds):
         print(result)
-    failed = [result.role for result in results if not result.passed]
+    failed = [result.scenario for result in results if not result.passed]
     print(
         f"{len(results)} scenarios in {seconds:.0f} s, "
         + (f"failed: {', '.join(sorted(failed))}" if failed else "all passed")

@@ -15,22 +15,42 @@ from typing import Any
 
 import pytest
 import yaml
-from by_machine import ByMachine
+from by_release import ByRelease
 from testinfra.host import Host
 
 ROOT = Path(__file__).parents[2]
 
 
+def platforms() -> list[dict[str, Any]]:
+    """Return the machines of the scenario that runs."""
+    if "MOLECULE_FILE" not in os.environ:
+        return []
+    settings = yaml.safe_load(Path(os.environ["MOLECULE_FILE"]).read_text(encoding="utf-8"))
+    machines: list[dict[str, Any]] = settings["platforms"]
+    return machines
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    scenario = os.environ.get("MOLECULE_FILE")
-    if scenario and not config.option.hosts:
-        settings = yaml.safe_load(Path(scenario).read_text(encoding="utf-8"))
-        config.option.hosts = ",".join(spec(platform["name"]) for platform in settings["platforms"])
+    if platforms() and not config.option.hosts:
+        config.option.hosts = ",".join(spec(platform["name"]) for platform in platforms())
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByMachine:
-    """Run the tests of both machines at a time, for roles whose tests wait: `n: "2"`."""
-    return ByMachine(config, log)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of a role on machines that do not have it, where groups say that."""
+    roles_of = {platform["name"]: platform.get("groups") for platform in platforms()}
+    left_out = []
+    for item in items:
+        machine = getattr(item, "callspec", None) and item.callspec.params.get("_testinfra_host")
+        groups = roles_of.get(machine.backend.host.name) if machine else None
+        if groups is not None and item.path.stem.removeprefix("test_") not in groups:
+            left_out.append(item)
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRelease:
+    """Run the tests of both releases at a time, where tests wait: `n: "2"`."""
+    return ByRelease(config, log)
 
 
 def spec(machine: str) -> str:
@@ -50,6 +70,13 @@ def spec(machine: str) -> str:
 def hostspec() -> Callable[[str], str]:
     """Return what names a machine for `pytest --hosts`."""
     return spec
+
+
+@pytest.fixture
+def roles(host: Host) -> set[str]:
+    """Return the roles of the host, in a scenario whose machines have groups."""
+    name = host.backend.host.name
+    return next(set(platform["groups"]) for platform in platforms() if platform["name"] == name)
 
 
 @pytest.fixture
@@ -77,10 +104,18 @@ def play(host: Host, tmp_path: Path) -> Callable[..., str]:
         inventory = tmp_path / "hosts.yml"
         connection = {"ansible_ssh_common_args": f"-F {reached}"}
         names = [host.backend.host.name, *beside]
-        hosts = dict.fromkeys(names, connection)
-        inventory.write_text(yaml.safe_dump({in_group: {"hosts": hosts}}))
+        machines = [platform for platform in platforms() if "groups" in platform]
+        # Machines with groups are one cluster: its configuration names them all.
+        hosts = dict.fromkeys([*names, *(machine["name"] for machine in machines)], connection)
+        groups = {in_group: {"hosts": hosts}} | {
+            group: {"hosts": {m["name"]: {} for m in machines if group in m["groups"]}}
+            for machine in machines
+            for group in machine["groups"]
+        }
+        inventory.write_text(yaml.safe_dump(groups))
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        command = [program, "--inventory", str(inventory), *options, str(playbook)]
+        limit = f"--limit={','.join(names)}"
+        command = [program, "--inventory", str(inventory), limit, *options, str(playbook)]
         done = subprocess.run(
             [*command, "--extra-vars", json.dumps(variables)],
             capture_output=True,

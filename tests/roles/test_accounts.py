@@ -6,9 +6,9 @@ ASSOCIATIONS = "sacctmgr -nP show association where cluster=trial format=account
 
 
 def submit(host, login, *options):
-    """Submit a job as `login`; return the result with the account it is charged to, if any."""
+    """Submit a held job as `login`; return the result with the account it is charged to, if any."""
     done = host.run(
-        f"cd /tmp && runuser -u {login} -- sbatch --parsable --mem=10 {' '.join(options)} "
+        f"cd /tmp && runuser -u {login} -- sbatch --parsable --hold --mem=10 {' '.join(options)} "
         "--wrap 'true'"
     )
     if done.rc != 0:

@@ -3,7 +3,7 @@
 import pytest
 
 LOAD = "module load tools/trial && echo $TRIAL"
-PEOPLE = {"bash": "ada", "sh": "dan", "zsh": "zoe"}
+PEOPLE = {"bash": "bea", "sh": "dan", "zsh": "zoe"}
 
 
 def login(host, shell, command):
@@ -90,10 +90,10 @@ def test_the_properties_of_lmod_itself_stay(host):
         "mkdir -p mine/marked && printf '%s' > mine/marked/1.lua && module use $PWD/mine && "
         "module load marked && echo $MARKED"
     )
-    done = host.run("su - ada -c %s", command % lines.replace("'", ""))
+    done = host.run("su - bea -c %s", command % lines.replace("'", ""))
     assert done.stdout == "1\n", done.stderr
 
 
 def test_a_bash_login_costs_less_than_a_second(host):
-    elapsed = host.check_output("bash -c 'time -p su - ada -c true' 2>&1 | awk '/real/ {print $2}'")
+    elapsed = host.check_output("bash -c 'time -p su - bea -c true' 2>&1 | awk '/real/ {print $2}'")
     assert float(elapsed) < 1

@@ -115,7 +115,7 @@ def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host,
         assert source_of(host, "/apps") == "localhost:/srv/apps"
         # A run that does not come to all folders leaves the others' automounts its own.
         host.check_output(
-            f"systemctl stop 'srv*.mount' apps.mount; echo Connection refused >{FAILS}"
+            f"systemctl stop 'srv-home*.mount' apps.mount; echo Connection refused >{FAILS}"
         )
         assert "can't be mounted at" in " ".join(converge("nfs_client").split())
     finally:
@@ -152,7 +152,7 @@ def test_a_mount_that_gets_no_answer_is_given_up(host, converge):
         # Neither it nor what tries it again when it has failed.
         units = "srv-x.mount muster-mount-again@srv-x.service"
         assert "activating" not in host.run(f"systemctl is-active {units}").stdout
-        assert host.run("pgrep --exact sleep").stdout == ""  # the stand-in's
+        assert host.run("pgrep --full --exact 'sleep 600'").stdout == ""  # the stand-in's
     finally:
         host.check_output(f"rm {FAILS}")
         converge("nfs_client")

@@ -16,11 +16,15 @@ def invocation(host):
     return host.check_output("systemctl show slurmctld --property=InvocationID")
 
 
+def name(host):
+    return host.check_output("hostname")
+
+
 def submit(host, *options):
-    """Submit a job that sleeps; return its number."""
+    """Submit a job that sleeps on this host; return its number."""
     return host.check_output(
         f"{ADA} sbatch --parsable --chdir=/tmp --output=/dev/null {' '.join(options)}"
-        " --wrap 'sleep 600'"
+        f" --nodelist={name(host)} --wrap 'sleep 600'"
     )
 
 
@@ -40,9 +44,12 @@ def running_job(host):
 
 
 def test_a_job_runs(host):
-    job = host.run(f"{ADA} srun --chdir=/tmp --immediate=30 sh -c 'echo $USER $SLURMD_NODENAME'")
+    job = host.run(
+        f"{ADA} srun --chdir=/tmp --immediate=30 --nodelist={name(host)}"
+        " sh -c 'echo $USER $SLURMD_NODENAME'"
+    )
     assert job.rc == 0, job.stderr
-    assert job.stdout.split() == ["ada", host.check_output("hostname")]
+    assert job.stdout.split() == ["ada", name(host)]
 
 
 def test_the_queue_survives_a_kill(host, running_job):
@@ -51,7 +58,7 @@ def test_the_queue_survives_a_kill(host, running_job):
     time.sleep(6)
     before = invocation(host)
     host.check_output("systemctl kill --signal=KILL --kill-who=main slurmctld")
-    up = f"Slurmctld(primary) at {host.check_output('hostname')} is UP"
+    up = f"Slurmctld(primary) at {name(host)} is UP"
     assert wait_for(host, "scontrol ping", up) == up
     assert invocation(host) != before
     assert state(host, queued) == "PENDING"
@@ -116,37 +123,38 @@ def refusal(host):
 def test_a_changed_script_judges_the_next_job(host, converge):
     before = invocation(host)
     assert "refused by the script" in refusal(host)
-    said = converge("slurmctld", "--tags=slurmctld_configure", refusal="refused once more")
+    said = converge("cluster", "--tags=slurmctld_configure", refusal="refused once more")
     try:
         assert "failed=0" in said, said
         assert "refused once more" in refusal(host)
         assert invocation(host) == before
     finally:
-        converge("slurmctld", "--tags=slurmctld_configure")
+        converge("cluster", "--tags=slurmctld_configure")
 
 
 def test_a_changed_partition_is_told_to_the_daemon_that_runs(host, converge, running_job):
     before = invocation(host)
-    said = converge("slurmctld", "--tags=slurmctld_configure", max_time="2:00:00")
+    said = converge("cluster", "--tags=slurmctld_configure", max_time="2:00:00")
     try:
         assert "failed=0" in said, said
         assert host.check_output("sinfo --noheader --format=%l") == "2:00:00"
         assert invocation(host) == before
         assert state(host, running_job) == "RUNNING"
     finally:
-        converge("slurmctld", "--tags=slurmctld_configure")
+        converge("cluster", "--tags=slurmctld_configure")
 
 
 def test_a_refused_configuration_changes_nothing(host, converge):
     before = invocation(host), host.file("/etc/slurm/slurm.conf").sha256sum
     wrong = "PartitionName=next Nodes=nobody"
-    said = converge("slurmctld", "--tags=slurmctld_configure", more=wrong)
+    said = converge("cluster", "--tags=slurmctld_configure", more=wrong)
     assert "stay as they were" in said
     assert "Invalid node names in partition next" in said
     assert (invocation(host), host.file("/etc/slurm/slurm.conf").sha256sum) == before
     assert "is UP" in host.check_output("scontrol ping")
 
 
+VERSIONS = {"bookworm-ctl": "22.05", "trixie-ctl": "24.11"}
 PACKAGES = "slurmctld slurm-client slurm-wlm-basic-plugins"
 
 
@@ -159,7 +167,7 @@ def held(host):
 
 
 def test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host):
-    from_file = host.check_output("hostname") == "trixie"
+    from_file = name(host) == "trixie-ctl"
     more = "+0muster1" if from_file else ""
     assert version(host, "slurmctld") == version(host, "slurm-client") + more
     assert held(host) == (set(PACKAGES.split()) if from_file else set())
@@ -168,7 +176,7 @@ def test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host):
 def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, converge):
     before, archive_s = invocation(host), version(host, "slurm-client")
     try:
-        said = converge("slurmctld", "--tags=slurmctld", build="muster2")
+        said = converge("cluster", "--tags=slurmctld", build="muster2")
         assert "failed=0" in said, said
         assert version(host, "slurmctld") == f"{archive_s}+0muster2"
         assert held(host) == set(PACKAGES.split())
@@ -182,15 +190,22 @@ def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, co
             f" slurmctld={archive_s}"
         )
         host.check_output(f"apt-mark unhold {PACKAGES}")
-        said = converge("slurmctld", "--tags=slurmctld")
+        said = converge("cluster", "--tags=slurmctld")
         assert "failed=0" in said, said
     test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host)
     assert "is UP" in host.check_output("scontrol ping")
 
 
+def test_another_version_is_refused_in_a_sentence(host, converge):
+    told = converge("cluster", "--check", "--tags=slurmctld_install", slurmctld_version="20.11")
+    said = " ".join(told.split())
+    assert f"has SLURM {VERSIONS[name(host)]}." in said
+    assert "the definition says 20.11; set slurm_version or os in cluster.yml" in said
+
+
 def test_a_package_for_another_version_is_refused(host, converge):
     before = invocation(host), version(host, "slurmctld")
-    said = " ".join(converge("slurmctld", "--tags=slurmctld", build="muster3").split())
+    said = " ".join(converge("cluster", "--tags=slurmctld", build="muster3").split())
     needed = "slurm-client=99.11.0-1 and slurm-wlm-basic-plugins=99.11.0-1"
     assert f"deb needs {needed}; bring" in said
     assert "build it from them (make slurmctld-package)" in said

@@ -1,6 +1,6 @@
 """slurmdbd runs as slurm, writes to the database, and hides its password."""
 
-PASSWORD = "of the trial, #1"  # noqa: S105 (molecule/slurmdbd/converge.yml)
+PASSWORD = "of the trial, #1"  # noqa: S105 (molecule/cluster/group_vars)
 CONF = (
     "ClusterName=trial\\nSlurmctldHost=localhost\\nAuthType=auth/munge\\n"
     "AccountingStorageType=accounting_storage/slurmdbd\\nAccountingStorageHost=localhost\\n"
@@ -26,6 +26,7 @@ def test_what_is_recorded_arrives_in_the_database(host):
     )
     assert rows.stdout == "muster-trial\n"
     assert "muster-trial" in sacctmgr(host, "-nP show account format=account").stdout
+    sacctmgr(host, "-i delete account muster-trial")
 
 
 def test_the_daemon_runs_as_slurm_and_comes_back_after_a_boot(host):

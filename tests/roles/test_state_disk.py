@@ -6,6 +6,8 @@ import pytest
 
 PROGRAM = "/usr/local/lib/muster/muster_state_disk.py"
 DEVICE = "/dev/disk/by-id/google-state"
+FILE = "/root/google-state.disk"
+"""What is behind it (molecule/shared/disk.sh)."""
 FOLDER = "/var/lib/keeper"
 KEPT = "/srv/muster/var/lib/keeper"
 
@@ -112,9 +114,9 @@ def test_the_file_system_grows_with_its_disk(host):
     """As at a boot, before it is mounted: a container may not resize what is mounted."""
     before = int(host.check_output("df --output=size -B1M /srv/muster").split()[1])
     device = host.check_output(f"realpath {DEVICE}")
-    size = int(host.check_output("stat --format=%s /root/disk")) + 32 * 2**20
+    size = int(host.check_output(f"stat --format=%s {FILE}")) + 32 * 2**20
     host.check_output(f"sh -c 'systemctl stop keeper; umount {FOLDER} /shared /srv/muster'")
-    host.check_output(f"sh -c 'truncate --size={size} /root/disk; losetup --set-capacity {device}'")
+    host.check_output(f"sh -c 'truncate --size={size} {FILE}; losetup --set-capacity {device}'")
     assert run(host).stdout.splitlines()[:2] == [
         "/srv/muster: grow to the size of its disk",
         f"/srv/muster: mount {DEVICE}",

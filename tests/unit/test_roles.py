@@ -1,6 +1,5 @@
 """Each role has one shape, and its specification, defaults and README say the same."""
 
-import ast
 import json
 import re
 from collections import Counter
@@ -270,52 +269,6 @@ class TestTasks:
         for entry in files_in(data):
             if entry.get("template") and "{{" not in entry["dest"]:
                 assert f"/{entry['template'].removesuffix('.j2')}" == entry["dest"]
-
-
-@pytest.mark.parametrize("role", [role for role in ROLES if role not in OF_A_CLUSTER])
-class TestScenario:
-    """Each role is proven on both releases, and its proof is proven."""
-
-    def test_it_converges_the_role_and_breaks_it(self, role):
-        folder = ROOT / "molecule" / role
-        applied = [
-            entry if isinstance(entry, str) else entry.get("role")
-            for play in load(folder / "converge.yml")
-            for entry in play.get("roles", [])
-        ]
-        assert role in applied
-        assert [task for play in load(folder / "break.yml") for task in play["tasks"]]
-
-    def test_it_runs_the_whole_sequence_on_both_releases(self, role):
-        base = load(ROOT / ".config/molecule/config.yml")
-        own = load(ROOT / "molecule" / role / "molecule.yml") or {}
-        assert "scenario" not in own
-        # The tests of both machines at a time, and nothing else of its own.
-        assert own.get("verifier", {}) in ({}, {"options": {"n": "2"}})
-        platforms = own.get("platforms", base["platforms"])
-        assert {platform["release"] for platform in platforms} == {"bookworm", "trixie"}
-
-    def test_its_tests_assert(self, role):
-        tree = ast.parse((ROOT / f"tests/roles/test_{role}.py").read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        tests = [function for function in functions if function.name.startswith("test_")]
-        assert tests
-        # testinfra's own assertion, pytest.raises, and the file's helpers that assert.
-        names = {"check_output", "raises"} | {f.name for f in functions if asserts(f, set())}
-        assert [test.name for test in tests if not asserts(test, names)] == []
-
-
-def asserts(function: ast.FunctionDef, names: set[str]) -> bool:
-    """Whether `function` has an assertion or calls something in `names`."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assert):
-            return True
-        if isinstance(node, ast.Call):
-            called = node.func
-            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if name in names:
-                return True
-    return False
 
 
 def test_no_list_is_made_of_a_set() -> None:
