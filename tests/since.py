@@ -148,7 +148,7 @@ class Suites:
         # A scenario that reads the tasks of all roles still proves its own role alone.
         closely = self.uses.reached(path, by_folder="cluster" in area.layers)
         scenarios = self._scenarios(closely)
-        names["molecule"] = scenarios & self.all["molecule"]
+        names["molecule"] = scenarios - self.scenarios_of_proof
         if path.startswith(ON_VMS):
             names["cloud"] = self.all["cloud"]
         layers = set(area.layers)
@@ -167,7 +167,7 @@ class Suites:
         if folders - self.scenarios.keys() or OF_SCENARIOS & set(reached):
             return self.all["molecule"]
         names = (folders | roles(reached)) & self.scenarios.keys()
-        return frozenset(self.scenarios[name] for name in names)
+        return frozenset(folders | {self.scenarios[name] for name in names})
 
 
 def roles(paths: Collection[str]) -> set[str]:

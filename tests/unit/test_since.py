@@ -111,7 +111,7 @@ def run_by(path: str) -> list[str]:
         ("roles/disk/tasks/main.yml", ["unit test_docs.py", "molecule disk"]),
         ("roles/munge/tasks/main.yml", ["unit test_docs.py", "molecule cluster"]),
         ("tests/roles/test_munge.py", ["molecule cluster"]),
-        ("molecule/munge/molecule.yml", ["molecule cluster"]),
+        ("molecule/munge/molecule.yml", ["molecule cluster munge"]),
         ("molecule/disk/converge.yml", ["molecule disk"]),
         # Those that link to its file, those that include it.
         ("roles/disk/files/disks.py", ["unit test_docs.py", "molecule cache disk"]),
@@ -270,7 +270,8 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
 )
 def test_what_the_repository_s_tests_use_is_seen(path: str, layer: str, named: str) -> None:
     assert path in here().uses.files
-    assert named in here().touched(path).names[layer]
+    wanted = here().scenarios[named] if layer == "molecule" else named
+    assert wanted in here().touched(path).names[layer]
 
 
 @pytest.mark.parametrize(
