@@ -321,7 +321,7 @@ def touched(ref: str) -> tuple[list[Layer], dict[str, str]]:
     changed = changes.changed_since(ROOT, ref)
     tests = since.Suites(changes.read(ROOT, changed))
     by_path = {path: tests.touched(path) for path in changed}
-    say(f"=== changed since {ref}: {len(changed)} paths; lint runs whole")
+    say(f"=== {len(changed)} changed since {ref}; lint runs whole")
     for path, names in by_path.items():
         say(f"{path}: {names or 'no tests'}")
     parts = since.parts(tests, by_path.values())

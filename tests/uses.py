@@ -171,8 +171,8 @@ class Uses:
             if "/" in word:
                 fixed, *varying = VARIES.split(word, maxsplit=1)
                 name = fixed.rpartition("/")[0] if varying else fixed.rstrip("/.")
-                # `roles/` alone is Google's too.
-                if "/" in name or path.startswith("tests/"):
+                # `roles/NAME` alone may be one of Google's.
+                if "/" in name or (varying and "/" in varying[0]):
                     yield from self._named(path, name)
             elif word.startswith(("muster.", "muster_sandbox.")):
                 yield from self._module(path, word)
