@@ -42,6 +42,9 @@ READ = {
 }
 """What a file reads of the checkout, where no string of it says so."""
 
+OF_GOOGLE = re.compile(r"roles/({[^/]*)?")
+"""Begins or is the name of one of its roles."""
+
 
 class Uses:
     """The files of a repository, by what they use.
@@ -152,7 +155,7 @@ class Uses:
         elif isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
             yield from self._listed(path, node.keys if isinstance(node, ast.Dict) else node.elts)
         elif isinstance(node, ast.JoinedStr):
-            yield from self._in_words(path, "".join(string(part) or "*" for part in node.values))
+            yield from self._in_words(path, "".join(string(part) or "{}" for part in node.values))
         elif text := string(node):
             yield from self._in_words(path, text)
 
@@ -169,10 +172,9 @@ class Uses:
     def _in_words(self, path: str, text: str) -> Iterator[str]:
         for word in WORD.findall(text):
             if "/" in word:
-                fixed, *varying = VARIES.split(word, maxsplit=1)
-                name = fixed.rpartition("/")[0] if varying else fixed.rstrip("/.")
-                # `roles/NAME` alone may be one of Google's.
-                if "/" in name or (varying and "/" in varying[0]):
+                fixed = VARIES.split(word, maxsplit=1)[0]
+                name = word.rstrip("/.") if fixed == word else fixed.rpartition("/")[0]
+                if "/" in name or not OF_GOOGLE.fullmatch(word):
                     yield from self._named(path, name)
             elif word.startswith(("muster.", "muster_sandbox.")):
                 yield from self._module(path, word)
