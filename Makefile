@@ -14,6 +14,9 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive \
   flock /run/lock/muster-apt apt-get -o DPkg::Lock::Timeout=600
 
+# Tests start `make` too: variables of this one's command line are not theirs.
+unexport MAKEFLAGS
+
 export RELEASE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -151,9 +154,12 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
+# Many of its tests wait, so four at a time keep two cores busy. Those of the proof run in real time.
+UNIT_PROCESSES = $(if $(filter-out proof,$(MARK)),4,2)
+
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
-	@pytest --numprocesses 2 $(or $(TESTS),tests/unit) -m '$(MARK)'
+	@pytest --numprocesses $(UNIT_PROCESSES) $(or $(TESTS),tests/unit) -m '$(MARK)'
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach

@@ -336,6 +336,18 @@ def test_make_gives_since_to_the_tests_alone():
         assert said in done.stdout + done.stderr
 
 
+def test_a_test_that_starts_make_has_other_variables_than_its_own_make():
+    done = subprocess.run(
+        ["make", "--eval", 'flags: ; @echo "flags:$${MAKEFLAGS:-}"', "flags", "TESTS=a"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "flags:\n"
+
+
 def test_of_a_run_with_other_tests_nothing_is_remembered(checkout, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PYTEST_ADDOPTS", "--maxfail=1")
