@@ -10,6 +10,13 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
+# Waits for another `make`, and for another process that installs; for one that updates apt does not.
+APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+  flock /run/lock/muster-apt apt-get -o DPkg::Lock::Timeout=600
+
+# Tests start `make` too: variables of this one's command line are not theirs.
+unexport MAKEFLAGS
+
 export RELEASE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -34,7 +41,7 @@ $(VENV)/.complete: requirements.txt pyproject.toml muster_sandbox/pyproject.toml
 	  { echo "error: Python 3.11 or later is needed, $$($(PYTHON) --version) found; make PYTHON=... setup"; exit 1; }
 	@if ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
 	  echo "installing python3-venv with apt"; \
-	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv; fi
+	  $(APT) update -qq && $(APT) install -y -qq python3-venv; fi
 	@echo "installing Muster and its dependencies into $(VENV) (half a minute)"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@awk '/^uv==/ {uv = 1; print; next} /^[a-z]/ {uv = 0} uv' requirements.txt > $(VENV)/uv.txt
@@ -51,8 +58,8 @@ machine-packages: ## Install what containers with systemd need on this machine (
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
 	  echo "installing with apt:" $$missing; \
-	  $(SUDO) apt-get update -qq; \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	  $(APT) update -qq; \
+	  $(APT) install -y -qq --no-install-recommends $$missing >/dev/null; fi
 	@if [ "$$(cat /proc/sys/fs/inotify/max_user_instances)" -lt 1024 ]; then \
 	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
@@ -115,16 +122,19 @@ cloud-demo: setup machine-packages ## pulumi up, jobs on VMs, pulumi destroy: wi
 # Which tests of a layer: 'not proof' are those of `make test`, proof those of `make proof` alone.
 MARK ?= not proof
 
-own-variables = $(if $(filter command,$(origin ROLE) $(origin MARK) $(origin RELEASE)),$(error \
-  make $@ takes no ROLE, MARK or RELEASE; give them to the target of one layer: make molecule ROLE=munge))
+# Which files of tests of a layer; none: all.
+TESTS ?=
+
+own-variables = $(if $(filter command,$(foreach name,ROLE MARK RELEASE TESTS,$(origin $(name)))),$(error \
+  make $@ takes no ROLE, MARK, RELEASE or TESTS; give them to the target of one layer: make molecule ROLE=munge))
 
 .PHONY: test
-test: setup vm-packages ## What every change must pass
-	@$(own-variables)python tests/prove.py test
+test: setup vm-packages ## What every change must pass (SINCE=main: what the changed paths can touch)
+	@$(own-variables)python tests/prove.py test $(SINCE:%=--since %)
 
 .PHONY: proof
 proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
-	@$(own-variables)python tests/prove.py proof $(patsubst %,--part %,$(PART))
+	@$(own-variables)$(if $(SINCE),$(error SINCE is for make test))python tests/prove.py proof $(patsubst %,--part %,$(PART))
 
 # Where Go is: of a workflow nothing else here knows the schema.
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -144,9 +154,12 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
+# Many of its tests wait, so four at a time keep two cores busy. Those of the proof run in real time.
+UNIT_PROCESSES = $(if $(filter-out proof,$(MARK)),4,2)
+
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
-	@pytest --numprocesses 2 tests/unit -m '$(MARK)'
+	@pytest --numprocesses $(UNIT_PROCESSES) $(or $(TESTS),tests/unit) -m '$(MARK)'
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach
@@ -180,12 +193,12 @@ ceph: setup machine-packages ## The roles of Ceph, as by `make isolated`
 
 .PHONY: cluster
 cluster: setup machine-packages ## Clusters raised by site.yml, and what must hold on them
-	@pytest --verbose tests/live -m '$(MARK)'
+	@pytest --verbose $(or $(TESTS),tests/live) -m '$(MARK)'
 
 .PHONY: cloud
 cloud: setup machine-packages ## fakecloud with machines that boot
 	@# In this order: the cloud of cloudcluster/ stays up until the end, and a machine has room for one.
-	@pytest --verbose tests/cloud/test_*.py tests/cloud/cloudcluster -m '$(MARK)'
+	@pytest --verbose $(or $(TESTS),tests/cloud/test_*.py tests/cloud/cloudcluster) -m '$(MARK)'
 
 .PHONY: cloud-trixie
 cloud-trixie: setup machine-packages
@@ -193,11 +206,11 @@ cloud-trixie: setup machine-packages
 
 .PHONY: vm
 vm: setup vm-packages ## A cluster of virtual machines with kernels of their own
-	@pytest --verbose tests/vm -m '$(MARK)'
+	@pytest --verbose $(or $(TESTS),tests/vm) -m '$(MARK)'
 
 .PHONY: engine
 engine: setup ## Pulumi's engine on small programs and on Muster's own (PROVIDER=real|stand-in)
-	@pytest tests/engine -m '$(MARK)'
+	@pytest $(or $(TESTS),tests/engine) -m '$(MARK)'
 
 # Without `setup`: a machine with a GPU may reach nothing. With it gres.conf is rendered too.
 .PHONY: gpu-check

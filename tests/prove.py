@@ -1,6 +1,7 @@
 """Run the layers of a tier, two at a time where each leaves a core idle, and print their seconds.
 
     python tests/prove.py test                 what every change must pass
+    python tests/prove.py test --since main    of it what the paths can touch that changed since
     python tests/prove.py proof                the rest; what passed at this commit is not repeated
     python tests/prove.py proof --part vm      one layer of it, even if it passed; repeatable
 
@@ -20,11 +21,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from types import FrameType
+
+import changes
+import since
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "prove"
@@ -48,7 +53,10 @@ TOLD = re.compile(r"^(FAILED|ERROR) |^E   |^fatal: |: error: |^error: ")
 TOLD_LINES = 6
 """How many of them are repeated at the end of the output."""
 
-OWN = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ROLE", "MARK", "RELEASE", "PART"}
+OWN = {
+    *("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"),
+    *("ROLE", "MARK", "RELEASE", "TESTS", "PART", "SINCE"),
+}
 """Variables that would change a layer; the Makefile refuses them on the command line."""
 
 CHANGED_BY = ("PROVIDER", "PYTEST_ADDOPTS", "MUSTER_SEED")
@@ -177,7 +185,7 @@ class Runs:
         )
 
     def _start(self, layer: Layer) -> None:
-        self._say(layer, f"begins: {' '.join(layer.command)}")
+        self._say(layer, f"begins: {shorten(' '.join(layer.command), 160, placeholder=' ...')}")
         process = subprocess.Popen(
             layer.command,
             cwd=ROOT,
@@ -305,6 +313,32 @@ def _commit() -> str:
     return "" if status else head
 
 
+def touched(ref: str) -> tuple[list[Layer], dict[str, str]]:
+    """Return the layers of `make test` for what changed since `ref`, and why others are left out.
+
+    Prints what each changed path makes run.
+    """
+    changed = changes.changed_since(ROOT, ref)
+    tests = since.Suites(changes.read(ROOT, changed))
+    by_path = {path: tests.touched(path) for path in changed}
+    say(f"=== {len(changed)} changed since {ref}; lint runs whole")
+    for path, names in by_path.items():
+        say(f"{path}: {names or 'no tests'}")
+    parts = since.parts(tests, by_path.values())
+    left_out = {name: part.left_out for name, part in parts.items() if part.left_out}
+    for name, reason in left_out.items():
+        say(f"{name} is left out: {reason}")
+    layers = []
+    for layer in TEST:
+        part = parts.get(layer.name, since.Part(whole=True))
+        if part.names:
+            variable = "ROLE" if layer.name == "molecule" else "TESTS"
+            layers.append(replace(layer, variables=(f"{variable}={' '.join(part.names)}",)))
+        elif part.whole:
+            layers.append(layer)
+    return layers, left_out
+
+
 def main() -> int:
     """Run what the command line asks for; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -314,16 +348,29 @@ def main() -> int:
     parser.add_argument(
         "--part", action="append", help="only this layer, even if it passed; repeatable"
     )
+    parser.add_argument(
+        "--since", metavar="REF", help="only what the paths can touch that changed since REF"
+    )
     arguments = parser.parse_args()
     layers = TIERS[arguments.tier]
     names = [layer.name for layer in layers]
     if unknown := set(arguments.part or ()) - set(names):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if arguments.since and (arguments.tier != "test" or arguments.part):
+        parser.error("--since is for the whole of `test`")
     if not may_be_root():
         parser.error("containers need root: run as root, or let sudo ask for no password")
 
     passed = Passed() if arguments.tier == "proof" else None
-    if arguments.part:
+    left_out: dict[str, str] = {}
+    if arguments.since:
+        try:
+            layers, left_out = touched(arguments.since)
+        except changes.UnknownRefError as error:
+            parser.error(str(error))
+        except SyntaxError as error:
+            parser.error(f"{error.filename}:{error.lineno}: {error.msg}")
+    elif arguments.part:
         layers = tuple(layer for layer in layers if layer.name in arguments.part)
     elif passed:
         for layer in layers:
@@ -337,7 +384,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, runs.interrupt)
     runs.run()
-    report(runs)
+    report(runs, left_out)
     if runs.interrupted:
         return 130
     return 0 if all(run.passed for run in runs.ended) else 1
@@ -355,13 +402,15 @@ def may_be_root() -> bool:
     return done.returncode == 0
 
 
-def report(runs: Runs) -> None:
+def report(runs: Runs, left_out: Mapping[str, str]) -> None:
     """Print the seconds of each layer, in the order of their ends, and the failures."""
     say("=== seconds by layer")
     for run in runs.ended:
         log = (runs.logs / f"{run.layer.name}.log").relative_to(ROOT)
         verdict = "passed" if run.passed else f"FAILED: {log}"
         say(f"{run.seconds:6.0f}  {run.layer.name:<12}  {verdict}")
+    for name, reason in left_out.items():
+        say(f"     -  {name:<12}  left out: {reason}")
     say(f"{time.monotonic() - runs.begin:6.0f}  in all")
     for run in runs.ended:
         if not run.passed:

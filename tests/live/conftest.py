@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
+from waiting import until
 
 from muster_sandbox.containers import machines
 from muster_sandbox.containers.podman import check_machine
@@ -160,8 +161,32 @@ def fresh_lab() -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def lab(fresh_lab: Lab) -> Lab:
     """The demo's cluster on Debian 12, raised by site.yml."""
-    first_check = fresh_lab.play("--check")
-    assert first_check.code == 0, first_check.output[-6000:]
     run = fresh_lab.play()
     assert run.code == 0, run.output[-6000:]
     return fresh_lab
+
+
+RUNS = "cat again.out 2>/dev/null || true"
+"""Prints a line for each start of the job `requeued`, which makes the file."""
+
+
+@pytest.fixture(scope="session")
+def requeued(lab: Lab) -> Iterator[str]:
+    """A job that ran, left a file in its scratch, and was requeued.
+
+    It does not start again before two minutes have passed: until then slurmd knows the job and runs
+    no prolog for it. Other tests run meanwhile.
+    """
+    ada = lab.ada
+    script = "ls -A $TMPDIR >>again.out; echo run >>again.out; touch $TMPDIR/left; sleep 300"
+    ada.run("rm -f again.out")
+    job = ada.run(
+        "sbatch --parsable -p ml-cpu -A LAB-test --mem=50M --time=5 -w lab-cpu-01 --requeue"
+        f" -o /dev/null --wrap '{script}'"
+    ).strip()
+    try:
+        until(lambda: ada.run(RUNS) == "run\n", "it runs")
+        lab.on("lab-access", f"scontrol requeue {job}")
+        yield job
+    finally:
+        ada.run(f"scancel {job}")

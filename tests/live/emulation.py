@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import installed
 import pytest
 from conftest import CGROUP
 
-from muster_sandbox.containers import base_image
 from muster_sandbox.containers.podman import MachineError, exists, podman, ulimits
 
 ADA = ["setpriv", "--reuid=ada", "--regid=ada", "--init-groups", "env", "--chdir=/home/ada"]
@@ -28,17 +28,13 @@ EMULATED_SLURM = {
 }
 EMULATED_CGROUP = {"IgnoreSystemd": True} if CGROUP == "v2" else {"CgroupPlugin": "cgroup/v1"}
 
-# The parts of the roles munge, users, slurm, health, scratch and mail that these tests need.
+# What these tests need of the roles munge, users, slurm, health, scratch and mail besides packages:
+# those are in the image.
 PREPARE = """
-printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
-chmod 0755 /usr/sbin/policy-rc.d
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null
 groupadd --gid 20000 ml-users
 useradd --uid 20001 --create-home --groups ml-users ada
 install -d -o munge -g munge /run/munge
-[ -e /etc/munge/munge.key ] || mungekey --create
+setpriv --reuid=munge --regid=munge --clear-groups mungekey --create
 setpriv --reuid=munge --regid=munge --init-groups munged
 install -d -o slurm -g slurm /run/slurmctld /var/lib/slurm/slurmctld /var/log/slurm
 install -m 0755 /dev/null /usr/local/sbin/muster-mail
@@ -125,7 +121,7 @@ def emulated(
         # --rm and sleep: the container ends by itself even if these tests are killed.
         podman(
             *("run", "--detach", "--rm", "--name", lab.name, "--hostname", CONTROLLER),
-            *("--privileged", *ulimits(), base_image.ensure(release), "sleep", "900"),
+            *("--privileged", *ulimits(), installed.ensure(release), "sleep", "900"),
         )
         podman("exec", lab.name, "sh", "-ec", PREPARE, "sh", *nodes)
         with tempfile.TemporaryDirectory() as folder:

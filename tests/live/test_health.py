@@ -37,6 +37,18 @@ def test_device_files_without_a_driver_are_not_checked_and_not_broken(lab: Lab) 
     assert state(lab).startswith("idle ")
 
 
+@pytest.fixture
+def often(lab: Lab) -> Iterator[None]:
+    """SLURM runs the check each few seconds, not once a minute."""
+    lab.on("lab-access", "cp -p /etc/slurm/slurm.conf /run/slurm.conf")
+    change = "s/^HealthCheckInterval=.*/HealthCheckInterval=2/"
+    lab.on("lab-access", f"sed -i '{change}' /etc/slurm/slurm.conf && scontrol reconfigure")
+    assert "HealthCheckInterval     = 2 sec" in lab.on("lab-access", "scontrol show config")
+    yield
+    lab.on("lab-access", "cp -p /run/slurm.conf /etc/slurm/slurm.conf; scontrol reconfigure")
+
+
+@pytest.mark.usefixtures("often")
 def test_slurm_runs_the_check_and_a_lost_gpu_drains_the_node(
     lab: Lab, play: Callable[[str], None]
 ) -> None:

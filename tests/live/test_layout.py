@@ -15,25 +15,6 @@ def environment(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-# The job makes the file when it starts.
-RUNS = "cat again.out 2>/dev/null || true"
-
-
-@pytest.fixture(scope="module")
-def requeued(lab: Lab) -> Iterator[str]:
-    """A job that ran, left a file in its scratch, and was requeued."""
-    ada = lab.ada
-    script = "'ls -A $TMPDIR >>again.out; echo run >>again.out; touch $TMPDIR/left; sleep 300'"
-    ada.run("rm -f again.out")
-    job = ada.run(f"{SBATCH} -w lab-cpu-01 --requeue -o /dev/null --wrap {script}").strip()
-    try:
-        until(lambda: ada.run(RUNS) == "run\n", "it runs")
-        lab.on("lab-access", f"scontrol requeue {job}")
-        yield job
-    finally:
-        ada.run(f"scancel {job}")
-
-
 @pytest.mark.usefixtures("requeued")
 def test_a_job_has_scratch_on_each_node_that_nobody_else_reads(lab: Lab) -> None:
     ada = lab.ada
@@ -95,13 +76,6 @@ def test_a_job_that_a_job_submits_has_its_own(lab: Lab) -> None:
     variables = environment(ada.run("cat inner.out"))
     assert variables["SLURM_JOB_ID"] != outer["SLURM_JOB_ID"]
     assert variables["TMPDIR"] == f"/scratch/{variables['SLURM_JOB_ID']}"
-
-
-def test_a_job_that_starts_again_finds_its_scratch_empty(lab: Lab, requeued: str) -> None:
-    # On the same node, and not before two minutes have passed: until then slurmd knows the job and
-    # runs no prolog for it. Other tests ran meanwhile.
-    until(lambda: lab.ada.run(RUNS).count("run\n") == 2, f"{requeued} runs again", 240)
-    assert lab.ada.run(RUNS) == "run\nrun\n"
 
 
 @pytest.fixture

@@ -44,7 +44,8 @@ def told_server(answers: list[Answer], retry_after_s: int = 0) -> Iterator[tuple
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
+    # `shutdown` waits for the next time that it looks for one.
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"127.0.0.1:{server.server_address[1]}", paths
     server.shutdown()
     server.server_close()

@@ -16,10 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
 MAKEFILE = """\
-%:
+Makefile always: ;
+%: always
 \t@if [ "$@$(MARK)" = "$$(cat build/fails)" ]; then echo "FAILED a::b"; exit 3; fi
 \t@if [ -e build/sleeps ]; then trap 'echo removed' TERM; sleep 60 & wait; fi
 \t@echo "$@ $(MARK)" >>build/ran
+\t@echo "$@ $(TESTS)$(ROLE)" >>build/parts
 """
 """build/fails has the target and mark of what fails."""
 
@@ -28,7 +30,8 @@ MAKEFILE = """\
 def checkout(tmp_path: Path) -> Iterator[Path]:
     """A repository in which each layer is a moment's work."""
     (tmp_path / "tests").mkdir()
-    shutil.copy(prove.__file__, tmp_path / "tests")
+    for name in ("prove.py", "changes.py", "since.py", "uses.py"):
+        shutil.copy(Path(prove.__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "build").mkdir()
     (tmp_path / ".gitignore").write_text("/build/\n")
     (tmp_path / "Makefile").write_text(MAKEFILE)
@@ -43,7 +46,8 @@ def commit(folder: Path) -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "build/ran").unlink(missing_ok=True)
+    for name in ("ran", "parts"):
+        (folder / "build" / name).unlink(missing_ok=True)
     return subprocess.run(
         [sys.executable, "tests/prove.py", *words],
         cwd=folder,
@@ -158,6 +162,78 @@ def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(checkout)
 
 
 @pytest.fixture
+def changed(checkout: Path) -> Path:
+    """The repository with tests, some of them changed since the branch `before`."""
+    for name in ("unit/test_a", "unit/test_b", "live/test_c", "live/test_d", "roles/test_munge"):
+        path = checkout / f"tests/{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    for role in ("munge", "users"):
+        path = checkout / f"molecule/{role}/molecule.yml"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    commit(checkout)
+    subprocess.run([*GIT, "branch", "before"], cwd=checkout, check=True, timeout=60)
+    return checkout
+
+
+def parts(folder: Path) -> list[str]:
+    return sorted((folder / "build/parts").read_text().splitlines())
+
+
+def test_since_runs_what_is_touched_and_says_what_it_leaves_out(changed):
+    (changed / "tests/unit/test_a.py").write_text("import os\n")
+    commit(changed)
+    (changed / "tests/live/test_c.py").write_text("import os\n")
+    (changed / "roles/munge").mkdir(parents=True)
+    (changed / "roles/munge/README.md").touch()
+    done = run(changed, "test", "--since", "before")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert parts(changed) == [
+        *("cluster tests/live/test_c.py", "lint ", "molecule munge", "unit tests/unit/test_a.py")
+    ]
+    assert "\nroles/munge/README.md: molecule (munge)\n" in done.stdout
+    for name in ("cloud", "engine", "vm"):
+        reason = "left out: no changed path reaches its tests"
+        assert re.search(rf"^     -  {name} +{reason}$", done.stdout, re.MULTILINE)
+
+
+def test_since_what_others_changed_meanwhile_does_not_count(changed):
+    (changed / "tests/unit/test_a.py").write_text("import os\n")
+    commit(changed)
+    for words in (["checkout", "-q", "before"], ["checkout", "-q", "-b", "mine"]):
+        subprocess.run([*GIT, *words], cwd=changed, check=True, timeout=60)
+    assert run(changed, "test", "--since", "HEAD").returncode == 0
+    assert parts(changed) == ["lint "]
+    subprocess.run([*GIT, "mv", "tests/live/test_c.py", "x"], cwd=changed, check=True, timeout=60)
+    done = run(changed, "test", "--since", "before")
+    assert "x: everything, no rule knows this path" in done.stdout
+    assert "tests/live/test_c.py: " in done.stdout
+    assert sorted(ran(changed)) == sorted(layer.target for layer in prove.TEST)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("test", "--since", "no-such-branch"), "no-such-branch"),
+        (("proof", "--since", "before"), "--since is for the whole of `test`"),
+        (("test", "--since", "before", "--part", "unit"), "--since is for the whole of `test`"),
+    ],
+)
+def test_since_what_is_refused(changed, words, said):
+    done = run(changed, *words)
+    assert (done.returncode, ran(changed)) == (2, [])
+    assert said in done.stderr
+
+
+def test_since_a_file_that_can_not_be_read_is_named(changed):
+    (changed / "tests/unit/test_a.py").write_text("import\n")
+    done = run(changed, "test", "--since", "before")
+    assert (done.returncode, ran(changed)) == (2, [])
+    assert "tests/unit/test_a.py:1: " in done.stderr
+
+
+@pytest.fixture
 def sleeping(checkout: Path) -> Iterator[subprocess.Popen[str]]:
     """A run whose first layer waits to be ended."""
     (checkout / "build/sleeps").touch()
@@ -230,7 +306,7 @@ def test_variables_of_one_layer_change_no_tier(checkout):
     assert sorted(said) == sorted(f"{layer.target} |" for layer in prove.TEST)
 
 
-@pytest.mark.parametrize("variable", ["ROLE=munge", "MARK=proof", "RELEASE=trixie"])
+@pytest.mark.parametrize("variable", ["ROLE=munge", "MARK=proof", "RELEASE=trixie", "TESTS=x"])
 def test_make_refuses_them(variable):
     done = subprocess.run(
         ["make", "--dry-run", "test", variable],
@@ -241,7 +317,35 @@ def test_make_refuses_them(variable):
         check=False,
     )
     assert done.returncode == 2
-    assert "make test takes no ROLE, MARK or RELEASE" in done.stderr
+    assert "make test takes no ROLE, MARK, RELEASE or TESTS" in done.stderr
+
+
+def test_make_gives_since_to_the_tests_alone():
+    for target, said in (
+        ("test", "prove.py test --since main"),
+        ("proof", "SINCE is for make test"),
+    ):
+        done = subprocess.run(
+            ["make", "--dry-run", target, "SINCE=main"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert said in done.stdout + done.stderr
+
+
+def test_a_test_that_starts_make_has_other_variables_than_its_own_make():
+    done = subprocess.run(
+        ["make", "--eval", 'flags: ; @echo "flags:$${MAKEFLAGS:-}"', "flags", "TESTS=a"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "flags:\n"
 
 
 def test_of_a_run_with_other_tests_nothing_is_remembered(checkout, monkeypatch):
