@@ -534,3 +534,37 @@ def test_a_block_goes_through_a_link(tmp_path: Path, run_module: Run) -> None:
     run_module("managed_files", {"files": [entry(path, block=BLOCK)]})
     assert path.is_symlink()
     assert real.read_text().startswith("theirs\n# BEGIN Muster: lmod\n")
+
+
+SYSTEMCTL = """\
+[ "$1" = show ] && echo LoadState={} && echo ActiveState=active && echo UnitFileState=enabled
+true"""
+
+
+def test_a_daemon_is_foreseen_to_restart_for_a_file_that_is_not_there_yet(
+    tmp_path: Path, run_module: Run, stand_ins: Callable[..., str]
+) -> None:
+    path = tmp_path / "probe.conf"
+    given = {
+        "files": [entry(path, content="new\n")],
+        "service": {"name": "muster-probe", "config": [str(path)]},
+    }
+    env = {"PATH": stand_ins({"systemctl": SYSTEMCTL.format("loaded")})}
+    said = run_module("managed_files", given, check=True, env=env)
+    assert (said["changed"], said["action"], said["paths"]) == (True, "restart", [str(path)])
+    headers = [part["after_header"].split("/")[-1] for part in said["diff"]]
+    assert headers == ["probe.conf", "90-muster-record.conf", "muster-probe.service"]
+    assert not path.exists()
+
+
+def test_a_file_that_was_written_is_reported_where_its_daemon_fails(
+    tmp_path: Path, run_module: Run, stand_ins: Callable[..., str]
+) -> None:
+    path = tmp_path / "probe.conf"
+    given = {"files": [entry(path, content="new\n")], "service": {"name": "muster-probe"}}
+    env = {"PATH": stand_ins({"systemctl": SYSTEMCTL.format("not-found")})}
+    failed = run_module("managed_files", given, env=env)
+    assert failed["msg"].startswith("muster-probe.service is not-found")
+    assert (failed["failed"], failed["changed"]) == (True, True)
+    assert failed["paths"] == [str(path)]
+    assert path.read_text() == "new\n"
