@@ -112,6 +112,13 @@ options:
         description: Command that must succeed; C(%s) is a folder with the new files, by base name.
         type: str
         required: true
+  must_run:
+    description:
+      - Command that must succeed with the files in place, in each run, such as the start of a
+        program that is among them.
+      - In check mode it runs if none of the files is to be changed.
+    type: list
+    elements: str
   service:
     description:
       - The daemon that reads the files, with the options of M(muster.slurm.managed_service). It is
@@ -526,6 +533,17 @@ def validate_together(module: AnsibleModule, entries: list[Entry], command: str)
         raise RefusedError(f"{names} stay as they were; the new ones were refused: {said}")
 
 
+def run_program(module: AnsibleModule, command: list[str]) -> None:
+    """Run `command`. Raises RefusedError where it does not end well."""
+    try:
+        code, out, err = module.run_command(command, handle_exceptions=False)
+    except OSError as error:
+        code, out, err = 127, "", f"{error.strerror}"
+    if code != 0:
+        said = err.strip() or out.strip()
+        raise RefusedError(f"`{' '.join(command)}` ended with {code}; fix what it says: {said}")
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -539,6 +557,7 @@ def main() -> None:
                 "required_if": [("state", "link", ("target",))],
             },
             "validate_together": {"type": "dict", "options": TOGETHER},
+            "must_run": {"type": "list", "elements": "str", "default": []},
             "service": {"type": "dict", "options": OPTIONS},
         },
         supports_check_mode=True,
@@ -573,6 +592,9 @@ def main() -> None:
             paths.append(entry.dest)
             digests[entry.dest] = entry.digest
             diffs.extend(diff)
+        command: list[str] = module.params["must_run"]
+        if command and not (module.check_mode and paths):
+            run_program(module, command)
     except RefusedError as error:
         module.fail_json(msg=str(error), paths=paths, diff=diffs, changed=bool(paths))
     except OSError as error:

@@ -568,3 +568,31 @@ def test_a_file_that_was_written_is_reported_where_its_daemon_fails(
     assert (failed["failed"], failed["changed"]) == (True, True)
     assert failed["paths"] == [str(path)]
     assert path.read_text() == "new\n"
+
+
+def test_a_program_that_does_not_start_is_refused_in_each_run(
+    tmp_path: Path, run_module: Run
+) -> None:
+    path = tmp_path / "program"
+    given = {
+        "files": [entry(path, content="#!/bin/sh\necho broken >&2\nexit 3\n", mode="0755")],
+        "must_run": [str(path), "--help"],
+    }
+    for changed in (True, False):
+        failed = run_module("managed_files", given)
+        assert (failed["failed"], failed["changed"]) == (True, changed)
+        assert failed["msg"] == f"`{path} --help` ended with 3; fix what it says: broken"
+    given["files"][0]["content"] = "#!/bin/sh\n"
+    assert run_module("managed_files", given)["changed"]
+
+
+def test_a_program_that_is_not_there_yet_is_not_run_in_check_mode(
+    tmp_path: Path, run_module: Run
+) -> None:
+    path = tmp_path / "program"
+    given = {"files": [entry(path, content="#!/bin/sh\n", mode="0755")], "must_run": [str(path)]}
+    assert run_module("managed_files", given, check=True)["changed"]
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    broken = {"files": [entry(path, mode="0755")], "must_run": [str(path)]}
+    assert run_module("managed_files", broken, check=True)["failed"]
