@@ -27,7 +27,8 @@ BUILD_PROGRAM = "build_image.py"
 _TASKS = ("import_tasks", "include_tasks")
 _ROLES = ("import_role", "include_role")
 _SHARED = re.compile(
-    rf"^from ansible_collections\.{re.escape(COLLECTION)}\.plugins\.module_utils\.(\w+) import",
+    rf"^from ansible_collections\.{re.escape(COLLECTION)}"
+    r"\.plugins\.(module_utils|plugin_utils)\.(\w+) import",
     re.MULTILINE,
 )
 
@@ -79,8 +80,8 @@ def _plugin(root: Path, kind: str, name: str) -> dict[str, bytes]:
     if not (root / path).exists():
         return {}
     contents = {path: (root / path).read_bytes()}
-    for utility in _SHARED.findall(contents[path].decode()):
-        contents |= _plugin(root, "module_utils", utility)
+    for shared, utility in _SHARED.findall(contents[path].decode()):
+        contents |= _plugin(root, shared, utility)
     return contents
 
 

@@ -386,6 +386,21 @@ class _Effective(Mapping[str, Any]):
         return len({*self.added, *self.given})
 
 
+def roles(host: Host, added: Variables) -> list[str]:
+    """Return the roles with variables that the host has; `added` is what `role_variables` gives."""
+    effective = _Effective(host.given)
+    effective.added = added
+    return _roles(host, effective)
+
+
+def _roles(host: Host, effective: _Effective) -> list[str]:
+    return [
+        role
+        for role, row in _ROLES.items()
+        if host.is_in(*row.hosts) and row.is_needed(host, effective)
+    ]
+
+
 def role_variables(host: Host) -> tuple[Variables, list[str]]:
     """Return the variables of the roles that the host may have, except those that it has already.
 
@@ -398,13 +413,7 @@ def role_variables(host: Host) -> tuple[Variables, list[str]]:
             for name, value in row.variables(host, effective).items():
                 if f"{role}_{name}" not in host.given:
                     effective.added[f"{role}_{name}"] = value
-    needed = [
-        role
-        for role, row in _ROLES.items()
-        if row.is_needed is not _always
-        and host.is_in(*row.hosts)
-        and row.is_needed(host, effective)
-    ]
+    needed = [role for role in _roles(host, effective) if _ROLES[role].is_needed is not _always]
     if effective["users_create_homes"] and effective["users_home_mounted"]:
         needed.append("homes")
     return effective.added, needed

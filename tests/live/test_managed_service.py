@@ -20,7 +20,8 @@ pytestmark = pytest.mark.proof(
     "58 plays on its own daemons, four minutes; roles use the module in `make test`"
 )
 
-MODULES = Path(__file__).parents[2] / "ansible/plugins/modules"
+PLUGINS = Path(__file__).parents[2] / "ansible/plugins"
+COLLECTION = "ansible_collections/muster/slurm/plugins"
 LIBRARY = Path(ansible.__file__).parent
 
 CONF, HUP_CONF, LOG = "/etc/probe.conf", "/etc/probe-reload.conf", "/run/probe.log"
@@ -61,6 +62,8 @@ WantedBy=multi-user.target
 """
 
 
+SERVICE = {"name": "probe", "config": [CONF], "reload_config": [HUP_CONF]}
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -93,16 +96,18 @@ class Host:
         )
 
     def module(self, *, check: bool = False, **given: Any) -> dict[str, Any]:
-        arguments = {
-            "name": "probe",
-            "config": [CONF],
-            "reload_config": [HUP_CONF],
-            **given,
-            "_ansible_check_mode": check,
-        }
+        return self.run("managed_service", {**SERVICE, **given}, check=check)
+
+    def files_and_service(
+        self, files: list[dict[str, Any]], *, check: bool = False, **given: Any
+    ) -> dict[str, Any]:
+        arguments = {"files": files, "service": {**SERVICE, **given}}
+        return self.run("managed_files", arguments, check=check)
+
+    def run(self, module: str, arguments: dict[str, Any], *, check: bool) -> dict[str, Any]:
         printed = self.sh(
-            "python3 /opt/modules/managed_service.py || true",
-            stdin=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+            f"python3 /opt/library/{COLLECTION}/modules/{module}.py || true",
+            stdin=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": check}}),
         )
         result: dict[str, Any] = json.loads(printed)
         return result
@@ -118,7 +123,7 @@ def container(request: pytest.FixtureRequest) -> Iterator[Host]:
             "--volume",
             f"{LIBRARY}:/opt/library/ansible:ro",
             "--volume",
-            f"{MODULES}:/opt/modules:ro",
+            f"{PLUGINS}:/opt/library/{COLLECTION}:ro",
         ),
         base_image.ensure(request.param),
     )
@@ -270,6 +275,29 @@ def test_a_play_killed_before_the_daemon_was_told_is_made_up_for(host: Host) -> 
     assert (done["changed"], done["action"]) == (True, "restart")
     assert host.log()[-1] == "start second two"
     assert host.module()["action"] == "none"
+
+
+def test_files_and_their_daemon_take_one_run(host: Host) -> None:
+    files = [{"dest": CONF, "content": "second"}, {"dest": HUP_CONF, "content": "one"}]
+    host.module()
+    said = host.files_and_service(files, check=True)
+    assert host.log() == ["start first one"]
+    done = host.files_and_service(files)
+    for key in ("changed", "action", "paths", "diff"):
+        assert said[key] == done[key]
+    assert (done["changed"], done["action"], done["paths"]) == (True, "restart", [CONF])
+    assert host.log() == ["start first one", "start second one"]
+    again = host.files_and_service(files)
+    assert (again["changed"], again["action"], again["diff"]) == (False, "none", [])
+
+    # The daemon alone is enough for a change.
+    host.sh("systemctl stop probe")
+    done = host.files_and_service(files)
+    assert (done["changed"], done["action"], done["paths"]) == (True, "start", [])
+    # Of a daemon that does not start the message is the daemon's, and the file is new.
+    failed = host.files_and_service([{"dest": CONF, "content": "die"}])
+    assert (failed["failed"], failed["changed"], failed["paths"]) == (True, True, [CONF])
+    assert "probe.conf: line 1: unknown option" in failed["msg"]
 
 
 def test_a_daemon_that_a_person_restarted_is_left_alone(host: Host) -> None:

@@ -72,10 +72,7 @@ def test_partition_change_costs_no_daemon_its_life(box: Lab) -> None:
     box.definition.write_text(text.replace('"01:00:00"', '"02:00:00"'), encoding="utf-8")
     run = box.play()
     assert run.code == 0, run.output[-4000:]
-    assert run.changed_tasks == [
-        f"slurmctld : Write the files of slurmctld [{BOX}]",
-        f"slurmctld : Run slurmctld [{BOX}]",
-    ]
+    assert run.changed_tasks == [f"slurmctld : Write the files of slurmctld and run it [{BOX}]"]
     assert "MaxTime=02:00:00" in box.on(BOX, "scontrol show partition gpu")
     assert started() == before
     assert box.on(BOX, "squeue -h -o %T").strip() == "RUNNING"

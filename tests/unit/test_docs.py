@@ -579,15 +579,21 @@ def test_ports_are_those_of_the_code() -> None:
 
 def test_the_picture_has_the_plays_of_site_yml() -> None:
     plays = yaml.safe_load((ROOT / "ansible/site.yml").read_text(encoding="utf-8"))
-    wanted = [
-        (hosts_of(play), [entry["role"] for entry in play["roles"]])
-        for play in plays
-        if "roles" in play
-    ]
+    wanted = [(hosts_of(play), roles) for play in plays if (roles := roles_of(play))]
     # The hosts of a play, and its roles up to a remark after two spaces.
     [block] = [block for block in DESIGN.blocks("text") if "ansible/site.yml" in block.text]
     picture = re.findall(r"[├└]─ (\S+) +(\S+(?: \S+)*)", block.text)
     assert [(hosts, told.split()) for hosts, told in picture] == wanted
+
+
+def roles_of(play: dict[str, Any]) -> list[str]:
+    """Return the roles of a play."""
+    tasks = play.get("tasks", [])
+    return [
+        task["ansible.builtin.import_role"]["name"]
+        for task in tasks
+        if "ansible.builtin.import_role" in task
+    ]
 
 
 def hosts_of(play: dict[str, Any]) -> str:

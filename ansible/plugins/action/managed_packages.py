@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import missing
+from ansible_collections.muster.slurm.plugins.plugin_utils.package_readings import drop, reading
 
 APT_OPTIONS = {
     "install_recommends": False,
@@ -28,7 +30,16 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Run the module and, for what is missing, ansible.builtin.apt."""
         super().run(tmp, task_vars)
-        if not self._task.args.get("names"):
+        names = self._task.args.get("names")
+        host = self._task.delegate_to or (task_vars or {})["inventory_hostname"]
+        there = reading(host)
+        # What is to be on hold, the reading doesn't tell.
+        is_there = (
+            there is not None
+            and not self._task.args.get("held")
+            and not missing(names or [], there)
+        )
+        if not names or is_there:
             return {"changed": False, "missing": []}
         result: dict[str, Any] = self._execute_module(
             module_args=self._task.args, task_vars=task_vars
@@ -36,6 +47,9 @@ class ActionModule(ActionBase):
         if result.get("failed") or not result["missing"]:
             return result
         file, held = self._task.args.get("file"), self._task.args.get("held")
+        if not self._task.check_mode:
+            # Even if apt fails, it may have changed something before.
+            drop(host)
         if file:
             name = Path(file).name
             needed = [

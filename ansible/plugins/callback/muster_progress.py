@@ -24,7 +24,7 @@ requirements: [enabled in the configuration]
 """
 
 NO_WORK = (
-    *("fail", "assert", "gather_facts", "validate_argument_spec"),
+    *("fail", "assert", "gather_facts", "host_facts", "validate_argument_spec"),
     *("set_fact", "group_by"),
 )
 """Actions, without their collection."""

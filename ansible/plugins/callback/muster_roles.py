@@ -33,7 +33,7 @@ constants: Any = ansible.constants
 
 ROLE_COLUMNS = 16
 PLAY_COLUMNS = 26
-NO_WORK = ("gather_facts", "validate_argument_spec")
+NO_WORK = ("gather_facts", "host_facts", "validate_argument_spec")
 """Actions, without their collection, that alone give a role no line."""
 
 

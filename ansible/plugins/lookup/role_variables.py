@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
+from ansible_collections.muster.slurm.plugins.plugin_utils.role_arguments import ROLES, problems
 
 from muster.definition import Definition, DefinitionError, validate
 from muster.render import role_variables
@@ -17,6 +18,7 @@ name: role_variables
 short_description: The variables of all roles, from the definition of their cluster
 description:
   - Gives one dictionary with role variables. Those that the inventory sets are not in it.
+  - Ends the run where a variable of a role that the host has does not fit the role's specification.
 options:
   _terms:
     description:
@@ -34,11 +36,11 @@ class Given(Mapping[str, Any]):
     """The variables of a host; a value is a template until it is read."""
 
     def __init__(self, variables: Mapping[str, Any], templar: Any) -> None:
-        self._variables = variables
+        self.variables = variables
         self._templar = templar
 
     def __getitem__(self, name: str) -> Any:
-        value = self._variables[name]
+        value = self.variables[name]
         try:
             return self._templar.template(value)
         except AnsibleError as error:
@@ -48,13 +50,13 @@ class Given(Mapping[str, Any]):
             ) from error
 
     def __contains__(self, name: object) -> bool:
-        return name in self._variables
+        return name in self.variables
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
+        return iter(self.variables)
 
     def __len__(self) -> int:
-        return len(self._variables)
+        return len(self.variables)
 
 
 class LookupModule(LookupBase):
@@ -75,7 +77,45 @@ class LookupModule(LookupBase):
             raise AnsibleLookupError(f"the definition is wrong:\n{error}") from error
         if terms == ["shared"]:
             return [shared(definition, variables)]
-        return [own(definition, given)]
+        return [self._own(definition, given)]
+
+    def _own(self, definition: Definition, given: Given) -> dict[str, Any]:
+        """Return the variables of the host that are its own, after a check of all that it has.
+
+        Roles check their arguments too, each at its turn and in a task of its own: site.yml leaves
+        that out.
+        """
+        host = host_of(definition, given)
+        values = own(definition, host)
+        roles = role_variables.roles(host, values)
+        variables = {**given.variables, **values}
+        # Both are set before `run`.
+        templar: Any = self._templar
+        loader: Any = self._loader
+
+        def value_of(name: str) -> Any:
+            try:
+                engine = templar.copy_with_new_env(available_variables=variables)
+                return engine.template(variables[name])
+            except AnsibleError:
+                whole = {**defaults(loader, roles), **variables}
+                engine = templar.copy_with_new_env(available_variables=whole)
+                return engine.template(variables[name])
+
+        if sentences := list(problems(roles, variables, value_of)):
+            raise AnsibleLookupError(
+                f"role variables of {host.name} are wrong:\n" + "\n".join(sentences)
+            )
+        return values
+
+
+def defaults(loader: Any, roles: list[str]) -> dict[str, Any]:
+    """Return the defaults of roles, which an inventory's variable may use."""
+    values: dict[str, Any] = {}
+    for role in roles:
+        path = str(ROLES / role / "defaults/main.yml")
+        values |= loader.load_from_file(path, trusted_as_template=True) or {}
+    return values
 
 
 def made(group: str) -> bool:
@@ -97,22 +137,24 @@ def shared(definition: Definition, variables: Mapping[str, Any]) -> dict[str, An
     return {**kept, "muster_addresses": addresses}
 
 
-def own(definition: Definition, given: Given) -> dict[str, Any]:
-    """Return the other variables of the host."""
-    addresses = given["muster_addresses"]
-    values, needed = role_variables.role_variables(
-        role_variables.Host(
-            definition=definition,
-            name=given["inventory_hostname"],
-            addresses=addresses,
-            inventory=Path(given["inventory_dir"]),
-            compute_endpoint=os.environ.get(ENDPOINT, ""),
-            given=given,
-        )
+def host_of(definition: Definition, given: Given) -> role_variables.Host:
+    """Return the host with what its variables are made from."""
+    return role_variables.Host(
+        definition=definition,
+        name=given["inventory_hostname"],
+        addresses=given["muster_addresses"],
+        inventory=Path(given["inventory_dir"]),
+        compute_endpoint=os.environ.get(ENDPOINT, ""),
+        given=given,
     )
-    rest = role_variables.shared(definition, addresses)
+
+
+def own(definition: Definition, host: role_variables.Host) -> dict[str, Any]:
+    """Return the other variables of the host."""
+    values, needed = role_variables.role_variables(host)
+    rest = role_variables.shared(definition, host.addresses)
     return {
-        **{name: value for name, value in rest.items() if name not in given},
+        **{name: value for name, value in rest.items() if name not in host.given},
         **values,
         "muster_roles": needed,
     }

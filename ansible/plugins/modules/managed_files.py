@@ -12,16 +12,21 @@ import os
 import pwd
 import shutil
 import tempfile
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.service_unit import (
+    OPTIONS,
+    Params,
+    keep_running,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""
 module: managed_files
-short_description: Write all files of a role in one run
+short_description: Write all files of a role in one run, and run its daemon with them
 description:
   - Brings files, directories and links to the wanted content, owner, group and mode.
   - Each module run costs an ssh round trip and the start of a Python on the host, whatever it does.
@@ -107,6 +112,18 @@ options:
         description: Command that must succeed; C(%s) is a folder with the new files, by base name.
         type: str
         required: true
+  must_run:
+    description:
+      - Command that must succeed with the files in place, in each run, such as the start of a
+        program that is among them.
+      - In check mode it runs if none of the files is to be changed.
+    type: list
+    elements: str
+  service:
+    description:
+      - The daemon that reads the files, with the options of M(muster.slurm.managed_service). It is
+        handled in the same run, after the files. C(pending) is for files of other tasks.
+    type: dict
 author: [The Muster authors]
 """
 
@@ -121,6 +138,14 @@ EXAMPLES = r"""
         group: munge
         mode: "0400"
       - {dest: /etc/default/munge, template: etc/default/munge.j2}
+
+- name: Write sshd's settings and run it with them
+  muster.slurm.managed_files:
+    files:
+      - {dest: /etc/ssh/sshd_config.d/50-muster.conf, template: etc/ssh/sshd_config.d/50-muster.conf.j2}
+    service:
+      name: ssh
+      reload_config: [/etc/ssh/sshd_config.d/50-muster.conf]
 """
 
 RETURN = r"""
@@ -135,6 +160,10 @@ digests:
     - C(managed_service) takes it.
   type: dict
   returned: always
+action:
+  description: What was done to the daemon, or would be in check mode, as by C(managed_service).
+  type: str
+  returned: with O(service)
 """
 
 SUBOPTIONS = {
@@ -504,6 +533,17 @@ def validate_together(module: AnsibleModule, entries: list[Entry], command: str)
         raise RefusedError(f"{names} stay as they were; the new ones were refused: {said}")
 
 
+def run_program(module: AnsibleModule, command: list[str]) -> None:
+    """Run `command`. Raises RefusedError where it does not end well."""
+    try:
+        code, out, err = module.run_command(command, handle_exceptions=False)
+    except OSError as error:
+        code, out, err = 127, "", f"{error.strerror}"
+    if code != 0:
+        said = err.strip() or out.strip()
+        raise RefusedError(f"`{' '.join(command)}` ended with {code}; fix what it says: {said}")
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -517,6 +557,8 @@ def main() -> None:
                 "required_if": [("state", "link", ("target",))],
             },
             "validate_together": {"type": "dict", "options": TOGETHER},
+            "must_run": {"type": "list", "elements": "str", "default": []},
+            "service": {"type": "dict", "options": OPTIONS},
         },
         supports_check_mode=True,
     )
@@ -524,6 +566,7 @@ def main() -> None:
     os.umask(0o022)
     files: list[Wanted] = module.params["files"]
     together: Together | None = module.params["validate_together"]
+    service: Params | None = module.params["service"]
     refuse_silent(module, sorted({os.path.dirname(wanted["dest"]) for wanted in files}))
     paths: list[str] = []
     digests: dict[str, str] = {}
@@ -549,6 +592,9 @@ def main() -> None:
             paths.append(entry.dest)
             digests[entry.dest] = entry.digest
             diffs.extend(diff)
+        command: list[str] = module.params["must_run"]
+        if command and not (module.check_mode and paths):
+            run_program(module, command)
     except RefusedError as error:
         module.fail_json(msg=str(error), paths=paths, diff=diffs, changed=bool(paths))
     except OSError as error:
@@ -558,7 +604,15 @@ def main() -> None:
             diff=diffs,
             changed=bool(paths),
         )
-    module.exit_json(changed=bool(paths), paths=paths, digests=digests, diff=diffs)
+    result: dict[str, Any] = {"changed": bool(paths), "paths": paths, "digests": digests}
+    if service is None:
+        module.exit_json(**result, diff=diffs)
+    try:
+        outcome = keep_running(module, {**service, "pending": service["pending"] | digests})
+    except RefusedError as error:
+        module.fail_json(msg=str(error), **result, diff=diffs)
+    result["changed"] = bool(paths) or outcome["changed"]
+    module.exit_json(**result, action=outcome["action"], diff=diffs + outcome["diff"])
 
 
 if __name__ == "__main__":

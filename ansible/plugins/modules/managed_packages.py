@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report which of the wanted packages are missing; the action plugin installs them by apt."""
 
-import fnmatch
-
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
+    installed,
+    missing,
+)
 
 DOCUMENTATION = r"""
 module: managed_packages
 short_description: Install packages without what they recommend and without starting them
 description:
   - The one way in which roles install packages of the distribution.
-  - Asks dpkg first, which finds in a tenth of apt's time that nothing has to be done.
+  - Asks dpkg first, which finds in a tenth of apt's time that nothing has to be done. After
+    M(muster.slurm.host_facts) in the same run of ansible-playbook it asks only where something is missing.
     What is missing is installed by M(ansible.builtin.apt) in one transaction, without recommended
     packages; no daemon starts before it was configured, and no other package is removed.
 options:
@@ -66,16 +69,6 @@ replaced:
 """
 
 
-def installed(module: AnsibleModule, names: list[str]) -> dict[str, str]:
-    """Return package -> version of those of `names` that are installed."""
-    # Exit code 1 says that dpkg does not know one of them: no error here.
-    _, out, _ = module.run_command(
-        ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status} ${Version}\n", *names]
-    )
-    rows = (line.split() for line in out.splitlines())
-    return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == "installed"}
-
-
 def not_held(module: AnsibleModule, names: list[str]) -> list[str]:
     """Return those of `names` that are not on hold."""
     _, out, _ = module.run_command(["apt-mark", "showhold", *names])
@@ -93,22 +86,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted = [name.partition("=")[::2] for name in module.params["names"]]
-    there = installed(module, [name for name, _ in wanted])
-    missing = [
-        f"{name}={version}" if version else name
-        for name, version in wanted
-        if name not in there or (version and not fnmatch.fnmatch(there[name], version))
-    ]
+    names: list[str] = module.params["names"]
+    wanted = [name.partition("=")[::2] for name in names]
+    absent = missing(names, installed(module, [name for name, _ in wanted]))
     # Asked only where something has to be installed: a second run asks dpkg only once.
-    old = module.params["replaces"] if missing else []
+    old = module.params["replaces"] if absent else []
     replaced = sorted(installed(module, old)) if old else []
     # Missing ones are held when the action plugin runs this module again after apt.
     pinned = [name for name, version in wanted if version]
-    held = not_held(module, pinned) if module.params["held"] and pinned and not missing else []
+    held = not_held(module, pinned) if module.params["held"] and pinned and not absent else []
     if held and not module.check_mode:
         module.run_command(["apt-mark", "hold", *held], check_rc=True)
-    module.exit_json(changed=bool(held), held=held, missing=missing, replaced=replaced)
+    module.exit_json(changed=bool(held), held=held, missing=absent, replaced=replaced)
 
 
 if __name__ == "__main__":

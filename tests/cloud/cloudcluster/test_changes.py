@@ -17,7 +17,7 @@ from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 def test_up_shows_how_far_it_is(first_up: str, stack: Stack) -> None:
     assert "Install" in first_up  # the image's build
-    assert "Run slurmctld" in first_up  # the controller's first boot
+    assert "Write the files of slurmctld and run it" in first_up  # the controller's first boot
     assert stack.read("stack", "output", "cluster", "--stack", stack.name).strip() == stack.name
 
 

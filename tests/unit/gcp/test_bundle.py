@@ -379,7 +379,8 @@ class TestImageBundle:
             # fscache and cloud_node install it, by links.
             ("roles/state_disk/files/disks.py", "PROBE_S = 60.0", "PROBE_S = 90.0"),
             ("ansible/image.yml", "enabled: false", "enabled: true"),
-            ("ansible/plugins/modules/managed_packages.py", "dpkg-query", "dpkg-queries"),
+            ("ansible/plugins/module_utils/installed_packages.py", "dpkg-query", "dpkg-queries"),
+            ("ansible/plugins/plugin_utils/package_readings.py", "muster-packages", "muster-apt"),
             ("requirements-vm.txt", "pydantic==", "pydantic==9"),
             (f"inventories/cloud/{CLUSTER}", "os: debian-12", "os: debian-13"),
             (

@@ -534,3 +534,65 @@ def test_a_block_goes_through_a_link(tmp_path: Path, run_module: Run) -> None:
     run_module("managed_files", {"files": [entry(path, block=BLOCK)]})
     assert path.is_symlink()
     assert real.read_text().startswith("theirs\n# BEGIN Muster: lmod\n")
+
+
+SYSTEMCTL = """\
+[ "$1" = show ] && echo LoadState={} && echo ActiveState=active && echo UnitFileState=enabled
+true"""
+
+
+def test_a_daemon_is_foreseen_to_restart_for_a_file_that_is_not_there_yet(
+    tmp_path: Path, run_module: Run, stand_ins: Callable[..., str]
+) -> None:
+    path = tmp_path / "probe.conf"
+    given = {
+        "files": [entry(path, content="new\n")],
+        "service": {"name": "muster-probe", "config": [str(path)]},
+    }
+    env = {"PATH": stand_ins({"systemctl": SYSTEMCTL.format("loaded")})}
+    said = run_module("managed_files", given, check=True, env=env)
+    assert (said["changed"], said["action"], said["paths"]) == (True, "restart", [str(path)])
+    headers = [part["after_header"].split("/")[-1] for part in said["diff"]]
+    assert headers == ["probe.conf", "90-muster-record.conf", "muster-probe.service"]
+    assert not path.exists()
+
+
+def test_a_file_that_was_written_is_reported_where_its_daemon_fails(
+    tmp_path: Path, run_module: Run, stand_ins: Callable[..., str]
+) -> None:
+    path = tmp_path / "probe.conf"
+    given = {"files": [entry(path, content="new\n")], "service": {"name": "muster-probe"}}
+    env = {"PATH": stand_ins({"systemctl": SYSTEMCTL.format("not-found")})}
+    failed = run_module("managed_files", given, env=env)
+    assert failed["msg"].startswith("muster-probe.service is not-found")
+    assert (failed["failed"], failed["changed"]) == (True, True)
+    assert failed["paths"] == [str(path)]
+    assert path.read_text() == "new\n"
+
+
+def test_a_program_that_does_not_start_is_refused_in_each_run(
+    tmp_path: Path, run_module: Run
+) -> None:
+    path = tmp_path / "program"
+    given = {
+        "files": [entry(path, content="#!/bin/sh\necho broken >&2\nexit 3\n", mode="0755")],
+        "must_run": [str(path), "--help"],
+    }
+    for changed in (True, False):
+        failed = run_module("managed_files", given)
+        assert (failed["failed"], failed["changed"]) == (True, changed)
+        assert failed["msg"] == f"`{path} --help` ended with 3; fix what it says: broken"
+    given["files"][0]["content"] = "#!/bin/sh\n"
+    assert run_module("managed_files", given)["changed"]
+
+
+def test_a_program_that_is_not_there_yet_is_not_run_in_check_mode(
+    tmp_path: Path, run_module: Run
+) -> None:
+    path = tmp_path / "program"
+    given = {"files": [entry(path, content="#!/bin/sh\n", mode="0755")], "must_run": [str(path)]}
+    assert run_module("managed_files", given, check=True)["changed"]
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    broken = {"files": [entry(path, mode="0755")], "must_run": [str(path)]}
+    assert run_module("managed_files", broken, check=True)["failed"]

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from muster.render import role_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "group_vars/all/cluster.yml"
@@ -171,3 +174,79 @@ def test_a_variable_that_one_host_sets_is_made_for_the_others(inventory: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
     counts = {host: len(shown["base_hosts"]) for host, shown in results(plays, 1).items()}
     assert counts == {"lab-cpu-01": 0, "lab-cpu-02": 5, "lab-gpu-01": 5, "lab-gpu-02": 5}
+
+
+def with_variables(inventory: Path, text: str) -> Path:
+    (inventory / "group_vars/all/more.yml").write_text(text)
+    return inventory
+
+
+def test_variables_that_roles_would_refuse_end_the_run_before_any_host_is_touched(
+    inventory: Path,
+) -> None:
+    text = "slurmd_port: many\nslurmctld_port: 7.5\nlmod_module_paths: {a: b}\n"
+    done, plays = play(with_variables(inventory, text), shown("all", "munge_threads"))
+    assert done.returncode != 0
+    assert len(plays) == 1
+    said = " ".join(done.stdout.split())
+    assert "role variables of lab-gpu-01 are wrong:" in said
+    assert "role slurmd: argument 'slurmd_port' is of type str" in said
+    assert "role slurmctld: argument 'slurmctld_port' is of type float" in said
+    assert "role lmod: argument 'lmod_module_paths' is of type dict" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of a role that no host has.
+        "fscache_size_gib: none\n",
+        # What a later task finds out.
+        "slurmd_port: '{{ found_port.stdout }}'\n",
+        "slurmd_spool_dir: '/var/{{ ansible_facts.kernel }}'\n",
+        # A default of a role.
+        "slurmd_spool_dir: '{{ slurmctld_state_dir }}/slurmd'\n",
+        # A variable from the definition.
+        "slurmd_restart_digest: '{{ munge_threads }} {{ base_os }}'\n",
+    ],
+)
+def test_variables_that_fit_or_may_fit_are_left_alone(inventory: Path, text: str) -> None:
+    done, _ = play(with_variables(inventory, text), shown("all", "munge_threads"))
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_default_of_a_role_fits_its_specification() -> None:
+    """The first play checks only what is no default."""
+    for file in (ROOT / "roles").glob("*/defaults/main.yml"):
+        specification = yaml.safe_load((file.parents[1] / "meta/argument_specs.yml").read_text())
+        options = specification["argument_specs"]["main"].get("options", {})
+        # Those that are templates become what they are on a host.
+        values = {
+            name: value
+            for name, value in (yaml.safe_load(file.read_text()) or {}).items()
+            if "{{" not in json.dumps(value)
+        }
+        chosen = {name: options[name] for name in values}
+        result = ArgumentSpecValidator(chosen).validate(values, validate_role_argument_spec=True)
+        assert result.error_messages == [], file
+
+
+def test_the_roles_of_site_yml_are_checked_in_the_first_play() -> None:
+    plays = yaml.safe_load((ROOT / "ansible/site.yml").read_text())
+    imports = [
+        (play["hosts"], task["ansible.builtin.import_role"])
+        for play in plays
+        for task in play.get("tasks", [])
+        if "ansible.builtin.import_role" in task
+    ]
+    assert len(imports) > 20
+    table = role_variables._ROLES
+    for hosts, entry in imports:
+        assert entry["rolespec_validate"] is False
+        role = entry["name"]
+        specification = ROOT / "roles" / role / "meta/argument_specs.yml"
+        if not yaml.safe_load(specification.read_text())["argument_specs"]["main"].get("options"):
+            continue
+        # A play on a group `role_X` has those of the table that need X.
+        named = {name for name in hosts.split(":") if not name.startswith("!")}
+        if not hosts.startswith("{{"):
+            assert table[role].hosts == ("all",) or named <= {*table[role].hosts}, role

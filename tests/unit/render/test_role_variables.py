@@ -17,10 +17,16 @@ ROOT = Path(__file__).resolve().parents[3]
 SECRETS: dict[str, str] = yaml.safe_load(
     (ROOT / "ansible/group_vars/all/secret_variables.yml").read_text()
 )
-PLAYS = [
-    play for play in yaml.safe_load((ROOT / "ansible/site.yml").read_text()) if "roles" in play
-]
-ROLES = sorted({entry["role"] for play in PLAYS for entry in play["roles"]})
+
+
+def roles_of(play: Mapping[str, Any]) -> list[str]:
+    """The roles of a play of site.yml."""
+    key = "ansible.builtin.import_role"
+    return [task[key]["name"] for task in play.get("tasks", []) if key in task]
+
+
+PLAYS = [play for play in yaml.safe_load((ROOT / "ansible/site.yml").read_text()) if roles_of(play)]
+ROLES = sorted({role for play in PLAYS for role in roles_of(play)})
 PACKAGE = "slurmctld_22.05.8-4+deb12u3+0muster1_amd64.deb"
 MACHINE = {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}
 ON_MACHINES: dict[str, Any] = {
@@ -141,7 +147,7 @@ def test_each_role_takes_what_its_hosts_get(name: str) -> None:
     for play in PLAYS:
         for host in runs_on(definition, play["hosts"]):
             given = variables(definition, host) | secret
-            for role in [entry["role"] for entry in play["roles"]]:
+            for role in roles_of(play):
                 options = options_of(role)
                 taken = {key: value for key, value in given.items() if key in options}
                 result = ArgumentSpecValidator(plain(options)).validate(taken)
@@ -151,11 +157,11 @@ def test_each_role_takes_what_its_hosts_get(name: str) -> None:
 def test_each_role_runs_in_one_of_these_definitions() -> None:
     # Otherwise the test above proves nothing of it.
     run = {
-        entry["role"]
+        role
         for definition in DEFINITIONS.values()
         for play in PLAYS
         if runs_on(definition, play["hosts"])
-        for entry in play["roles"]
+        for role in roles_of(play)
     }
     assert run == {*ROLES}
 

@@ -11,8 +11,11 @@ from muster_configure.report import FAILED, RUNNING, Report, notice
 from muster_sandbox.fakecloud.errors import ApiError
 
 FAILING = [
-    {"task": "slurmctld : Run slurmctld"},
-    {"task": "slurmctld : Run slurmctld", "failed": "slurmctld: not up after 60 s; fix it"},
+    {"task": "slurmctld : Write the files of slurmctld and run it"},
+    {
+        "task": "slurmctld : Write the files of slurmctld and run it",
+        "failed": "slurmctld: not up after 60 s; fix it",
+    },
 ]
 
 
@@ -190,7 +193,7 @@ def test_failed_task_is_reported_after_three_tries(vm):
     vm.boot()
     vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
     report = vm.reports(state="failed")
-    assert report["step"] == "slurmctld : Run slurmctld"
+    assert report["step"] == "slurmctld : Write the files of slurmctld and run it"
     assert report["message"] == "slurmctld: not up after 60 s; fix it"
     assert len(vm.runs()) == 3
     assert "slurmctld: not up after 60 s; fix it" in vm.notice.read_text()
@@ -219,7 +222,7 @@ def test_run_that_fails_once_goes_on_as_running(vm):
     vm.set(muster_bundle=vm.upload(bundle(FAILING, 2)))
     report = vm.reports(message="tried again in 1.0 s")
     assert report["state"] == "running"
-    assert report["step"] == "slurmctld : Run slurmctld"
+    assert report["step"] == "slurmctld : Write the files of slurmctld and run it"
 
 
 def test_new_bundle_mends_a_failed_run(vm):
@@ -364,8 +367,8 @@ def test_metadata_server_that_is_away_does_not_end_it(vm):
 
 
 def test_notice_names_what_failed_and_where_to_look():
-    text = notice(Report("ab", FAILED, "Run slurmctld", "not up"))
-    assert "Run slurmctld: not up" in text
+    text = notice(Report("ab", FAILED, "Write the files of slurmctld and run it", "not up"))
+    assert "Write the files of slurmctld and run it: not up" in text
     assert "journalctl -u muster-configure" in text
     text = notice(Report("ab", RUNNING, "Install MariaDB"))
     assert "Install MariaDB" in text

@@ -172,8 +172,12 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     """Do what slurmd asks for; return the exit status."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     known = NUMBER.fullmatch(job) and NUMBER.fullmatch(uid)
+    usage = "usage: scratch.py prolog|epilog, run by slurmd"
+    if arguments == ["--help"]:
+        print(usage)
+        return 0
     if arguments not in (["prolog"], ["epilog"]) or not known:
-        print("usage: scratch.py prolog|epilog, run by slurmd", file=sys.stderr)
+        print(usage, file=sys.stderr)
         return 2
     try:
         root = tmp_fs()
