@@ -199,3 +199,9 @@ def test_a_failure_fails_the_prolog_and_never_the_epilog(
     monkeypatch.setattr(scratch, "tmp_fs", fail)
     assert scratch.main([step], {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "1"}) == status
     assert capsys.readouterr().err == "the disk is gone\n"
+
+
+def test_it_says_how_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    # The role starts it so in each run.
+    assert scratch.main(["--help"], {}) == 0
+    assert "prolog|epilog" in capsys.readouterr().out
