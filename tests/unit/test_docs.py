@@ -157,7 +157,7 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
         "ROLE": ROLES,
         "MARK": ["proof"],
         "PART": [layer.name for layer in prove.PROOF],
-        "SINCE": ["main"],
+        "SINCE": ["main", "HEAD"],
         "TESTS": ["tests/unit/test_docs.py"],
     }
     for word in words[1:]:

@@ -338,7 +338,14 @@ def test_make_gives_since_to_the_tests_alone():
 
 def test_a_test_that_starts_make_has_other_variables_than_its_own_make():
     done = subprocess.run(
-        ["make", "--eval", 'flags: ; @echo "flags:$${MAKEFLAGS:-}"', "flags", "TESTS=a"],
+        [
+            "make",
+            "--no-print-directory",
+            "--eval",
+            'flags: ; @echo "flags:$${MAKEFLAGS:-}"',
+            "flags",
+            "TESTS=a",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
