@@ -21,7 +21,7 @@ def problems(
         roles: The roles of a host.
         names: The variables that the host has, other than defaults of roles. Those fit.
         value_of: Computes the value of one. If it raises AnsibleError the value depends on what a
-            later task finds out, and is left to the role.
+            later task finds out: its role fails where it uses a wrong one.
 
     """
     there = frozenset(names)
