@@ -324,32 +324,36 @@ class _Role:
     """Those of a host, from it and from the variables of the roles above."""
     is_needed: Test = _always
     """Whether one of these hosts, with its variables, needs the role."""
+    packages: tuple[str, ...] = ()
+    """Those with much to install, of SLURM in the version of the variable ROLE_version."""
 
 
 _ROLES = {
     "base": _Role(("all",), _base),
-    "munge": _Role(("all",), _munge),
+    "munge": _Role(("all",), _munge, packages=("munge",)),
     "state_disk": _Role(("controller",), _state_disk, _is_set("state_disk_folders")),
     "nfs_server": _Role(("storage",), _nfs_server, _is_set("nfs_server_exports")),
     "ceph_cluster": _Role(("storage",), _ceph_cluster, _is_set("ceph_cluster_devices")),
     "cephadm": _Role(("storage",), _cephadm, _is_set("cephadm_image")),
     "fscache": _Role(("all",), _fscache, _mounts_with_cache),
-    "nfs_client": _Role(("all",), _nfs_client, _is_set("nfs_client_mounts")),
+    "nfs_client": _Role(
+        ("all",), _nfs_client, _is_set("nfs_client_mounts"), packages=("nfs-common",)
+    ),
     "ceph_client": _Role(("all",), _ceph_client, _is_set("ceph_client_mounts")),
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
-    "mariadb": _Role(("database",), _mariadb),
+    "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),
     "slurmdbd": _Role(("database",), _slurmdbd),
     "accounts": _Role(("database",), _accounts),
     "autoscaler": _Role(("controller",), _autoscaler, _in_the_cloud),
-    "slurmctld": _Role(("controller",), _slurmctld),
+    "slurmctld": _Role(("controller",), _slurmctld, packages=("slurmctld", "slurm-client")),
     "mail": _Role(("controller",), _mail, _sends_mail),
     "cloud_node": _Role(("controller",), _cloud_node, _in_the_cloud),
     "nvidia_driver": _Role(("compute",), _nvidia_driver, _is_set("nvidia_driver_packages")),
-    "slurmd": _Role(("compute",), _slurmd),
+    "slurmd": _Role(("compute",), _slurmd, packages=("slurmd", "slurm-client")),
     "slurm": _Role(("login",), _slurm),
-    "lmod": _Role(("controller", "compute", "login"), _lmod),
+    "lmod": _Role(("controller", "compute", "login"), _lmod, packages=("lmod",)),
     "software": _Role(("controller",), _software),
     "verify": _Role(("all",), _verify),
 }
@@ -391,6 +395,21 @@ def roles(host: Host, added: Variables) -> list[str]:
     effective = _Effective(host.given)
     effective.added = added
     return _roles(host, effective)
+
+
+def packages(host: Host, added: Variables) -> list[str]:
+    """Return what roles of the host install, for one transaction of apt: PACKAGE[=VERSION].
+
+    `added` is what `role_variables` gives. What is left out here, its role installs all the same.
+    """
+    effective = _Effective(host.given)
+    effective.added = added
+    names = [
+        f"{name}={effective[f'{role}_version']}.*" if name.startswith("slurm") else name
+        for role in _roles(host, effective)
+        for name in _ROLES[role].packages
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _roles(host: Host, effective: _Effective) -> list[str]:

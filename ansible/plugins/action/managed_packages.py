@@ -6,7 +6,11 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import missing
-from ansible_collections.muster.slurm.plugins.plugin_utils.package_readings import drop, reading
+from ansible_collections.muster.slurm.plugins.plugin_utils.package_readings import (
+    drop,
+    keep,
+    reading,
+)
 
 APT_OPTIONS = {
     "install_recommends": False,
@@ -70,6 +74,8 @@ class ActionModule(ActionBase):
         installed: dict[str, Any] = self._execute_module(
             module_name="ansible.builtin.apt", module_args=options, task_vars=task_vars
         )
+        if there is not None and not installed.get("failed"):
+            self._read_again(host, there, result["missing"], task_vars)
         if held and not installed.get("failed") and not self._task.check_mode:
             marked: dict[str, Any] = self._execute_module(
                 module_args=self._task.args, task_vars=task_vars
@@ -77,6 +83,23 @@ class ActionModule(ActionBase):
             if marked.get("failed"):
                 return marked
         return installed
+
+    def _read_again(
+        self,
+        host: str,
+        before: dict[str, str],
+        installed: list[str],
+        task_vars: dict[str, Any] | None,
+    ) -> None:
+        """Take a reading for the tasks that follow; in check mode, of what would be there."""
+        if self._task.check_mode:
+            keep(host, before | dict(name.partition("=")[::2] for name in installed))
+            return
+        facts: dict[str, Any] = self._execute_module(
+            module_name="muster.slurm.host_facts", module_args={}, task_vars=task_vars
+        )
+        if "packages" in facts:
+            keep(host, facts["packages"])
 
     def _sent(self, file: str) -> str:
         """Return where the host has `file` until the task ends."""

@@ -25,7 +25,7 @@ requirements: [enabled in the configuration]
 
 NO_WORK = (
     *("fail", "assert", "gather_facts", "host_facts", "validate_argument_spec"),
-    *("set_fact", "group_by"),
+    *("set_fact", "add_host"),
 )
 """Actions, without their collection."""
 

@@ -23,8 +23,8 @@ options:
   _terms:
     description:
       - With C(shared), those that are the same on all hosts, and C(muster_addresses), host to address.
-      - With C(own), those of the host, and C(muster_roles), the roles that it needs because of the
-        definition. Needs the former as facts.
+      - With C(own), those of the host; C(muster_roles), the roles that it needs because of the definition;
+        and C(muster_packages), what its roles install. Needs the former as facts.
     choices: [shared, own]
     required: true
 """
@@ -157,4 +157,5 @@ def own(definition: Definition, host: role_variables.Host) -> dict[str, Any]:
         **{name: value for name, value in rest.items() if name not in host.given},
         **values,
         "muster_roles": needed,
+        "muster_packages": role_variables.packages(host, values),
     }

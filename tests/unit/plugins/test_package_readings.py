@@ -99,21 +99,44 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ansible.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_an_installation_ends_a_reading(monkeypatch: pytest.MonkeyPatch, failed: bool) -> None:
+def test_an_installation_is_followed_by_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     keep("node", {"lmod": "8.6"})
-    host = Host(monkeypatch, MISSING, {"changed": True, "failed": failed}, MISSING, {})
+    facts = {"packages": {"lmod": "8.6", "munge": "0.5"}}
+    host = Host(monkeypatch, MISSING, {"changed": True}, facts)
+    assert host.run(names=["munge"])["changed"]
+    assert host.asked == ["managed_packages", "apt", "host_facts"]
+    assert reading("node") == facts["packages"]
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[{"changed": True, "failed": True}], [{"changed": True}, {"unreachable": True}]],
+    ids=["apt", "facts"],
+)
+def test_what_is_not_known_after_an_installation_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, results: list[dict[str, bool]]
+) -> None:
+    keep("node", {"lmod": "8.6"})
+    host = Host(monkeypatch, MISSING, *results, {"changed": False, "missing": []})
     host.run(names=["munge"])
-    assert host.asked == ["managed_packages", "apt"]
     assert reading("node") is None
     host.run(names=["lmod"])
-    assert host.asked[2] == "managed_packages"
+    assert host.asked[-1] == "managed_packages"
 
 
-def test_a_dry_run_keeps_its_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_reading_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, MISSING, {"changed": True})
+    host.run(names=["munge"])
+    assert host.asked == ["managed_packages", "apt"]
+
+
+def test_a_dry_run_reads_what_would_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     keep("node", {"lmod": "8.6"})
-    Host(monkeypatch, MISSING, {"changed": True}).run(names=["munge"], check=True)
-    assert reading("node") == {"lmod": "8.6"}
+    missing = {"changed": False, "missing": ["munge", "slurmd=24.11.*"], "replaced": []}
+    host = Host(monkeypatch, missing, {"changed": True})
+    host.run(names=["munge", "slurmd=24.11.*"], check=True)
+    host.run(names=["slurmd=24.11.*"], check=True)
+    assert host.asked == ["managed_packages", "apt"]
 
 
 def test_another_version_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster.definition import Definition, load, validate
-from muster.render.role_variables import Host, role_variables, shared
+from muster.render.role_variables import _ROLES, Host, packages, role_variables, shared
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRETS: dict[str, str] = yaml.safe_load(
@@ -435,3 +435,32 @@ def test_no_secret_is_among_the_variables(name: str) -> None:
     for host in definition.hosts.groups["all"]:
         assert {*SECRETS} & variables(definition, host).keys() == set()
         json.dumps(variables(definition, host))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("access", {}, ["munge", "mariadb-server", "slurmctld=V.*", "slurm-client=V.*", "lmod"]),
+        # The version that the inventory sets is the one that the role installs.
+        (
+            "cpu-01",
+            {"slurmd_version": "23.11"},
+            ["munge", "slurmd=23.11.*", "slurm-client=23.11.*", "lmod"],
+        ),
+    ],
+)
+def test_the_packages_of_a_host_s_roles_are_known_from_the_beginning(
+    name: str, given: dict[str, str], expected: list[str]
+) -> None:
+    host = on_host(changed(), name, given)
+    added, _ = role_variables(host)
+    version = changed().cluster.slurm_version
+    assert packages(host, added) == [package.replace("V", version) for package in expected]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_package_of_the_table_is_one_that_its_role_installs(role: str) -> None:
+    path = ROOT / "roles" / role / "tasks/install.yml"
+    text = path.read_text() if path.exists() else ""
+    for package in _ROLES[role].packages if role in _ROLES else ():
+        assert re.search(rf"(names|slurm_packages): \[.*\b{package}\b", text), package
