@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from muster.gcp import granted_permissions
+from muster.gcp import service_account_permissions
 from muster.gcp.names import Names
 from muster_sandbox.fakecloud import Settings, identity
 from muster_sandbox.fakecloud.server import Server
@@ -101,12 +101,18 @@ class Cloud:
         member = [f"serviceAccount:{self.controller}"]
         condition = {
             "title": "own",
-            "expression": granted_permissions.own_names(NAMES),
+            "expression": service_account_permissions.own_names(NAMES),
         }
-        anywhere_too = (*granted_permissions.ANYWHERE, *granted_permissions.PLACES)
-        own = {"role": self.role("own", granted_permissions.OWN, without), "members": member}
+        anywhere_too = (*service_account_permissions.ANYWHERE, *service_account_permissions.PLACES)
+        own = {
+            "role": self.role("own", service_account_permissions.OWN, without),
+            "members": member,
+        }
         anywhere = {"role": self.role("lists", anywhere_too, without), "members": member}
-        uses = {"role": self.role("uses", granted_permissions.USES, without), "members": member}
+        uses = {
+            "role": self.role("uses", service_account_permissions.USES, without),
+            "members": member,
+        }
         project = f"/cloudresourcemanager/v1/{P}"
         policy = self.post(f"{project}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}})
         bindings = [*policy["bindings"], {**own, "condition": condition}, anywhere]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from muster.gcp.granted_permissions import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
 from muster.gcp.names import Names
+from muster.gcp.service_account_permissions import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from controllerkit import CLOUD_PLATFORM, COMPUTE, REGION, ZONE, Cloud, P, new_cloud
 
-from muster.gcp import granted_permissions
+from muster.gcp import service_account_permissions
 from muster_sandbox.fakecloud import identity
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
@@ -52,10 +52,10 @@ def test_they_are_enough(cloud: Cloud):
 def test_none_is_to_spare(cloud: Cloud):
     spare = []
     for permission in (
-        *granted_permissions.OWN,
-        *granted_permissions.ANYWHERE,
-        *granted_permissions.PLACES,
-        *granted_permissions.USES,
+        *service_account_permissions.OWN,
+        *service_account_permissions.ANYWHERE,
+        *service_account_permissions.PLACES,
+        *service_account_permissions.USES,
     ):
         with new_cloud() as other:
             answers = work(other.grant(without=permission))
@@ -95,7 +95,7 @@ def test_who_reaches_a_vm_sees_it_and_no_other(cloud: Cloud):
         lambda c: c.store.put(GUEST_ATTRIBUTES, scope, "hostkeys/ssh-ed25519", {"value": "AAAA"})
     )
     ada = cloud.account("ada-of-example")
-    role = cloud.role("reaches", granted_permissions.REACHES, "")
+    role = cloud.role("reaches", service_account_permissions.REACHES, "")
     binding = {"role": role, "members": [f"serviceAccount:{ada}"]}
     policy = {"policy": {"version": 3, "bindings": [binding]}}
     cloud.post(f"{NODES}/lab-login-0/setIamPolicy", policy)

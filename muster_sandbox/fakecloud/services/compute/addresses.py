@@ -8,8 +8,8 @@ from muster_sandbox.fakecloud.errors import in_use, invalid, quota
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import labels, resources
+from muster_sandbox.fakecloud.services.compute.capacity import exceeded
 from muster_sandbox.fakecloud.services.compute.networks import SUBNETWORK
-from muster_sandbox.fakecloud.services.compute.quotas import exceeded
 from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 ADDRESS = Kind("addresses", "address", "region")

@@ -19,7 +19,7 @@ from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import Finish, work
 from muster_sandbox.fakecloud.places import REGIONS
-from muster_sandbox.fakecloud.services.compute import build, lifecycle, quotas, resources
+from muster_sandbox.fakecloud.services.compute import build, capacity, lifecycle, resources
 from muster_sandbox.fakecloud.services.compute.build import INSTANCE
 from muster_sandbox.fakecloud.services.compute.resources import Reference
 
@@ -109,7 +109,7 @@ def _begin(call: Call, zone: str, place: str) -> Resource:
 def _child(call: Call, body: Resource, zone: str, group: str) -> Resource:
     """Store one instance and its operation; the arguments of its work."""
     built = build.build(call, body)
-    problem = quotas.shortage(call.cloud, built.instance)
+    problem = capacity.shortage(call.cloud, built.instance)
     build.store(call, built)
     operation = operations.open_(
         call, "insert", f"zones/{zone}", built.target.path, built.instance["id"], group=group

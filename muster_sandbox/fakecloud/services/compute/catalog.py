@@ -13,7 +13,7 @@ from muster_sandbox.fakecloud.errors import not_found
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.places import REGIONS
-from muster_sandbox.fakecloud.services.compute import quotas, resources
+from muster_sandbox.fakecloud.services.compute import capacity, resources
 from muster_sandbox.fakecloud.services.compute.disks import DISK_TYPES
 from muster_sandbox.fakecloud.usage import GLOBAL
 
@@ -86,7 +86,7 @@ def _regions(call: Call) -> dict[str, Resource]:
             "description": region,
             "status": "UP",
             "zones": [f"{LINK}projects/{call.project}/zones/{zone}" for zone in zones],
-            "quotas": quotas.listed(call.cloud, region),
+            "quotas": capacity.listed(call.cloud, region),
         }
         for region, zones in REGIONS.items()
     }
@@ -188,5 +188,5 @@ def get_project(call: Call) -> Resource:
         "defaultNetworkTier": "PREMIUM",
         "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
         "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "AAAAAAAAAAA="},
-        "quotas": quotas.listed(call.cloud, GLOBAL),
+        "quotas": capacity.listed(call.cloud, GLOBAL),
     }

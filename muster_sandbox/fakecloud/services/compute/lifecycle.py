@@ -15,7 +15,7 @@ from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import Finish, begin, work
-from muster_sandbox.fakecloud.services.compute import build, disks, quotas, resources
+from muster_sandbox.fakecloud.services.compute import build, capacity, disks, resources
 from muster_sandbox.fakecloud.services.compute.build import INSTANCE, Built
 from muster_sandbox.fakecloud.services.compute.resources import Reference
 
@@ -30,7 +30,7 @@ def insert(call: Call) -> Resource:
     if template:
         body = build.from_template(call, template, body)
     built = build.build(call, body)
-    problem = quotas.shortage(call.cloud, built.instance)
+    problem = capacity.shortage(call.cloud, built.instance)
     build.store(call, built)
     return begin(
         call,
@@ -179,7 +179,7 @@ def start(call: Call) -> Resource:
     target, instance = resources.existing(call, INSTANCE)
     if instance["status"] != "TERMINATED":
         return begin(call, "start", target.location, target.path, instance["id"])
-    problem = quotas.shortage(call.cloud, instance)
+    problem = capacity.shortage(call.cloud, instance)
     stamp = timestamp(call.cloud.clock.now())
     resources.put(
         call.cloud, target, {**instance, "status": "PROVISIONING", "lastStartTimestamp": stamp}

@@ -6,14 +6,14 @@ from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import Vm
-from muster.gcp import granted_permissions
+from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError
 
 NEEDED = {
-    *granted_permissions.OWN,
-    *granted_permissions.ANYWHERE,
-    *granted_permissions.PLACES,
-    *granted_permissions.USES,
+    *service_account_permissions.OWN,
+    *service_account_permissions.ANYWHERE,
+    *service_account_permissions.PLACES,
+    *service_account_permissions.USES,
 }
 
 
