@@ -1,4 +1,4 @@
-"""Run molecule scenarios, three at a time, since tests often wait. Print the seconds of each step.
+"""Run molecule scenarios, two at a time, and print the seconds of each step.
 
     python tests/scenarios.py                 all stations: roles that share machines
     python tests/scenarios.py munge           the scenario of one role, with what breaks it
@@ -217,7 +217,7 @@ def main() -> int:
     parser.add_argument(
         "scenario", nargs="*", help="role or station (all stations if none is given)"
     )
-    parser.add_argument("--jobs", type=int, default=3, help="scenarios at a time (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the machines for a look")
     parser.add_argument(
         "--bare", action="store_true", help="on machines without what the roles install"

@@ -653,7 +653,7 @@ def test_the_demo_s_output_has_the_steps_of_the_tour() -> None:
 
 def test_the_layers_of_tests_are_those_of_make_test() -> None:
     table = re.findall(r"^\| `make (\w+)` \|", TESTING.text, re.MULTILINE)
-    assert table == [layer.name for layer in prove.TEST]
+    assert sorted(table) == sorted(layer.name for layer in prove.TEST)
 
 
 def test_what_make_proof_alone_runs_is_told_with_its_reason() -> None:

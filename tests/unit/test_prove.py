@@ -127,7 +127,7 @@ def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
             running.append(layers[name])
         else:
             running.remove(layers[name])
-        assert sum(layer.cores for layer in running) <= prove.CORES
+        assert sum(layer.places for layer in running) <= prove.PLACES
         once = [layer.alone for layer in running if layer.alone]
         assert len(once) == len(set(once))
 
