@@ -35,8 +35,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "prove"
 
 PLACES = 3
-"""How many layers may run at a time: on two cores, since most wait for half of their time. More cores
-don't start more: layers share a cloud and names of networks."""
+"""How many layers may run at a time: on two cores, since most wait for half of their time.
+
+More cores don't start more: layers share a cloud and names of networks."""
 
 LAYER_SECONDS = 40 * 60
 """Timeout of one layer."""

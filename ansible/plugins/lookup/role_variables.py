@@ -8,7 +8,10 @@ from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.muster.slurm.plugins.plugin_utils.role_arguments import ROLES, problems
+from ansible_collections.muster.slurm.plugins.plugin_utils.role_arguments import (
+    problems,
+    role_folder,
+)
 
 from muster.definition import Definition, DefinitionError, validate
 from muster.render import role_variables
@@ -113,7 +116,7 @@ def defaults(loader: Any, roles: list[str]) -> dict[str, Any]:
     """Return the defaults of roles, which an inventory's variable may use."""
     values: dict[str, Any] = {}
     for role in roles:
-        path = str(ROLES / role / "defaults/main.yml")
+        path = str(role_folder(role) / "defaults/main.yml")
         values |= loader.load_from_file(path, trusted_as_template=True) or {}
     return values
 

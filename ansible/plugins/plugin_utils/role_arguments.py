@@ -5,11 +5,25 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ansible.constants
 import yaml  # type: ignore[import-untyped]
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-ROLES = Path(__file__).resolve().parents[3] / "roles"
+
+def role_folder(role: str) -> Path:
+    """Return where Ansible takes a role from, which a VM has elsewhere than a checkout.
+
+    Raises:
+        AnsibleError: it is in no folder of roles_path.
+
+    """
+    # Ansible makes the names of its constants when it is imported.
+    folders = getattr(ansible.constants, "DEFAULT_ROLES_PATH")  # noqa: B009
+    for folder in folders:
+        if (Path(folder) / role).is_dir():
+            return Path(folder) / role
+    raise AnsibleError(f"role {role} is in none of {', '.join(folders)} (roles_path)")
 
 
 def problems(
@@ -39,7 +53,7 @@ def problems(
 
 def _options(role: str) -> dict[str, Any]:
     """Return the options of a role but secrets, which are read only when a task uses them."""
-    text = (ROLES / role / "meta/argument_specs.yml").read_text(encoding="utf-8")
+    text = (role_folder(role) / "meta/argument_specs.yml").read_text(encoding="utf-8")
     # Ansible's own loader, which notes where each word is, takes thrice as long.
     main = yaml.load(text, yaml.CSafeLoader)["argument_specs"]["main"]
     return {

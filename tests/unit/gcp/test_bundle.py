@@ -224,30 +224,61 @@ class TestMachineBundle:
         assert machine(checkout) != before
 
 
-@BUNDLES
-def test_ansible_finds_the_collection_beside_the_playbooks(
-    checkout: Path, tmp_path: Path, make_bundle: Callable[[Path], bytes]
-) -> None:
-    for name, content in contents(make_bundle(checkout)).items():
-        (tmp_path / "vm" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "vm" / name).write_bytes(content)
-    task = {"muster.slurm.managed_packages": {"names": ["base-files"]}}
-    play = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
-    (tmp_path / "vm/ansible/trial.yml").write_text(json.dumps([play]))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("--connection=local", "-i", "localhost,", "--check"),
-            *("-e", f"ansible_python_interpreter={sys.executable}", "ansible/trial.yml"),
-        ],
-        cwd=tmp_path / "vm",
+def play(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ansible-playbook in a folder, as a VM does."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), *words],
+        cwd=folder,
         env={name: value for name, value in os.environ.items() if "ANSIBLE" not in name},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Return what unpacks an archive, as a VM does; it returns the folder."""
+
+    def unpack(archive: bytes) -> Path:
+        for name, content in contents(archive).items():
+            (tmp_path / "vm" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "vm" / name).write_bytes(content)
+        return tmp_path / "vm"
+
+    return unpack
+
+
+@BUNDLES
+def test_ansible_finds_the_collection_beside_the_playbooks(
+    checkout: Path, unpacked: Callable[[bytes], Path], make_bundle: Callable[[Path], bytes]
+) -> None:
+    vm = unpacked(make_bundle(checkout))
+    task = {"muster.slurm.managed_packages": {"names": ["base-files"]}}
+    trial = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
+    (vm / "ansible/trial.yml").write_text(json.dumps([trial]))
+    python = f"ansible_python_interpreter={sys.executable}"
+    words = ("--connection=local", "-i", "localhost,", "--check", "-e", python)
+    done = play(vm, *words, "ansible/trial.yml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_variables_of_roles_are_made_and_checked_on_a_vm(
+    checkout: Path, unpacked: Callable[[bytes], Path]
+) -> None:
+    vm = unpacked(machine(checkout))
+    groups = {
+        "login": {"hosts": {"slurm10-login-0": {}}},
+        **dict.fromkeys(
+            ("controller", "database", "storage"), {"hosts": {"slurm10-controller": {}}}
+        ),
+    }
+    (vm / "inventory/here.yml").write_text(json.dumps({"all": {"children": groups}}))
+    done = play(vm, "-i", "inventory", "ansible/definition.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = play(vm, "-i", "inventory", "-e", "munge_threads=many", "ansible/definition.yml")
+    assert "role munge: " in done.stdout + done.stderr
 
 
 SECRET = b"planted: 5e1f"
