@@ -11,6 +11,7 @@ from typing import NoReturn, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.unit_files import read_text
 
 OPTIONS = {
     "name": {"type": "str", "required": True},
@@ -47,15 +48,6 @@ def record_of(paths: list[str], pending: dict[str, str] | None = None) -> str:
         path: digest for path, digest in (pending or {}).items() if path in paths
     }
     return "".join(f"{digest}  {path}\n" for path, digest in digests.items() if digest)
-
-
-def read_text(path: str) -> str | None:
-    """Return the text at `path`, or None."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
 
 
 class Params(TypedDict):

@@ -2,7 +2,7 @@
 """What dpkg said on each host in this run of ansible-playbook.
 
 Each task is a process of its own, so a reading is a file. Its folder is that of the run, which
-Ansible makes anew each time and removes at the end: no reading outlives its run.
+Ansible makes for each run and removes at the end: no reading outlives its run.
 """
 
 import hashlib
