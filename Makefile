@@ -154,8 +154,8 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
-# Many of its tests wait, so four at a time keep two cores busy. Those of the proof run in real time.
-UNIT_PROCESSES = $(if $(filter-out proof,$(MARK)),4,2)
+# Many of its tests wait, so three at a time keep two cores busy. Those of the proof run in real time.
+UNIT_PROCESSES = $(if $(filter-out proof,$(MARK)),3,2)
 
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs

@@ -227,11 +227,16 @@ class Server:
         await asyncio.gather(*serving)
 
     async def _cancel(self) -> None:
-        """Cancel the calls that uvicorn has left: those that a fault makes slow."""
+        """Cancel the calls that uvicorn has left, those that a fault makes slow; end connections."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        for server in self._servers:
+            for connection in list(server.server_state.connections):
+                connection.transport.abort()
+        # The loop closes their sockets in its next turn.
+        await asyncio.sleep(0)
 
     def _ask_to_end(self) -> None:
         self.cloud.end_waits()

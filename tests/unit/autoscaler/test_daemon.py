@@ -274,6 +274,8 @@ def test_a_clock_that_steps_back_delays_nothing(service: Service, monkeypatch: p
     service.harness.fault("instances.bulkInsert", operation_error=NO_ROOM)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
+    # What the step makes the daemon read again is not this request.
+    until(lambda: not list(service.folder.glob("*.resume")))
     service.slurm.states["lab-debug-0"] = Power.OFF
     service.skew_s = -3600
     stepped_back = SimpleNamespace(

@@ -268,12 +268,10 @@ def test_the_variables_of_roles_are_made_and_checked_on_a_vm(
     checkout: Path, unpacked: Callable[[bytes], Path]
 ) -> None:
     vm = unpacked(machine(checkout))
-    groups = {
-        "login": {"hosts": {"slurm10-login-0": {}}},
-        **dict.fromkeys(
-            ("controller", "database", "storage"), {"hosts": {"slurm10-controller": {}}}
-        ),
-    }
+    controller = {"hosts": {"slurm10-controller": {}}}
+    login = {"hosts": {"slurm10-login-0": {}}}
+    groups = {"controller": controller, "database": controller, "storage": controller}
+    groups["login"] = login
     (vm / "inventory/here.yml").write_text(json.dumps({"all": {"children": groups}}))
     done = play(vm, "-i", "inventory", "ansible/definition.yml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fakecloud_calls import ZONE
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from muster_sandbox.fakecloud import Settings, handle, open_cloud
 from muster_sandbox.fakecloud.call import HANDLERS, Call
@@ -17,6 +18,21 @@ from muster_sandbox.fakecloud.server import Server
 
 BASE = "/compute/v1/projects/demo-project"
 NETWORK = {"name": "lab", "autoCreateSubnetworks": False}
+
+
+def test_a_connection_that_uvicorn_leaves_open_ends_with_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # As one that is accepted while uvicorn closes the others.
+    monkeypatch.setattr(HttpToolsProtocol, "shutdown", lambda _: None)
+    server = Server().start()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert client.recv(4) == b"HTTP"
+        server.stop()
+        # Until the answer's end; a connection that is open has none, and times out.
+        while client.recv(4096):
+            pass
 
 
 def test_a_network_is_made_found_and_deleted(http: httpx.Client):
