@@ -227,7 +227,7 @@ class Server:
         await asyncio.gather(*serving)
 
     async def _cancel(self) -> None:
-        """Cancel the calls that uvicorn has left, those that a fault makes slow; end connections."""
+        """Cancel the calls that uvicorn has left, which a fault makes slow; end its connections."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
