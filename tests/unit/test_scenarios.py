@@ -78,6 +78,20 @@ def test_it_has_machines_of_both_releases(scenario):
     assert "scenario" not in settings_of(scenario)
 
 
+@pytest.mark.parametrize("scenario", scenarios.scenarios())
+def test_each_role_of_its_groups_is_tested_on_both_releases(scenario):
+    # Its tests are left out on machines without its group (tests/roles/conftest.py).
+    machines = settings_of(scenario).get("platforms", [])
+    of_role = {
+        group: {machine["release"] for machine in machines if group in machine["groups"]}
+        for machine in machines
+        for group in machine["groups"]
+    }
+    assert {role: releases for role, releases in of_role.items() if len(releases) != 2} == {}
+    if machines and scenario in ROLES:
+        assert scenario in of_role
+
+
 @pytest.mark.parametrize("role", ROLES)
 class TestScenario:
     """The scenario of one role, whose proof is proven."""
