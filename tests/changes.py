@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-from uses import Uses
+from file_dependencies import FileDependencies
 
 LISTED = ("--exclude-standard", "-z")
 
@@ -27,7 +27,7 @@ def changed_since(root: Path, ref: str) -> list[str]:
     return sorted({*paths, *_git(root, "ls-files", "--others", *LISTED).split("\0")} - {""})
 
 
-def read(root: Path, changed: Collection[str] = ()) -> Uses:
+def read(root: Path, changed: Collection[str] = ()) -> FileDependencies:
     """Read the repository; a removed file has no text."""
     paths = {*_git(root, "ls-files", "--cached", "--others", *LISTED).split("\0"), *changed} - {""}
     links = {
@@ -36,7 +36,7 @@ def read(root: Path, changed: Collection[str] = ()) -> Uses:
         if (root / path).is_symlink()
     }
     files = {path: "" if path in links else _text(root / path) for path in paths}
-    return Uses(files, links)
+    return FileDependencies(files, links)
 
 
 def _text(path: Path) -> str:

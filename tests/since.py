@@ -1,7 +1,7 @@
 """What `make test SINCE=REF` runs: what the paths that changed since REF can touch.
 
-AREAS says for each path in which layers to look for its tests; tests/uses.py says which tests use
-it. A path of no area runs everything. `make test` without SINCE runs everything too.
+AREAS says for each path in which layers to look for its tests; tests/file_dependencies.py says
+which tests use it. A path of no area runs everything, as does `make test` without SINCE.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from uses import Uses
+from file_dependencies import FileDependencies
 
 FOLDERS = {
     "unit": "tests/unit",
@@ -103,12 +103,12 @@ class Touched:
 class Suites:
     """The tests of `make test`, by what they use."""
 
-    def __init__(self, uses: Uses) -> None:
-        self.uses = uses
+    def __init__(self, dependencies: FileDependencies) -> None:
+        self.dependencies = dependencies
         self.all = {
             layer: frozenset(
                 path
-                for path, text in uses.files.items()
+                for path, text in dependencies.files.items()
                 if re.fullmatch(rf"{folder}/(.+/)?test_\w+\.py", path) and not PROOF.search(text)
             )
             for layer, folder in FOLDERS.items()
@@ -119,7 +119,7 @@ class Suites:
         """Role -> the scenario of `make molecule` that has it: the one that names its tests."""
         texts = {
             match[1]: text
-            for path, text in self.uses.files.items()
+            for path, text in self.dependencies.files.items()
             if (match := SCENARIO.fullmatch(path))
         }
         shared = {
@@ -132,7 +132,7 @@ class Suites:
     @property
     def scenarios_of_proof(self) -> set[str]:
         """Scenarios that the Makefile leaves to `make proof`."""
-        makefile = self.uses.files.get("Makefile", "")
+        makefile = self.dependencies.files.get("Makefile", "")
         lines = re.findall(r"^CEPH_ROLES := (.*)$", makefile, re.MULTILINE)
         return {name for line in lines for name in line.split()}
 
@@ -143,10 +143,10 @@ class Suites:
             return Touched(whole="no rule knows this path")
         if area.layers is None:
             return Touched(whole="each layer depends on it")
-        reached = self.uses.reached(path)
+        reached = self.dependencies.reached(path)
         names = {layer: self.all[layer] & reached for layer in FOLDERS}
         # A scenario that reads the tasks of all roles still proves its own role alone.
-        closely = self.uses.reached(path, by_folder="cluster" in area.layers)
+        closely = self.dependencies.reached(path, by_folder="cluster" in area.layers)
         scenarios = self._scenarios(closely)
         names["molecule"] = scenarios - self.scenarios_of_proof
         if path.startswith(ON_VMS):

@@ -42,7 +42,7 @@ def why(
 
     Exit code 2 if there is no such job or node, 1 if the daemon has not written for a minute.
     """
-    from muster.autoscaler.report.explain import why_job, why_node  # noqa: PLC0415
+    from muster.autoscaler.report.why import why_job, why_node  # noqa: PLC0415
     from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError  # noqa: PLC0415
 
     current = _read(status)

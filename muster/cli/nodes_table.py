@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from muster.autoscaler.report.explain import lasted
 from muster.autoscaler.report.lifecycle import IN_SERVICE, POWERING_UP, Stage, View
 from muster.autoscaler.report.status_file import Row, Status
+from muster.autoscaler.report.why import lasted
 from muster.autoscaler.text import in_order, one_line
 from muster.catalog.prices import prices
 

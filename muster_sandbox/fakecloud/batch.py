@@ -10,9 +10,9 @@ from email.parser import BytesParser
 from http import HTTPStatus
 
 from muster_sandbox.fakecloud import dispatch
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.call import plain
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.http import Reply, Request, reply
 
 MOST = 1000

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.descriptions import Description, Method
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 
 INTEGER = re.compile(r"-?\d+")
 RANGES = {

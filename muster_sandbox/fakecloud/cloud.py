@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from muster_sandbox.fakecloud.api_errors import not_found
 from muster_sandbox.fakecloud.backends import Backend
 from muster_sandbox.fakecloud.backends.memory import MemoryBackend
 from muster_sandbox.fakecloud.clock import Clock, ManualClock, Task
-from muster_sandbox.fakecloud.errors import not_found
-from muster_sandbox.fakecloud.faults import Faults
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
-from muster_sandbox.fakecloud.rates import Rates
+from muster_sandbox.fakecloud.injected_faults import Faults
+from muster_sandbox.fakecloud.rate_limits import Rates
 from muster_sandbox.fakecloud.store import Store
 from muster_sandbox.fakecloud.usage import Usage
 

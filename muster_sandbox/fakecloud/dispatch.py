@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from muster_sandbox.fakecloud import checking, identity, operations, permissions, query, routes
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.backends import Backend
 from muster_sandbox.fakecloud.call import HANDLERS, PLAIN, PREPARE, Call
 from muster_sandbox.fakecloud.clock import Clock
 from muster_sandbox.fakecloud.cloud import Cloud, Settings
 from muster_sandbox.fakecloud.descriptions import Match
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.http import Deferred, Reply, Request, reply
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Which of Google's APIs are enabled in the project; a call of another one is 403."""
 
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError
 
 KIND = "serviceusage.services"
 """The store's kind; scope: project id, name: compute.googleapis.com. Absent: as in CATALOG."""

@@ -18,8 +18,8 @@ from typing import Any
 from google.auth import crypt, jwt
 
 from muster_sandbox.fakecloud import resource_names
+from muster_sandbox.fakecloud.api_errors import ApiError, unauthenticated
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, unauthenticated
 
 OWNER_TOKEN = "owner"  # noqa: S105 (what people's tools send here; it opens nothing else)
 TOKENS = "identity.tokens"

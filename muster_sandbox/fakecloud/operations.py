@@ -13,12 +13,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import invalid
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 LINK = "https://www.googleapis.com/compute/v1/"
 KIND = "compute.operations"

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from muster_sandbox.fakecloud import descriptions, enabled_apis, policies, resource_names, roles
+from muster_sandbox.fakecloud.api_errors import ApiError, not_implemented, permission_denied
 from muster_sandbox.fakecloud.call import Call
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, not_implemented, permission_denied
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.identity import Identity
 

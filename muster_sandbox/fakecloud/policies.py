@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from muster_sandbox.fakecloud import conditions, resource_names, roles
+from muster_sandbox.fakecloud import iam_conditions, resource_names, roles
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS, Cloud
-from muster_sandbox.fakecloud.conditions import Condition, ConditionError
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.iam_conditions import Condition, ConditionError
 
 KIND = "iam.policies"
 """The store's kind; scope "", name: the resource's canonical name."""
@@ -78,7 +78,7 @@ def _grant(binding: Resource) -> Grant:
     return Grant(
         binding["role"],
         frozenset(binding["members"]),
-        conditions.parse(expression) if expression else None,
+        iam_conditions.parse(expression) if expression else None,
     )
 
 
@@ -191,7 +191,7 @@ def _checked(cloud: Cloud, binding: Resource, policy: Resource, kept: set[str]) 
     if not condition.get("title"):
         raise invalid("Condition: a title is required.")
     try:
-        conditions.parse(condition.get("expression", ""))
+        iam_conditions.parse(condition.get("expression", ""))
     except ConditionError as error:
         raise invalid(f"Condition '{condition['title']}': {error}") from error
     return {**checked, "condition": condition}

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster_sandbox.fakecloud.errors import ApiError, invalid
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.filters import compile_filter
 from muster_sandbox.fakecloud.http import Resource
 

@@ -7,8 +7,8 @@ are stored by the canonical one, which errors name too: projects/<id>/zones/Z/in
 from typing import Any
 
 from muster_sandbox.fakecloud import families
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError
 
 ACCOUNTS = "iam.serviceAccounts"
 """The store's kind of service accounts; scope: project id, name: email."""

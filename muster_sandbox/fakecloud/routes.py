@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from muster_sandbox.fakecloud import descriptions
+from muster_sandbox.fakecloud.api_errors import ApiError, not_implemented
 from muster_sandbox.fakecloud.descriptions import Match
-from muster_sandbox.fakecloud.errors import ApiError, not_implemented
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from muster_sandbox.fakecloud import dispatch, metadata, routes
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.backends import Backend
 from muster_sandbox.fakecloud.clock import LoopClock
 from muster_sandbox.fakecloud.cloud import Cloud, Settings
-from muster_sandbox.fakecloud.errors import ApiError
 from muster_sandbox.fakecloud.http import Answer, Deferred, Reply, Request, reply
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from clusterkit import CLUSTER, ROOT, Definition, check_out
-from guests import Guests, Script
+from fake_guests import Guests, Script
 from lifekit import OWNER, Life, Recorder
 from stackkit import Stack
 

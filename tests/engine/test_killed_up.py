@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from clusterkit import CLUSTER, PROJECT, ZONE, items, names
-from guests import Script
+from fake_guests import Script
 from stackkit import Stack, name_of
 
 from muster_sandbox.fakecloud.server import Server

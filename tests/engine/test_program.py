@@ -16,7 +16,7 @@ import httpx
 import pytest
 import yaml
 from clusterkit import CLUSTER, PROJECT, ZONE, Definition, names
-from guests import Guests, Script
+from fake_guests import Guests, Script
 from stackkit import Run, Stack
 
 from muster import secrets

@@ -30,7 +30,7 @@ Makefile always: ;
 def checkout(tmp_path: Path) -> Iterator[Path]:
     """A repository in which each layer is a moment's work."""
     (tmp_path / "tests").mkdir()
-    for name in ("prove.py", "changes.py", "since.py", "uses.py"):
+    for name in ("prove.py", "changes.py", "since.py", "file_dependencies.py"):
         shutil.copy(Path(prove.__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "build").mkdir()
     (tmp_path / ".gitignore").write_text("/build/\n")

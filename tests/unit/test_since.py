@@ -10,8 +10,8 @@ import changes
 import prove
 import pytest
 import since
+from file_dependencies import FileDependencies
 from since import UNREACHED, Part, Suites, parts
-from uses import Uses
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,9 +21,9 @@ FILES = {
     "ansible/definition.yml": "args: \"{{ lookup('muster.slurm.variables') }}\"\n",
     "ansible/plugins/callback/report.py": "",
     "ansible/plugins/lookup/variables.py": "from muster.render import nfs\n",
-    "ansible/plugins/module_utils/refused.py": "",
+    "ansible/plugins/module_utils/refused_error.py": "",
     "ansible/plugins/modules/mounts.py": (
-        "from ansible_collections.muster.slurm.plugins.module_utils.refused import Refused\n"
+        "from ansible_collections.muster.slurm.plugins.module_utils.refused_error import Refused\n"
     ),
     "ansible/site.yml": "- import_playbook: definition.yml\n- roles:\n    - role: disk\n",
     "docs/page.md": "",
@@ -79,12 +79,14 @@ FILES = {
 }
 
 
-def uses(files: Mapping[str, str]) -> Uses:
+def dependencies(files: Mapping[str, str]) -> FileDependencies:
     links = {path: text[3:] for path, text in files.items() if text.startswith("-> ")}
-    return Uses({path: "" if path in links else text for path, text in files.items()}, links)
+    return FileDependencies(
+        {path: "" if path in links else text for path, text in files.items()}, links
+    )
 
 
-SMALL = Suites(uses(FILES))
+SMALL = Suites(dependencies(FILES))
 EVERY_SCENARIO = "molecule cache cluster disk"
 
 RENDERED = [
@@ -125,7 +127,10 @@ def run_by(path: str) -> list[str]:
         ("tests/installed.py", [EVERY_SCENARIO]),
         # A module: the roles that call it. What modules import: the same.
         ("ansible/plugins/modules/mounts.py", ["unit test_modules.py", "molecule disk"]),
-        ("ansible/plugins/module_utils/refused.py", ["unit test_modules.py", "molecule disk"]),
+        (
+            "ansible/plugins/module_utils/refused_error.py",
+            ["unit test_modules.py", "molecule disk"],
+        ),
         # A plugin that a playbook calls: all that plays it.
         (
             "ansible/plugins/lookup/variables.py",
@@ -190,7 +195,7 @@ def test_a_cloud_s_own_tests_run_before_those_that_share_one() -> None:
         (f"tests/cloud/{name}" for name in ("clouds/test_a.py", "clouds/test_b.py", "test_z.py")),
         "",
     )
-    suites = Suites(uses(files))
+    suites = Suites(dependencies(files))
     touched = [suites.touched(f"tests/cloud/{name}") for name in ("clouds/test_a.py", "test_z.py")]
     names = ("tests/cloud/test_z.py", "tests/cloud/clouds/test_a.py")
     assert parts(suites, touched)["cloud"] == Part(names)
@@ -254,7 +259,7 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
         ("roles/state_disk/files/disks.py", "molecule", "fscache"),
         ("ansible/plugins/modules/people.py", "molecule", "users"),
         ("ansible/plugins/modules/people.py", "unit", "tests/unit/plugins/test_people.py"),
-        ("ansible/plugins/module_utils/refused.py", "molecule", "nfs_client"),
+        ("ansible/plugins/module_utils/refused_error.py", "molecule", "nfs_client"),
         ("ansible/plugins/filter/muster.py", "cluster", "tests/live/test_site.py"),
         ("ansible/plugins/inventory/pulumi_stack.py", "cloud", "tests/cloud/test_kept.py"),
         ("muster/render/slurm/slurm_conf.py", "cluster", "tests/live/test_rendered_conf.py"),
@@ -270,7 +275,7 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
     ],
 )
 def test_what_the_repository_s_tests_use_is_seen(path: str, layer: str, named: str) -> None:
-    assert path in here().uses.files
+    assert path in here().dependencies.files
     wanted = here().scenarios[named] if layer == "molecule" else named
     assert wanted in here().touched(path).names[layer]
 

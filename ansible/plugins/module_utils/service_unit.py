@@ -10,7 +10,7 @@ import time
 from typing import NoReturn, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.unit_files import read_text
 
 OPTIONS = {

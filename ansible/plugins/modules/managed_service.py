@@ -3,7 +3,7 @@
 """Keep a systemd unit enabled, active and running with the configuration that is on disk."""
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.service_unit import OPTIONS, keep_running
 
 DOCUMENTATION = r"""

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 DOCUMENTATION = r"""
 module: mariadb_database

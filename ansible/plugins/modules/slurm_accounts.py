@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 DOCUMENTATION = r"""
 module: slurm_accounts

@@ -10,7 +10,7 @@ import subprocess
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.muster.slurm.plugins.module_utils.refused import RefusedError
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 
 DOCUMENTATION = r"""

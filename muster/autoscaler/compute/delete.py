@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from muster.autoscaler.compute import errors
-from muster.autoscaler.compute.http import Transport, limited, may_pass, pause_s
+from muster.autoscaler.compute.api_client import Transport, limited, may_pass, pause_s
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group, TooLateError
 from muster.autoscaler.reconcile.model import Deleted, Failure, Vm

@@ -19,9 +19,9 @@ import urllib3
 from google.auth.credentials import Credentials
 
 from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.api_client import Called, Limits, Transport
 from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.delete import Deletes
-from muster.autoscaler.compute.http import Called, Limits, Transport
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group

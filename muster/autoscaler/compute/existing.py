@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.gcp.api import NOT_FOUND, PAGE, CloudError
 from muster.gcp.names import CLUSTER_LABEL, of_cluster

@@ -15,8 +15,8 @@ import uuid
 from typing import Any
 
 from muster.autoscaler.compute import errors
+from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.existing import ExistingVms
-from muster.autoscaler.compute.http import Transport
 from muster.autoscaler.compute.operations import Operation, Operations
 from muster.autoscaler.compute.placement_policy import Placements
 from muster.autoscaler.compute.rate_limiter import Group

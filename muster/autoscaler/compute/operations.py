@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.gcp.api import PAGE, CloudError, last
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from muster.autoscaler.compute import errors
-from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.gcp.api import NOT_FOUND, PAGE, CloudError, last

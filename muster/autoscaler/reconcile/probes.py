@@ -6,8 +6,8 @@ A thousand boots that hang mostly have one cause, and some of them tell it as we
 from muster.autoscaler.reconcile.tracked import TrackedState
 
 AT_ONCE = 10
-"""Half of the calls that may be sent in a second (`compute.http.Limits`): other calls don't wait
-long for them."""
+"""Half of the calls that may be sent in a second (`compute.api_client.Limits`): other calls don't
+wait long for them."""
 
 
 def spare(tracked: TrackedState) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from xml.sax.saxutils import escape
 
-from muster.autoscaler.report.explain import lasted
 from muster.autoscaler.report.history import History, JobSpan, Span
 from muster.autoscaler.report.lifecycle import Stage
+from muster.autoscaler.report.why import lasted
 from muster.autoscaler.text import in_order, one_line
 
 CHART = 800

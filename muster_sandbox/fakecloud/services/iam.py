@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from muster_sandbox.fakecloud import identity, policies, query
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler, prepare
 from muster_sandbox.fakecloud.clock import utc_timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.resource_names import ACCOUNTS, account_email, default_account
 from muster_sandbox.fakecloud.services import iam_policy

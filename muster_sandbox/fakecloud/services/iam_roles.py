@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Iterable
 
 from muster_sandbox.fakecloud import query, roles
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.policies import CUSTOM_ROLES
 from muster_sandbox.fakecloud.services.serviceusage import sized

@@ -7,8 +7,8 @@ fakecloud has no tunnel and no web resources (iap_web).
 
 import re
 
+from muster_sandbox.fakecloud.api_errors import not_implemented
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import not_implemented
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.services import iam_policy
 

@@ -12,11 +12,11 @@ import secrets
 from typing import Any
 
 from muster_sandbox.fakecloud import policies, query
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import utc_timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
 from muster_sandbox.fakecloud.crc32c import crc32c
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.services import iam_policy
 from muster_sandbox.fakecloud.services.serviceusage import sized

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 
 from muster_sandbox.fakecloud import query
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.enabled_apis import CATALOG, KIND, enabled
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.http import Resource
 
 # https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchEnable

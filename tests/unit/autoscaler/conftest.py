@@ -7,7 +7,7 @@ from controllerkit import Cloud, new_cloud
 from driverkit import DriverHarness
 
 from muster.autoscaler.compute import driver
-from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.compute.api_client import Limits
 
 
 @pytest.fixture

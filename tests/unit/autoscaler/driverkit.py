@@ -8,8 +8,8 @@ from typing import Any
 from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
 from google.oauth2.credentials import Credentials
 
+from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import Google
-from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.reconcile.model import (
     Choice,
     Delete,
@@ -21,7 +21,7 @@ from muster.autoscaler.reconcile.model import (
     ProbeResult,
     Vm,
 )
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 

@@ -11,9 +11,9 @@ from controllerkit import COMPUTE, LABELS, OTHER_ZONE, ZONE, Cloud, P
 from schedules import Faults
 
 from muster_sandbox.fakecloud import Settings, operations
-from muster_sandbox.fakecloud.errors import ApiError, rate_limit
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.api_errors import ApiError, rate_limit
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.server import Server
 from muster_sandbox.fakecloud.services.compute import lifecycle, resources
 from muster_sandbox.fakecloud.services.compute.build import INSTANCE

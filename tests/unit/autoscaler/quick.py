@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import muster.autoscaler
 from muster.autoscaler import daemon
-from muster.autoscaler.compute import credentials, http
+from muster.autoscaler.compute import api_client, credentials
 from muster.autoscaler.reconcile import observed
 
 SPEED = 15
@@ -28,8 +28,8 @@ def divided(times: T) -> T:
 PACE = divided(daemon.Pace())
 LIMITS = divided(observed.Limits())
 DRIVER_LIMITS = replace(
-    divided(http.Limits()),
-    per_minute=http.Limits().per_minute * SPEED,
+    divided(api_client.Limits()),
+    per_minute=api_client.Limits().per_minute * SPEED,
     # A busy machine doesn't answer faster.
     try_s=2,
 )

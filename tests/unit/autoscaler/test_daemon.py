@@ -16,9 +16,9 @@ from controllerkit import OTHER_ZONE
 from driverkit import CHOICE, SOON_S, DriverHarness, until
 
 from muster.autoscaler.compute import driver, metadata
+from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.compute.http import Limits
 from muster.autoscaler.daemon import Daemon, Inbox, Pace
 from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
@@ -31,8 +31,8 @@ from muster.autoscaler.report.status_file import StatusFile, read
 from muster.autoscaler.slurm import power_save_program
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import Spool
-from muster_sandbox.fakecloud.errors import ApiError
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.api_errors import ApiError
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
 SLOW = Limits(per_minute=240, burst=6)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from accesskit import no_pulumi, pulumi  # noqa: F401 (fixtures)
-from guests import Guests, Script
+from fake_guests import Guests, Script
 
 from muster.gcp import api, reports, sweep
 from muster.gcp.api import Compute

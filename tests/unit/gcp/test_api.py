@@ -6,8 +6,8 @@ import pytest
 
 from muster.gcp import api
 from muster.gcp.api import CloudError, Compute
-from muster_sandbox.fakecloud.errors import ApiError
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.api_errors import ApiError
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.server import Server
 
 DISKS = "zones/europe-west4-a/disks"

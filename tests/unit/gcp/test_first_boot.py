@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from guests import Script
+from fake_guests import Script
 
 from muster.gcp import first_boot
 from muster.gcp.api import CloudError, Compute

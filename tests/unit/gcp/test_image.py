@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from guests import Script
+from fake_guests import Script
 
 from muster.gcp import image
 from muster.gcp.api import CloudError, Compute
 from muster.gcp.builder import startup_script
 from muster.gcp.image import Build
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.server import Server
 
 DIGEST = "0123456789abcdef" * 4

@@ -4,7 +4,7 @@ import pytest
 
 from muster.gcp import sweep
 from muster.gcp.api import CloudError, Compute
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.server import Server
 
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"

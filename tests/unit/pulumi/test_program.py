@@ -10,7 +10,7 @@ import pytest
 
 from muster.autoscaler.compute.node_templates import parse as parse_sets
 from muster.definition.schema.node_sets import VirtualMachines, Way
-from muster_sandbox.fakecloud import conditions
+from muster_sandbox.fakecloud import iam_conditions
 
 MACHINE, IMAGE = (sha256(text).hexdigest() for text in (b"machine", b"image"))
 BUCKET = "demo-project-slurm10-muster"
@@ -401,7 +401,7 @@ def test_the_controller_may_delete_its_vms_where_no_set_is_any_more(run: Run):
     def leave(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"]["zones"] = ["europe-west4-a"]
 
-    holds = conditions.parse(run(leave).inputs("rights-nodes")["condition"]["expression"])
+    holds = iam_conditions.parse(run(leave).inputs("rights-nodes")["condition"]["expression"])
 
     def may(name: str) -> bool:
         return holds({"resource.name": f"projects/demo-project/{name}"})

@@ -6,8 +6,8 @@ https://cloud.google.com/compute/docs/reference/rest/v1/AcceleratorConfig
 
 from muster.catalog.accelerators import KINDS, api_name, most_cpus, taken_by
 from muster.catalog.machine_types import machine_types
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call
-from muster_sandbox.fakecloud.errors import invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import resources

@@ -2,9 +2,9 @@
 
 from ipaddress import IPv4Address, IPv4Network
 
+from muster_sandbox.fakecloud.api_errors import in_use, invalid, quota
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import in_use, invalid, quota
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import labels, resources

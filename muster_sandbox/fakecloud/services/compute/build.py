@@ -9,9 +9,9 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from muster.catalog.machine_types import MachineType, machine_types
+from muster_sandbox.fakecloud.api_errors import in_use, invalid
 from muster_sandbox.fakecloud.call import Call
 from muster_sandbox.fakecloud.clock import timestamp
-from muster_sandbox.fakecloud.errors import in_use, invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.places import region_of

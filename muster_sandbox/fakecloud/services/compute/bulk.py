@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from functools import partial
 
 from muster_sandbox.fakecloud import operations
+from muster_sandbox.fakecloud.api_errors import ApiError, already_exists, invalid, rate_limit
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, already_exists, invalid, rate_limit
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.operations import Finish, work
 from muster_sandbox.fakecloud.places import REGIONS
 from muster_sandbox.fakecloud.services.compute import build, capacity, lifecycle, resources

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.places import region_of
 from muster_sandbox.fakecloud.usage import (
     DEFAULT_LIMIT,

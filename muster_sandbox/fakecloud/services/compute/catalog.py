@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from muster.catalog.machine_types import MachineType, machine_types
 from muster_sandbox.fakecloud import query
+from muster_sandbox.fakecloud.api_errors import not_found
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import not_found
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.places import REGIONS

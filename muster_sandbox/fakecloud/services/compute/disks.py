@@ -3,10 +3,10 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/disks
 """
 
+from muster_sandbox.fakecloud.api_errors import in_use, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import in_use, invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK, Finish, begin, work
 from muster_sandbox.fakecloud.services.compute import images, labels, resources

@@ -3,13 +3,13 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/images
 """
 
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler, prepare
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.families import READY, newest
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.operations import Finish, begin, new_id, work
 from muster_sandbox.fakecloud.services.compute import labels, resources
 from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference

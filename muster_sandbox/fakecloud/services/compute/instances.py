@@ -3,8 +3,8 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/instances
 """
 
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import build, disks, labels, resources

@@ -8,8 +8,8 @@ import hashlib
 import json
 from typing import Any
 
+from muster_sandbox.fakecloud.api_errors import invalid, precondition
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import invalid, precondition
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.services.compute import resources
 from muster_sandbox.fakecloud.services.compute.resources import Kind

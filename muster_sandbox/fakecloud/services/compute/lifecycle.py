@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from muster_sandbox.fakecloud import operations
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.backends import STOP_SECONDS
 from muster_sandbox.fakecloud.call import Call, handler, prepare
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, invalid
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Resource
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.operations import Finish, begin, work
 from muster_sandbox.fakecloud.services.compute import build, capacity, disks, resources
 from muster_sandbox.fakecloud.services.compute.build import INSTANCE, Built

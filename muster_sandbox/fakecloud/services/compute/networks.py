@@ -7,9 +7,9 @@ routers)
 from ipaddress import IPv4Network
 from typing import Any
 
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import labels, resources

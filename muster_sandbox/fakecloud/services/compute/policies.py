@@ -3,9 +3,9 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/resourcePolicies
 """
 
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
 from muster_sandbox.fakecloud.services.compute import networks, resources

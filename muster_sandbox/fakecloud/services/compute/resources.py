@@ -7,12 +7,12 @@ from typing import Any
 
 from muster_sandbox.fakecloud import operations, query
 from muster_sandbox.fakecloud import policies as iam_policies
+from muster_sandbox.fakecloud.api_errors import already_exists, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import already_exists, invalid, not_found
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Answer, Resource, json_reply
+from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.operations import LINK, Finish, begin, work
 from muster_sandbox.fakecloud.places import REGIONS, region_of
 

@@ -5,7 +5,7 @@ https://cloud.google.com/compute/docs/disks/add-local-ssd
 
 from muster.catalog import local_ssds
 from muster.catalog.machine_types import machine_types
-from muster_sandbox.fakecloud.errors import invalid
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.http import Resource
 
 SIZE_GB = str(local_ssds.GIB)

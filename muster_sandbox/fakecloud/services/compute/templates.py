@@ -4,8 +4,8 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instanceTemplates
 """
 
 from muster.catalog.machine_types import machine_types
+from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call, handler
-from muster_sandbox.fakecloud.errors import invalid
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.services.compute import accelerators, resources
 from muster_sandbox.fakecloud.services.compute.labels import metadata

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from muster_sandbox.fakecloud import policies, query
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid, precondition
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import utc_timestamp
-from muster_sandbox.fakecloud.errors import ApiError, invalid, precondition
 from muster_sandbox.fakecloud.http import Reply, Resource
 from muster_sandbox.fakecloud.resource_names import BUCKETS, find_bucket
 from muster_sandbox.fakecloud.services import iam_policy

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 from muster_sandbox.fakecloud import permissions, query, resource_names
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import utc_timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
 from muster_sandbox.fakecloud.crc32c import crc32c
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.http import Reply, Resource
 from muster_sandbox.fakecloud.services.storage import blobs, buckets
 from muster_sandbox.fakecloud.services.storage.blobs import NONCURRENT, OBJECTS

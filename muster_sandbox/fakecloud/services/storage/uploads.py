@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from muster_sandbox.fakecloud import checking, descriptions
+from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.errors import ApiError, invalid
 from muster_sandbox.fakecloud.http import Reply, Resource
 from muster_sandbox.fakecloud.services.storage import buckets, objects
 

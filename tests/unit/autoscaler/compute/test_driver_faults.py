@@ -7,12 +7,12 @@ import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
 from driverkit import BUSY, CHOICE, DriverHarness, names
 
-from muster.autoscaler.compute import http, insert
-from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.compute import api_client, insert
+from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Vm
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
-from muster_sandbox.fakecloud.errors import ApiError, quota, rate_limit
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.api_errors import ApiError, quota, rate_limit
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList")
 
@@ -20,7 +20,7 @@ METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow at once."""
-    monkeypatch.setattr(http, "FIRST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(api_client, "FIRST_BACKOFF_S", 0.02)
 
 
 def all_at_once(harness: DriverHarness) -> None:

@@ -3,7 +3,7 @@
 from controllerkit import ZONE, Cloud
 from driverkit import CHOICE, DriverHarness, names, until
 
-from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Insert, Inserted
 
 

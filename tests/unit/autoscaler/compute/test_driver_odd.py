@@ -6,7 +6,7 @@ import pytest
 from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute import driver
-from muster.autoscaler.compute.http import Limits, Transport
+from muster.autoscaler.compute.api_client import Limits, Transport
 from muster.autoscaler.reconcile.model import Deleted, Inserted
 
 

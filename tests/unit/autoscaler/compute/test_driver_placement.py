@@ -6,9 +6,9 @@ import pytest
 from controllerkit import ZONE, Cloud
 from driverkit import CHOICE, DriverHarness, names, until
 
-from muster.autoscaler.compute.http import Transport
+from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.reconcile.model import Insert, Inserted
-from muster_sandbox.fakecloud.errors import permission_denied, quota
+from muster_sandbox.fakecloud.api_errors import permission_denied, quota
 
 
 def policies(cloud: Cloud) -> set[str]:

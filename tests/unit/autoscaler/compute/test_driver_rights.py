@@ -4,7 +4,7 @@ import pytest
 from controllerkit import REGION, Cloud
 from driverkit import DriverHarness, names, until
 
-from muster.autoscaler.compute.http import Limits
+from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Vm
 from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import node_boot_kit
 import pytest
-from guests import Guests, Script
+from fake_guests import Guests, Script
 
 from muster_sandbox.fakecloud import Settings
 from muster_sandbox.fakecloud.server import Server

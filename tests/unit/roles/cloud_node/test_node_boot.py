@@ -11,7 +11,7 @@ import pytest
 from node_boot_kit import KEY, PROGRAM, Machine, begin
 from waiting import until
 
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.server import Server
 
 

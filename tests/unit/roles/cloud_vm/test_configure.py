@@ -8,7 +8,7 @@ from pathlib import Path
 from configuring_vm import bundle, digest_of, until
 from muster_configure.report import FAILED, RUNNING, Report, notice
 
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 
 FAILING = [
     {"task": "slurmctld : Write the files of slurmctld and run it"},

@@ -8,7 +8,7 @@ from fakecloud_calls import REGION, ZONE, Caller, instance
 
 from muster_sandbox.fakecloud import Cloud, Settings, open_cloud
 from muster_sandbox.fakecloud.clock import ManualClock
-from muster_sandbox.fakecloud.faults import OperationError
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 BULK = f"{ZONE}/instances/bulkInsert"
 

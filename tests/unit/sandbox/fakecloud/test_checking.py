@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster_sandbox.fakecloud import checking, descriptions, routes
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_sandbox.fakecloud.conditions import ConditionError, parse
+from muster_sandbox.fakecloud.iam_conditions import ConditionError, parse
 
 NODE = {
     "resource.name": "projects/p/zones/z/instances/lab-gpu-3",

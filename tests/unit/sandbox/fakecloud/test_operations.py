@@ -6,10 +6,10 @@ import pytest
 from fakecloud_calls import ZONE, Caller, instance
 
 from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.clock import ManualClock
-from muster_sandbox.fakecloud.errors import ApiError
-from muster_sandbox.fakecloud.faults import OperationError
 from muster_sandbox.fakecloud.http import Deferred, Request
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 REQUEST = "7b0a9a2c-6f3e-4a86-9e0e-0d1f5a9d2b11"
 

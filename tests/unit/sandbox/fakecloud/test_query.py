@@ -3,7 +3,7 @@
 import pytest
 
 from muster_sandbox.fakecloud import query
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.filters import compile_filter
 
 NODE = {

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from muster.autoscaler.reconcile.model import CapacityPool, Unread
-from muster.autoscaler.report.explain import MEANING, lasted, why_job, why_node
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import BreakerStatus, LastError, Returned, Row, Status
+from muster.autoscaler.report.why import MEANING, lasted, why_job, why_node
 from muster.autoscaler.slurm.slurmctld import Queued
 
 NOW = 1000.0

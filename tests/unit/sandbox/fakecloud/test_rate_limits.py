@@ -11,7 +11,7 @@ from muster.autoscaler.compute import batch
 from muster_sandbox.fakecloud import Cloud, handle
 from muster_sandbox.fakecloud.clock import ManualClock
 from muster_sandbox.fakecloud.http import Request
-from muster_sandbox.fakecloud.rates import Group, group_of
+from muster_sandbox.fakecloud.rate_limits import Group, group_of
 from muster_sandbox.fakecloud.server import Server
 
 BASE = "/compute/v1/projects/demo-project"

@@ -46,7 +46,7 @@ OF_GOOGLE = re.compile(r"roles/({[^/]*)?")
 """Begins or is the name of one of its roles."""
 
 
-class Uses:
+class FileDependencies:
     """The files of a repository, by what they use.
 
     `files` has the text of each, `links` what the links among them lead to. A folder ends with a

@@ -6,7 +6,7 @@ of a batch counts.
 
 from enum import StrEnum
 
-from muster_sandbox.fakecloud.errors import rate_limit
+from muster_sandbox.fakecloud.api_errors import rate_limit
 
 
 class Group(StrEnum):

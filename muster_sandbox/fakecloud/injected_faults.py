@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from muster_sandbox.fakecloud.errors import ApiError
+from muster_sandbox.fakecloud.api_errors import ApiError
 
 
 @dataclass(frozen=True, slots=True)
