@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.definition.definition import Definition
-from muster.gcp import builder, install_halves
+from muster.gcp import builder_vm, install_halves
 from muster.gcp.archive import BundleError, digest, pack
 from muster.render import nvidia_driver as nvidia
 
@@ -85,7 +85,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
         root,
         os=cluster.os,
         slurm_version=cluster.slurm_version,
-        nvidia=nvidia.of_image(definition, builder.KERNEL_FLAVOURS[cluster.os]),
+        nvidia=nvidia.of_image(definition, builder_vm.KERNEL_FLAVOURS[cluster.os]),
     )
     for path, content in files.items():
         _refuse_secrets(path, content)

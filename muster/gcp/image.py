@@ -15,7 +15,7 @@ from typing import Any
 from muster.catalog.machine_types import machine_types
 from muster.gcp import names, reports, sweep
 from muster.gcp.api import CloudError, Compute, exists, last, new_request_id
-from muster.gcp.builder import BASE, DISK, startup_script
+from muster.gcp.builder_vm import BASE, DISK, startup_script
 from muster.gcp.names import Names
 from muster.gcp.reports import Progress, Watch
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from muster.gcp import builder
+from muster.gcp import builder_vm
 from muster.gcp.archive import BundleError
 
 PLAYBOOK = "ansible/image.yml"
@@ -65,12 +65,12 @@ def files(
         "slurm_version": slurm_version,
         "nvidia": nvidia,
         # For the digest alone: from another system, or on a larger disk, another image is made.
-        "base": builder.BASE[os],
-        "disk_gib": builder.DISK.size_gib,
+        "base": builder_vm.BASE[os],
+        "disk_gib": builder_vm.DISK.size_gib,
     }
     return contents | {
         "image.json": json.dumps(facts).encode(),
-        BUILD_PROGRAM: builder.startup_script().encode(),
+        BUILD_PROGRAM: builder_vm.startup_script().encode(),
     }
 
 

@@ -10,7 +10,7 @@ from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import Disk, VirtualMachines, Way
 from muster.gcp import names
 from muster.gcp.api import NOT_FOUND, CloudError, Compute, Service
-from muster.gcp.builder import DISK
+from muster.gcp.builder_vm import DISK
 
 SERVICES = (
     "cloudresourcemanager.googleapis.com",

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
-from components.iap_access import grant_iap_access
+from components.iap_permissions import grant_iap_access
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.definition.schema.cloud import Controller as Wanted
 from muster.gcp.names import CONTROLLER, STATE_DEVICE, Names

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import dynamic
 
-from muster.gcp.dynamic import ImageProvider
+from muster.gcp.dynamic_resources import ImageProvider
 from muster.gcp.names import Names
 
 

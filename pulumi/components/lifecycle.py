@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import dynamic
 
-from muster.gcp.dynamic import ClaimProvider, FirstBootProvider, SweeperProvider
+from muster.gcp.dynamic_resources import ClaimProvider, FirstBootProvider, SweeperProvider
 from muster.gcp.names import Names
 
 

@@ -31,7 +31,7 @@ class RightsArgs:
 class Rights(pulumi.ComponentResource):
     """Custom roles and their bindings.
 
-    `reaches` is the role of people who reach a VM; it is granted on that VM: iap_access.py.
+    `reaches` is the role of people who reach a VM; it is granted on that VM: iap_permissions.py.
     """
 
     reaches: pulumi.Output[str]

@@ -17,7 +17,7 @@ import pytest
 from waiting import until
 
 from muster.definition import load
-from muster.gcp import api, builder, bundle
+from muster.gcp import api, builder_vm, bundle
 from muster.gcp.archive import pack
 from muster_sandbox.cloud_demo.site import builders
 from muster_sandbox.containers import base_image
@@ -97,7 +97,7 @@ class Site:
         self.insert(
             name,
             f"projects/debian-cloud/global/images/family/{SYSTEM}",
-            startup_script=builder.startup_script(),
+            startup_script=builder_vm.startup_script(),
             enable_guest_attributes="TRUE",
             muster_role="builder",
             muster_bundle=f"gs://{BUCKET}/image-{digest}.tar.gz",

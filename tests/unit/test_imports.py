@@ -232,7 +232,7 @@ def test_muster_imports_what_vms_have() -> None:
         if (top := full.partition(".")[0]) not in known
     }
     # For Pulumi's program, which runs on a laptop.
-    assert used == {("muster.gcp.dynamic", "pulumi")}
+    assert used == {("muster.gcp.dynamic_resources", "pulumi")}
 
 
 def test_a_circle_is_seen():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.gcp import archive, build_image, builder
+from muster.gcp import archive, build_image, builder_vm
 from muster.gcp.build_image import BuildError, Report
 
 BUNDLE = archive.pack({"ansible/image.yml": b"[]"})
@@ -80,7 +80,7 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
 
 
 def test_the_startup_script_is_one_standalone_program() -> None:
-    text = builder.startup_script()
+    text = builder_vm.startup_script()
     assert text.startswith("#!/usr/bin/python3\n")
     # https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations
     assert len(text.encode()) < 256 * 1024

@@ -16,7 +16,7 @@ import yaml
 
 from muster.definition import load
 from muster.definition.schema.node_sets import Disk
-from muster.gcp import builder, bundle, install_halves, inventory
+from muster.gcp import builder_vm, bundle, install_halves, inventory
 from muster.gcp.archive import pack
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -378,7 +378,7 @@ class TestImageBundle:
         self, checkout: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
     ) -> None:
         before = of_image(checkout)
-        monkeypatch.setattr(builder, name, value)
+        monkeypatch.setattr(builder_vm, name, value)
         assert of_image(checkout) != before
 
     def test_it_has_the_install_halves_alone(self, checkout: Path) -> None:

@@ -8,7 +8,7 @@ from fake_guests import Script
 
 from muster.gcp import image
 from muster.gcp.api import CloudError, Compute
-from muster.gcp.builder import startup_script
+from muster.gcp.builder_vm import startup_script
 from muster.gcp.image import Build
 from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.server import Server

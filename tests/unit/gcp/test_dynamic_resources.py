@@ -7,9 +7,14 @@ import dill
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
-from muster.gcp import dynamic, first_boot, image, sweep
+from muster.gcp import dynamic_resources, first_boot, image, sweep
 from muster.gcp.api import CloudError, Compute
-from muster.gcp.dynamic import ClaimProvider, FirstBootProvider, ImageProvider, SweeperProvider
+from muster.gcp.dynamic_resources import (
+    ClaimProvider,
+    FirstBootProvider,
+    ImageProvider,
+    SweeperProvider,
+)
 
 WHERE = {"project": "demo-project", "cluster": "lab"}
 VM = {"project": "demo-project", "zone": "europe-west4-a", "name": "lab-controller"}
@@ -83,5 +88,5 @@ def test_the_state_holds_a_name_not_code(kind: type):
 
     pickled = base64.b64decode(serialize_provider(kind()))
     assert len(pickled) < 100
-    assert isinstance(dill.loads(pickled), getattr(dynamic, kind.__name__))  # noqa: S301
+    assert isinstance(dill.loads(pickled), getattr(dynamic_resources, kind.__name__))  # noqa: S301
     assert isinstance(pickle.loads(pickled), kind)  # noqa: S301
