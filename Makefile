@@ -175,9 +175,10 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
 	  sys.exit(lines < 90 or branches < 80)'
 
-# They wait for Ceph, so `make proof` has them apart.
+# Parts of `make proof`, none longer than 40 minutes.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
-REST_ROLES := $(filter-out $(CEPH_ROLES),$(patsubst molecule/%/break.yml,%,$(wildcard molecule/*/break.yml)))
+SLURM_ROLES := accounts mariadb munge slurm slurmctld slurmd slurmdbd
+REST_ROLES := $(filter-out $(CEPH_ROLES) $(SLURM_ROLES),$(patsubst molecule/%/break.yml,%,$(wildcard molecule/*/break.yml)))
 
 .PHONY: molecule
 molecule: setup machine-packages ## Roles together on both releases (ROLE=munge: one, with what breaks it)
@@ -186,6 +187,10 @@ molecule: setup machine-packages ## Roles together on both releases (ROLE=munge:
 .PHONY: isolated
 isolated: setup machine-packages ## Roles on bare machines, with what breaks them (ROLE=munge: one)
 	@python tests/scenarios.py --bare $(or $(ROLE),$(REST_ROLES))
+
+.PHONY: isolated-slurm
+isolated-slurm: setup machine-packages ## The roles of a SLURM cluster, as by `make isolated`
+	@python tests/scenarios.py --bare $(SLURM_ROLES)
 
 .PHONY: ceph
 ceph: setup machine-packages ## The roles of Ceph, as by `make isolated`

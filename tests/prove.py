@@ -98,6 +98,7 @@ PROOF = (
     # They run in real time: other busy layers would delay them.
     Layer("schedules", "unit", places=PLACES, variables=PROOF_ONLY),
     Layer("isolated", "isolated"),
+    Layer("isolated-slurm", "isolated-slurm"),
     Layer("cloud-trixie", "cloud-trixie", alone="cloud"),
     Layer("cloud", "cloud", variables=PROOF_ONLY, alone="cloud"),
     Layer("cluster", "cluster", variables=PROOF_ONLY),

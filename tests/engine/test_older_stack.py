@@ -10,7 +10,7 @@ from stackkit import Stack
 pytestmark = pytest.mark.proof("half a minute for what changes with a provider alone")
 
 OLDER = {
-    "dynamic.py": {
+    "dynamic_resources.py": {
         "_Provider": "_Dynamic",
         "_parts": "_split",
         "image.delete": "image.remove",
@@ -25,7 +25,7 @@ OLDER = {
 def make_older(checkout: Path) -> None:
     """Give a checkout the code of another Muster, which uses none of the present names."""
     for name, words in OLDER.items():
-        file = checkout / "muster" / "cloud" / name
+        file = checkout / "muster" / "gcp" / name
         text = file.read_text()
         for present, older in words.items():
             assert present in text

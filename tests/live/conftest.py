@@ -68,10 +68,15 @@ class Lab:
 
     instance: Instance
 
-    def play(self, *options: str, environment: dict[str, str] | None = None) -> Run:
-        """Run site.yml to its end."""
+    def play(
+        self,
+        *options: str,
+        playbook: str = "site.yml",
+        environment: dict[str, str] | None = None,
+    ) -> Run:
+        """Run a playbook to its end."""
         done = subprocess.run(
-            [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
+            [PLAYBOOK, "-i", str(self.instance.folder), f"ansible/{playbook}", *options],
             cwd=ROOT,
             capture_output=True,
             text=True,

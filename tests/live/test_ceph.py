@@ -117,3 +117,11 @@ def test_a_storage_host_that_dies_under_writes_takes_nothing_along(ceph: Lab) ->
     finally:
         podman("start", ceph.container(LOST))
     until(lambda: health(ceph) == "HEALTH_OK", "all is as before", 180)
+
+
+def test_it_is_not_ended_without_its_uuid(ceph: Lab) -> None:
+    run = ceph.play(playbook="ceph-purge.yml")
+    assert run.code != 0
+    said = " ".join(run.output.split())
+    assert f"it needs the cluster's UUID as -e fsid=UUID; `ceph fsid` on {FIRST} tells it" in said
+    assert health(ceph) == "HEALTH_OK"

@@ -142,3 +142,19 @@ def converge(play: Callable[..., str]) -> Callable[..., str]:
         return play(ROOT / "molecule" / scenario / "converge.yml", *options, **variables)
 
     return run
+
+
+@pytest.fixture
+def purge(play: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
+    """Return what ends a Ceph cluster: ceph-purge.yml with the variables that a definition gives.
+
+    Without its first play, which makes them: these machines have no definition.
+    """
+    plays = yaml.safe_load((ROOT / "ansible/ceph-purge.yml").read_text(encoding="utf-8"))
+    playbook = tmp_path / "ceph-purge.yml"
+    playbook.write_text(yaml.safe_dump(plays[1:]), encoding="utf-8")
+
+    def run(**variables: Any) -> str:
+        return play(playbook, in_group="storage", **variables)
+
+    return run

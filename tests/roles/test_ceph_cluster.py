@@ -2,11 +2,8 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
-
-PURGE = Path(__file__).parents[2] / "ansible/ceph-purge.yml"
 
 FSID = "6f9a3c1e-0000-4000-8000-000000000001"  # molecule/ceph_cluster/converge.yml
 DEVICES = ["/dev/disk/by-id/muster-osd", "/srv/ceph/b.img", "/srv/ceph/c.img"]
@@ -236,7 +233,7 @@ def test_an_osd_whose_folder_is_lost_is_found_again(host, converge):
     assert host.service("ceph-osd@2").is_running
 
 
-def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, play, converge):
+def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, purge, converge):
     known = {
         "ceph_cluster_fsid": FSID,
         "ceph_cluster_devices": DEVICES,
@@ -245,12 +242,12 @@ def test_the_end_wants_the_uuid_typed_in_and_leaves_nothing(host, play, converge
         "cephadm_hosts": [],
     }
     for typed in ({}, {"fsid": FSID.replace("1e-", "2e-", 1)}):
-        said = play(PURGE, in_group="storage", **known, **typed)
+        said = purge(**known, **typed)
         assert "nothing was touched: this ends the cluster with all that is in it" in said
         assert "changed=0" in said
     assert wait_for_health(host) == "HEALTH_OK\n"
 
-    said = play(PURGE, in_group="storage", **known, fsid=FSID)
+    said = purge(**known, fsid=FSID)
     assert "failed=0" in said, said
     assert host.check_output("systemctl list-units --plain --no-legend 'ceph-*@*'") == ""
     assert host.run(f"blkid --probe {DEVICES[0]}").rc == 2

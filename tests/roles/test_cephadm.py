@@ -4,11 +4,8 @@ What is real: packages, users, sudo, ssh with the manager's key, files, the disk
 """
 
 import json
-from pathlib import Path
 
 import pytest
-
-PURGE = Path(__file__).parents[2] / "ansible/ceph-purge.yml"
 
 # molecule/cephadm/converge.yml
 FSID = "6f9a3c1e-0000-4000-8000-000000000003"
@@ -191,16 +188,16 @@ def test_what_is_another_s_is_refused_and_left_alone(host, converge):
         host.check_output(f"losetup --detach {device}; rm /root/precious; rmdir {folder}")
 
 
-def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_started_again(first, play, converge):
+def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_started_again(first, purge, converge):
     known = {
         **{"ceph_cluster_fsid": FSID, "ceph_cluster_devices": [], "cephadm_hosts": hosts(first)},
         **{"ceph_cluster_monitors": [{"name": FIRST}], "cephadm_image": IMAGE},
     }
-    said = play(PURGE, in_group="storage", beside=[OTHER], **known)
+    said = purge(beside=[OTHER], **known)
     assert "nothing was touched: this ends the cluster with all that is in it" in said
     assert cluster(first)["fsid"] == FSID
 
-    said = play(PURGE, in_group="storage", beside=[OTHER], **known, fsid=FSID)
+    said = purge(beside=[OTHER], **known, fsid=FSID)
     assert said.count("failed=0") == 2, said
     left = f"/var/lib/ceph/{FSID} /etc/ceph/ceph.* {AUTHORIZED} /etc/sudoers.d/50-cephadm"
     assert first.run(f"ls {left}").stdout == ""

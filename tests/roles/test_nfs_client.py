@@ -143,6 +143,7 @@ def test_an_automount_whose_folder_is_refused_stays_refused(host, converge):
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
+@pytest.mark.proof("waits a minute for a server that never answers")
 def test_a_mount_that_gets_no_answer_is_given_up(host, converge):
     wanted = [*MOUNTS, {**MOUNTS[0], "path": "/srv/x"}]
     host.check_output(f"echo hangs >{FAILS}")

@@ -340,7 +340,7 @@ def test_paths_of_the_repository_exist(page: Page) -> None:
         word for command in page.commands if not command.host for word in command.line.split()
     ]
     for word in words:
-        path = word.rstrip(",:")
+        path = word.partition("::")[0].rstrip(",:")
         if "/" not in path or path.split("/")[0] not in top_level() or path.startswith(made):
             continue
         # A name in angle brackets means any name, braces mean each of a few.
@@ -658,7 +658,7 @@ def test_the_layers_of_tests_are_those_of_make_test() -> None:
 
 def test_what_make_proof_alone_runs_is_told_with_its_reason() -> None:
     told = {cells[0].strip("`"): cells[-1] for cells in rows(TESTING.text, "Only in `make proof`")}
-    layers = {"cloud-trixie", "isolated", "ceph"}
+    layers = {"cloud-trixie", "isolated", "isolated-slurm", "ceph"}
     assert told == marked_as_proof() | {name: told[name] for name in layers}
 
 
