@@ -93,7 +93,7 @@ class Scenarios:
         configs = [CONFIG / "config.yml"]
         if scenario in stations():
             configs.append(CONFIG / "station.yml")
-        elif self.bare:
+        elif self.bare and scenario in roles_of_stations():
             configs.append(CONFIG / "isolated.yml")
         command = [
             "molecule",
@@ -207,6 +207,15 @@ def scenarios() -> list[str]:
 def stations() -> list[str]:
     """Return the names of the scenarios of several roles."""
     return [name for name in scenarios() if not (ROOT / "roles" / name).exists()]
+
+
+def roles_of_stations() -> set[str]:
+    """Return the roles whose tests a station runs."""
+    texts = [
+        (ROOT / "molecule" / name / "molecule.yml").read_text(encoding="utf-8")
+        for name in stations()
+    ]
+    return {role for text in texts for role in re.findall(r"tests/roles/test_(\w+)\.py", text)}
 
 
 def main() -> int:

@@ -137,6 +137,7 @@ def test_a_wrong_key_is_said_and_soon(host, converge):
             converge(
                 "ceph_client",
                 ceph_client_key=OTHER_KEY,
+                ceph_client_key_host="",
                 ceph_client_mounts=mounts(("/home", "/srv/x")),
             ).split()
         )

@@ -263,3 +263,5 @@ def test_in_the_cloud_the_subnet_is_served_and_nobody_is_root_there() -> None:
         [1, definition.cluster.cloud.login.count]
         + [len(definition.hosts_of(name)) for name in definition.cluster.nodes]
     )
+    controller = f"{definition.cluster.name}-controller"
+    assert {mount["source"].partition(":")[0] for mount in nfs.mounts(definition)} == {controller}
