@@ -154,12 +154,12 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
 	  { echo "in $$template"; exit 1; }; done
 
-# Many of its tests wait, so three at a time keep two cores busy. Those of the proof run in real time.
+# Many of its tests wait, so three at a time keep two cores busy (four take longer). Those of the proof run in real time.
 UNIT_PROCESSES = $(if $(filter-out proof,$(MARK)),3,2)
 
 .PHONY: unit
 unit: setup ## Schema, rendering, modules, docs
-	@pytest --numprocesses $(UNIT_PROCESSES) $(or $(TESTS),tests/unit) -m '$(MARK)'
+	@pytest --numprocesses $(UNIT_PROCESSES) --dist worksteal $(or $(TESTS),tests/unit) -m '$(MARK)'
 
 .PHONY: coverage
 coverage: setup ## Lines and branches of the autoscaler that its tests reach

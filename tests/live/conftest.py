@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,11 @@ class Lab:
 
     instance: Instance
 
+    @cached_property
+    def fleet(self) -> machines.Fleet:
+        """Its containers at the first use: a test may add one. Ansible is asked once."""
+        return self.instance.fleet()
+
     def play(
         self,
         *options: str,
@@ -109,7 +115,7 @@ class Lab:
     def on(self, host: str, command: str, *, check: bool = True, timeout: float = 60) -> str:
         """Run a shell command on `host` as root and return its output, errors included."""
         done = subprocess.run(
-            ["ssh", "-F", str(self.instance.fleet().ssh_config), host, command],
+            ["ssh", "-F", str(self.fleet.ssh_config), host, command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -122,11 +128,11 @@ class Lab:
     @property
     def ada(self) -> Session:
         """ada's session on the access node."""
-        return Session(self.instance.fleet())
+        return Session(self.fleet)
 
     def container(self, host: str) -> str:
         """Return the name of the container of `host`."""
-        return self.instance.fleet().container(host)
+        return self.fleet.container(host)
 
     @property
     def definition(self) -> Path:
@@ -149,7 +155,7 @@ def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[
     lab = Lab(instance)
     try:
         instance.create(template, release, subnet=subnet)
-        machines.up(instance.fleet())
+        machines.up(lab.fleet)
         yield lab
     finally:
         machines.down(name)
