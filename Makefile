@@ -61,14 +61,14 @@ machine-packages: ## Install what containers with systemd need on this machine (
 	  $(APT) update -qq; \
 	  $(APT) install -y -qq --no-install-recommends $$missing >/dev/null; fi
 	@if [ "$$(cat /proc/sys/fs/inotify/max_user_instances)" -lt 1024 ]; then \
-	  echo "raising fs.inotify.max_user_instances to 1024: 128 end about 20 machines"; \
+	  echo "raising fs.inotify.max_user_instances to 1024: about 20 machines use up 128"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
   --no-annotate pyproject.toml
 
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt anew from pyproject.toml, with hashes
+lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt from pyproject.toml, with hashes
 	@$(LOCK) muster_sandbox/pyproject.toml --extra laptop --extra dev --output-file requirements.txt $(LOCK_OPTIONS)
 	@# The versions of the whole: one project, one version of each package.
 	@$(LOCK) --constraints requirements.txt --output-file requirements-vm.txt
@@ -148,7 +148,8 @@ lint: setup ## ruff, mypy, ansible-lint, yamllint, shellcheck, actionlint
 	@mypy --python-version 3.10 $$(python tests/host_python.py)
 	@yamllint --strict .
 	@ansible-lint --offline
-	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; fi
+	@if command -v go >/dev/null; then go run $(ACTIONLINT) .github/workflows/*.yml; \
+	  else echo "actionlint: skipped, Go is not installed"; fi
 	@git grep -lE '^#!(/bin/|/usr/bin/env )(ba)?sh' -- ':!*.j2' ':!*.md' ':!*.py' | xargs shellcheck --severity=warning
 	@git ls-files '*.j2' | xargs grep -lE '^#!/bin/(ba)?sh' -- | while read -r template; do \
 	  sed -E 's/^\{\{ ansible_managed.*//; s/\{\{[^}]*\}\}/value/g' $$template | shellcheck --severity=warning - || \
@@ -227,7 +228,7 @@ bench: setup vm-packages ## Counts, CPU seconds and wall time of what should be 
 	@for bench in tests/bench/bench_*.py; do echo "=== $$bench"; python $$bench; done
 
 .PHONY: docs
-docs: setup ## Write the generated pages of docs/ anew
+docs: setup ## Write the generated pages of docs/
 	@muster schema --write
 
 .PHONY: clean

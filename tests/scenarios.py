@@ -7,7 +7,7 @@
 
 A station is a scenario that is no role; it has no break.yml. Molecule does the work
 (.config/molecule/config.yml); this program only starts it, keeps the logs in build/molecule/, and
-sees to it that no machine stays behind. Exit code 1 if a scenario failed.
+leaves no machine behind. Exit code 1 if a scenario failed.
 """
 # ruff: noqa: T201
 

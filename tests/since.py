@@ -32,24 +32,24 @@ class Area:
     layers: Collection[str] | None
     """Where their tests are; None: everything runs."""
     left: str = ""
-    """Why the other layers are left to the whole tier."""
+    """Why the other layers are left out."""
 
 
 AREAS = (
     Area(
         r"docs/.+|[A-Z]+\.md|LICENSE",
         {"unit"},
-        "the whole tier types the commands of the pages on hosts",
+        "without SINCE the commands of the pages are typed on hosts",
     ),
     Area(
         r"(roles|molecule|tests/roles)/.+",
         {"unit", "molecule"},
-        "a role's scenario proves it; the whole tier runs it in clusters",
+        "a role's scenario proves it; without SINCE it runs in clusters too",
     ),
     Area(
         r"ansible/plugins/.+",
         {"unit", "molecule"},
-        "the roles that call it prove it; the whole tier runs them in clusters",
+        "the roles that call it prove it; without SINCE they run in clusters too",
     ),
     Area(r"tests/(unit|bench)/.+", {"unit"}),
     Area(r"tests/live/.+", {"unit", "cluster"}),
@@ -73,7 +73,9 @@ PROOF = re.compile(r"^pytestmark = pytest\.mark\.proof", re.MULTILINE)
 SCENARIO = re.compile(r"molecule/(\w+)/molecule\.yml")
 OF_ROLE = re.compile(r"(?:roles/|tests/roles/test_)(\w+)(?:/.+|\.py)")
 OF_SCENARIO = re.compile(r"molecule/(\w+)/.+")
-OF_SCENARIOS = {"tests/scenarios.py", "tests/roles/conftest.py"}
+OF_SCENARIOS = re.compile(
+    r"tests/(scenarios|scenario_machines)\.py|tests/roles/(conftest\.py|[^/]+/.+)"
+)
 """What all scenarios use, besides the folders of molecule/ that are none."""
 
 UNREACHED = "no changed path reaches its tests"
@@ -86,7 +88,7 @@ class Touched:
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Layer -> files of tests, or scenarios."""
     left: Mapping[str, str] = field(default_factory=dict)
-    """Layer whose tests use the path, and are left to the whole tier -> why."""
+    """Layer whose tests use the path, and are left out -> why."""
     whole: str = ""
     """Why everything runs; empty: it does not."""
 
@@ -164,7 +166,7 @@ class Suites:
 
     def _scenarios(self, reached: Collection[str]) -> frozenset[str]:
         folders = {match[1] for path in reached if (match := OF_SCENARIO.fullmatch(path))}
-        if folders - self.scenarios.keys() or OF_SCENARIOS & set(reached):
+        if folders - self.scenarios.keys() or any(map(OF_SCENARIOS.fullmatch, reached)):
             return self.all["molecule"]
         names = (folders | roles(reached)) & self.scenarios.keys()
         return frozenset(folders | {self.scenarios[name] for name in names})

@@ -19,10 +19,8 @@ __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
 _CODE = {
     "ansible": re.compile(r".+\.yml"),
     install_halves.PLUGINS: re.compile(r".+\.py"),
-    "muster": re.compile(r".+\.(py|py\.txt|json|yml|conf|lua|sh)"),
-    "roles": re.compile(
-        r"\w+/((defaults|handlers|meta|tasks|vars)/.+\.yml|templates/.+\.j2|files/.+)"
-    ),
+    "muster": re.compile(r".+\.(py|json|conf|lua)"),
+    "roles": re.compile(r"\w+/((defaults|meta|tasks|vars)/.+\.yml|templates/.+\.j2|files/.+)"),
 }
 
 # What Ansible reads of an inventory's variables: these endings or none.

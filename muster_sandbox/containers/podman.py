@@ -11,7 +11,10 @@ class MachineError(Exception):
     """An action failed or is impossible on this machine; the text says why and what to do."""
 
 
-PACKAGES = ["podman", "runc", "netavark", "aardvark-dns", "iptables", "mmdebstrap"]
+PACKAGES = [
+    *("podman", "runc", "netavark", "aardvark-dns", "iptables"),
+    *("mmdebstrap", "debian-archive-keyring", "openssh-client"),
+]
 """Debian packages behind the containers. Without iptables netavark fails with "No such file"."""
 
 COMMANDS = {"podman": "podman", "mmdebstrap": "mmdebstrap", "iptables": "iptables"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from muster_sandbox.containers.podman import MachineError
 
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 """Each release has this Python version as a package; the demo's module tree can contain it."""
+_OF_BOOKWORM = re.compile(rf"(?<![\d.]){re.escape(PYTHON['bookworm'])}(?![\d.])")
 
 
 def _program(name: str) -> str:
@@ -149,7 +151,7 @@ class Instance:
         yaml.preserve_quotes = True
         path = self.folder / "group_vars" / "all" / "cluster.yml"
         text = path.read_text(encoding="utf-8")
-        document = yaml.load(text.replace(PYTHON["bookworm"], PYTHON[release]))
+        document = yaml.load(_OF_BOOKWORM.sub(PYTHON[release], text))
         definition = document["cluster"]
         definition["os"] = base_image.RELEASES[release]
         key = (self.state / "ssh_key.pub").read_text(encoding="utf-8").strip()

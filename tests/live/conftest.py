@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,7 +71,7 @@ class Lab:
 
     @cached_property
     def fleet(self) -> machines.Fleet:
-        """Its containers at the first use: a test may add one. Ansible is asked once."""
+        """Its containers, without those that a test adds later. Ansible is asked once."""
         return self.instance.fleet()
 
     def play(
@@ -138,12 +138,6 @@ class Lab:
     def definition(self) -> Path:
         """The definition's file."""
         return self.instance.folder / "group_vars" / "all" / "cluster.yml"
-
-    @property
-    def address_of(self) -> Callable[[str], str]:
-        """Return a function from host to address."""
-        fleet = self.instance.fleet()
-        return {machine.name: machine.address for machine in fleet.machines}.__getitem__
 
 
 def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[Lab]:

@@ -187,12 +187,12 @@ def test_what_is_reread_on_a_reload_means_a_reload(host: Host) -> None:
 
 def test_a_reload_by_hand_counts(host: Host) -> None:
     host.module()
-    host.write(HUP_CONF, "spoilt")
+    host.write(HUP_CONF, "broken")
     host.sh("systemctl reload probe")
     assert host.module()["action"] == "none"
     host.write(HUP_CONF, "one")
     assert host.module()["action"] == "reload"
-    assert host.log()[-2:] == ["reload first spoilt", "reload first one"]
+    assert host.log()[-2:] == ["reload first broken", "reload first one"]
 
 
 def test_a_reload_command_of_the_caller_is_used(host: Host) -> None:
@@ -204,17 +204,17 @@ def test_a_reload_command_of_the_caller_is_used(host: Host) -> None:
     assert host.module()["action"] == "none"
 
 
-def test_what_was_mended_is_told_again_as_somebody_may_have_told_it_spoilt(host: Host) -> None:
+def test_what_was_repaired_is_told_again_as_somebody_may_have_told_it_broken(host: Host) -> None:
     command = ["sh", "-c", f"cat {HUP_CONF} >>/run/told"]
     host.module(reload_command=command)
-    host.write(HUP_CONF, "spoilt")
+    host.write(HUP_CONF, "broken")
     host.sh(f"rm -f /run/told; cat {HUP_CONF} >>/run/told")
     host.write(HUP_CONF, "one")
     repaired = {HUP_CONF: host.sh("printf one | sha256sum").split()[0]}
     for check in (True, False):
         done = host.module(check=check, reload_command=command, pending=repaired)
         assert done["action"] == "reload"
-    assert host.sh("cat /run/told") == "spoiltone"
+    assert host.sh("cat /run/told") == "brokenone"
 
 
 def test_what_a_start_does_not_hand_out_is_handed_out_after_it(host: Host) -> None:

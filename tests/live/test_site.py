@@ -39,14 +39,14 @@ def no_node_completes(lab: Lab) -> bool:
     return "comp" not in lab.on("lab-access", "sinfo -hN -o %t")
 
 
-def test_second_run_mends_the_one_spoilt_file_and_nothing_else(lab: Lab) -> None:
+def test_second_run_repairs_the_one_changed_file_and_nothing_else(lab: Lab) -> None:
     before = invocations(lab)
-    lab.on("lab-cpu-02", "echo '# spoilt' >>/etc/default/slurmd")
+    lab.on("lab-cpu-02", "echo '# by hand' >>/etc/default/slurmd")
     run = lab.play()
     assert run.code == 0, run.output[-4000:]
     (changed,) = run.changed_tasks
     assert re.fullmatch(r"slurmd : .* \[lab-cpu-02\]", changed)
-    assert "spoilt" not in lab.on("lab-cpu-02", "cat /etc/default/slurmd")
+    assert "by hand" not in lab.on("lab-cpu-02", "cat /etc/default/slurmd")
     assert invocations(lab) == before
 
 
@@ -114,7 +114,7 @@ def test_an_account_of_a_killed_play_is_there_after_the_next_one(lab: Lab) -> No
 
 def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
     podman("stop", "--time", "2", lab.container("lab-cpu-01"))
-    lab.on("lab-gpu-01", "echo '# spoilt' >>/etc/default/slurmd")
+    lab.on("lab-gpu-01", "echo '# by hand' >>/etc/default/slurmd")
     try:
         run = lab.play("--tags", "slurmd,verify")
     finally:
@@ -128,7 +128,7 @@ def test_unreachable_host_is_named_and_the_others_finish(lab: Lab) -> None:
     # No job runs there: slurmctld would wait for that node for minutes.
     assert "test job" not in run.output
     until(lambda: no_node_completes(lab), "no node waits for the end of a job", 10)
-    assert "spoilt" not in lab.on("lab-gpu-01", "cat /etc/default/slurmd")
+    assert "by hand" not in lab.on("lab-gpu-01", "cat /etc/default/slurmd")
     again = lab.play("--limit", "lab-cpu-01", "--tags", "slurmd,verify")
     assert again.code == 0, again.output[-4000:]
 

@@ -1,6 +1,6 @@
 """Point testinfra at the hosts of the molecule scenario that runs.
 
-By `ssh://` with one connection per host, on which a command takes 10 ms; by `podman exec` each
+By ssh with one connection per host, on which a command takes 10 ms; by `podman exec` each
 takes 200, most of it CPU. On machines that were kept the tests are repeated by
 `molecule verify -s munge`.
 """
@@ -81,7 +81,7 @@ def roles(host: Host) -> set[str]:
 
 @pytest.fixture
 def noticed() -> Path:
-    """Return the file with the tests that noticed a spoilt host, a line each."""
+    """Return the file with the tests that noticed a broken host, a line each."""
     return Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "noticed"
 
 

@@ -104,8 +104,8 @@ def test_what_exportfs_refuses_ends_the_run_until_it_is_right(host, converge):
     ]
     host.check_output("systemctl stop nfs-server")
     try:
-        for spoilt, words in runs:
-            wanted = [HOME | spoilt]
+        for wrong, words in runs:
+            wanted = [HOME | wrong]
             said = converge("nfs_server", "--tags=nfs_server_configure", nfs_server_exports=wanted)
             assert "failed=1" in said, said
             assert words in " ".join(said.replace('\\"', '"').split())

@@ -283,7 +283,7 @@ def tags() -> set[str]:
 
 @pytest.mark.parametrize(("page", "words"), all_commands("ansible"))
 def test_ansible_takes_the_command(page: Page, words: list[str]) -> None:
-    # The hosts of a cluster in the cloud come from its Pulumi stack: tests/unit/access.
+    # The hosts of a cluster in the cloud come from its Pulumi stack: tests/unit/gcp.
     told = ["localhost," if word == "inventories/cloud" else word for word in words[1:]]
     done = run(program("ansible"), *told, "--list-hosts")
     assert done.returncode == 0, done.stderr
@@ -590,9 +590,10 @@ def roles_of(play: dict[str, Any]) -> list[str]:
     """Return the roles of a play."""
     tasks = play.get("tasks", [])
     return [
-        task["ansible.builtin.import_role"]["name"]
+        task[f"ansible.builtin.{how}_role"]["name"]
         for task in tasks
-        if "ansible.builtin.import_role" in task
+        for how in ("import", "include")
+        if f"ansible.builtin.{how}_role" in task
     ]
 
 

@@ -272,6 +272,8 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
         ("docs/design.md", "unit", "tests/unit/test_imports.py"),
         ("docs/scheduling.md", "unit", "tests/unit/test_docs.py"),
         ("tests/prove.py", "unit", "tests/unit/test_workflow.py"),
+        ("tests/scenario_machines.py", "molecule", "munge"),
+        ("tests/roles/check_mode/test_check_mode.py", "molecule", "munge"),
     ],
 )
 def test_what_the_repository_s_tests_use_is_seen(path: str, layer: str, named: str) -> None:

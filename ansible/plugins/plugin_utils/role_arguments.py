@@ -54,7 +54,7 @@ def problems(
 def _options(role: str) -> dict[str, Any]:
     """Return the options of a role but secrets, which are read only when a task uses them."""
     text = (role_folder(role) / "meta/argument_specs.yml").read_text(encoding="utf-8")
-    # Ansible's own loader, which notes where each word is, takes thrice as long.
+    # Ansible's own loader, which notes where each word is, takes three times as long.
     main = yaml.load(text, yaml.CSafeLoader)["argument_specs"]["main"]
     return {
         name: option for name, option in main.get("options", {}).items() if not option.get("no_log")

@@ -17,7 +17,6 @@ from muster_sandbox.fakecloud.policies import CUSTOM_ROLES
 from muster_sandbox.fakecloud.services.serviceusage import sized
 
 ROLE_ID = re.compile(r"[a-zA-Z0-9_.]{3,64}")
-STAGES = ("ALPHA", "BETA", "GA", "DEPRECATED", "DISABLED", "EAP")
 FIELDS = ("title", "description", "includedPermissions", "stage")
 PAGE = 300
 

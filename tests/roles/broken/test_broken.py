@@ -1,4 +1,4 @@
-"""The tests of a role must notice when its key line is spoilt. Run by molecule after break.yml.
+"""The tests of a role must notice when its key line is wrong. Run by molecule after break.yml.
 
 What noticed it is written down for ../repaired, which runs after the role has repaired the host.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 
-def spoilt_hosts(scenario: Path) -> list[str]:
+def broken_hosts(scenario: Path) -> list[str]:
     """Return the machines that break.yml is for."""
     settings = yaml.safe_load(Path(os.environ["MOLECULE_FILE"]).read_text(encoding="utf-8"))
     plays = yaml.safe_load((scenario / "break.yml").read_text(encoding="utf-8"))
@@ -22,10 +22,10 @@ def spoilt_hosts(scenario: Path) -> list[str]:
     ]
 
 
-def test_the_role_s_tests_fail_on_a_spoilt_host(hostspec, noticed, tmp_path):
+def test_the_role_s_tests_fail_on_a_broken_host(hostspec, noticed, tmp_path):
     scenario = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
     tests = Path(__file__).parents[1] / f"test_{scenario.name}.py"
-    hosts = [hostspec(machine) for machine in spoilt_hosts(scenario)]
+    hosts = [hostspec(machine) for machine in broken_hosts(scenario)]
     assert hosts, "break.yml is for no host of this scenario"
     report = tmp_path / "report.xml"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What noticed that a host was spoilt passes once the role has repaired it. Run by molecule."""
+"""What noticed that a host was broken passes once the role has repaired it. Run by molecule."""
 
 import re
 import subprocess
