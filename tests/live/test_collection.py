@@ -22,7 +22,7 @@ from muster_sandbox.containers import machines
 from muster_sandbox.containers.podman import check_machine
 
 PAGE = Page(ROOT / "docs/roles.md")
-KEY = secrets.token_bytes(64)
+KEY = secrets.token_bytes(63) + b"\n"
 
 
 @dataclass(frozen=True)
