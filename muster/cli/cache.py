@@ -56,14 +56,19 @@ def show(
         raise typer.Exit(WRONG)
 
 
-def parsed(answers: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+def parsed(results: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Return the reports by node, and a sentence for each node that gave none."""
     reports, silent = {}, []
-    for node, text in answers.items():
+    for node, result in results.items():
         try:
-            reports[node] = json.loads(text)
+            reports[node] = json.loads(result["stdout"])
         except ValueError:
-            silent.append(f"{node}: has no muster-cache; run site.yml, which installs it")
+            said = result["stderr"].strip().splitlines()
+            if said:
+                problem = f"muster-cache failed: {said[-1]}; run it there: sudo {PROGRAM} --json"
+            else:
+                problem = "has no muster-cache; run site.yml, which installs it"
+            silent.append(f"{node}: {problem}")
     return reports, silent
 
 

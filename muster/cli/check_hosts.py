@@ -21,13 +21,16 @@ def run(inventory: Path, definition: Definition) -> int:
     def place(*path: str) -> str:
         return f"{document.file}:{document.line(('cluster', *path))}"
 
-    variables = {"hosts_check_paths": hardware.paths(definition)}
+    variables = {"hardware_paths": hardware.paths(definition)}
     try:
-        replies = ask(inventory, "hosts.yml", definition.hosts.groups["all"], "report", variables)
+        replies = ask(
+            inventory, "hardware.yml", definition.hosts.groups["all"], "report", variables
+        )
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         return UNREACHED
-    comparison = hardware.compare(definition, replies.answers, place)
+    reports = {host: result["report"] for host, result in replies.answers.items()}
+    comparison = hardware.compare(definition, reports, place)
     for note in comparison.notes:
         typer.echo(f"note: {note}")
     for sentence in [*replies.unreached, *comparison.problems]:
@@ -40,5 +43,5 @@ def run(inventory: Path, definition: Definition) -> int:
         return UNREACHED
     if comparison.problems:
         return DIFFERS
-    typer.echo(f"{inventory}: {len(replies.answers)} hosts are as the definition says")
+    typer.echo(f"{inventory}: {len(reports)} hosts are as the definition says")
     return AGREES

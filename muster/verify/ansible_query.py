@@ -15,6 +15,9 @@ FORKS = 50
 SECONDS_PER_ROUND = 90
 """Time limit for one round of `FORKS` hosts: connecting may take 10 s, the answer 60."""
 
+GRACE_S = 20
+"""From SIGTERM, on which Ansible ends its workers (they have sessions of their own), to SIGKILL."""
+
 
 class AskError(Exception):
     """No host could be asked; the text says why."""
@@ -24,8 +27,8 @@ class AskError(Exception):
 class Found:
     """The answers of the hosts."""
 
-    answers: dict[str, Any]
-    """Host -> its answer."""
+    answers: dict[str, dict[str, Any]]
+    """Host -> the result of the task there."""
     unreached: list[str]
     """A sentence for each host that gave none."""
 
@@ -43,7 +46,7 @@ def ask(
         inventory: Folder of the inventory.
         playbook: Name of its file.
         hosts: Hosts to ask; at least one.
-        answer: The part of the task's result that is the answer.
+        answer: Key that the result of a host has if the task ran there.
         variables: Extra variables of the playbook.
 
     Raises:
@@ -51,40 +54,28 @@ def ask(
 
     """
     seconds = SECONDS_PER_ROUND * (1 + (len(hosts) - 1) // FORKS)
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
+        *("--extra-vars", json.dumps(variables or {})),
+        *("--timeout", "10", str(ROOT / "ansible" / playbook)),
+    ]
     try:
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("--inventory", str(inventory.resolve()), "--forks", str(FORKS)),
-                *("--extra-vars", json.dumps(variables or {})),
-                *("--timeout", "10", str(ROOT / "ansible" / playbook)),
-            ],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-                "ANSIBLE_NOCOLOR": "1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        stdout, stderr = _run(command, seconds)
     except subprocess.TimeoutExpired as error:
         raise AskError(
             f"the machines did not answer within {seconds} s; try one: "
             f"ansible -i {inventory} {hosts[0]} -m ping"
         ) from error
-    results = results_of(done.stdout)
+    results = results_of(stdout)
     if results is None:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
+        lines = (stderr.strip() or stdout.strip()).splitlines() or ["no message"]
         said = lines[-1].removeprefix("[ERROR]: ").removeprefix("ERROR! ").rstrip(".")
         remedy = "fix that and run again"
         if "vault" in said:
             remedy = "name the file that holds the password in ANSIBLE_VAULT_PASSWORD_FILE"
         raise AskError(f"Ansible did not start: {said}; {remedy}")
-    answers = {host: result[answer] for host, result in results.items() if answer in result}
+    answers = {host: result for host, result in results.items() if answer in result}
     unreached = [
         f"{host}: could not be asked: {_reason(results.get(host, {}))}; "
         f"try: ansible -i {inventory} {host} -m ping"
@@ -92,6 +83,37 @@ def ask(
         if host not in answers
     ]
     return Found(answers, unreached)
+
+
+def _run(command: list[str], seconds: float) -> tuple[str, str]:
+    """Run ansible-playbook; return what it wrote to its output and to its errors.
+
+    Raises:
+        TimeoutExpired: It took longer. It has been ended.
+
+    """
+    environment = {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            try:
+                process.communicate(timeout=GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
 
 
 def results_of(output: str) -> dict[str, Any] | None:

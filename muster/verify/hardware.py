@@ -1,6 +1,6 @@
 """Compare what the machines have with the definition; pure.
 
-The playbook ansible/hosts.yml asks them, before anything is installed.
+The playbook ansible/hardware.yml asks them, before anything is installed.
 """
 
 from collections.abc import Callable, Iterator, Mapping

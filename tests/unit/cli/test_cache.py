@@ -71,17 +71,35 @@ def test_a_folder_is_not_cached_where_the_daemon_does_not_run() -> None:
     assert lines[1][3] == "no"
 
 
-def test_a_node_without_the_program_is_named() -> None:
-    reports, silent = cache.parsed({"n1": json.dumps(REPORT), "n2": ""})
+def result_of(report: object = None, stderr: str = "") -> dict[str, Any]:
+    """Return the result of the task on a node."""
+    return {"stdout": json.dumps(report) if report else "", "stderr": stderr}
+
+
+CRASH = 'Traceback (most recent call last):\n  File "muster-cache"\nOSError: no /proc\n'
+SILENT = {
+    "not installed": (result_of(), "has no muster-cache; run site.yml, which installs it"),
+    "crashed": (
+        result_of(stderr=CRASH),
+        "muster-cache failed: OSError: no /proc; "
+        "run it there: sudo /usr/local/sbin/muster-cache --json",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_a_node_without_a_report_is_named(case: str) -> None:
+    result, said = SILENT[case]
+    reports, silent = cache.parsed({"n1": result_of(REPORT), "n2": result})
     assert list(reports) == ["n1"]
-    assert silent == ["n2: has no muster-cache; run site.yml, which installs it"]
+    assert silent == [f"n2: {said}"]
 
 
-ANSWERS = {name: json.dumps(REPORT) for name in ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01")}
+ANSWERS = {name: result_of(REPORT) for name in ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01")}
 OUTCOMES = {
     "all is well": (Found(ANSWERS, []), 0, ""),
     "a daemon stopped": (
-        Found(ANSWERS | {"lab-cpu-02": json.dumps(STOPPED)}, []),
+        Found(ANSWERS | {"lab-cpu-02": result_of(STOPPED)}, []),
         2,
         "lab-cpu-02: cachefilesd does not run: systemctl status\n",
     ),
