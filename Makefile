@@ -14,15 +14,37 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive \
   flock /run/lock/muster-apt apt-get -o DPkg::Lock::Timeout=600
 
+# A variable that a target does not use is refused on the command line.
+VARIABLES := CLUSTER RELEASE ROLE MARK TESTS PART SINCE
+of-check := CLUSTER
+of-secrets := CLUSTER
+of-configure := CLUSTER
+of-slurmctld-package := RELEASE
+of-demo := RELEASE
+of-demo-up := RELEASE
+of-cloud-demo := RELEASE
+of-test := SINCE
+of-proof := PART
+of-unit := MARK TESTS
+of-molecule := ROLE
+of-isolated := ROLE
+of-cluster := MARK TESTS
+of-cloud := MARK TESTS RELEASE
+of-vm := MARK TESTS RELEASE
+of-engine := MARK TESTS
+given := $(foreach name,$(VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+$(foreach goal,$(MAKECMDGOALS),$(foreach name,$(filter-out $(of-$(goal)),$(given)),$(error \
+  make $(goal) does not use $(name); it uses $(or $(of-$(goal)),no variable))))
+
 # Tests start `make` too: variables of this one's command line are not theirs.
 unexport MAKEFLAGS
 
 export RELEASE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# Packages of the containers on this machine, as muster_sandbox/containers/podman.py names them.
+# Packages of the containers on this machine.
 MACHINE_PACKAGES := podman runc netavark aardvark-dns iptables mmdebstrap debian-archive-keyring openssh-client
-# Packages of the virtual machines besides, as tests/vm/vmkit/root.py looks for them.
+# Packages of the virtual machines besides.
 VM_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs
 
 .PHONY: help
@@ -125,16 +147,13 @@ MARK ?= not proof
 # Which files of tests of a layer; none: all.
 TESTS ?=
 
-own-variables = $(if $(filter command,$(foreach name,ROLE MARK RELEASE TESTS,$(origin $(name)))),$(error \
-  make $@ takes no ROLE, MARK, RELEASE or TESTS; give them to the target of one layer: make molecule ROLE=munge))
-
 .PHONY: test
 test: setup vm-packages ## What every change must pass (SINCE=main: what the changed paths can touch)
-	@$(own-variables)python tests/prove.py test $(SINCE:%=--since %)
+	@python tests/prove.py test $(SINCE:%=--since %)
 
 .PHONY: proof
 proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
-	@$(own-variables)$(if $(SINCE),$(error SINCE is for make test))python tests/prove.py proof $(patsubst %,--part %,$(PART))
+	@python tests/prove.py proof $(patsubst %,--part %,$(PART))
 
 # Where Go is: of a workflow nothing else here knows the schema.
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12

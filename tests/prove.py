@@ -73,8 +73,8 @@ class Layer:
     places: int = 1
     """How many it takes: all, if it keeps the cores busy by itself or must not be delayed."""
     variables: tuple[str, ...] = ()
-    alone: str = ""
-    """Resources that the machine has once: layers with the same one don't run at the same time."""
+    resource: str = ""
+    """What the machine has once: layers with the same one don't run at the same time."""
 
     @property
     def command(self) -> list[str]:
@@ -84,7 +84,7 @@ class Layer:
 
 TEST = (
     Layer("unit", "unit", places=PLACES),
-    Layer("cloud", "cloud", alone="cloud"),
+    Layer("cloud", "cloud", resource="cloud"),
     Layer("cluster", "cluster"),
     Layer("molecule", "molecule"),
     Layer("vm", "vm"),
@@ -99,8 +99,8 @@ PROOF = (
     Layer("schedules", "unit", places=PLACES, variables=PROOF_ONLY),
     Layer("isolated", "isolated"),
     Layer("isolated-slurm", "isolated-slurm"),
-    Layer("cloud-trixie", "cloud-trixie", alone="cloud"),
-    Layer("cloud", "cloud", variables=PROOF_ONLY, alone="cloud"),
+    Layer("cloud-trixie", "cloud-trixie", resource="cloud"),
+    Layer("cloud", "cloud", variables=PROOF_ONLY, resource="cloud"),
     Layer("cluster", "cluster", variables=PROOF_ONLY),
     Layer("engine", "engine", variables=PROOF_ONLY),
     Layer("ceph", "ceph"),
@@ -136,11 +136,11 @@ class Runs:
     """The layers of one call."""
 
     def __init__(
-        self, layers: Sequence[Layer], logs: Path, passed: Callable[[Layer], None]
+        self, layers: Sequence[Layer], logs: Path, record: Callable[[Layer], None]
     ) -> None:
         self.waiting = list(layers)
         self.logs = logs
-        self.passed = passed
+        self.record = record
         self.beside = len(layers) > 1
         self.ended: list[Run] = []
         self.running: list[Run] = []
@@ -176,12 +176,12 @@ class Runs:
     def _next(self) -> Layer | None:
         """Return the first layer that can start now."""
         free = PLACES - sum(run.layer.places for run in self.running)
-        taken = {run.layer.alone for run in self.running} - {""}
+        taken = {run.layer.resource for run in self.running} - {""}
         return next(
             (
                 layer
                 for layer in self.waiting
-                if layer.places <= free and layer.alone not in taken and not self.interrupted
+                if layer.places <= free and layer.resource not in taken and not self.interrupted
             ),
             None,
         )
@@ -235,7 +235,7 @@ class Runs:
         self._say(run.layer, f"{verdict} after {run.seconds:.0f} s")
         if run.passed:
             with suppress(OSError):  # the layer then runs again
-                self.passed(run.layer)
+                self.record(run.layer)
 
     def _end_late(self, run: Run) -> None:
         run.end(signal.SIGTERM)
@@ -284,7 +284,7 @@ def say(line: str) -> None:
         print(line, flush=True)
 
 
-class Passed:
+class Record:
     """The layers of the proof that have passed at this commit; none for a changed tree."""
 
     def __init__(self) -> None:
@@ -363,7 +363,7 @@ def main() -> int:
     if not may_be_root():
         parser.error("containers need root: run as root, or let sudo ask for no password")
 
-    passed = Passed() if arguments.tier == "proof" else None
+    record = Record() if arguments.tier == "proof" else None
     left_out: dict[str, str] = {}
     if arguments.since:
         try:
@@ -374,14 +374,14 @@ def main() -> int:
             parser.error(f"{error.filename}:{error.lineno}: {error.msg}")
     elif arguments.part:
         layers = tuple(layer for layer in layers if layer.name in arguments.part)
-    elif passed:
+    elif record:
         for layer in layers:
-            if layer in passed:
+            if layer in record:
                 say(f"{layer.name} passed at this commit; PART={layer.name} repeats it")
-        layers = tuple(layer for layer in layers if layer not in passed)
+        layers = tuple(layer for layer in layers if layer not in record)
     logs = LOGS / str(arguments.tier)
     logs.mkdir(parents=True, exist_ok=True)
-    runs = Runs(layers, logs, passed.add if passed else lambda _: None)
+    runs = Runs(layers, logs, record.add if record else lambda _: None)
     # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, runs.interrupt)

@@ -22,11 +22,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import installed
+import process_tree
 
 from muster.gcp.archive import BundleError
 from muster_sandbox.containers import base_image, machines, podman
@@ -130,8 +131,7 @@ class Scenarios:
         """End all running scenarios; their own threads then clean up."""
         self.interrupted = True
         for process in list(self.running.values()):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process_tree.kill(process.pid)
 
 
 def environment() -> dict[str, str]:
@@ -147,8 +147,7 @@ def killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
 
     def kill() -> None:
         print(f"{process.args}: not done after {seconds:.0f} s, killed", flush=True)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process_tree.kill(process.pid)
 
     timer = threading.Timer(seconds, kill)
     timer.start()
@@ -188,15 +187,22 @@ def name_of(sequence: list[str], action: str) -> str:
 
 
 def destroy(scenario: str) -> None:
-    """Remove the machines of a scenario and molecule's state of them."""
-    subprocess.run(
-        ["molecule", "destroy", "-s", scenario],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    """Remove the machines of a scenario and molecule's state of them; print why if that failed."""
+    command = ["molecule", "destroy", "-s", scenario]
+    try:
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"{error}\n{error.stdout or ''}", flush=True)
+    machines.down(f"mol-{scenario}")
 
 
 def scenarios() -> list[str]:

@@ -11,14 +11,9 @@ class MachineError(Exception):
     """An action failed or is impossible on this machine; the text says why and what to do."""
 
 
-PACKAGES = [
-    *("podman", "runc", "netavark", "aardvark-dns", "iptables"),
-    *("mmdebstrap", "debian-archive-keyring", "openssh-client"),
-]
-"""Debian packages behind the containers. Without iptables netavark fails with "No such file"."""
-
-COMMANDS = {"podman": "podman", "mmdebstrap": "mmdebstrap", "iptables": "iptables"}
-"""Commands that prove the packages: command -> package."""
+COMMANDS = ("podman", "mmdebstrap", "iptables")
+"""Commands of the packages behind the containers. Without iptables netavark fails with "No such
+file"."""
 
 
 def as_root(command: list[str]) -> list[str]:
@@ -98,14 +93,9 @@ def check_machine() -> None:
     if os.geteuid() != 0 and shutil.which("sudo") is None:
         raise MachineError("containers with systemd need root; run as root or install sudo")
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [
-        package for name, package in COMMANDS.items() if shutil.which(name, path=path) is None
-    ]
+    missing = [name for name in COMMANDS if shutil.which(name, path=path) is None]
     if missing:
-        raise MachineError(
-            f"{', '.join(missing)} not installed; run `make machine-packages` "
-            f"(apt-get install {' '.join(PACKAGES)})"
-        )
+        raise MachineError(f"{', '.join(missing)} not installed; run `make machine-packages`")
     if (os.cpu_count() or 1) < 2:
         raise MachineError("the demo's nodes have 2 cores and this machine has 1; use another one")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

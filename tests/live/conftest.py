@@ -2,14 +2,16 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import process_tree
+import psutil
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
 from waiting import until
@@ -92,8 +94,8 @@ class Lab:
         )
         return Run(done.returncode, done.stdout + done.stderr)
 
-    def kill_play_at(self, task: str, *options: str) -> None:
-        """Start site.yml and SIGKILL it, workers included, when `task` has started on the hosts."""
+    def kill_play_in(self, task: str, *options: str) -> None:
+        """Run site.yml and SIGKILL it, workers included, while a host runs the module of `task`."""
         seen = []
         with subprocess.Popen(
             [PLAYBOOK, "-i", str(self.instance.folder), "ansible/site.yml", *options],
@@ -101,15 +103,17 @@ class Lab:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
             env=os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"},
         ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                seen.append(line)
-                if line.startswith("TASK [") and task in line:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    return
+            try:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    seen.append(line)
+                    if line.startswith("TASK [") and task in line:
+                        until(lambda: runs_a_module(process.pid), f"a host runs {task!r}", 30)
+                        return
+            finally:
+                process_tree.kill(process.pid)
         pytest.fail(f"site.yml ended without the task {task!r}:\n{''.join(seen[-40:])}")
 
     def on(self, host: str, command: str, *, check: bool = True, timeout: float = 60) -> str:
@@ -138,6 +142,13 @@ class Lab:
     def definition(self) -> Path:
         """The definition's file."""
         return self.instance.folder / "group_vars" / "all" / "cluster.yml"
+
+
+def runs_a_module(pid: int) -> bool:
+    """Whether a worker of an ansible-playbook waits for a module: pipelined, that is one ssh."""
+    with suppress(psutil.NoSuchProcess):
+        return any(p.name() == "ssh" for p in psutil.Process(pid).children(recursive=True))
+    return False
 
 
 def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[Lab]:

@@ -82,7 +82,7 @@ def diffs(output: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "is_written", [True, False], ids=["written-not-reconfigured", "not-written"]
+    "is_written", [True, False], ids=["written-not-reconfigured", "in-the-module"]
 )
 def test_a_partition_of_a_killed_play_is_there_after_the_next_one(
     lab: Lab, is_written: bool
@@ -96,7 +96,7 @@ def test_a_partition_of_a_killed_play_is_there_after_the_next_one(
         lab.on("lab-access", command)
     else:
         task = "slurmctld : Write the files of slurmctld and run it"
-        lab.kill_play_at(task, "--limit", "controller", "--tags", "slurmctld")
+        lab.kill_play_in(task, "--limit", "controller", "--tags", "slurmctld")
     run = lab.play("--limit", "controller", "--tags", "slurmctld")
     assert run.code == 0, run.output[-4000:]
     assert f"DefaultTime={new}" in lab.ada.run("scontrol show partition ml-cpu")
@@ -106,7 +106,7 @@ def test_an_account_of_a_killed_play_is_there_after_the_next_one(lab: Lab) -> No
     shown = "sacctmgr -nP show assoc user=ada account=lab-test format=account,user"
     assert lab.on("lab-access", shown).strip() == "lab-test|ada"
     lab.on("lab-access", "sacctmgr -i delete user ada account=lab-test")
-    lab.kill_play_at("accounts : Keep the accounts", "--limit", "database", "--tags", "accounts")
+    lab.kill_play_in("accounts : Keep the accounts", "--limit", "database", "--tags", "accounts")
     run = lab.play("--limit", "database", "--tags", "accounts")
     assert run.code == 0, run.output[-4000:]
     assert lab.on("lab-access", shown).strip() == "lab-test|ada"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 from ansible.playbook.block import Block
 from ansible.playbook.handler import Handler
 from packaging.specifiers import SpecifierSet
+from role_files import tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "ansible/plugins"
@@ -31,7 +31,6 @@ NEEDS_PACKAGE = {"verify"}
 """Roles of the collection that use filters of the Python package."""
 
 KEYWORDS = {*Handler.fattributes, *Block.fattributes}
-LISTS = ("block", "rescue", "always", "pre_tasks", "tasks", "post_tasks", "handlers")
 TASK_FILES = sorted(
     [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("ansible/*.yml"), *ROOT.glob("molecule/*/*.yml")]
 )
@@ -41,15 +40,6 @@ TEXTS = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".yml", ".j2") and path.is_file()
 )
-
-
-def tasks_in(entries: Any) -> Iterator[dict[str, Any]]:
-    """Yield all tasks of task files and of plays."""
-    for entry in entries if isinstance(entries, list) else []:
-        for part in LISTS:
-            yield from tasks_in(entry.get(part))
-        if not {"block", "hosts"} & entry.keys():
-            yield entry
 
 
 def wrong_actions(entries: Any) -> list[str]:

@@ -163,7 +163,7 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
     for word in words[1:]:
         name, is_variable, value = word.partition("=")
         if is_variable:
-            assert re.search(rf"^{name} +\?=|\$\({name}\)", makefile(), re.MULTILINE)
+            assert re.search(rf"^of-{words[1]} := .*\b{name}\b", makefile(), re.MULTILINE)
             assert value in values[name]
         else:
             assert word in targets

@@ -128,7 +128,7 @@ def test_what_is_busy_runs_alone_and_no_two_share_what_there_is_once(checkout):
         else:
             running.remove(layers[name])
         assert sum(layer.places for layer in running) <= prove.PLACES
-        once = [layer.alone for layer in running if layer.alone]
+        once = [layer.resource for layer in running if layer.resource]
         assert len(once) == len(set(once))
 
 
@@ -306,10 +306,23 @@ def test_variables_of_one_layer_change_no_tier(checkout):
     assert sorted(said) == sorted(f"{layer.target} |" for layer in prove.TEST)
 
 
-@pytest.mark.parametrize("variable", ["ROLE=munge", "MARK=proof", "RELEASE=trixie", "TESTS=x"])
-def test_make_refuses_them(variable):
+REFUSED = {
+    "test ROLE=munge": "make test does not use ROLE; it uses SINCE",
+    "test MARK=proof": "make test does not use MARK; it uses SINCE",
+    "test RELEASE=trixie": "make test does not use RELEASE; it uses SINCE",
+    "test TESTS=x": "make test does not use TESTS; it uses SINCE",
+    "test PART=vm": "make test does not use PART; it uses SINCE",
+    "proof SINCE=main": "make proof does not use SINCE; it uses PART",
+    "unit SINCE=main": "make unit does not use SINCE; it uses MARK TESTS",
+    "molecule MARK=proof": "make molecule does not use MARK; it uses ROLE",
+    "isolated-slurm ROLE=munge": "make isolated-slurm does not use ROLE; it uses no variable",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_make_refuses_a_variable_that_the_target_does_not_use(words):
     done = subprocess.run(
-        ["make", "--dry-run", "test", variable],
+        ["make", "--dry-run", *words.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -317,23 +330,28 @@ def test_make_refuses_them(variable):
         check=False,
     )
     assert done.returncode == 2
-    assert "make test takes no ROLE, MARK, RELEASE or TESTS" in done.stderr
+    assert REFUSED[words] in done.stderr
 
 
-def test_make_gives_since_to_the_tests_alone():
-    for target, said in (
-        ("test", "prove.py test --since main"),
-        ("proof", "SINCE is for make test"),
-    ):
-        done = subprocess.run(
-            ["make", "--dry-run", target, "SINCE=main"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert said in done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("test SINCE=main", "prove.py test --since main"),
+        ("proof PART=vm", "prove.py proof --part vm"),
+        ("isolated ROLE=munge", "scenarios.py --bare munge"),
+        ("vm MARK=proof RELEASE=trixie", "tests/vm -m 'proof'"),
+    ],
+)
+def test_make_gives_a_target_its_variables(words, said):
+    done = subprocess.run(
+        ["make", "--dry-run", *words.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said in done.stdout
 
 
 def test_a_test_that_starts_make_has_other_variables_than_its_own_make():
@@ -344,7 +362,7 @@ def test_a_test_that_starts_make_has_other_variables_than_its_own_make():
             "--eval",
             'flags: ; @echo "flags:$${MAKEFLAGS:-}"',
             "flags",
-            "TESTS=a",
+            "WORD=a",
         ],
         cwd=ROOT,
         capture_output=True,

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from role_files import OF_A_CLUSTER, tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 RELEASES = ["Debian-12", "Debian-13", "Ubuntu-22.04", "Ubuntu-24.04"]
-
-OF_A_CLUSTER = {"verify"}
-"""Roles that need a whole cluster: their tests are in tests/live."""
 
 SECRET = re.compile(r"_(key|key_b64|password|secret|token)$")
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>.+?) \| (?P<meaning>.+?) \|$", re.MULTILINE)
@@ -46,15 +44,6 @@ def table_of(role: str) -> dict[str, tuple[str, str]]:
 
 def is_template(value: object) -> bool:
     return "{{" in json.dumps(value)
-
-
-def tasks_in(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield all tasks, those in blocks too."""
-    for entry in entries:
-        for part in ("block", "rescue", "always"):
-            yield from tasks_in(entry.get(part, []))
-        if "block" not in entry:
-            yield entry
 
 
 def task_files(role: str) -> list[Path]:

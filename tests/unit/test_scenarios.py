@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import scenarios
 import yaml
+from role_files import OF_A_CLUSTER
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text(encoding="utf-8"))
-
-OF_A_CLUSTER = {"verify"}
-"""Roles that need a whole cluster: their tests are in tests/live."""
 
 OF_CEPH = {"ceph_client", "ceph_cluster", "cephadm"}
 """Roles that are in no station: two Ceph clusters can't share a machine."""

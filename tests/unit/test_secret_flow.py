@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from role_files import tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = sorted(yaml.safe_load((ROOT / "ansible/group_vars/all/secret_variables.yml").read_text()))
@@ -19,14 +20,6 @@ LOOKUP = re.compile(r"lookup\('ansible\.builtin\.template', '([^']+)'\)")
 
 def names_a_secret(value: Any) -> bool:
     return any(re.search(rf"\b{name}\b", json.dumps(value)) for name in SECRETS)
-
-
-def tasks_in(entries: Any) -> Iterator[dict[str, Any]]:
-    for entry in entries or []:
-        for part in ("block", "rescue", "always"):
-            yield from tasks_in(entry.get(part))
-        if "block" not in entry:
-            yield entry
 
 
 def mappings_in(data: Any) -> Iterator[dict[str, Any]]:
