@@ -1,4 +1,4 @@
-# `make` alone prints this help. Variables: CLUSTER=lab  RELEASE=bookworm|trixie  ROLE=munge
+# Variables: CLUSTER=lab  RELEASE=bookworm|trixie  ROLE=munge  TESTS=FILES  MARK=proof  LAYER=vm  SINCE=main
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -10,12 +10,12 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-# Waits for another `make`, and for another process that installs; for one that updates apt does not.
+# Waits for another `make`, and for another process that installs, but not for a running `apt-get update`.
 APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive \
   flock /run/lock/muster-apt apt-get -o DPkg::Lock::Timeout=600
 
 # A variable that a target does not use is refused on the command line.
-VARIABLES := CLUSTER RELEASE ROLE MARK TESTS PART SINCE
+VARIABLES := CLUSTER RELEASE ROLE MARK TESTS LAYER SINCE
 of-check := CLUSTER
 of-secrets := CLUSTER
 of-configure := CLUSTER
@@ -24,7 +24,7 @@ of-demo := RELEASE
 of-demo-up := RELEASE
 of-cloud-demo := RELEASE
 of-test := SINCE
-of-proof := PART
+of-proof := LAYER
 of-unit := MARK TESTS
 of-molecule := ROLE
 of-isolated := ROLE
@@ -32,6 +32,7 @@ of-cluster := MARK TESTS
 of-cloud := MARK TESTS RELEASE
 of-vm := MARK TESTS RELEASE
 of-engine := MARK TESTS
+of-bench := RELEASE
 given := $(foreach name,$(VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 $(foreach goal,$(MAKECMDGOALS),$(foreach name,$(filter-out $(of-$(goal)),$(given)),$(error \
   make $(goal) does not use $(name); it uses $(or $(of-$(goal)),no variable))))
@@ -44,13 +45,15 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Packages of the containers on this machine.
 MACHINE_PACKAGES := podman runc netavark aardvark-dns iptables mmdebstrap debian-archive-keyring openssh-client
-# Packages of the virtual machines besides.
+# Packages of the virtual machines, in addition.
 VM_PACKAGES := qemu-system-x86 qemu-utils e2fsprogs
 
 .PHONY: help
 help: ## Print this help
 	@echo "Muster: an ML team's SLURM cluster from one definition"; echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@declare -A of=($(foreach name,$(filter of-%,$(.VARIABLES)),["$(name:of-%=%)"]="$($(name))")); \
+	grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r target text; do \
+	  printf '%-20s%s%s\n' "$$target" "$$text" "$${of[$$target]:+ [$${of[$$target]}]}"; done
 	@echo; head -n 1 $(MAKEFILE_LIST) | sed 's/^# //'
 
 ##-- set-up -------------------------------------------------------------------------------------
@@ -72,19 +75,25 @@ $(VENV)/.complete: requirements.txt pyproject.toml muster_sandbox/pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable . --editable muster_sandbox
 	@touch $@
 
-.PHONY: machine-packages vm-packages
-vm-packages: MACHINE_PACKAGES += $(VM_PACKAGES)
-vm-packages: machine-packages # Install what virtual machines need besides
-machine-packages: ## Install what containers with systemd need on this machine (apt)
-	@missing=$$(for p in $(MACHINE_PACKAGES); do \
+# Installs the missing ones of some packages.
+define install
+	@missing=$$(for p in $(1); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
 	  echo "installing with apt:" $$missing; \
 	  $(APT) update -qq; \
 	  $(APT) install -y -qq --no-install-recommends $$missing >/dev/null; fi
+endef
+
+.PHONY: machine-packages vm-packages
+machine-packages: ## Install what containers with systemd need on this machine (apt)
+	$(call install,$(MACHINE_PACKAGES))
 	@if [ "$$(cat /proc/sys/fs/inotify/max_user_instances)" -lt 1024 ]; then \
 	  echo "raising fs.inotify.max_user_instances to 1024: about 20 machines use up 128"; \
 	  $(SUDO) sysctl -q -w fs.inotify.max_user_instances=1024; fi
+
+vm-packages: machine-packages # Install what virtual machines need too
+	$(call install,$(VM_PACKAGES))
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
   --no-annotate pyproject.toml
@@ -152,10 +161,10 @@ test: setup vm-packages ## What every change must pass (SINCE=main: what the cha
 	@python tests/prove.py test $(SINCE:%=--since %)
 
 .PHONY: proof
-proof: setup vm-packages ## The rest, before a release (PART=vm: one part)
-	@python tests/prove.py proof $(patsubst %,--part %,$(PART))
+proof: setup vm-packages ## The rest, before a release (LAYER=vm: one layer)
+	@python tests/prove.py proof $(patsubst %,--layer %,$(LAYER))
 
-# Where Go is: of a workflow nothing else here knows the schema.
+# Needs Go. No other tool here checks the schema of workflows.
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: lint
@@ -195,7 +204,7 @@ coverage: setup ## Lines and branches of the autoscaler that its tests reach
 	  print(f"lines: {lines:.1f} % (at least 90), branches: {branches:.1f} % (at least 80)"); \
 	  sys.exit(lines < 90 or branches < 80)'
 
-# Parts of `make proof`, none longer than 40 minutes.
+# Layers of `make proof`, none longer than 40 minutes.
 CEPH_ROLES := ceph_client ceph_cluster cephadm
 SLURM_ROLES := accounts mariadb munge slurm slurmctld slurmd slurmdbd
 REST_ROLES := $(filter-out $(CEPH_ROLES) $(SLURM_ROLES),$(patsubst molecule/%/break.yml,%,$(wildcard molecule/*/break.yml)))

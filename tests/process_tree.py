@@ -10,7 +10,10 @@ import psutil
 
 
 def kill(pid: int) -> None:
-    """SIGKILL a process and its descendants; nothing happens if it has ended."""
+    """SIGKILL a process and its descendants; nothing happens if it has ended.
+
+    Those of another user, which sudo has started, end by themselves: their pipes are closed.
+    """
     try:
         root = psutil.Process(pid)
     except psutil.NoSuchProcess:
@@ -19,9 +22,9 @@ def kill(pid: int) -> None:
     # What is stopped starts no more processes.
     while running := {root, *root.children(recursive=True)} - stopped:
         for process in running:
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.suspend()
         stopped |= running
     for process in stopped:
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.kill()

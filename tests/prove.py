@@ -3,7 +3,7 @@
     python tests/prove.py test                 what every change must pass
     python tests/prove.py test --since main    of it what the paths can touch that changed since
     python tests/prove.py proof                the rest; what passed at this commit is not repeated
-    python tests/prove.py proof --part vm      one layer of it, even if it passed; repeatable
+    python tests/prove.py proof --layer vm      one layer of it, even if it passed; repeatable
 
 Each layer is a target of the Makefile. Its lines appear as it prints them, behind its name where
 two layers run at once; all of them are in build/prove/TIER/LAYER.log. All layers run even if one
@@ -29,6 +29,7 @@ from textwrap import shorten
 from types import FrameType
 
 import changes
+import process_tree
 import since
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,9 +57,9 @@ TOLD_LINES = 6
 
 OWN = {
     *("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"),
-    *("ROLE", "MARK", "RELEASE", "TESTS", "PART", "SINCE"),
+    *("ROLE", "MARK", "RELEASE", "TESTS", "LAYER", "SINCE"),
 }
-"""Variables that would change a layer; the Makefile refuses them on the command line."""
+"""Variables of one layer, or of this program: a layer does not inherit them."""
 
 CHANGED_BY = ("PROVIDER", "PYTEST_ADDOPTS", "MUSTER_SEED")
 """Variables of tests: a run with one of them is not recorded as passed."""
@@ -125,11 +126,15 @@ class Run:
         """Whether it has passed."""
         return self.followed and self.process.returncode == 0
 
-    def end(self, number: int) -> None:
-        """Send a signal to its processes."""
+    def end(self) -> None:
+        """Tell its processes to end; they remove their machines."""
         with suppress(ProcessLookupError):
             if self.process.poll() is None:
-                os.killpg(self.process.pid, number)
+                os.killpg(self.process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End all its processes now."""
+        process_tree.kill(self.process.pid)
 
 
 class Runs:
@@ -166,11 +171,11 @@ class Runs:
 
     def _end_all(self) -> None:
         for run in self.running:
-            run.end(signal.SIGTERM)
+            run.end()
         say(f"interrupted; what runs removes its machines, for {END_SECONDS} s at most")
         if not self.change.wait_for(lambda: not self.running, END_SECONDS):
             for run in self.running:
-                run.end(signal.SIGKILL)
+                run.kill()
                 say(f"{run.layer.name} was killed: {LEFT}")
 
     def _next(self) -> Layer | None:
@@ -218,7 +223,7 @@ class Runs:
         except OSError as error:
             # Such as a full disk. It must not wait for somebody who reads what it prints.
             run.followed = False
-            run.end(signal.SIGKILL)
+            run.kill()
             self._say(run.layer, f"killed, for its log can't be written: {error}; {LEFT}")
             run.process.wait()
         finally:
@@ -238,10 +243,10 @@ class Runs:
                 self.record(run.layer)
 
     def _end_late(self, run: Run) -> None:
-        run.end(signal.SIGTERM)
+        run.end()
         self._say(run.layer, f"is ended: it took longer than {LAYER_SECONDS} s (LAYER_SECONDS)")
         time.sleep(END_SECONDS)
-        run.end(signal.SIGKILL)
+        run.kill()
 
     def _lines(self, run: Run) -> Iterator[str]:
         """Yield the lines of a layer; print a line for one that has been silent for long."""
@@ -348,7 +353,7 @@ def main() -> int:
     )
     parser.add_argument("tier", choices=TIERS)
     parser.add_argument(
-        "--part", action="append", help="only this layer, even if it passed; repeatable"
+        "--layer", action="append", help="only this layer, even if it passed; repeatable"
     )
     parser.add_argument(
         "--since", metavar="REF", help="only what the paths can touch that changed since REF"
@@ -356,9 +361,9 @@ def main() -> int:
     arguments = parser.parse_args()
     layers = TIERS[arguments.tier]
     names = [layer.name for layer in layers]
-    if unknown := set(arguments.part or ()) - set(names):
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    if arguments.since and (arguments.tier != "test" or arguments.part):
+    if unknown := set(arguments.layer or ()) - set(names):
+        parser.error(f"no layer {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if arguments.since and (arguments.tier != "test" or arguments.layer):
         parser.error("--since is for the whole of `test`")
     if not may_be_root():
         parser.error("containers need root: run as root, or let sudo ask for no password")
@@ -372,12 +377,12 @@ def main() -> int:
             parser.error(str(error))
         except SyntaxError as error:
             parser.error(f"{error.filename}:{error.lineno}: {error.msg}")
-    elif arguments.part:
-        layers = tuple(layer for layer in layers if layer.name in arguments.part)
+    elif arguments.layer:
+        layers = tuple(layer for layer in layers if layer.name in arguments.layer)
     elif record:
         for layer in layers:
             if layer in record:
-                say(f"{layer.name} passed at this commit; PART={layer.name} repeats it")
+                say(f"{layer.name} passed at this commit; LAYER={layer.name} repeats it")
         layers = tuple(layer for layer in layers if layer not in record)
     logs = LOGS / str(arguments.tier)
     logs.mkdir(parents=True, exist_ok=True)

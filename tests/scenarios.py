@@ -42,6 +42,9 @@ BARE = "MUSTER_BARE"
 SCENARIO_SECONDS = 1500
 """Timeout of one scenario: the longest takes a third of it, beside another one."""
 
+DESTROY_SECONDS = 120
+"""Timeout of removing a scenario's machines."""
+
 SEQUENCE = re.compile(r"scenario test matrix: (?P<steps>.+)$")
 STARTED = re.compile(r"^INFO +\[\S+ > (?P<action>\w+)\] Executing$")
 
@@ -117,6 +120,9 @@ class Scenarios:
             start_new_session=True,
         )
         self.running[scenario] = process
+        if self.interrupted:
+            # The signal came before this process was known.
+            process_tree.kill(process.pid)
         with killed_after(process, SCENARIO_SECONDS):
             result.steps = list(follow(process, result.log))
             result.code = process.wait()
@@ -125,7 +131,11 @@ class Scenarios:
             # Molecule destroys what failed by itself, but not what was killed.
             if result.code < 0 or self.interrupted:
                 destroy(scenario)
-            result.left = machines.down(f"mol-{scenario}")
+            try:
+                result.left = machines.down(f"mol-{scenario}")
+            except podman.MachineError as error:
+                print(f"{scenario}: machines can't be removed: {error}", flush=True)
+                result.code = 1
 
     def interrupt(self) -> None:
         """End all running scenarios; their own threads then clean up."""
@@ -188,21 +198,21 @@ def name_of(sequence: list[str], action: str) -> str:
 
 def destroy(scenario: str) -> None:
     """Remove the machines of a scenario and molecule's state of them; print why if that failed."""
-    command = ["molecule", "destroy", "-s", scenario]
-    try:
-        subprocess.run(
-            command,
+    with (
+        subprocess.Popen(
+            ["molecule", "destroy", "-s", scenario],
             cwd=ROOT,
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
-            check=True,
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        print(f"{error}\n{error.stdout or ''}", flush=True)
-    machines.down(f"mol-{scenario}")
+            start_new_session=True,
+        ) as process,
+        killed_after(process, DESTROY_SECONDS),
+    ):
+        said, _ = process.communicate()
+    if process.returncode != 0:
+        print(f"molecule destroy -s {scenario} failed:\n{said}", flush=True)
 
 
 def scenarios() -> list[str]:
@@ -244,7 +254,7 @@ def main() -> int:
     for folder in (LOGS, base_image.CACHE):
         folder.mkdir(parents=True, exist_ok=True)
     # A CI job that is cancelled gets SIGTERM, and a background job would ignore SIGINT.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     begin = time.monotonic()
     try:

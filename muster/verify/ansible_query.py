@@ -89,7 +89,8 @@ def _run(command: list[str], seconds: float) -> tuple[str, str]:
     """Run ansible-playbook; return what it wrote to its output and to its errors.
 
     Raises:
-        TimeoutExpired: It took longer. It has been ended.
+        TimeoutExpired: It took longer. It has been ended; if it did not react to SIGTERM, its
+            workers may go on until their hosts answer.
 
     """
     environment = {

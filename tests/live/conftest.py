@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,10 +112,12 @@ class Lab:
                     seen.append(line)
                     if line.startswith("TASK [") and task in line:
                         until(lambda: runs_a_module(process.pid), f"a host runs {task!r}", 30)
-                        return
+                        break
             finally:
                 process_tree.kill(process.pid)
-        pytest.fail(f"site.yml ended without the task {task!r}:\n{''.join(seen[-40:])}")
+            rest = process.stdout.read()
+        assert process.returncode == -signal.SIGKILL, "".join(seen[-40:])
+        assert "TASK [" not in rest, f"it was killed after {task!r}:\n{rest}"
 
     def on(self, host: str, command: str, *, check: bool = True, timeout: float = 60) -> str:
         """Run a shell command on `host` as root and return its output, errors included."""

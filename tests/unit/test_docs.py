@@ -156,7 +156,7 @@ def test_make_has_the_target_and_takes_the_variable(page: Page, words: list[str]
         "RELEASE": list(base_image.RELEASES),
         "ROLE": ROLES,
         "MARK": ["proof"],
-        "PART": [layer.name for layer in prove.PROOF],
+        "LAYER": [layer.name for layer in prove.PROOF],
         "SINCE": ["main", "HEAD"],
         "TESTS": ["tests/unit/test_docs.py"],
     }

@@ -30,7 +30,7 @@ Makefile always: ;
 def checkout(tmp_path: Path) -> Iterator[Path]:
     """A repository in which each layer is a moment's work."""
     (tmp_path / "tests").mkdir()
-    for name in ("prove.py", "changes.py", "since.py", "file_dependencies.py"):
+    for name in ("prove.py", "changes.py", "since.py", "file_dependencies.py", "process_tree.py"):
         shutil.copy(Path(prove.__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "build").mkdir()
     (tmp_path / ".gitignore").write_text("/build/\n")
@@ -139,8 +139,8 @@ def test_a_part_that_passed_at_this_commit_is_not_repeated(checkout):
     done = run(checkout, "proof")
     assert (done.returncode, ran(checkout)) == (0, ["vm"])
     assert "vm passed at this commit" not in done.stdout
-    assert "schedules passed at this commit; PART=schedules repeats it" in done.stdout
-    assert run(checkout, "proof", "--part", "vm").returncode == 0
+    assert "schedules passed at this commit; LAYER=schedules repeats it" in done.stdout
+    assert run(checkout, "proof", "--layer", "vm").returncode == 0
     assert ran(checkout) == ["vm"]
 
 
@@ -156,9 +156,9 @@ def test_what_passed_before_a_change_is_repeated(checkout, changed):
 
 
 def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(checkout):
-    done = run(checkout, "proof", "--part", "vn")
+    done = run(checkout, "proof", "--layer", "vn")
     assert done.returncode == 2
-    assert f"no part vn; there are {', '.join(x.name for x in prove.PROOF)}" in done.stderr
+    assert f"no layer vn; there are {', '.join(x.name for x in prove.PROOF)}" in done.stderr
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_since_what_others_changed_meanwhile_does_not_count(changed):
     [
         (("test", "--since", "no-such-branch"), "no-such-branch"),
         (("proof", "--since", "before"), "--since is for the whole of `test`"),
-        (("test", "--since", "before", "--part", "unit"), "--since is for the whole of `test`"),
+        (("test", "--since", "before", "--layer", "unit"), "--since is for the whole of `test`"),
     ],
 )
 def test_since_what_is_refused(changed, words, said):
@@ -311,8 +311,8 @@ REFUSED = {
     "test MARK=proof": "make test does not use MARK; it uses SINCE",
     "test RELEASE=trixie": "make test does not use RELEASE; it uses SINCE",
     "test TESTS=x": "make test does not use TESTS; it uses SINCE",
-    "test PART=vm": "make test does not use PART; it uses SINCE",
-    "proof SINCE=main": "make proof does not use SINCE; it uses PART",
+    "test LAYER=vm": "make test does not use LAYER; it uses SINCE",
+    "proof SINCE=main": "make proof does not use SINCE; it uses LAYER",
     "unit SINCE=main": "make unit does not use SINCE; it uses MARK TESTS",
     "molecule MARK=proof": "make molecule does not use MARK; it uses ROLE",
     "isolated-slurm ROLE=munge": "make isolated-slurm does not use ROLE; it uses no variable",
@@ -337,7 +337,7 @@ def test_make_refuses_a_variable_that_the_target_does_not_use(words):
     ("words", "said"),
     [
         ("test SINCE=main", "prove.py test --since main"),
-        ("proof PART=vm", "prove.py proof --part vm"),
+        ("proof LAYER=vm", "prove.py proof --layer vm"),
         ("isolated ROLE=munge", "scenarios.py --bare munge"),
         ("vm MARK=proof RELEASE=trixie", "tests/vm -m 'proof'"),
     ],
@@ -387,7 +387,7 @@ def test_a_layer_that_prints_nothing_for_long_is_said_to_run(checkout):
     assert "\nSILENT_SECONDS = 60\n" in text
     program.write_text(text.replace("\nSILENT_SECONDS = 60\n", "\nSILENT_SECONDS = 1\n"))
     (checkout / "Makefile").write_text("%:\n\t@printf 'test_one '; sleep 2; echo PASSED\n")
-    done = run(checkout, "proof", "--part", "vm")
+    done = run(checkout, "proof", "--layer", "vm")
     assert re.search(
         r"^=== +\d+ s  vm still runs, silent for 1 s: test_one$", done.stdout, re.MULTILINE
     )
@@ -400,7 +400,7 @@ def test_what_a_layer_leaves_behind_holds_nothing_up(checkout):
     program.write_text(text.replace("\nSILENT_SECONDS = 60\n", "\nSILENT_SECONDS = 1\n"))
     (checkout / "Makefile").write_text("%:\n\t@sleep 90 & echo $$!\n")
     begun = time.monotonic()
-    done = run(checkout, "proof", "--part", "vm")
+    done = run(checkout, "proof", "--layer", "vm")
     assert done.returncode == 0
     assert time.monotonic() < begun + 60
     os.kill(int(re.search(r"^(\d+)$", done.stdout, re.MULTILINE)[1]), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The workflow runs the layers and parts that there are, by the commands that a person types."""
+"""The workflow runs the layers that there are, by the commands that a person types."""
 
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ def test_each_layer_of_make_test_is_a_job():
     assert set(matrix("debian")["layer"]) <= {layer.target for layer in prove.TEST}
 
 
-def test_each_part_of_make_proof_is_a_job():
-    assert sorted(matrix("proof")["part"]) == sorted(layer.name for layer in prove.PROOF)
+def test_each_layer_of_make_proof_is_a_job():
+    assert sorted(matrix("proof")["layer"]) == sorted(layer.name for layer in prove.PROOF)
 
 
 def test_jobs_run_targets_of_the_makefile():
     commands = [step["run"] for job in JOBS.values() for step in job["steps"] if "run" in step]
-    assert {"make ${{ matrix.layer }}", "make proof PART=${{ matrix.part }}"} <= set(commands)
+    assert {"make ${{ matrix.layer }}", "make proof LAYER=${{ matrix.layer }}"} <= set(commands)

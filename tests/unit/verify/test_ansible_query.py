@@ -10,7 +10,7 @@ from muster.verify import ansible_query
 HANGS = """#!/bin/sh
 # The Python of a machine that hangs.
 touch "$0.began"
-sleep 600
+"$0.sleep" 600
 exit 1
 """
 
@@ -34,6 +34,8 @@ def test_a_query_that_takes_too_long_leaves_no_process(
     python = tmp_path / "python"
     python.write_text(HANGS)
     python.chmod(0o755)
+    # Its command line has the folder, too.
+    (tmp_path / "python.sleep").symlink_to("/bin/sleep")
     inventory = tmp_path / "inventory"
     inventory.mkdir()
     (inventory / "hosts.yml").write_text(
