@@ -1,6 +1,8 @@
 """The daemon with the real driver and spool, a fake cloud and a simulated SLURM."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ import pytest
 from controllerkit import OTHER_ZONE
 from driverkit import CHOICE, SOON_S, DriverHarness, until
 
+from muster.autoscaler import daemon
 from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
@@ -360,6 +363,30 @@ def test_status_file_and_event_log_show_what_happens(service: Service):
         stages = [span.stage.value for span in log.nodes[name]]
         assert stages[0] == "asked" and stages[-2:] == ["idle", "going"], stages
     assert [(job.id, job.nodes) for job in log.jobs] == [(7, tuple(names))]
+
+
+def test_with_a_spool_that_is_read_only_nodes_are_made_and_requests_closed_later(
+    service: Service, spool: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "unlink", refuse)
+        service.slurm.resume("lab-debug-0")
+        until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+        until(lambda: "the spool" in read(service.status).unread)
+        unread = read(service.status).unread["the spool"]
+        assert (unread.verb, unread.why.partition(";")[0]) == (
+            "written",
+            "[Errno 30] Read-only file system",
+        )
+        # It is tried again at each pass, and said once.
+        time.sleep(3 * daemon.TICK_S)
+        assert caplog.text.count("the spool can't be written") == 1
+        assert list(spool.glob("*.resume"))
+    until(lambda: not list(spool.glob("*.resume")))
+    until(lambda: not read(service.status).unread)
 
 
 def test_what_cant_be_read_is_shown_and_blocks_nothing_else(service: Service):

@@ -1,6 +1,8 @@
 """Hostlists: what goes in comes out, in a form that SLURM reads."""
 
 import re
+import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -53,3 +55,42 @@ def test_ranges_stand_only_at_the_end_of_a_name(names):
 )
 def test_fold(names, folded):
     assert fold(names) == folded
+
+
+@pytest.mark.parametrize(
+    ("hostlist", "names"),
+    [
+        ("n[0-99999]", 100_000),
+        ("r[1-100]n[1-1000]", 100_000),
+        ("n[0-99998/2]", 50_000),
+        (",".join(["n1"] * 3), 1),
+    ],
+)
+def test_a_long_hostlist_is_expanded(hostlist, names):
+    assert len(expand(hostlist)) == names
+
+
+@pytest.mark.parametrize(
+    "hostlist",
+    [
+        "n[0-100000]",
+        "r[1-1000]n[1-1000]",
+        "a[1-100]b[1-100]c[1-100]d[1-100]",
+        "a[1-60000],b[1-60000]",
+        "a[1-60000,70001-130000]",
+        f"n[1-1{'0' * 5000}]",
+    ],
+)
+def test_a_hostlist_that_would_fill_the_memory_is_refused_before_it_is_expanded(hostlist):
+    before = time.process_time()
+    with pytest.raises(ValueError, match="hostlist"):
+        expand(hostlist)
+    assert time.process_time() < before + 1
+
+
+@pytest.mark.parametrize("text", ["," * 65_536, "[" * 65_536, "]" * 65_536, "a[1," * 16_384])
+def test_one_of_64_kib_that_is_none_is_refused_in_a_second(text):
+    before = time.process_time()
+    with suppress(ValueError):
+        expand(text)
+    assert time.process_time() < before + 1

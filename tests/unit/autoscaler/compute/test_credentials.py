@@ -34,11 +34,21 @@ class Fake(google.auth.credentials.Credentials):
         self.expiry = now + datetime.timedelta(seconds=self.lifetime_s)
 
 
+class Clock:
+    """Seconds since the boot, as a test wants them."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Token]]:
     monkeypatch.setattr(credentials, "AGAIN_S", 0.05)
     stop = threading.Event()
-    yield lambda credentials: Token(credentials, object, stop)
+    yield lambda credentials, *clock: Token(credentials, object, stop, *clock)
     stop.set()
 
 
@@ -86,3 +96,44 @@ def test_one_that_google_refuses_is_replaced(make: Callable[..., Token]):
     token.header(5)
     token.refused()
     until(lambda: token.header(0) == "Bearer token-2")
+
+
+@pytest.mark.parametrize("step_s", [-7200, -600, -20, 20, 600, 7200])
+def test_a_step_of_the_system_clock_does_not_change_how_long_it_lasts(
+    make: Callable[..., Token], step_s: float
+):
+    clock, source = Clock(), Fake(3600)
+    token = make(source, clock)
+    token.header(5)
+    # As if the clock had been set: google-auth's expiry is a time by that clock.
+    source.expiry -= datetime.timedelta(seconds=step_s)
+    clock.now_s += 3600 - credentials.AHEAD_S - 1
+    time.sleep(3 * credentials.AGAIN_S)
+    assert token.header(0) == "Bearer token-1"
+    clock.now_s += 2
+    until(lambda: token.header(0) == "Bearer token-2", 1)
+
+
+def test_after_a_machine_was_suspended_a_new_one_comes_soon(make: Callable[..., Token]):
+    clock, source = Clock(), Fake(3600)
+    token = make(source, clock)
+    token.header(5)
+    clock.now_s += 7200
+    with pytest.raises(CloudError, match="no access token"):
+        token.header(0)
+    until(lambda: source.refreshed == 2, 1)
+    assert token.header(0) == "Bearer token-2"
+
+
+def test_after_an_outage_of_its_endpoint_a_new_one_comes_soon(make: Callable[..., Token]):
+    clock, source = Clock(), Fake(3600)
+    token = make(source, clock)
+    token.header(5)
+    source.down = True
+    clock.now_s += 7200
+    time.sleep(3 * credentials.AGAIN_S)
+    with pytest.raises(CloudError, match="no access token"):
+        token.header(0)
+    source.down = False
+    until(lambda: source.refreshed == 2, 1)
+    assert token.header(0) == "Bearer token-2"

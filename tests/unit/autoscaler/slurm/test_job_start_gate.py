@@ -214,9 +214,10 @@ def test_a_connection_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPat
         assert idle.recv(1) == b""
 
 
-def test_a_hostlist_that_would_fill_the_memory_is_refused():
+@pytest.mark.parametrize("sent", [b"n[0-99999999]\n", b"a[1-1000]b[1-1000]c[1-1000]\n"])
+def test_a_hostlist_that_would_fill_the_memory_is_refused(sent):
     with gate(Nodes("n1")) as port, closing(connected(port)) as other:
-        other.sendall(b"n[0-99999999]\n")
+        other.sendall(sent)
         assert other.recv(1) == b""
 
 

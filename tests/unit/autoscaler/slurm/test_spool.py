@@ -1,5 +1,6 @@
 """The spool returns each request until it is closed, also after a restart and damaged files."""
 
+import errno
 import json
 import logging
 import os
@@ -10,7 +11,7 @@ import pytest
 
 from muster.autoscaler.reconcile.model import Job, Request
 from muster.autoscaler.slurm import power_save_program
-from muster.autoscaler.slurm.spool import DAMAGED_KEPT, Spool, SpoolError
+from muster.autoscaler.slurm.spool import DAMAGED_KEPT, Spool, SpoolError, hold
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ["22.05", "24.11"]
@@ -171,3 +172,51 @@ def test_a_plain_file_in_place_of_the_fifo_does_not_keep_it_awake(tmp_path):
 def test_no_folder(tmp_path):
     with pytest.raises(SpoolError, match=r"the spool .*gone can't be used: .*; run site\.yml"):
         Spool(tmp_path / "gone")
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_a_request_that_cant_be_removed_stays_and_is_closed_later(spool, monkeypatch):
+    name = put(spool.folder, "resume", "lab-debug-7")
+    spool.requests()
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "unlink", refuse)
+        with pytest.raises(SpoolError, match=r"Read-only file system; make .* writable"):
+            spool.close(name)
+    assert [request.id for request in spool.requests()] == [name]
+    spool.close(name)
+    assert spool.requests() == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"nodes": "lab-debug-0", "asked": 2}\n{'])
+def test_a_damaged_file_that_cant_be_removed_stops_nothing(spool, monkeypatch, content):
+    name = "1795310721027048695-1.resume"
+    (spool.folder / name).write_bytes(content)
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "rename", refuse)
+        before = spool.requests()
+        for request in before:
+            with pytest.raises(SpoolError):
+                spool.close(request.id)
+        assert spool.requests() == before
+    for request in before:
+        spool.close(request.id)
+    assert spool.requests() == []
+    assert (spool.folder / f"{name}.bad").read_bytes() == content
+
+
+def test_files_of_other_programs_that_cant_be_removed_stop_nothing(spool, monkeypatch):
+    put(spool.folder, "suspend", "lab-debug-[0-1]")
+    monkeypatch.setattr(Path, "unlink", refuse)
+    spool.forget_calls()
+
+
+def test_one_daemon_at_a_time_has_a_spool(tmp_path):
+    held = hold(tmp_path)
+    with pytest.raises(SpoolError, match="another autoscaler works with the spool"):
+        hold(tmp_path)
+    # As when its process ends.
+    os.close(held)
+    os.close(hold(tmp_path))
