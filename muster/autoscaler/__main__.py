@@ -21,7 +21,7 @@ from muster.autoscaler.report.status_file import StatusFile
 from muster.autoscaler.settings import SETTINGS, Settings, SettingsError, read
 from muster.autoscaler.slurm.job_start_gate import ADDRESS, Gate, coming
 from muster.autoscaler.slurm.slurmctld import Slurm
-from muster.autoscaler.slurm.spool import Spool, SpoolError
+from muster.autoscaler.slurm.spool import Spool, SpoolError, hold
 from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
@@ -32,7 +32,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
 
     Raises:
         CloudError: this VM's metadata can't be read, or it has no service account.
-        SpoolError: the spool can't be used.
+        SpoolError: the spool can't be used, or another daemon uses it.
 
     """
     if settings.compute_endpoint:
@@ -41,6 +41,8 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
     project = metadata.read("project/project-id")
     google = Google(project, settings.cluster, inbox.put, called=metrics.called)
     metrics.budget = google.budget
+    # Until this process ends.
+    hold(Path(settings.spool))
     return Daemon(
         ObservedState(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
         inbox,

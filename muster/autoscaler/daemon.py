@@ -38,6 +38,7 @@ from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.tracked import TrackedState
 from muster.autoscaler.slurm.slurmctld import SlurmError
+from muster.autoscaler.slurm.spool import SpoolError
 from muster.autoscaler.systemd import ALIVE, READY, notify
 from muster.gcp.api import CloudError
 
@@ -64,7 +65,7 @@ class Spool(Protocol):
         """Remove the files of the other programs."""
 
     def close(self, request: str) -> None:
-        """Remove a request."""
+        """Remove a request; SpoolError: it can't be removed now."""
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds` until SLURM runs a program; return whether it ran one."""
@@ -127,11 +128,13 @@ class SetsRead:
 
 @dataclass(frozen=True, slots=True)
 class NotRead:
-    """A reading failed, or (`why` is empty) works again."""
+    """Something can't be read, or can be read again (`why` is empty)."""
 
     what: str
     at: float
     why: str
+    verb: str = "read"
+    """The spool can't be `written`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +254,11 @@ class Daemon:
                     news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
                     news |= {"sets": sets}
-                case NotRead(what, at, why):
+                case NotRead(what, at, why, verb):
                     before = news.get("unread", self.observed.unread)
                     others = {name: unread for name, unread in before.items() if name != what}
                     since = before[what].since if what in before else at
-                    failed = {what: Unread(since, why)} if why else {}
+                    failed = {what: Unread(since, why, verb)} if why else {}
                     news |= {"unread": others | failed}
                 case Called():
                     news |= {"requests": self.spool.requests()}
@@ -266,8 +269,7 @@ class Daemon:
                     events.append(event)
         self.observed = replace(self.observed, now=now, events=events, **news)
         actions, self.tracked = reconcile(self.observed, self.tracked)
-        for action in actions:
-            self._do(action)
+        undone = [action for action in actions if not self._do(action)]
         tracked = self.tracked
         idle = not self._busy
         self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
@@ -276,7 +278,11 @@ class Daemon:
             self._read_soon()
         # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)
-        closed = {action.request for action in actions if isinstance(action, Close)}
+        closed = {
+            action.request
+            for action in actions
+            if isinstance(action, Close) and action not in undone
+        }
         if closed:
             left = [request for request in self.observed.requests if request.id not in closed]
             self.observed = replace(self.observed, requests=left)
@@ -298,15 +304,27 @@ class Daemon:
         self._slurm_due.set()
         self._cloud_due.set()
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: Action) -> bool:
+        """Start an action; return whether that worked."""
         match action:
             case ReleaseNodes():
                 self._releases.put(action)
                 self._slurm_due.set()
             case Close(request):
-                self.spool.close(request)
+                return self._close(request)
             case _:
                 self.cloud.submit(action)
+        return True
+
+    def _close(self, request: str) -> bool:
+        """Close a request; return whether it is closed. The next pass closes it otherwise."""
+        try:
+            self.spool.close(request)
+        except SpoolError as error:
+            self._failed("the spool", str(error), "written")
+            return False
+        self._works("the spool")
+        return True
 
     def _safely(self, work: Callable[[], None]) -> None:
         try:
@@ -364,14 +382,24 @@ class Daemon:
         return None not in (sets, quotas, vms)
 
     def _tried(self, what: str, read: Callable[[], T]) -> T | None:
-        """Return the answer; after a failure write a log, tell the inbox, and return None."""
+        """Return the answer; None after a failure, which the log and the inbox get."""
         try:
             answer = read()
         except (SlurmError, CloudError, SetsError) as error:
             why = sentence(of_call(error)) if isinstance(error, CloudError) else str(error)
-            log.warning("%s can't be read: %s", what, why)
-            self._inbox.put(NotRead(what, self._clock(), why))
+            self._failed(what, why)
             return None
-        if what in self.observed.unread:
-            self._inbox.put(NotRead(what, self._clock(), ""))
+        self._works(what)
         return answer
+
+    def _failed(self, what: str, why: str, verb: str = "read") -> None:
+        """Say that something can't be read, once for each error: it is tried again and again."""
+        before = self.observed.unread.get(what)
+        if before is None or before.why != why:
+            log.warning("%s can't be %s: %s", what, verb, why)
+            self._inbox.put(NotRead(what, self._clock(), why, verb))
+
+    def _works(self, what: str) -> None:
+        if what in self.observed.unread:
+            log.info("%s works again", what)
+            self._inbox.put(NotRead(what, self._clock(), ""))

@@ -1,5 +1,6 @@
 """Hostlists: `lab-gpu-[01-02]` for many names, in the form that SLURM reads."""
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -9,6 +10,15 @@ from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
     NodeSet,
     NodeSetException,
 )
+
+MOST_NAMES = 100_000
+"""In one hostlist; the largest clusters have a tenth of it. Any user can send one to the gate."""
+
+SHOWN = 100
+"""Characters of a hostlist in an error."""
+
+_WORD = re.compile(r"[\[\],]|[^\[\],]+")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?:/[0-9]+)?)?")
 
 
 def fold(names: Iterable[str]) -> str:
@@ -44,6 +54,37 @@ def expand(hostlist: str) -> list[str]:
         # One name, as each of thousands of jobs has: a NodeSet of it costs a hundred times as much.
         return [hostlist]
     try:
+        _refuse_large(hostlist)
         return list(NodeSet(hostlist, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
-        raise ValueError(f"{hostlist!r} is no hostlist: {error}") from error
+    except (NodeSetException, ValueError) as error:
+        shown = hostlist if len(hostlist) <= SHOWN else f"{hostlist[:SHOWN]}..."
+        raise ValueError(f"{shown!r} is no hostlist: {error}") from error
+
+
+def _refuse_large(hostlist: str) -> None:
+    """Count the names of a hostlist, without making them.
+
+    Raises:
+        ValueError: there are more than `MOST_NAMES`, or its brackets are wrong.
+
+    """
+    total, product = 0, 1
+    inside: int | None = None
+    for word in _WORD.findall(hostlist):
+        if word == "[" and inside is None:
+            inside = 0
+        elif word == "]" and inside:
+            product, inside = product * inside, None
+        elif word == "," and inside is None:
+            total, product = total + product, 1
+        elif word != "," and inside is not None:
+            ends = _RANGE.fullmatch(word)
+            if ends is None:
+                raise ValueError(f"{word[:SHOWN]!r} is no range")
+            inside += max(1, int(ends[2] or ends[1]) - int(ends[1]) + 1)
+        elif word in "[]":
+            raise ValueError("its brackets do not match")
+        if total + product > MOST_NAMES:
+            raise ValueError(f"it has more than {MOST_NAMES} names")
+    if inside is not None:
+        raise ValueError("its brackets do not match")

@@ -75,7 +75,7 @@ def _caption(status: Status, total: float, now: float) -> str:
     ]
     lines.append(f"read: {', '.join(read)}")
     lines += [
-        f"{what} can't be read since {lasted(now - unread.since)}: {one_line(unread.why)}"
+        f"{what} can't be {unread.verb} since {lasted(now - unread.since)}: {one_line(unread.why)}"
         for what, unread in status.unread.items()
     ]
     lines += [

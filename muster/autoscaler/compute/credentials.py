@@ -3,6 +3,7 @@
 import datetime
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from google.auth.credentials import Credentials
@@ -15,24 +16,37 @@ log = logging.getLogger("muster")
 # https://cloud.google.com/compute/docs/access/authenticate-workloads#applications
 AHEAD_S = 240.0
 AGAIN_S = 5.0
-"""Seconds between two tries while there is no new token."""
+"""Seconds between two tries while there is no new token, and between two looks at the clock."""
+
+
+def since_boot() -> float:
+    """Seconds since the boot: nobody sets this clock, and it counts while the VM is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Token:
     """The token of some credentials; a call sends `header()`."""
 
     def __init__(
-        self, credentials: Credentials, request: Callable[..., object], stop: threading.Event
+        self,
+        credentials: Credentials,
+        request: Callable[..., object],
+        stop: threading.Event,
+        clock: Callable[[], float] = since_boot,
     ) -> None:
         """Start renewing; `request` is a transport of google-auth's."""
         self._credentials = credentials
         self._request = request
         self._stop = stop
+        self._clock = clock
+        self._valid_until = 0.0
+        """By `clock`."""
         self._first = threading.Event()
         self._wake = threading.Event()
         self._problem = ""
         if credentials.token and credentials.expiry is None:
             # Set by the caller (GOOGLE_OAUTH_ACCESS_TOKEN): there is nothing to renew.
+            self._valid_until = float("inf")
             self._first.set()
         else:
             threading.Thread(target=self._renew, name="token", daemon=True).start()
@@ -45,7 +59,7 @@ class Token:
 
         """
         self._first.wait(within_s)
-        if not self._credentials.token or self._left_s() <= 0:
+        if not self._credentials.token or self._valid_until <= self._clock():
             raise CloudError(
                 f"no access token: {self._problem or 'no answer'}; look at the VM's service "
                 "account and its metadata server",
@@ -58,25 +72,30 @@ class Token:
         """Renew the token now: Google has refused it."""
         self._wake.set()
 
-    def _left_s(self) -> float:
-        expiry = self._credentials.expiry
-        if expiry is None:
-            return float("inf")
-        # google-auth's times are in UTC, without a time zone.
-        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-        return float((expiry - now).total_seconds())
-
     def _renew(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
-            try:
-                self._credentials.refresh(self._request)  # type: ignore[no-untyped-call]
-                self._problem = ""
-            except Exception as error:
-                # google-auth's own errors, and others that an invalid answer causes.
-                self._problem = str(error) or repr(error)
-                log.warning("no access token: %r", error)
+            self._refresh()
             self._first.set()
-            self._wake.wait(
-                max(self._left_s() - AHEAD_S, AGAIN_S) if not self._problem else AGAIN_S
-            )
+            pause_s = AGAIN_S
+            while not (self._wake.wait(pause_s) or self._stop.is_set() or self._due_in_s() <= 0):
+                pause_s = min(AGAIN_S, self._due_in_s())
+
+    def _due_in_s(self) -> float:
+        """Seconds until a new one is asked for."""
+        return 0 if self._problem else self._valid_until - AHEAD_S - self._clock()
+
+    def _refresh(self) -> None:
+        try:
+            self._credentials.refresh(self._request)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            # google-auth's own errors, and others that an invalid answer causes.
+            self._problem = str(error) or repr(error)
+            log.warning("no access token: %r", error)
+            return
+        self._problem = ""
+        # google-auth's times are in UTC, without a time zone.
+        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        expiry = self._credentials.expiry
+        lasts_s = float("inf") if expiry is None else (expiry - now).total_seconds()
+        self._valid_until = self._clock() + lasts_s

@@ -23,8 +23,9 @@ def of_operation(operation: Operation | None) -> Failure | None:
     if not errors and not operation.get("httpErrorStatusCode"):
         return None
     first = errors[0] if errors else {}
-    code = first.get("code") or str(operation["httpErrorStatusCode"])
-    return Failure(code, first.get("message") or code)
+    status = int(operation.get("httpErrorStatusCode") or 0)
+    code = first.get("code") or str(status)
+    return Failure(code, first.get("message") or code, status)
 
 
 def commonest(failed: dict[str, Failure], otherwise: Failure | None = None) -> Failure:

@@ -159,12 +159,14 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Something that can't be read."""
+    """Something that can't be read, or written."""
 
     since: float
-    """When a reading failed first."""
+    """When a try failed first."""
     why: str
-    """The error of the last reading."""
+    """The error of the last try."""
+    verb: str = "read"
+    """Or `written`."""
 
 
 # --- actions --------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class Failure:
     code: str
     message: str
     status: int = 0
-    """HTTP status; 0 = there was no answer, or it was an operation that failed."""
+    """HTTP status of the call or of the operation; 0 = there was no answer, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class ObservedState:
     quotas: Quotas = field(default_factory=Quotas)
     """Read before the VMs were listed."""
     unread: Mapping[str, Unread] = field(default_factory=dict)
-    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
+    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`; what
+    can't be written: `the spool`."""
     events: Sequence[Event] = ()
     """Results of earlier actions, since the last pass."""
     limits: Limits = Limits()

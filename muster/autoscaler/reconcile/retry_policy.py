@@ -16,6 +16,13 @@ _NOT_MADE = "notMade"
 # https://cloud.google.com/compute/api-quota: refilled each minute.
 _BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
 
+# Of operations; each means that the same call may succeed later. Some come without an HTTP status.
+_OPERATION = (
+    "INTERNAL_ERROR",
+    "RESOURCE_NOT_READY",
+    "RESOURCE_OPERATION_RATE_EXCEEDED",
+)
+
 # A template that has just been replaced: the metadata names the new one in a moment.
 _REPLACED = "notFound"
 
@@ -37,7 +44,7 @@ def remedy(failure: Failure) -> Remedy:
     """What may help after a failure."""
     if failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE):
         return Remedy.ELSEWHERE
-    temporary = failure.code in (*_BUSY, _REPLACED, *_UNKNOWN)
+    temporary = failure.code in (*_BUSY, *_OPERATION, _REPLACED, *_UNKNOWN)
     if temporary or failure.status == TOO_MANY or failure.status >= SERVER_ERROR:
         return Remedy.LATER
     return Remedy.NOTHING

@@ -108,7 +108,8 @@ class Status:
     errors: dict[str, LastError]
     """Node set -> what the cloud refused last of its nodes."""
     unread: dict[str, Unread]
-    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`."""
+    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`; what
+    can't be written: `the spool`."""
 
     def stale(self, now: float) -> bool:
         """Whether nothing has been written for too long."""

@@ -159,7 +159,7 @@ def _trouble(status: Status, sets: Collection[str], now: float, besides: str) ->
         if vms == 0 and pool in whose:
             yield f"{whose[pool]}the quota has no room for {pool}"
     for what, unread in status.unread.items():
-        yield f"{what} can't be read since {lasted(now - unread.since)}: {unread.why}"
+        yield f"{what} can't be {unread.verb} since {lasted(now - unread.since)}: {unread.why}"
     for what, at in (("slurmctld", status.slurm_read), ("the cloud", status.cloud_read)):
         if now > at + UNREAD_S and what not in status.unread:
             since = f"for {lasted(now - at)}" if at else "yet"

@@ -6,6 +6,7 @@ closed, so a restarted daemon reads it again. The two other programs only wake t
 files are not read, as SLURM's node states say the same.
 """
 
+import fcntl
 import json
 import logging
 import os
@@ -82,18 +83,28 @@ class Spool:
         return [self._requests[name] for name in names if name in self._requests]
 
     def close(self, request: str) -> None:
-        """Remove a request from the spool; no error if it is not there."""
+        """Remove a request from the spool; no error if it is not there.
+
+        Raises:
+            SpoolError: it is there still, such as on a file system that is read-only.
+
+        """
+        try:
+            if request in self._damaged:
+                self._set_aside(request)
+            else:
+                (self.folder / request).unlink(missing_ok=True)
+        except OSError as error:
+            raise SpoolError(f"{error}; make {self.folder} writable") from error
+        self._damaged.discard(request)
         self._requests.pop(request, None)
-        if request in self._damaged:
-            self._damaged.discard(request)
-            self._set_aside(request)
-        else:
-            (self.folder / request).unlink(missing_ok=True)
 
     def forget_calls(self) -> None:
         """Remove the files of the other programs."""
         for name in self._names(*OTHERS):
-            (self.folder / name).unlink(missing_ok=True)
+            # What can't be removed now says nothing that SLURM's node states don't say.
+            with suppress(OSError):
+                (self.folder / name).unlink()
 
     def _names(self, *endings: str) -> list[str]:
         """Names of files, the oldest first: each begins with the time, in as many digits."""
@@ -107,7 +118,8 @@ class Spool:
         except _UNREADABLE as error:
             # Such as an empty file after the machine went down.
             log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
-            self._set_aside(name)
+            with suppress(OSError):
+                self._set_aside(name)
             return None
         try:
             jobs = _jobs(resume_file)
@@ -129,6 +141,25 @@ class Spool:
             (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
         for old in self._names(DAMAGED)[:-DAMAGED_KEPT]:
             (self.folder / old).unlink(missing_ok=True)
+
+
+def hold(folder: Path) -> int:
+    """Lock a spool for this process, until it ends; return the lock's file descriptor.
+
+    Raises:
+        SpoolError: another daemon has it.
+
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise SpoolError(
+            f"another autoscaler works with the spool {folder}; stop it (fuser -v {folder})"
+        ) from error
+    except OSError as error:
+        raise SpoolError(f"the spool {folder} can't be used: {error}; run site.yml") from error
+    return descriptor
 
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:
