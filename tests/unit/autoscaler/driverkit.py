@@ -69,12 +69,19 @@ class DriverHarness:
         return event
 
     def delete(self, vm: Vm | str) -> Deleted:
-        vm = vm if isinstance(vm, Vm) else Vm(vm, ZONE, "RUNNING", 0)
+        vm = vm if isinstance(vm, Vm) else self.vm(vm)
         self.google.submit(Delete(vm, "idle"))
         (event,) = self.take_events(1)
         assert isinstance(event, Deleted)
-        assert event.name == vm.name
+        assert event.vm == vm
         return event
+
+    def vm(self, name: str, zone: str = ZONE) -> Vm:
+        """The VM of a name, as a list has it; there may be none."""
+        stored = self.cloud.server.do(
+            lambda fake: fake.store.get("compute.instances", f"demo-project/zones/{zone}", name)
+        )
+        return Vm(name, zone, (stored or {"id": "7"})["id"], "RUNNING", 0)
 
     def probe(self, name: str) -> ProbeResult:
         self.google.submit(Probe(name, ZONE))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, ZONE, Cloud, P
+from oracle import Place
 from schedules import Faults
 
 from muster_sandbox.fakecloud import Settings, operations
@@ -65,7 +66,7 @@ class Moved:
     """What happened to a VM: `born`, `gone`, `deleted`, or its new status."""
 
     what: str
-    vm: tuple[str, str]
+    vm: Place
 
 
 @dataclass
@@ -160,6 +161,11 @@ def _without(value: Any, key: str) -> Any:
     return [_without(item, key) for item in value] if isinstance(value, list) else value
 
 
+def _place(scope: str, name: str, instance: dict[str, Any] | None) -> Place:
+    assert instance, f"{name} was not there"
+    return name, scope.rpartition("/")[2], instance["id"]
+
+
 def watch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell the faults whether an operation is for healthy nodes."""
     run = operations._run
@@ -249,7 +255,9 @@ class FaultyCloud:
 
         def watched_delete(kind: str, scope: str, name: str) -> None:
             if kind == INSTANCES:
-                self.moved.put(Moved("gone", (name, scope.rpartition("/")[2])))
+                self.moved.put(
+                    Moved("gone", _place(scope, name, cloud.store.get(kind, scope, name)))
+                )
             delete(kind, scope, name)
 
         cloud.store.put = watched_put  # type: ignore[method-assign]
@@ -261,7 +269,7 @@ class FaultyCloud:
     def _record(
         self, before: dict[str, Any] | None, scope: str, name: str, now: dict[str, Any]
     ) -> None:
-        vm = name, scope.rpartition("/")[2]
+        vm = _place(scope, name, now)
         if before is None:
             self.moved.put(Moved("born", vm))
         if before is None or before["status"] != now["status"]:

@@ -7,8 +7,8 @@ node that came late, a VM that is left over.
 
 from dataclasses import dataclass, field
 
-Place = tuple[str, str]
-"""A VM: name and zone."""
+Place = tuple[str, str, str]
+"""A VM: name, zone and id. The next VM of that name in that zone has another id."""
 
 
 @dataclass
@@ -59,8 +59,10 @@ class Oracle:
             if took > self.healthy_s:
                 self.wrong.append(f"{name} is healthy and came after {took:.1f} s")
 
-    def released(self, name: str, now: float) -> None:
-        """A node was powered down by force."""
+    def released(self, name: str, now: float, vm: Place | None = None) -> None:
+        """A node was powered down by force; `vm`: it was in service on that VM."""
+        if vm in self._works:
+            self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
         self._settled(name, now)
 
     def waits(self, now: float) -> None:
@@ -86,7 +88,7 @@ class Oracle:
 
     def born(self, vm: Place, now: float) -> None:
         """An insert of a VM was accepted."""
-        name, zone = vm
+        name, zone, _ = vm
         for other, since in self._works.items():
             if other[0] == name and since >= self._resumed.get(name, 0):
                 self.wrong.append(
@@ -106,8 +108,11 @@ class Oracle:
 
     def deleted(self, vm: Place, *, works: bool) -> None:
         """A deletion was accepted; `works`: a node in service is on that VM."""
+        name, zone, _ = vm
         if works:
-            self.wrong.append(f"{vm[0]} is in service and its VM in {vm[1]} is deleted")
+            self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
+        elif name in self._asked and self._works.get(vm, 0) >= self._resumed[name]:
+            self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
 
     # --- the end
 
@@ -115,5 +120,5 @@ class Oracle:
         """What is wrong, when nothing is left to do."""
         self.waits(now)
         self.wrong += [f"{name} has no verdict in the end" for name in sorted(self._asked)]
-        self.wrong += [f"{name} in {zone} is left over" for name, zone in sorted(self._there)]
+        self.wrong += [f"{name} in {zone} is left over" for name, zone, _ in sorted(self._there)]
         return self.wrong

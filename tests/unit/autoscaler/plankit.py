@@ -81,7 +81,16 @@ def vm(name: str, text: str) -> Vm:
     match = re.fullmatch(r"(\w+) in (\w) since (-?\d+)( spot)?", text)
     assert match, text
     status, zone, created, spot = match.groups()
-    return Vm(name, REGION + zone, status, float(created), "n1", bool(spot))
+    # Another time of its creation means another VM.
+    return Vm(
+        name,
+        REGION + zone,
+        f"{name} in {zone} since {created}",
+        status,
+        float(created),
+        "n1",
+        bool(spot),
+    )
 
 
 def request(name: str, given: dict[str, Any]) -> Request:
@@ -105,6 +114,7 @@ class Rounds:
         self.observed = ObservedState(CLUSTER, 0, sets=SETS)
         self.tracked = TrackedState()
         self.inserts: list[Insert] = []
+        self.deletions: list[Vm] = []
         self.actions: list[Action] = []
         """Of the last round."""
         self.heard: list[Event] = []
@@ -161,6 +171,7 @@ class Rounds:
         actions, self.tracked = reconcile(observed, self.tracked)
         self.actions = actions
         self.inserts += [action for action in actions if isinstance(action, Insert)]
+        self.deletions += [action.vm for action in actions if isinstance(action, Delete)]
         self.observed = observed
         return [self._text(action) for action in actions]
 
@@ -178,7 +189,10 @@ class Rounds:
             return Inserted(ask.id, dict.fromkeys(nodes, failure) if what == "refused" else {})
         if what == "deleted":
             zone = REGION + (rest[1] if rest else "a")
-            return Deleted(nodes[0], zone, Failure(why, "", STATUS.get(why, 0)) if why else None)
+            deleted = next(
+                vm for vm in reversed(self.deletions) if (vm.name, vm.zone) == (nodes[0], zone)
+            )
+            return Deleted(deleted, Failure(why, "", STATUS.get(why, 0)) if why else None)
         if what == "unknown":
             return ProbeResult(
                 nodes[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from oracle import Oracle
+from oracle import Oracle, Place
 from plankit import choice
 from schedules import Faults
 
@@ -58,6 +58,11 @@ DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
 
 
+def place(vm: Vm) -> Place:
+    """What the oracle takes a VM for."""
+    return vm.name, vm.zone, vm.id
+
+
 @dataclass
 class SimCloud:
     """VMs, and what is reported of them. Times are true; `vms` and lists are by Google's clock."""
@@ -70,6 +75,8 @@ class SimCloud:
     room: dict[CapacityPool, int] = field(default_factory=dict)
     later: list[tuple[float, Event]] = field(default_factory=list)
     now: float = 0
+    born: int = 0
+    """How many VMs there have been; the id of the last one."""
     no_token_until: float = 0
     last_list: tuple[float, list[Vm]] = (0, [])
     """The last list that was answered."""
@@ -97,14 +104,14 @@ class SimCloud:
             self._becomes(key, "TERMINATED" if stops else "RUNNING")
         elif vm.status == "STOPPING" and faults.random.random() < 0.2:
             del self.vms[key]
-            self.oracle.gone(key)
+            self.oracle.gone(place(vm))
         elif vm.spot and vm.status == "RUNNING" and faults.strike("preempted", 0.1):
             self._becomes(key, faults.random.choice(["STOPPING", "TERMINATED"]))
 
     def _becomes(self, key: tuple[str, str], status: str) -> None:
         self.vms[key] = replace(self.vms[key], status=status)
         if status != "RUNNING":
-            self.oracle.stopped(key)
+            self.oracle.stopped(place(self.vms[key]))
 
     def listed(self) -> tuple[float, list[Vm]]:
         """A list of VMs as Google gives it, and when it was asked for."""
@@ -190,9 +197,11 @@ class SimCloud:
             key = name, chosen.zone
             if key in self.vms:
                 continue
+            self.born += 1
             self.vms[key] = Vm(
                 name,
                 chosen.zone,
+                str(self.born),
                 "STAGING",
                 self.now,
                 chosen.machine_type,
@@ -200,7 +209,7 @@ class SimCloud:
                 chosen.gpus,
             )
             self.hung.discard(name)
-            self.oracle.born(key, self.now)
+            self.oracle.born(place(self.vms[key]), self.now)
 
     def delete(self, action: Delete, *, works: bool) -> None:
         """Delete a VM, or not; `works`: a node in service is on it."""
@@ -210,15 +219,16 @@ class SimCloud:
         for kind, why in (("refused", REFUSALS[0]), ("rate limit", BUSY), ("never done", TIMEOUT)):
             if troubled and self.faults.strike(kind):
                 when = self.now + DEADLINE_S if why is TIMEOUT else end
-                self.later.append((when, Deleted(*key, why)))
+                self.later.append((when, Deleted(action.vm, why)))
                 return
-        self.oracle.deleted(key, works=works and key in self.vms)
-        if key in self.vms:
+        vm = self.vms.get(key)
+        if vm is not None and vm.id == action.vm.id:
+            self.oracle.deleted(place(vm), works=works)
             self._becomes(key, "STOPPING")
         if troubled and self.faults.strike("answer lost"):
-            self.later.append((self.now + DEADLINE_S, Deleted(*key, UNREACHABLE)))
+            self.later.append((self.now + DEADLINE_S, Deleted(action.vm, UNREACHABLE)))
         else:
-            self.later.append((end, Deleted(*key)))
+            self.later.append((end, Deleted(action.vm)))
 
     def probe(self, action: Probe) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""

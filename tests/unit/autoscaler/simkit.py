@@ -7,10 +7,10 @@ sees SLURM's and the cloud's records, and nothing of `reconcile`.
 from dataclasses import dataclass, field
 
 import simcloud
-from oracle import Oracle
+from oracle import Oracle, Place
 from plankit import CLUSTER
 from schedules import Faults, Schedule
-from simcloud import SETS, SimCloud
+from simcloud import SETS, SimCloud, place
 from slurmctld import Machine, Slurmctld
 
 from muster.autoscaler.daemon import Observer
@@ -63,8 +63,8 @@ class SimulatedRun:
         """When the current daemon began."""
         self.away_until = 0.0
         self.hangs_until = 0.0
-        self.hanging: list[ReleaseNodes] = []
-        """What slurmctld takes when scontrol goes on."""
+        self.releases: list[ReleaseNodes] = []
+        """They wait for the next reading."""
 
     def play(self, seconds: int = 900, after: int = 3000) -> list[str]:
         """Let jobs come for a while, then end all faults; return what is wrong in the end."""
@@ -99,16 +99,12 @@ class SimulatedRun:
             self.slurm.step(self.now, self._machines())
         if self.unreachable:
             self.oracle.excuse(1)
-        elif self.hanging:
-            late, self.hanging = self.hanging, []
-            for action in late:
-                self.slurm.release_nodes(action.names, self.now)
         elif self.now < max(self.cloud.no_token_until, self.began + BEGINS_S):
             self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
         if self.faults.strike("killed", 0.2):
             # The next daemon tracks nothing, and gets no results of earlier calls.
-            self.tracked, self.read = TrackedState(), ({}, 0.0)
+            self.tracked, self.read, self.releases = TrackedState(), ({}, 0.0), []
             self.began = self.now
             self.cloud.later.clear()
         self._daemon()
@@ -118,10 +114,12 @@ class SimulatedRun:
         """Whether slurmctld can't be read or updated."""
         return self.now < self.away_until or self.now < self.hangs_until
 
-    def _machines(self) -> dict[tuple[str, str], Machine]:
+    def _machines(self) -> dict[Place, Machine]:
         return {
-            key: Machine(vm.created, vm.status == "RUNNING" and vm.name not in self.cloud.hung)
-            for key, vm in self.cloud.vms.items()
+            place(vm): Machine(
+                vm.created, vm.status == "RUNNING" and vm.name not in self.cloud.hung
+            )
+            for vm in self.cloud.vms.values()
         }
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
@@ -130,6 +128,7 @@ class SimulatedRun:
     def _daemon(self) -> None:
         if not self.unreachable and not self.faults.strike("scontrol fails"):
             self.read = dict(self.slurm.nodes), self.now
+            self._release_nodes()
         at, listed = self.cloud.listed()
         if at < self.began:
             at, listed = 0, []
@@ -150,21 +149,26 @@ class SimulatedRun:
         for action in actions:
             self.do(action)
 
+    def _release_nodes(self) -> None:
+        """Release nodes as the daemon does, which has just read them."""
+        releases, self.releases = self.releases, []
+        for action in releases:
+            names = [name for name in action.names if self.slurm.nodes[name].power is action.power]
+            if names and not self.faults.strike("scontrol fails"):
+                self.slurm.release_nodes(tuple(names), self.now)
+
     def do(self, action: Action) -> None:
         """Do an action."""
         match action:
             case ReleaseNodes():
-                if self.unreachable:
-                    # Updated too late, or never.
-                    self.hanging += [action] if self.random.random() < 0.5 else []
-                elif not self.faults.strike("scontrol fails"):
-                    self.slurm.release_nodes(action.names, self.now)
+                self.releases.append(action)
             case Insert():
                 self.cloud.insert(action)
             case Delete(vm):
-                key = vm.name, vm.zone
-                runs = key in self.cloud.vms and self.cloud.vms[key].status == "RUNNING"
-                self.cloud.delete(action, works=runs and self.slurm.works(key))
+                there = self.cloud.vms.get((vm.name, vm.zone))
+                runs = there is not None and there.status == "RUNNING"
+                works = runs and self.slurm.works(place(there))
+                self.cloud.delete(action, works=works)
             case Probe():
                 self.cloud.probe(action)
             case Close(request_id):

@@ -110,8 +110,10 @@ class Slurmctld:
                     self._set(other, busy=False)
                     if other not in names:
                         self.since[other] = min(self.since[other], now)
+            node = self.nodes[name]
+            in_service = node.power is Power.UP and not node.down
             self._set(name, power=Power.POWERING_DOWN, down=True)
-            self.oracle.released(name, now)
+            self.oracle.released(name, now, self.home.get(name) if in_service else None)
 
     def works(self, vm: Place) -> bool:
         """Whether a node in service is on a VM."""

@@ -44,7 +44,7 @@ def vms(at: float, *listed: Vm) -> VmsRead:
 
 
 def vm(zone: str) -> Vm:
-    return Vm(NODE, zone, "RUNNING", BEFORE + 1, "n1")
+    return Vm(NODE, zone, "1", "RUNNING", BEFORE + 1, "n1")
 
 
 class DaemonHarness:

@@ -52,7 +52,9 @@ class DaemonHarness:
         self.pace = CountingPace()
         self.ends: list[int] = []
         """How many deletions ended in each reconcile pass in which any did."""
-        cloud = Mock(sets=dict, vms=lambda: [Vm(name, "z", "RUNNING", 1000) for name in NAMES])
+        cloud = Mock(
+            sets=dict, vms=lambda: [Vm(name, "z", name, "RUNNING", 1000) for name in NAMES]
+        )
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(
             ObservedState("lab", 0),
@@ -94,7 +96,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonHarness]:
 
 def test_deletions_that_end_are_reconciled_together(harness: DaemonHarness):
     for name in NAMES:
-        harness.inbox.put(Deleted(name, "z"))
+        harness.inbox.put(Deleted(Vm(name, "z", name, "RUNNING", 1000)))
         # It was taken from the inbox, and could have started its own reconcile pass.
         until(harness.inbox.empty)
     harness.inbox.put(Called())
@@ -111,5 +113,5 @@ def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonH
     until(lambda: NAMES[0] in harness.daemon.tracked.powering_up)
     until(lambda: harness.pace.busy >= before + BOTH)
     until(harness.inbox.empty)
-    harness.inbox.put(Deleted(NAMES[0], "z"))
+    harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", 1000)))
     until(lambda: harness.ends)

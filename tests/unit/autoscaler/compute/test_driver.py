@@ -66,9 +66,24 @@ def test_deleting_a_vm_that_is_gone_succeeds(harness: DriverHarness):
     assert harness.delete("lab-debug-7").failure is None
 
 
+def test_a_later_vm_of_the_same_name_is_not_deleted(harness: DriverHarness):
+    harness.make("lab-debug-0")
+    (first,) = harness.google.vms()
+    harness.remove("lab-debug-0")
+    until(lambda: not harness.names())
+    harness.make("lab-debug-0")
+    (second,) = harness.google.vms()
+    assert first.id != second.id
+    assert harness.delete(first).failure is None
+    assert harness.google.vms() == [second]
+    assert "instances.delete" not in harness.calls()
+
+
 def test_an_insert_does_not_wait_behind_deletions(harness: DriverHarness):
     for number in range(100):
-        harness.google.submit(Delete(Vm(f"lab-gone-{number}", ZONE, "RUNNING", 0), "idle"))
+        harness.google.submit(
+            Delete(Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0), "idle")
+        )
     began = time.monotonic()
     harness.google.submit(Insert("request", CHOICE, names(2), 2))
     until(lambda: harness.names() >= set(names(2)))
@@ -104,7 +119,7 @@ def test_calls_are_counted(harness: DriverHarness):
     harness.delete("lab-debug-9")
     budget = harness.google.budget()
     assert budget.calls["instances.bulkInsert", "200"] == 1
-    assert budget.calls["instances.delete", "notFound"] == 1
+    assert budget.calls["instances.get", "notFound"] == 1
     assert budget.bulk == 0
     assert set(budget.pace.values()) == {1.0}
     assert budget.waited_s["mutate"] < 1

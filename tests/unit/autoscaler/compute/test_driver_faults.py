@@ -277,7 +277,9 @@ def test_there_are_no_events_after_the_end(harness: DriverHarness):
     harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.3}
     harness.google.submit(Insert("request", CHOICE, names(2), 1))
     for number in range(50):
-        harness.google.submit(Delete(Vm(f"lab-gone-{number}", ZONE, "RUNNING", 0), "idle"))
+        harness.google.submit(
+            Delete(Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0), "idle")
+        )
     harness.google.close()
     harness.events.clear()
     time.sleep(0.6)

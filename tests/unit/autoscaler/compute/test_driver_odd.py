@@ -42,9 +42,9 @@ def test_a_deletion_that_has_not_ended_is_not_sent_again(harness: DriverHarness)
 
     # On the cloud's thread: meanwhile the cloud answers nothing, so none of them ends.
     harness.cloud.server.do(submit)
-    assert {event.name for event in harness.take_events(40) if isinstance(event, Deleted)} == set(
-        names(40)
-    )
+    assert {
+        event.vm.name for event in harness.take_events(40) if isinstance(event, Deleted)
+    } == set(names(40))
     assert harness.calls()["instances.delete"] == 40
     until(lambda: not harness.names() & set(names(40)))
     assert isinstance(harness.insert("lab-debug-0"), Inserted)

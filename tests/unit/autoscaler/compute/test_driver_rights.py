@@ -5,7 +5,6 @@ from controllerkit import REGION, Cloud
 from driverkit import DriverHarness, names, until
 
 from muster.autoscaler.compute.api_client import Limits
-from muster.autoscaler.reconcile.model import Vm
 from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError
 
@@ -51,7 +50,7 @@ def test_the_rights_are_enough(harness: DriverHarness):
 def test_a_vm_in_a_zone_that_no_set_uses_any_more_is_deleted(harness: DriverHarness):
     left = f"{REGION}-c"
     harness.make("lab-debug-0", left)
-    assert harness.delete(Vm("lab-debug-0", left, "RUNNING", 0)).failure is None
+    assert harness.delete(harness.vm("lab-debug-0", left)).failure is None
     assert harness.names() == set()
 
 

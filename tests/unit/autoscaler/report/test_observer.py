@@ -149,7 +149,7 @@ def test_a_node_that_is_probed_has_its_job(watched):
 def test_a_node_without_a_job_is_reported_without(watched):
     watched.round(200, vms={"debug-0": "RUNNING in a since 100"})
     [line] = lines_of(watched, "delete")
-    assert line.keys() == {"time", "event", "node", "zone", "reason"}
+    assert line.keys() == {"time", "event", "node", "zone", "vm", "reason"}
 
 
 def test_after_a_restart_a_released_node_still_has_its_job(watched):
@@ -330,7 +330,7 @@ def large(now: float) -> ObservedState:
             for number, name in enumerate(names)
         },
         nodes_at=now,
-        vms=[Vm(name, "europe-west4-a", "RUNNING", 1, "n1") for name in names[:5000]],
+        vms=[Vm(name, "europe-west4-a", name, "RUNNING", 1, "n1") for name in names[:5000]],
         vms_at=now,
         sets={"debug": NodeSet("debug", (Choice("T", "europe-west4-a", "n1"),))},
     )

@@ -1,0 +1,73 @@
+"""Nodes are read directly before they are released; the daemon is real, all around it is not."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from unittest.mock import Mock
+
+import pytest
+from driverkit import until
+
+from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
+from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request
+from muster.autoscaler.reconcile.observed import ObservedState
+
+NODES = ("lab-debug-0", "lab-debug-1")
+
+
+class Slurm:
+    """slurmctld, in which some nodes come into service after the first reading."""
+
+    def __init__(self, come: tuple[str, ...]) -> None:
+        self.come = come
+        self.readings = 0
+        self.released: list[list[str]] = []
+
+    def nodes(self) -> list[Node]:
+        self.readings += 1
+        up = self.come if self.readings > 1 else ()
+        return [Node(name, Power.UP if name in up else Power.POWERING_UP) for name in NODES]
+
+    def release_nodes(self, names: Iterable[str], _reason: str) -> None:
+        self.released.append(list(names))
+
+
+class DaemonHarness:
+    """A daemon with a request whose time is over."""
+
+    def __init__(self, come: tuple[str, ...]) -> None:
+        self.slurm = Slurm(come)
+        self.inbox = Inbox()
+        cloud = Mock(sets=dict, vms=list)
+        cloud.quotas.return_value = Quotas()
+        requests = [Request("r", time.time() - 1000, NODES)]
+        self.daemon = Daemon(
+            ObservedState("lab", 0),
+            self.inbox,
+            slurm=self.slurm,
+            cloud=cloud,
+            spool=Mock(requests=lambda: requests, wait=lambda _seconds: time.sleep(0.01)),
+            pace=Pace(0.05, 0.05, 0.05, 0.05),
+        )
+        self.thread = threading.Thread(target=self.daemon.run, daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.daemon.stop()
+        self.inbox.put(Called())
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture(params=[(), NODES[:1], NODES])
+def harness(request: pytest.FixtureRequest) -> Iterator[DaemonHarness]:
+    started = DaemonHarness(request.param)
+    yield started
+    started.stop()
+
+
+def test_a_node_that_has_come_into_service_is_not_released(harness: DaemonHarness):
+    slurm = harness.slurm
+    left = [name for name in NODES if name not in slurm.come]
+    until(lambda: slurm.released or slurm.readings > 20)
+    assert slurm.released[:1] == ([left] if left else [])
