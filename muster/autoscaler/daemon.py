@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -235,7 +235,7 @@ class Daemon:
 
     def _urgent(self, message: Message) -> bool:
         """Whether to reconcile now. A deletion that ends is urgent only if its node powers up."""
-        return not isinstance(message, Deleted) or message.name in self.tracked.powering_up
+        return not isinstance(message, Deleted) or message.vm.name in self.tracked.powering_up
 
     def _reconcile(self, messages: list[Message]) -> None:
         now = self._clock()
@@ -341,24 +341,37 @@ class Daemon:
     def _read_slurm(self) -> None:
         while not self._stopping.is_set():
             self._slurm_due.clear()
-            self._release_nodes()
+            # Of the actions so far: for later ones the nodes must be read again.
+            releases = [self._releases.get() for _ in range(self._releases.qsize())]
             at = self._clock()
             nodes = self._tried("slurmctld", self.slurm.nodes)
             pause_s = self.pace.retry_s
             if nodes is not None:
-                self._inbox.put(NodesRead(at, {node.name: node for node in nodes}))
+                by_name = {node.name: node for node in nodes}
+                self._inbox.put(NodesRead(at, by_name))
+                self._release_nodes(releases, by_name)
                 pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
             self._slurm_due.wait(pause_s)
 
-    def _release_nodes(self) -> None:
-        """Release nodes; if slurmctld refuses, the next reconcile pass decides again."""
-        # Actions that come during this loop wait: the daemon must read the nodes first.
-        for _ in range(self._releases.qsize()):
-            action = self._releases.get()
+    def _release_nodes(self, releases: Iterable[ReleaseNodes], nodes: Mapping[str, Node]) -> None:
+        """Release the nodes that are still as they were when it was decided.
+
+        `nodes` were read directly before: a node may have come into service since the decision.
+        SLURM has no update with a condition, so the time of one call of scontrol remains. What is
+        not done here, or refused, the next reconcile pass decides again.
+        """
+        for action in releases:
+            names = [
+                name for name in action.names if name in nodes and nodes[name].power is action.power
+            ]
+            if not names:
+                continue
             try:
-                self.slurm.release_nodes(action.names, action.reason)
+                self.slurm.release_nodes(names, action.reason)
             except SlurmError as error:
                 log.error("nodes can't be released, retrying: %s", error)
+            # The next reading shows it.
+            self._slurm_due.set()
 
     def _read_cloud(self) -> None:
         while not self._stopping.is_set():

@@ -1,6 +1,12 @@
 """Deletes thousands of VMs: a few calls in each HTTP request, within the rate limit.
 
 Google has no bulk deletion of VMs outside a managed instance group.
+
+A VM is deleted by its name, and only if the VM of that name has its id when it is read directly
+before. Google accepts an id in place of the name; the controller's rights are bound to names, and
+whether they hold for an id can't be shown without Google. So there is a window, from that reading
+to the deletion (two HTTP requests, mostly below a second), in which the VM would have to end by
+itself and another one of its name be made.
 """
 
 import heapq
@@ -16,7 +22,7 @@ from typing import Any
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport, limited, may_pass, pause_s
 from muster.autoscaler.compute.operations import Operations
-from muster.autoscaler.compute.rate_limiter import Group, TooLateError
+from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.reconcile.model import Deleted, Failure, Vm
 from muster.gcp.api import NOT_FOUND, CloudError
 
@@ -58,8 +64,9 @@ class Deletes:
         self._say = say
         self._stop = stop
         self._changed = threading.Condition()
-        self._pending: set[tuple[str, str]] = set()
-        """Name and zone of deletions that have not ended."""
+        self._reads = transport.buckets[Group.READ]
+        self._pending: set[str] = set()
+        """Ids of the VMs whose deletion has not ended."""
         self._order = count()
         self._waiting: list[tuple[float, int, _Deletion]] = []
         """(when to try, number, deletion), a heap."""
@@ -67,20 +74,19 @@ class Deletes:
             threading.Thread(target=self._run, name=f"delete-{number}", daemon=True).start()
 
     def submit(self, vm: Vm) -> None:
-        """Delete a VM, once: nothing is done while an earlier deletion of it has not ended.
-
-        A second call could arrive after the first has ended, and delete a new VM of that name.
-        """
+        """Delete a VM, once: nothing is done while an earlier deletion of it has not ended."""
         with self._changed:
-            if (vm.name, vm.zone) in self._pending:
+            if vm.id in self._pending:
                 return
-            self._pending.add((vm.name, vm.zone))
+            self._pending.add(vm.id)
         self._put(0, _Deletion(vm))
 
     def _end(self, vm: Vm, failure: Failure | None) -> None:
         with self._changed:
-            self._pending.discard((vm.name, vm.zone))
-        self._say(Deleted(vm.name, vm.zone, failure))
+            if vm.id not in self._pending:
+                return
+            self._pending.remove(vm.id)
+        self._say(Deleted(vm, failure))
 
     def _put(self, when: float, deletion: _Deletion) -> None:
         with self._changed:
@@ -92,11 +98,13 @@ class Deletes:
             lot = self._next()
             if lot:
                 try:
+                    # Both before the reading: nothing waits between it and the deletion.
+                    self._reads.take(float("inf"), urgent=False, count=len(lot))
                     self._bucket.take(float("inf"), urgent=False, count=len(lot))
                 except TooLateError:
                     return
                 try:
-                    self._delete(lot)
+                    self._delete(self._same(lot))
                 except Exception as error:
                     # Each deletion must get its event, and this thread serves the others too.
                     log.exception("unexpected error")
@@ -116,14 +124,32 @@ class Deletes:
                 lot.append(heapq.heappop(self._waiting)[2])
             return lot
 
-    def _delete(self, lot: list[_Deletion]) -> None:
+    def _same(self, lot: list[_Deletion]) -> list[_Deletion]:
+        """Return those whose VM is there by its id; end the others, or try them again later."""
         began = time.monotonic()
-        calls = []
         for deletion in lot:
             deletion.until = deletion.until or began + self._transport.limits.deadline_s
-            path = f"{self._project}/zones/{deletion.vm.zone}/instances/{deletion.vm.name}"
-            calls.append(("DELETE", f"{path}?requestId={deletion.request_id}"))
-        answers = self._transport.batch("instances.delete", calls)
+        answers = self._transport.batch(
+            "instances.get", [("GET", f"{self._path(one.vm)}?fields=id") for one in lot]
+        )
+        there = []
+        for deletion, answer in zip(lot, answers, strict=True):
+            if isinstance(answer, CloudError):
+                self._refused(deletion, answer, self._reads)
+            elif answer.get("id") == deletion.vm.id:
+                there.append(deletion)
+            else:
+                # Another VM has its name now.
+                self._end(deletion.vm, None)
+        return there
+
+    def _delete(self, lot: list[_Deletion]) -> None:
+        if not lot:
+            return
+        answers = self._transport.batch(
+            "instances.delete",
+            [("DELETE", f"{self._path(one.vm)}?requestId={one.request_id}") for one in lot],
+        )
         for deletion, answer in zip(lot, answers, strict=True):
             try:
                 self._answered(deletion, answer)
@@ -132,24 +158,31 @@ class Deletes:
                 log.exception("unexpected error")
                 self._end(deletion.vm, errors.unexpected(error))
 
+    def _path(self, vm: Vm) -> str:
+        return f"{self._project}/zones/{vm.zone}/instances/{vm.name}"
+
     def _answered(self, deletion: _Deletion, answer: dict[str, Any] | CloudError) -> None:
         vm = deletion.vm
-        if not isinstance(answer, CloudError):
+        if isinstance(answer, CloudError):
+            self._refused(deletion, answer, self._bucket)
+        else:
             self._operations.follow(
                 answer,
                 deletion.until,
                 lambda operation: self._end(vm, errors.of_operation(operation)),
             )
-            return
-        if limited(answer):
-            self._bucket.slow()
+
+    def _refused(self, deletion: _Deletion, error: CloudError, bucket: Bucket) -> None:
+        """Try again later, if that may help; else end a deletion."""
+        if limited(error):
+            bucket.slow()
         again = time.monotonic() + pause_s(deletion.tried)
-        if (limited(answer) or may_pass(answer)) and again < deletion.until:
-            log.warning("delete %s: %s %s", vm.name, answer.reason, answer)
+        if (limited(error) or may_pass(error)) and again < deletion.until:
+            log.warning("delete %s: %s %s", deletion.vm.name, error.reason, error)
             deletion.tried += 1
             self._put(again, deletion)
         else:
-            self._end(vm, _why(answer))
+            self._end(deletion.vm, _why(error))
 
 
 def _why(error: CloudError) -> Failure | None:

@@ -44,7 +44,7 @@ from muster.gcp.reports import ATTRIBUTE
 log = logging.getLogger("muster")
 
 VM_FIELDS = (
-    "items/*/instances(name,zone,status,creationTimestamp,machineType,"
+    "items/*/instances(name,id,zone,status,creationTimestamp,machineType,"
     "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
 )
 INSERTERS = 256
@@ -267,6 +267,7 @@ def _vm(instance: dict[str, Any], zone: str) -> Vm:
     return Vm(
         name=instance["name"],
         zone=zone,
+        id=instance["id"],
         status=instance["status"],
         created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp(),
         machine_type=machine_type,

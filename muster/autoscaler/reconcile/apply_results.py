@@ -17,6 +17,8 @@ EARLIER_S = 5.0
 this one would not choose, and one list that lacks it does not prove that there is none."""
 DELETED_AGAIN_S = 10.0
 """Wait before a deletion that failed is tried again."""
+LISTED_S = 600.0
+"""So long lists may have a VM that is gone. One that is listed after that is there."""
 
 
 def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
@@ -25,25 +27,17 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
         match event:
             case Inserted():
                 _inserted(observed, tracked, event)
-            case Deleted(name, zone, failure):
+            case Deleted(vm, failure):
                 if failure is None:
-                    take(tracked.deleting, name, zone)
-                    _gone(observed, tracked, name, zone)
+                    take(tracked.deleting, vm.name, vm.id)
+                    put(tracked.gone, vm.name, vm.id, observed.now)
                 else:
-                    put(tracked.deleting, name, zone, observed.now + DELETED_AGAIN_S)
-                    if name in tracked.powering_up:
-                        tracked.undeleted[name] = failure
+                    put(tracked.deleting, vm.name, vm.id, observed.now + DELETED_AGAIN_S)
+                    if vm.name in tracked.powering_up:
+                        tracked.undeleted[vm.name] = failure
             case ProbeResult():
                 _probed(tracked, event)
     _forget(observed, tracked)
-
-
-def _gone(observed: ObservedState, tracked: TrackedState, name: str, zone: str) -> None:
-    """Track that there is no VM in a zone now, whatever older lists have."""
-    put(tracked.gone, name, zone, observed.now)
-    pool = tracked.made.get(name, (0.0, None))[1]
-    if pool and pool.zone == zone:
-        del tracked.made[name]
 
 
 def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -> None:
@@ -59,7 +53,7 @@ def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -
         if failure is None:
             tracked.made[name] = (observed.now, pool)
             tracked.lacking.pop(name, None)
-            take(tracked.gone, name, ask.choice.zone)
+            take(tracked.no_room, name, ask.choice.zone)
         else:
             _refused(observed, tracked, ask, name, failure)
     shortage = next(
@@ -85,8 +79,11 @@ def _refused(
     match remedy(failure):
         case Remedy.ELSEWHERE:
             tracked.refused[name] = (*tracked.refused.get(name, ()), (ask.choice, failure))
-            # Google lists a VM while it looks for room, and removes it if there is none.
-            _gone(observed, tracked, name, ask.choice.zone)
+            zone = ask.choice.zone
+            put(tracked.no_room, name, zone, observed.now)
+            pool = tracked.made.get(name, (0.0, None))[1]
+            if pool and pool.zone == zone:
+                del tracked.made[name]
         case Remedy.LATER:
             tries = tracked.attempts.get(name, 1)
             backoff_s = min(FIRST_BACKOFF_S * 2 ** (tries - 1), LONGEST_BACKOFF_S)
@@ -137,11 +134,15 @@ def _forget(observed: ObservedState, tracked: TrackedState) -> None:
             tracked.powering_up[name] = observed.asked[name]
     for name in [name for name in tracked.powering_up if name not in powering_up]:
         _drop(tracked, name)
-    for times, past in ((tracked.deleting, observed.now), (tracked.gone, observed.vms_at)):
-        for name, zones in list(times.items()):
-            for zone, when in zones.items():
+    for times, past in (
+        (tracked.deleting, observed.now),
+        (tracked.no_room, observed.vms_at),
+        (tracked.gone, observed.vms_at - LISTED_S),
+    ):
+        for name, entries in list(times.items()):
+            for key, when in entries.items():
                 if when < past:
-                    take(times, name, zone)
+                    take(times, name, key)
 
 
 def _drop(tracked: TrackedState, name: str) -> None:

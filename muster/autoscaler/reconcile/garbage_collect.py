@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.autoscaler.reconcile.model import Delete, Power, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING
+from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING, gone
 from muster.autoscaler.reconcile.tracked import TrackedState, put
 
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -14,9 +14,8 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Dele
     """Return the deletions that are due, and track them."""
     deletions = []
     for vm, why in _unwanted(observed, tracked):
-        gone_at = tracked.gone.get(vm.name, {}).get(vm.zone, 0)
-        if gone_at < observed.vms_at and vm.status not in LEAVING:
-            put(tracked.deleting, vm.name, vm.zone, observed.now + observed.limits.deletion_s)
+        if not gone(observed, tracked, vm) and vm.status not in LEAVING:
+            put(tracked.deleting, vm.name, vm.id, observed.now + observed.limits.deletion_s)
             tracked.made.pop(vm.name, None)
             deletions.append(Delete(vm, why))
     return deletions
@@ -31,7 +30,7 @@ def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[
         # slurmctld has not been read yet.
         return
     for vm in observed.vms:
-        if vm.zone in tracked.deleting.get(vm.name, ()):
+        if vm.id in tracked.deleting.get(vm.name, ()):
             continue
         node = observed.nodes.get(vm.name)
         if observed.is_powering_up(vm.name):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.powering_up import present
 from muster.autoscaler.reconcile.probes import spare
 from muster.autoscaler.reconcile.release import Releases
 from muster.autoscaler.reconcile.tracked import Miss, TrackedState
@@ -52,7 +53,7 @@ def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, n
     if node.down and not not_responding and _ours(node.reason):
         releases.add(name, _why(node.reason))
         return False
-    vm = observed.vm.get(name)
+    vm = present(observed, tracked, name)
     if (node.drained or (node.down and not not_responding)) and not node.busy:
         # Keep the node: somebody wants to look at it, or at its disk.
         if node.invalid and not node.down and vm and _of_old_type(observed, vm):
@@ -103,8 +104,8 @@ def _why(reason: str) -> str:
 def _not_responding(
     observed: ObservedState, tracked: TrackedState, releases: Releases, vm: Vm
 ) -> None:
-    since = tracked.not_responding.setdefault(vm.name, observed.now)
-    if observed.now >= since + observed.limits.not_responding_s:
+    since = tracked.not_responding.setdefault(vm.name, observed.nodes_at)
+    if observed.nodes_at >= since + observed.limits.not_responding_s:
         releases.add(
             vm.name,
             f"its VM in {vm.zone} runs and slurmd has not answered for "

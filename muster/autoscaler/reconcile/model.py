@@ -47,6 +47,8 @@ class Vm:
 
     name: str
     zone: str
+    id: str
+    """Google's number for it. A later VM of the same name has another one."""
     status: str
     """https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
     created: float
@@ -193,7 +195,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a VM; answered by `Deleted`."""
+    """Delete a VM, and no other one of its name; answered by `Deleted`."""
 
     vm: Vm
     why: str
@@ -209,6 +211,8 @@ class ReleaseNodes:
     names: tuple[str, ...]
     reason: str
     """Without `muster: `, with which each of Muster's reasons begins."""
+    power: Power
+    """Of nodes that have it no more, when they are read directly before, nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +265,7 @@ class Inserted:
 class Deleted:
     """A Delete has ended. Without a failure the VM is gone (or was gone before)."""
 
-    name: str
-    zone: str
+    vm: Vm
     failure: Failure | None = None
 
 

@@ -40,14 +40,16 @@ def _check(
     """Release a node that will not come; return its VM if that is to be probed for its report."""
     begun = tracked.powering_up[name]
     limits = observed.limits
+    # A time is over when a reading from after it shows nothing better.
+    both_at = min(observed.nodes_at, observed.vms_at)
     vm = present(observed, tracked, name)
     _note(observed, tracked, name, vm)
     if name in tracked.permanent_error:
         releases.add(name, tracked.permanent_error[name])
-    elif observed.now >= begun + limits.verdict_s:
+    elif observed.nodes_at >= begun + limits.verdict_s:
         releases.add(name, _too_late(observed, tracked, name, vm))
     elif vm is None:
-        if observed.now >= begun + limits.made_s:
+        if both_at >= begun + limits.made_s:
             releases.add(name, f"no VM within {limits.made_s:.0f} s{_trouble(tracked, name)}")
     elif observed.left_over(vm):
         # It is deleted (`garbage_collect`), then a new one is made.
@@ -55,7 +57,7 @@ def _check(
     elif vm.status == RUNNING:
         return _boots(observed, tracked, releases, vm)
     elif vm.status in COMING:
-        if observed.now >= begun + limits.made_s:
+        if both_at >= begun + limits.made_s:
             releases.add(
                 name,
                 f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s "
@@ -95,13 +97,15 @@ def present(observed: ObservedState, tracked: TrackedState, name: str) -> Vm | N
 
 def gone(observed: ObservedState, tracked: TrackedState, vm: Vm) -> bool:
     """Whether a VM has gone since it was listed."""
-    return tracked.gone.get(vm.name, {}).get(vm.zone, 0) >= observed.vms_at
+    if vm.id in tracked.gone.get(vm.name, ()):
+        return True
+    return tracked.no_room.get(vm.name, {}).get(vm.zone, 0) >= observed.vms_at
 
 
 def _boots(observed: ObservedState, tracked: TrackedState, releases: Releases, vm: Vm) -> Vm | None:
     name = vm.name
-    since = tracked.running.setdefault(name, observed.now)
-    late = observed.now - since - observed.limits.boot_s
+    since = tracked.running.setdefault(name, observed.vms_at)
+    late = observed.nodes_at - since - observed.limits.boot_s
     if late < 0:
         return None
     if name in tracked.said or late >= PROBE_S:

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass, field
 
-from muster.autoscaler.reconcile.model import ReleaseNodes
+from muster.autoscaler.reconcile.model import Power, ReleaseNodes
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.tracked import TrackedState
 
 
 @dataclass
 class Releases:
-    """The nodes that are released in this pass, by reason; `add` tracks them, too."""
+    """The nodes that are released in this pass, by reason and power; `add` tracks them, too."""
 
     observed: ObservedState
     tracked: TrackedState
-    reasons: dict[str, list[str]] = field(default_factory=dict)
+    reasons: dict[tuple[str, Power], list[str]] = field(default_factory=dict)
 
     def add(self, name: str, reason: str) -> None:
         """Release a node, and the other nodes that its job waits for.
@@ -34,8 +34,13 @@ class Releases:
 
     def _one(self, name: str, reason: str) -> None:
         self.tracked.released[name] = self.observed.now
-        self.reasons.setdefault(reason, []).append(name)
+        node = self.observed.nodes.get(name)
+        power = Power.POWERING_UP if self.observed.is_powering_up(name) or not node else node.power
+        self.reasons.setdefault((reason, power), []).append(name)
 
     def actions(self) -> list[ReleaseNodes]:
-        """Return one action for each reason."""
-        return [ReleaseNodes(tuple(names), reason) for reason, names in self.reasons.items()]
+        """Return one action for each reason and power."""
+        return [
+            ReleaseNodes(tuple(names), reason, power)
+            for (reason, power), names in self.reasons.items()
+        ]

@@ -23,14 +23,14 @@ class Miss:
     """Zones that have answered that they don't have it."""
 
 
-def put(times: dict[str, Mapping[str, float]], name: str, zone: str, when: float) -> None:
-    """Set a node's time for a zone. Its mapping is replaced: copies of the state share the old."""
-    times[name] = {**times.get(name, {}), zone: when}
+def put(times: dict[str, Mapping[str, float]], name: str, key: str, when: float) -> None:
+    """Set a node's time for a key. Its mapping is replaced: copies of the state share the old."""
+    times[name] = {**times.get(name, {}), key: when}
 
 
-def take(times: dict[str, Mapping[str, float]], name: str, zone: str) -> None:
-    """Drop a node's time for a zone."""
-    left = {other: when for other, when in times.get(name, {}).items() if other != zone}
+def take(times: dict[str, Mapping[str, float]], name: str, key: str) -> None:
+    """Drop a node's time for a key."""
+    left = {other: when for other, when in times.get(name, {}).items() if other != key}
     if left:
         times[name] = left
     else:
@@ -53,10 +53,12 @@ class TrackedState:
     lacking: dict[str, float] = field(default_factory=dict)
     """When the first list that lacks a VM in `made` was asked for; all lists since lack it too."""
     gone: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Zone -> when a deletion there succeeded, or there was no room. Older lists may still have
-    the VM."""
+    """VM's id -> when its deletion succeeded. Lists may have it for some time."""
+    no_room: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Zone -> when an insert there found no room. Older lists may have a VM: Google lists it while
+    it looks for room."""
     deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Zone -> until when no other deletion there is asked for."""
+    """VM's id -> until when no other deletion of it is asked for."""
     undeleted: dict[str, Failure] = field(default_factory=dict)
     """Why its previous VM could not be deleted; while it powers up."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)

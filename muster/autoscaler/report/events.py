@@ -84,7 +84,7 @@ def of_action(action: Action, owner: Owner) -> Line:
                 **_ids_of_all(names, owner),
             }
         case Delete(vm=vm, why=why):
-            line = {"event": "delete", "node": vm.name, "zone": vm.zone, "reason": why}
+            line = {"event": "delete", "node": vm.name, "zone": vm.zone, "vm": vm.id, "reason": why}
             return line | _ids(*owner(vm.name))
         case ReleaseNodes(names=names, reason=reason):
             line = {"event": "release", "nodes": fold(names), "reason": reason}
@@ -106,11 +106,11 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             for names, failure in _refused(event, asked):
                 line = {"event": "refused", "insert": insert_id, "nodes": fold(names)}
                 yield line | _facts(failure) | _ids_of_all(names, owner)
-        case Deleted(name, zone, failure):
-            line = {"event": "deleted", "node": name, "zone": zone}
+        case Deleted(vm, failure):
+            line = {"event": "deleted", "node": vm.name, "zone": vm.zone, "vm": vm.id}
             if failure:
                 line |= {"event": "not deleted", **_facts(failure)}
-            yield line | _ids(*owner(name))
+            yield line | _ids(*owner(vm.name))
         case ProbeResult(name, zone, exists, report, failure):
             line = {"event": "probed", "node": name, "zone": zone}
             if failure:
@@ -126,8 +126,8 @@ def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure,
         case Inserted():
             for names, failure in _refused(event, asked):
                 yield "making", failure, names
-        case Deleted(name=name, failure=Failure() as failure):
-            yield "deleting", failure, (name,)
+        case Deleted(vm=vm, failure=Failure() as failure):
+            yield "deleting", failure, (vm.name,)
         case ProbeResult(name=name, failure=Failure() as failure):
             yield "probing", failure, (name,)
 

@@ -116,7 +116,7 @@ def touched(
 
 
 _BY_NAME = (
-    *("asking", "made", "gone", "deleting", "released", "powering_up"),
+    *("asking", "made", "gone", "no_room", "deleting", "released", "powering_up"),
     *("backoff", "said", "refused", "inspecting", "missing"),
 )
 """Fields of TrackedState from which stages follow."""
@@ -182,7 +182,7 @@ def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
 
 
 def _powering_up(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> Stage:
-    if vm is None or vm.zone in tracked.deleting.get(name, ()) or vm.status in LEAVING:
+    if vm is None or vm.id in tracked.deleting.get(name, ()) or vm.status in LEAVING:
         # A VM from before SLURM asked is deleted first.
         if name in tracked.asking:
             return Stage.ASKED
