@@ -68,3 +68,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 f"{', '.join(total.rare)}; the run proves nothing about it",
                 red=True,
             )
+    found = [
+        str(value)
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "planted" and report.when == "call"
+    ]
+    if found:
+        terminalreporter.section("planted bugs that the oracle found")
+        for line in sorted(found):
+            terminalreporter.line(line)

@@ -154,8 +154,7 @@ class FaultRun:
                 break
             time.sleep(STEP_S)
         self._stop()
-        self._machines(time.monotonic())
-        wrong = self.oracle.end(time.monotonic()) + self.deaths
+        wrong = self._verdict() + self.deaths
         if sorted(self.slurm.done) != list(range(1, self.slurm.submitted + 1)):
             wrong.append("not all jobs have ended")
         return wrong + self.cloud.close()
@@ -216,6 +215,13 @@ class FaultRun:
                         self.oracle.deleted(moved.vm, works=runs and self.slurm.works(moved.vm))
                     self.oracle.stopped(moved.vm)
                     self.machines.pop(moved.vm, None)
+
+    def _verdict(self) -> list[str]:
+        """What is wrong, with all that has happened to VMs until now."""
+        now = time.monotonic()
+        with self.lock:
+            self._machines(now)
+            return self.oracle.end(now)
 
     def _quiet(self) -> bool:
         with self.lock:

@@ -118,7 +118,7 @@ class KilledDaemonRun(FaultRun):
             self._start()
             self._run_jobs()
             self._stop()
-        wrong = self.oracle.end(time.monotonic())
+        wrong = self._verdict()
         if sorted(self.slurm.done) != [1, 2, 3, 4]:
             wrong.append(f"only jobs {self.slurm.done} have ended")
         if not self.killed:

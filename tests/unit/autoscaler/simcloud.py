@@ -37,6 +37,7 @@ FAULTS = (
     "part without room",
     "error without detail",
     "stale list",
+    "list hangs",
     "list with a gap",
     "preempted",
     "boot hangs",
@@ -78,6 +79,7 @@ class SimCloud:
     born: int = 0
     """How many VMs there have been; the id of the last one."""
     no_token_until: float = 0
+    no_list_until: float = 0
     last_list: tuple[float, list[Vm]] = (0, [])
     """The last list that was answered."""
 
@@ -115,7 +117,9 @@ class SimCloud:
 
     def listed(self) -> tuple[float, list[Vm]]:
         """A list of VMs as Google gives it, and when it was asked for."""
-        if self.no_token_until > self.now:
+        if self.faults.strike("list hangs", 0.2):
+            self.no_list_until = self.now + self.faults.random.choice([5, 20, 60, 120])
+        if max(self.no_token_until, self.no_list_until) > self.now:
             return self.last_list
         # Its answer is never as new as the question.
         lag = min(2, len(self.lists))

@@ -99,7 +99,12 @@ class SimulatedRun:
             self.slurm.step(self.now, self._machines())
         if self.unreachable:
             self.oracle.excuse(1)
-        elif self.now < max(self.cloud.no_token_until, self.began + BEGINS_S):
+        elif self.now < max(
+            # What a healthy node may wait for is the deletion of its previous VM, by a list.
+            self.cloud.no_token_until,
+            self.cloud.no_list_until,
+            self.began + BEGINS_S,
+        ):
             self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
         if self.faults.strike("killed", 0.2):
@@ -132,22 +137,28 @@ class SimulatedRun:
         at, listed = self.cloud.listed()
         if at < self.began:
             at, listed = 0, []
-        observed = ObservedState(
-            CLUSTER,
-            self.now,
-            nodes=self.read[0],
-            nodes_at=self.read[1],
-            vms=listed,
-            vms_at=at,
-            requests=tuple(self.requests),
-            sets=SETS,
-            events=self.cloud.events(),
-            limits=LIMITS,
+        observed = self.seen(
+            ObservedState(
+                CLUSTER,
+                self.now,
+                nodes=self.read[0],
+                nodes_at=self.read[1],
+                vms=listed,
+                vms_at=at,
+                requests=tuple(self.requests),
+                sets=SETS,
+                events=self.cloud.events(),
+                limits=LIMITS,
+            )
         )
         actions, self.tracked = reconcile(observed, self.tracked)
         self.observe(observed, self.tracked, actions)
         for action in actions:
             self.do(action)
+
+    def seen(self, observed: ObservedState) -> ObservedState:
+        """What a pass works on."""
+        return observed
 
     def _release_nodes(self) -> None:
         """Release nodes as the daemon does, which has just read them."""
