@@ -93,6 +93,20 @@ def test_an_insert_does_not_wait_behind_deletions(harness: DriverHarness):
     assert time.monotonic() - began > 3
 
 
+def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarness):
+    gone = [Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0) for number in range(100)]
+    for vm in gone:
+        harness.google.submit(Delete(vm, "idle"))
+    # The last one is asked for once more: SLURM asks for its node now.
+    harness.google.submit(Delete(gone[-1], "left over", urgent=True))
+    began = time.monotonic()
+    until(lambda: any(event.vm == gone[-1] for event in list(harness.events)))
+    assert time.monotonic() - began < 2
+    ended = [event.vm.id for event in harness.take_events(100)]
+    assert sorted(ended, key=int) == [vm.id for vm in gone]
+    assert time.monotonic() - began > 3
+
+
 def test_a_vm_is_probed_by_its_name(harness: DriverHarness):
     harness.make("lab-debug-0")
     assert harness.probe("lab-debug-0") == ProbeResult("lab-debug-0", ZONE, exists=True)
