@@ -39,6 +39,10 @@ class _Deletion:
     vm: Vm
     request_id: uuid.UUID = field(default_factory=uuid.uuid4)
     """The same for each try: the answer to an earlier one may have been lost."""
+    urgent: bool = False
+    """A node waits for it."""
+    queued: bool = False
+    """It waits to be sent."""
     until: float = 0
     """Deadline, from the first try: thousands may wait before it."""
     tried: int = 0
@@ -65,32 +69,41 @@ class Deletes:
         self._stop = stop
         self._changed = threading.Condition()
         self._reads = transport.buckets[Group.READ]
-        self._pending: set[str] = set()
-        """Ids of the VMs whose deletion has not ended."""
+        self._pending: dict[str, _Deletion] = {}
+        """VM's id -> its deletion, until that has ended."""
         self._order = count()
-        self._waiting: list[tuple[float, int, _Deletion]] = []
-        """(when to try, number, deletion), a heap."""
+        self._waiting: dict[bool, list[tuple[float, int, _Deletion]]] = {True: [], False: []}
+        """Urgent or not -> (when to try, number, deletion), a heap."""
         for number in range(THREADS):
             threading.Thread(target=self._run, name=f"delete-{number}", daemon=True).start()
 
-    def submit(self, vm: Vm) -> None:
-        """Delete a VM, once: nothing is done while an earlier deletion of it has not ended."""
+    def submit(self, vm: Vm, *, urgent: bool = False) -> None:
+        """Delete a VM, once, before all that are not urgent.
+
+        While an earlier deletion of it has not ended, nothing is done but to make that urgent.
+        """
         with self._changed:
-            if vm.id in self._pending:
-                return
-            self._pending.add(vm.id)
-        self._put(0, _Deletion(vm))
+            deletion = self._pending.get(vm.id)
+            if deletion is None:
+                deletion = self._pending[vm.id] = _Deletion(vm, urgent=urgent)
+                self._put(0, deletion)
+            elif urgent and not deletion.urgent:
+                deletion.urgent = True
+                if deletion.queued:
+                    # What is in the other heap is passed over.
+                    self._put(0, deletion)
 
     def _end(self, vm: Vm, failure: Failure | None) -> None:
         with self._changed:
             if vm.id not in self._pending:
                 return
-            self._pending.remove(vm.id)
+            del self._pending[vm.id]
         self._say(Deleted(vm, failure))
 
     def _put(self, when: float, deletion: _Deletion) -> None:
         with self._changed:
-            heapq.heappush(self._waiting, (when, next(self._order), deletion))
+            deletion.queued = True
+            heapq.heappush(self._waiting[deletion.urgent], (when, next(self._order), deletion))
             self._changed.notify()
 
     def _run(self) -> None:
@@ -99,8 +112,9 @@ class Deletes:
             if lot:
                 try:
                     # Both before the reading: nothing waits between it and the deletion.
-                    self._reads.take(float("inf"), urgent=False, count=len(lot))
-                    self._bucket.take(float("inf"), urgent=False, count=len(lot))
+                    urgent = lot[0].urgent
+                    self._reads.take(float("inf"), urgent=urgent, count=len(lot))
+                    self._bucket.take(float("inf"), urgent=urgent, count=len(lot))
                 except TooLateError:
                     return
                 try:
@@ -112,16 +126,23 @@ class Deletes:
                         self._end(deletion.vm, errors.unexpected(error))
 
     def _next(self) -> list[_Deletion]:
-        """The deletions that are due, at most one request's; [] after a while without any."""
+        """The deletions that are due, at most one request's; [] after a while without any.
+
+        Those that nodes wait for come first.
+        """
         with self._changed:
-            now = time.monotonic()
-            if not self._waiting or self._waiting[0][0] > now:
-                due = self._waiting[0][0] - now if self._waiting else IDLE_S
+            heads = [heap[0][0] for heap in self._waiting.values() if heap]
+            due = min(heads, default=float("inf")) - time.monotonic()
+            if due > 0:
                 self._changed.wait(min(due, IDLE_S))
-                now = time.monotonic()
+            now = time.monotonic()
             lot: list[_Deletion] = []
-            while self._waiting and self._waiting[0][0] <= now and len(lot) < self._most:
-                lot.append(heapq.heappop(self._waiting)[2])
+            for urgent, heap in self._waiting.items():
+                while heap and heap[0][0] <= now and len(lot) < self._most:
+                    deletion = heapq.heappop(heap)[2]
+                    if deletion.queued and deletion.urgent is urgent:
+                        deletion.queued = False
+                        lot.append(deletion)
             return lot
 
     def _same(self, lot: list[_Deletion]) -> list[_Deletion]:

@@ -198,7 +198,7 @@ class Google:
         if isinstance(action, Insert):
             self._inserters.submit(self._insert, action, until)
         elif isinstance(action, Delete):
-            self._deletes.submit(action.vm)
+            self._deletes.submit(action.vm, urgent=action.urgent)
         else:
             self._probers.submit(self._probe, action, until)
 

@@ -3,10 +3,18 @@
 from dataclasses import replace
 
 from muster.autoscaler.reconcile import circuit_breaker
-from muster.autoscaler.reconcile.model import Deleted, Failure, Insert, Inserted, Power, ProbeResult
+from muster.autoscaler.reconcile.model import (
+    Deleted,
+    Failure,
+    Insert,
+    Inserted,
+    Power,
+    ProbeResult,
+    Vm,
+)
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
-from muster.autoscaler.reconcile.tracked import TrackedState, put, take
+from muster.autoscaler.reconcile.tracked import Deletion, TrackedState, put, take
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 """Wait before an insert that failed temporarily is tried again; it doubles with each try."""
@@ -15,8 +23,8 @@ RELEASED_AGAIN_S = 10.0
 EARLIER_S = 5.0
 """A request so old when it is first read: an earlier daemon may have made the VM, in a zone that
 this one would not choose, and one list that lacks it does not prove that there is none."""
-DELETED_AGAIN_S = 10.0
-"""Wait before a deletion that failed is tried again."""
+DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
+"""Wait before a deletion that failed is tried again, at least and at most."""
 LISTED_S = 600.0
 """So long lists may have a VM that is gone. One that is listed after that is there."""
 
@@ -32,12 +40,21 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
                     take(tracked.deleting, vm.name, vm.id)
                     put(tracked.gone, vm.name, vm.id, observed.now)
                 else:
-                    put(tracked.deleting, vm.name, vm.id, observed.now + DELETED_AGAIN_S)
-                    if vm.name in tracked.powering_up:
-                        tracked.undeleted[vm.name] = failure
+                    _not_deleted(observed, tracked, vm, failure)
             case ProbeResult():
                 _probed(tracked, event)
     _forget(observed, tracked)
+
+
+def _not_deleted(observed: ObservedState, tracked: TrackedState, vm: Vm, failure: Failure) -> None:
+    """Track when to try again: after as long as it has failed, or soon if a node waits for it."""
+    before = tracked.deleting.get(vm.name, {}).get(vm.id, Deletion(observed.now))
+    wait_s = DELETED_AGAIN_S
+    if vm.name in tracked.powering_up:
+        tracked.undeleted[vm.name] = failure
+    else:
+        wait_s = min(max(wait_s, observed.now - before.since), LATEST_DELETED_AGAIN_S)
+    put(tracked.deleting, vm.name, vm.id, replace(before, again=observed.now + wait_s))
 
 
 def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -> None:
@@ -134,8 +151,15 @@ def _forget(observed: ObservedState, tracked: TrackedState) -> None:
             tracked.powering_up[name] = observed.asked[name]
     for name in [name for name in tracked.powering_up if name not in powering_up]:
         _drop(tracked, name)
+    _forget_vms(observed, tracked)
+
+
+def _forget_vms(observed: ObservedState, tracked: TrackedState) -> None:
+    for name, deletions in list(tracked.deleting.items()):
+        for vm_id, deletion in deletions.items():
+            if deletion.again < observed.now and vm_id not in observed.vm_ids:
+                take(tracked.deleting, name, vm_id)
     for times, past in (
-        (tracked.deleting, observed.now),
         (tracked.no_room, observed.vms_at),
         (tracked.gone, observed.vms_at - LISTED_S),
     ):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from muster.autoscaler.reconcile.model import Delete, Power, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING, gone
-from muster.autoscaler.reconcile.tracked import TrackedState, put
+from muster.autoscaler.reconcile.tracked import Deletion, TrackedState, put
 
 LEFT_OVER = "it is from before SLURM asked for the node"
 
@@ -14,15 +14,20 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Dele
     """Return the deletions that are due, and track them."""
     deletions = []
     for vm, why in _unwanted(observed, tracked):
+        before = tracked.deleting.get(vm.name, {}).get(vm.id)
+        urgent = why is LEFT_OVER
+        if before and before.again > observed.now and not (urgent and not before.urgent):
+            continue
         if not gone(observed, tracked, vm) and vm.status not in LEAVING:
-            put(tracked.deleting, vm.name, vm.id, observed.now + observed.limits.deletion_s)
+            since = before.since if before else observed.now
+            put(tracked.deleting, vm.name, vm.id, Deletion(since, urgent=urgent))
             tracked.made.pop(vm.name, None)
-            deletions.append(Delete(vm, why))
+            deletions.append(Delete(vm, why, urgent))
     return deletions
 
 
 def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[Vm, str]]:
-    """Yield the VMs that may go and are not being deleted, and why.
+    """Yield the VMs that may go, and why.
 
     Two VMs of a node in service stay: it is not known on which one its slurmd runs.
     """
@@ -30,8 +35,6 @@ def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[
         # slurmctld has not been read yet.
         return
     for vm in observed.vms:
-        if vm.id in tracked.deleting.get(vm.name, ()):
-            continue
         node = observed.nodes.get(vm.name)
         if observed.is_powering_up(vm.name):
             if observed.left_over(vm):

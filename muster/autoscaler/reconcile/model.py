@@ -199,6 +199,9 @@ class Delete:
 
     vm: Vm
     why: str
+    urgent: bool = False
+    """Its node powers up and waits for it: it is deleted before others, also if it was asked for
+    before without this."""
 
 
 @dataclass(frozen=True, slots=True)

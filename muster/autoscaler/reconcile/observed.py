@@ -35,8 +35,6 @@ class Limits:
     """How long a VM must be missing from lists before it is asked for by name."""
     not_responding_s: float = 600
     """How long slurmd may fail to answer while its VM runs."""
-    deletion_s: float = 180
-    """After that a deletion without a result is asked for again."""
 
     # The times below follow ResumeTimeout: who raises it has VMs that take longer.
 
@@ -88,6 +86,11 @@ class ObservedState:
             if other is not vm:
                 likeliest[vm.name] = min(other, vm, key=self._rank)
         return likeliest
+
+    @cached_property
+    def vm_ids(self) -> frozenset[str]:
+        """The ids of all VMs."""
+        return frozenset(vm.id for vm in self.vms)
 
     def _rank(self, vm: Vm) -> tuple[bool, bool, float]:
         """The VM that most likely works is the least: it runs, is not left over, and is older."""

@@ -4,11 +4,15 @@ All of it may be lost: a daemon that starts without it gets to the same result a
 must not be lost is in the spool, in slurmctld and in the cloud.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Insert
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +27,29 @@ class Miss:
     """Zones that have answered that they don't have it."""
 
 
-def put(times: dict[str, Mapping[str, float]], name: str, key: str, when: float) -> None:
-    """Set a node's time for a key. Its mapping is replaced: copies of the state share the old."""
-    times[name] = {**times.get(name, {}), key: when}
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A VM's deletion that is under way, or has failed."""
+
+    since: float
+    """When it was asked for first."""
+    again: float = math.inf
+    """When it may be asked for again; infinite while it is under way."""
+    urgent: bool = False
 
 
-def take(times: dict[str, Mapping[str, float]], name: str, key: str) -> None:
-    """Drop a node's time for a key."""
-    left = {other: when for other, when in times.get(name, {}).items() if other != key}
+def put(facts: dict[str, Mapping[str, T]], name: str, key: str, fact: T) -> None:
+    """Set a node's fact for a key. Its mapping is replaced: copies of the state share the old."""
+    facts[name] = {**facts.get(name, {}), key: fact}
+
+
+def take(facts: dict[str, Mapping[str, T]], name: str, key: str) -> None:
+    """Drop a node's fact for a key."""
+    left = {other: fact for other, fact in facts.get(name, {}).items() if other != key}
     if left:
-        times[name] = left
+        facts[name] = left
     else:
-        times.pop(name, None)
+        facts.pop(name, None)
 
 
 @dataclass(slots=True)
@@ -57,8 +72,8 @@ class TrackedState:
     no_room: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Zone -> when an insert there found no room. Older lists may have a VM: Google lists it while
     it looks for room."""
-    deleting: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """VM's id -> until when no other deletion of it is asked for."""
+    deleting: dict[str, Mapping[str, Deletion]] = field(default_factory=dict)
+    """VM's id -> its deletion."""
     undeleted: dict[str, Failure] = field(default_factory=dict)
     """Why its previous VM could not be deleted; while it powers up."""
     refused: dict[str, tuple[tuple[Choice, Failure], ...]] = field(default_factory=dict)
