@@ -133,7 +133,7 @@ class SimulatedRun:
     def _daemon(self) -> None:
         if not self.unreachable and not self.faults.strike("scontrol fails"):
             self.read = dict(self.slurm.nodes), self.now
-            self._release_nodes()
+            self.release_nodes()
         at, listed = self.cloud.listed()
         if at < self.began:
             at, listed = 0, []
@@ -160,7 +160,7 @@ class SimulatedRun:
         """What a pass works on."""
         return observed
 
-    def _release_nodes(self) -> None:
+    def release_nodes(self) -> None:
         """Release nodes as the daemon does, which has just read them."""
         releases, self.releases = self.releases, []
         for action in releases:
