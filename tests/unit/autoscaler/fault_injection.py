@@ -282,12 +282,17 @@ class FaultRun:
         assert reason
         if time.monotonic() < self.hangs_until and self.random.random() < 0.5:
             # slurmctld does it, and scontrol gets no answer.
-            with self.lock:
-                self.slurm.release_nodes(tuple(names), time.monotonic())
+            self.apply_release(names)
             names = ()
         self._reach()
+        self.apply_release(names)
+
+    def apply_release(self, names: Iterable[str]) -> None:
+        """Let slurmctld release nodes; the oracle knows by then what happened to their VMs."""
+        now = time.monotonic()
         with self.lock:
-            self.slurm.release_nodes(tuple(names), time.monotonic())
+            self._machines(now)
+            self.slurm.release_nodes(tuple(names), now)
 
     def _reach(self) -> None:
         hangs_s = self.hangs_until - time.monotonic()

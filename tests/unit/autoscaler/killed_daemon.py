@@ -209,8 +209,7 @@ class KilledDaemonRun(FaultRun):
             if file.suffix:
                 continue
             words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)
-            with self.lock:
-                self.slurm.release_nodes(tuple(expand(words["nodename"])), time.monotonic())
+            self.apply_release(expand(words["nodename"]))
             file.unlink()
 
 
