@@ -134,7 +134,8 @@ class Run:
 
     def kill(self) -> None:
         """End all its processes now."""
-        process_tree.kill(self.process.pid)
+        if self.process.poll() is None:
+            process_tree.kill(self.process.pid)
 
 
 class Runs:
