@@ -1,8 +1,9 @@
 """Judges a randomized fault-injection test by the records of slurmctld and of the cloud.
 
 It knows nothing of the daemon. What is wrong: a node without a verdict in time (in service, or
-released), two accepted inserts for one node and resume, a deleted VM of a working node, a healthy
-node that came late, a VM that is left over.
+released), two accepted inserts for one node and resume, a deleted VM of a node that works or that
+SLURM waits for, a released node that works on a sound VM, a healthy node that came late, a VM that
+is left over.
 """
 
 from dataclasses import dataclass, field

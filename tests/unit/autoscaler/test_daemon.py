@@ -365,26 +365,42 @@ def test_status_file_and_event_log_show_what_happens(service: Service):
     assert [(job.id, job.nodes) for job in log.jobs] == [(7, tuple(names))]
 
 
-def test_with_a_spool_that_is_read_only_nodes_are_made_and_requests_closed_later(
+def test_with_a_read_only_spool_nodes_come_and_go_and_requests_are_removed_later(
     service: Service, spool: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    unlink = Path.unlink
 
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.parent == spool:
+            # As the system says it, with the file's name.
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    nodes = ("lab-debug-0", "lab-debug-1")
     with monkeypatch.context() as read_only:
         read_only.setattr(Path, "unlink", refuse)
-        service.slurm.resume("lab-debug-0")
-        until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+        for node in nodes:
+            # Two requests, whose errors differ by the files' names.
+            service.slurm.resume(node)
+        until(lambda: service.slurm.all_are(Power.UP, *nodes))
         until(lambda: "the spool" in read(service.status).unread)
         unread = read(service.status).unread["the spool"]
-        assert (unread.verb, unread.why.partition(";")[0]) == (
+        assert (unread.verb, unread.why) == (
             "written",
-            "[Errno 30] Read-only file system",
+            f"Read-only file system; make {spool} writable",
         )
         # It is tried again at each pass, and said once.
         time.sleep(3 * daemon.TICK_S)
         assert caplog.text.count("the spool can't be written") == 1
-        assert list(spool.glob("*.resume"))
+        log = (spool.parent / "events.jsonl").read_text()
+        assert log.count('"settled"') == len(nodes)
+        # What is settled counts no more, although its file is there.
+        service.slurm.suspend("lab-debug-0", write=False)
+        until(lambda: not service.slurm.running() & {"lab-debug-0"})
+        service.slurm.states["lab-debug-0"] = Power.OFF
+        service.slurm.resume("lab-debug-0")
+        until(lambda: service.slurm.all_are(Power.UP, *nodes))
+        assert len(list(spool.glob("*.resume"))) == 3
     until(lambda: not list(spool.glob("*.resume")))
     until(lambda: not read(service.status).unread)
 

@@ -79,6 +79,7 @@ def test_a_long_hostlist_is_expanded(hostlist, names):
         "a[1-60000],b[1-60000]",
         "a[1-60000,70001-130000]",
         f"n[1-1{'0' * 5000}]",
+        ",".join(f"a[{n}-{n + 1}]b[{n}-{n + 1}]" for n in range(0, 4000, 3)),
     ],
 )
 def test_a_hostlist_that_would_fill_the_memory_is_refused_before_it_is_expanded(hostlist):

@@ -214,7 +214,7 @@ def test_a_planted_bug_is_found(
     chance = random.Random(SEED)  # noqa: S311
     for number in range(WITHIN):
         rates = {kind: max(RATES) for kind in FAULTS if chance.random() < 0.5}
-        if any(re.search(bug.says, said) for said in bug(Schedule(number, rates)).play(600, 600)):
+        if any(re.search(bug.says, said) for said in bug(Schedule(number, rates)).play(600)):
             record_property("planted", f"{bug.__name__}: found in schedule {number + 1}")
             return
     pytest.fail(f"not found in {WITHIN} schedules: {bug.__doc__}")

@@ -174,8 +174,8 @@ def test_no_folder(tmp_path):
         Spool(tmp_path / "gone")
 
 
-def refuse(*_: object, **__: object) -> None:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+def refuse(path: Path, *_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
 
 def test_a_request_that_cant_be_removed_stays_and_is_closed_later(spool, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_request_that_cant_be_removed_stays_and_is_closed_later(spool, monkeyp
     spool.requests()
     with monkeypatch.context() as read_only:
         read_only.setattr(Path, "unlink", refuse)
-        with pytest.raises(SpoolError, match=r"Read-only file system; make .* writable"):
+        with pytest.raises(SpoolError, match=r"^Read-only file system; make .* writable$"):
             spool.close(name)
     assert [request.id for request in spool.requests()] == [name]
     spool.close(name)
@@ -220,3 +220,16 @@ def test_one_daemon_at_a_time_has_a_spool(tmp_path):
     # As when its process ends.
     os.close(held)
     os.close(hold(tmp_path))
+
+
+def test_what_a_killed_program_left_and_cant_be_removed_keeps_no_daemon_from_its_start(
+    tmp_path, monkeypatch
+):
+    left = tmp_path / "1795310721027048695-1.resume.new"
+    left.touch()
+    os.utime(left, (0, 0))
+    Spool(tmp_path / ".").wait(0)
+    left.touch()
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert Spool(tmp_path).requests() == []
