@@ -148,6 +148,8 @@ T = TypeVar("T")
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 SET_BACK_S = 5.0
 """If the clock goes back by less, it is only corrected in small steps."""
+FRESH_S = 2.0
+"""So long after they were read nodes may be released."""
 TICK_S = 1.0
 """The next reconcile pass comes after this time at the latest, to notice deadlines."""
 
@@ -184,6 +186,8 @@ class Daemon:
         self._slurm_due = threading.Event()
         self._cloud_due = threading.Event()
         self._stopping = threading.Event()
+        self._settled: list[str] = []
+        """Requests that need no more, whose files are there still."""
         self._sets: dict[str, NodeSet] = {}
         self._busy = True
         self._broken: BaseException | None = None
@@ -261,7 +265,9 @@ class Daemon:
                     failed = {what: Unread(since, why, verb)} if why else {}
                     news |= {"unread": others | failed}
                 case Called():
-                    news |= {"requests": self.spool.requests()}
+                    requests = self.spool.requests()
+                    left = [request for request in requests if request.id not in self._settled]
+                    news |= {"requests": left}
                     # These files say no more than the nodes' states: read those soon.
                     self.spool.forget_calls()
                     self._read_soon()
@@ -269,7 +275,9 @@ class Daemon:
                     events.append(event)
         self.observed = replace(self.observed, now=now, events=events, **news)
         actions, self.tracked = reconcile(self.observed, self.tracked)
-        undone = [action for action in actions if not self._do(action)]
+        for action in actions:
+            self._do(action)
+        self._remove_settled()
         tracked = self.tracked
         idle = not self._busy
         self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
@@ -278,11 +286,7 @@ class Daemon:
             self._read_soon()
         # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)
-        closed = {
-            action.request
-            for action in actions
-            if isinstance(action, Close) and action not in undone
-        }
+        closed = {action.request for action in actions if isinstance(action, Close)}
         if closed:
             left = [request for request in self.observed.requests if request.id not in closed]
             self.observed = replace(self.observed, requests=left)
@@ -304,27 +308,25 @@ class Daemon:
         self._slurm_due.set()
         self._cloud_due.set()
 
-    def _do(self, action: Action) -> bool:
-        """Start an action; return whether that worked."""
+    def _do(self, action: Action) -> None:
         match action:
             case ReleaseNodes():
                 self._releases.put(action)
                 self._slurm_due.set()
             case Close(request):
-                return self._close(request)
+                self._settled.append(request)
             case _:
                 self.cloud.submit(action)
-        return True
 
-    def _close(self, request: str) -> bool:
-        """Close a request; return whether it is closed. The next pass closes it otherwise."""
+    def _remove_settled(self) -> None:
+        """Remove the files of settled requests; where that fails, the next pass tries again."""
         try:
-            self.spool.close(request)
+            while self._settled:
+                self.spool.close(self._settled[0])
+                del self._settled[0]
+                self._works("the spool")
         except SpoolError as error:
             self._failed("the spool", str(error), "written")
-            return False
-        self._works("the spool")
-        return True
 
     def _safely(self, work: Callable[[], None]) -> None:
         try:
@@ -343,24 +345,31 @@ class Daemon:
             self._slurm_due.clear()
             # Of the actions so far: for later ones the nodes must be read again.
             releases = [self._releases.get() for _ in range(self._releases.qsize())]
-            at = self._clock()
+            at, begun = self._clock(), time.monotonic()
             nodes = self._tried("slurmctld", self.slurm.nodes)
             pause_s = self.pace.retry_s
             if nodes is not None:
                 by_name = {node.name: node for node in nodes}
                 self._inbox.put(NodesRead(at, by_name))
-                self._release_nodes(releases, by_name)
+                self._release_nodes(releases, by_name, begun + FRESH_S)
                 pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
             self._slurm_due.wait(pause_s)
 
-    def _release_nodes(self, releases: Iterable[ReleaseNodes], nodes: Mapping[str, Node]) -> None:
+    def _release_nodes(
+        self, releases: Iterable[ReleaseNodes], nodes: Mapping[str, Node], until: float
+    ) -> None:
         """Release the nodes that are still as they were when it was decided.
 
         `nodes` were read directly before: a node may have come into service since the decision.
-        SLURM has no update with a condition, so the time of one call of scontrol remains. What is
-        not done here, or refused, the next reconcile pass decides again.
+        SLURM has no update with a condition, so the time from that reading to a call of scontrol
+        remains. After `until`, by time.monotonic(), the nodes are read again for the other actions.
+        What is refused the next reconcile pass decides again.
         """
         for action in releases:
+            if time.monotonic() > until:
+                self._releases.put(action)
+                self._slurm_due.set()
+                continue
             names = [
                 name for name in action.names if name in nodes and nodes[name].power is action.power
             ]

@@ -14,6 +14,9 @@ from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
 MOST_NAMES = 100_000
 """In one hostlist; the largest clusters have a tenth of it. Any user can send one to the gate."""
 
+MOST_BOXES = 50
+"""Names with two brackets in one hostlist: what ClusterShell takes grows with their square."""
+
 SHOWN = 100
 """Characters of a hostlist in an error."""
 
@@ -68,15 +71,17 @@ def _refuse_large(hostlist: str) -> None:
         ValueError: there are more than `MOST_NAMES`, or its brackets are wrong.
 
     """
-    total, product = 0, 1
+    total, product, brackets, boxes = 0, 1, 0, 0
     inside: int | None = None
     for word in _WORD.findall(hostlist):
         if word == "[" and inside is None:
             inside = 0
         elif word == "]" and inside:
             product, inside = product * inside, None
+            brackets += 1
+            boxes += brackets == 2
         elif word == "," and inside is None:
-            total, product = total + product, 1
+            total, product, brackets = total + product, 1, 0
         elif word != "," and inside is not None:
             ends = _RANGE.fullmatch(word)
             if ends is None:
@@ -86,5 +91,7 @@ def _refuse_large(hostlist: str) -> None:
             raise ValueError("its brackets do not match")
         if total + product > MOST_NAMES:
             raise ValueError(f"it has more than {MOST_NAMES} names")
+        if boxes > MOST_BOXES:
+            raise ValueError(f"more than {MOST_BOXES} of its names have two brackets")
     if inside is not None:
         raise ValueError("its brackets do not match")

@@ -90,8 +90,10 @@ class Token:
             self._credentials.refresh(self._request)  # type: ignore[no-untyped-call]
         except Exception as error:
             # google-auth's own errors, and others that an invalid answer causes.
-            self._problem = str(error) or repr(error)
-            log.warning("no access token: %r", error)
+            problem = str(error) or repr(error)
+            if problem != self._problem:
+                log.warning("no access token: %r", error)
+            self._problem = problem
             return
         self._problem = ""
         # google-auth's times are in UTC, without a time zone.

@@ -21,7 +21,7 @@ from typing import Any
 
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport, limited, may_pass, pause_s
-from muster.autoscaler.compute.operations import Operations
+from muster.autoscaler.compute.operations import Operation, Operations
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.reconcile.model import Deleted, Failure, Vm
 from muster.gcp.api import NOT_FOUND, CloudError
@@ -188,10 +188,16 @@ class Deletes:
             self._refused(deletion, answer, self._bucket)
         else:
             self._operations.follow(
-                answer,
-                deletion.until,
-                lambda operation: self._end(vm, errors.of_operation(operation)),
+                answer, deletion.until, lambda operation: self._ended(vm, operation)
             )
+
+    def _ended(self, vm: Vm, operation: Operation | None) -> None:
+        try:
+            failure = errors.of_operation(operation)
+        except Exception as error:
+            log.exception("unexpected error")
+            failure = errors.unexpected(error)
+        self._end(vm, failure)
 
     def _refused(self, deletion: _Deletion, error: CloudError, bucket: Bucket) -> None:
         """Try again later, if that may help; else end a deletion."""

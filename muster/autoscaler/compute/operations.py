@@ -158,7 +158,11 @@ class Operations:
                 if name in done or followed[name].until < now:
                     ended.append((followed.pop(name).ended, done.get(name)))
         for call, operation in ended:
-            call(operation)
+            try:
+                call(operation)
+            except Exception:
+                # The others that wait must hear of their ends.
+                log.exception("unexpected error")
 
 
 def place(operation: Operation) -> str:

@@ -1,5 +1,6 @@
 """Apply the results of actions to the tracked state, and drop from it what is over."""
 
+import math
 from dataclasses import replace
 
 from muster.autoscaler.reconcile import circuit_breaker
@@ -49,12 +50,15 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
 def _not_deleted(observed: ObservedState, tracked: TrackedState, vm: Vm, failure: Failure) -> None:
     """Track when to try again: after as long as it has failed, or soon if a node waits for it."""
     before = tracked.deleting.get(vm.name, {}).get(vm.id, Deletion(observed.now))
-    wait_s = DELETED_AGAIN_S
+    wait_s, urgent = DELETED_AGAIN_S, before.urgent
     if vm.name in tracked.powering_up:
         tracked.undeleted[vm.name] = failure
     else:
         wait_s = min(max(wait_s, observed.now - before.since), LATEST_DELETED_AGAIN_S)
-    put(tracked.deleting, vm.name, vm.id, replace(before, again=observed.now + wait_s))
+        # If SLURM asks for the node again, it is tried at once.
+        urgent = False
+    deletion = Deletion(before.since, observed.now + wait_s, urgent)
+    put(tracked.deleting, vm.name, vm.id, deletion)
 
 
 def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -> None:
@@ -157,7 +161,8 @@ def _forget(observed: ObservedState, tracked: TrackedState) -> None:
 def _forget_vms(observed: ObservedState, tracked: TrackedState) -> None:
     for name, deletions in list(tracked.deleting.items()):
         for vm_id, deletion in deletions.items():
-            if deletion.again < observed.now and vm_id not in observed.vm_ids:
+            # One that is under way tells its end by itself.
+            if deletion.again < math.inf and vm_id not in observed.vm_ids:
                 take(tracked.deleting, name, vm_id)
     for times, past in (
         (tracked.no_room, observed.vms_at),

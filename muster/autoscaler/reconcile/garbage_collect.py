@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.autoscaler.reconcile.model import Delete, Power, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import LEAVING, RUNNING, gone
+from muster.autoscaler.reconcile.powering_up import COMING, LEAVING, RUNNING, gone
 from muster.autoscaler.reconcile.tracked import Deletion, TrackedState, put
 
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -41,7 +41,8 @@ def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[
                 yield vm, LEFT_OVER
         elif vm.name in tracked.released:
             # Not before slurmctld shows the release: until then the node may come into service.
-            if not (node and node.power is Power.UP and not node.down and vm.status == RUNNING):
+            works = vm.status in (RUNNING, *COMING)
+            if not (node and node.power is Power.UP and not node.down and works):
                 yield vm, "its node was released"
         elif vm.name in tracked.asking:
             continue

@@ -84,6 +84,8 @@ class Gate:
         self._coming = coming
         self._limit = limit
         self._waiting: dict[socket.socket, _Waiting] = {}
+        self._problem = ""
+        """Why the nodes could not be read last."""
         self._selector = selectors.DefaultSelector()
         # Room for a burst: between two rounds more jobs may come than a usual backlog holds.
         self._listener = socket.create_server(address, backlog=limit)
@@ -156,9 +158,12 @@ class Gate:
                 self._let_through(connection)
         try:
             coming = self._coming()
-        except Exception:  # if this thread died, the jobs would wait for ever
-            log.exception("nodes can't be read; jobs keep waiting for them")
+        except Exception as error:  # if this thread died, the jobs would wait for ever
+            if repr(error) != self._problem:
+                log.exception("nodes can't be read; jobs keep waiting for them")
+            self._problem = repr(error)
             return
+        self._problem = ""
         for connection, job in list(self._waiting.items()):
             if job.nodes is not None and job.since < begun and job.nodes.isdisjoint(coming):
                 self._let_through(connection)

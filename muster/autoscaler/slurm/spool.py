@@ -60,9 +60,11 @@ class Spool:
         except OSError as error:
             raise SpoolError(f"the spool {folder} can't be used: {error}; run site.yml") from error
         for path in folder.glob("*.new"):
-            # From a program that was killed; SLURM's node states say what it asked for.
-            if path.stat().st_mtime < time.time() - UNFINISHED_S:
-                path.unlink(missing_ok=True)
+            # From a program that was killed; SLURM's node states say what it asked for. It may be
+            # complete by now, or the disk be read-only.
+            with suppress(OSError):
+                if path.stat().st_mtime < time.time() - UNFINISHED_S:
+                    path.unlink()
 
     def wait(self, seconds: float) -> bool:
         """Sleep until a program wakes the daemon, at most so long; whether one did."""
@@ -95,7 +97,7 @@ class Spool:
             else:
                 (self.folder / request).unlink(missing_ok=True)
         except OSError as error:
-            raise SpoolError(f"{error}; make {self.folder} writable") from error
+            raise SpoolError(f"{error.strerror}; make {self.folder} writable") from error
         self._damaged.discard(request)
         self._requests.pop(request, None)
 
