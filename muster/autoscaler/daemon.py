@@ -365,8 +365,9 @@ class Daemon:
         remains. After `until`, by time.monotonic(), the nodes are read again for the other actions.
         What is refused the next reconcile pass decides again.
         """
-        for action in releases:
-            if time.monotonic() > until:
+        for number, action in enumerate(releases):
+            # One of them in any case: slurmctld may be slow to answer each time.
+            if number and time.monotonic() > until:
                 self._releases.put(action)
                 self._slurm_due.set()
                 continue

@@ -26,8 +26,9 @@ EARLIER_S = 5.0
 this one would not choose, and one list that lacks it does not prove that there is none."""
 DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 """Wait before a deletion that failed is tried again, at least and at most."""
-LISTED_S = 600.0
-"""So long lists may have a VM that is gone. One that is listed after that is there."""
+LISTED_S = 150.0
+"""So long lists may have a VM that is gone. One that is listed after that is there, although Google
+has said that it is not."""
 
 
 def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
