@@ -15,7 +15,7 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Dele
     deletions = []
     for vm, why in _unwanted(observed, tracked):
         before = tracked.deleting.get(vm.name, {}).get(vm.id)
-        urgent = why is LEFT_OVER
+        urgent = why == LEFT_OVER
         if before and before.again > observed.now and not (urgent and not before.urgent):
             continue
         if not gone(observed, tracked, vm) and vm.status not in LEAVING:

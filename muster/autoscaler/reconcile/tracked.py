@@ -107,6 +107,8 @@ class TrackedState:
             asking=dict(self.asking),
             attempts=dict(self.attempts),
             made={name: (now, pool) for name, (_, pool) in self.made.items()},
+            # An id is never given twice.
+            gone={name: dict.fromkeys(ids, now) for name, ids in self.gone.items()},
             refused=dict(self.refused),
             permanent_error=dict(self.permanent_error),
             # Begun when SLURM asked, which the spool still has by the old clock.

@@ -157,3 +157,8 @@ def test_a_vm_that_was_inserted_before_is_not_created_in_another_zone_too(
     harness.now = AFTER + 3
     harness.put(nodes(AFTER + 3, Power.POWERING_UP), vms(AFTER + 3))
     assert len(harness.inserts()) == 2
+
+
+def test_a_vm_that_is_gone_is_gone_by_any_clock():
+    before = TrackedState(gone={NODE: {"1": BEFORE}})
+    assert before.set_back(AFTER).gone == {NODE: {"1": AFTER}}

@@ -105,8 +105,9 @@ def test_the_node_takes_no_more_jobs_before_its_jobs_are_queued_again(
         "muster: requeue 41 42_7",
         "muster: the jobs of lab-debug-3 have ended",
     ]
-    # A thread that another test has started may print between them.
-    assert [line for line in capfd.readouterr().out.splitlines() if line in said] == said
+    lines = capfd.readouterr().out.splitlines()
+    # Threads that test_node_boot_trouble.py has started may still look for their server.
+    assert [line for line in lines if "the metadata server does not answer" not in line] == said
 
 
 def test_a_node_without_a_job_only_leaves(spot: ModuleType, proc: Path):
