@@ -36,7 +36,7 @@ from muster.autoscaler.reconcile.model import (
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import SpoolError
 from muster.autoscaler.systemd import ALIVE, READY, notify
@@ -239,7 +239,7 @@ class Daemon:
 
     def _urgent(self, message: Message) -> bool:
         """Whether to reconcile now. A deletion that ends is urgent only if its node powers up."""
-        return not isinstance(message, Deleted) or message.vm.name in self.tracked.powering_up
+        return not isinstance(message, Deleted) or self.tracked.node(message.vm.name).start is not None
 
     def _reconcile(self, messages: list[Message]) -> None:
         now = self._clock()
@@ -280,7 +280,10 @@ class Daemon:
         self._remove_settled()
         tracked = self.tracked
         idle = not self._busy
-        self._busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
+        self._busy = bool(tracked.inserts) or any(
+            record.phase is not Phase.SETTLED or record.preempted_at
+            for record in tracked.nodes.values()
+        )
         if idle and self._busy:
             # A reader that has just read, while the daemon was idle, would sleep too long.
             self._read_soon()

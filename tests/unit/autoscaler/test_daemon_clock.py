@@ -24,7 +24,7 @@ from muster.autoscaler.reconcile.model import (
     Vm,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.gcp.api import CloudError
 
