@@ -138,9 +138,7 @@ def _refused(
     return moved(replace(record, start=start), Evidence.REFUSED, observed.now)
 
 
-def _apply_to_breaker(
-    breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome
-) -> None:
+def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome) -> None:
     insert, failures = outcome.insert, outcome.failures
     pool = insert.choice.pool
     before = breakers.get(pool)

@@ -76,11 +76,11 @@ def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRe
     return record if seen == facts else replace(record, vm=seen)
 
 
-def _evidence(
-    observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None
-) -> Evidence:
+def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None) -> Evidence:
     limits = observed.limits
-    late = min(observed.nodes_at, observed.vms_at) >= start.asked + limits.made_s
+    both_at = min(observed.nodes_at, observed.vms_at)
+    # 0: not read yet, while SLURM may have asked before the boot.
+    late = both_at > 0 and both_at >= start.asked + limits.made_s
     if start.permanent_error:
         return Evidence.FAILED
     if observed.nodes_at >= start.asked + limits.verdict_s:
@@ -100,7 +100,10 @@ def _without_vm(observed: ObservedState, record: NodeRecord, *, late: bool) -> E
     facts = record.vm
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
-    if facts and observed.vms_at <= (facts.lacking_at or observed.vms_at) + observed.limits.missing_s:
+    if (
+        facts
+        and observed.vms_at <= (facts.lacking_at or observed.vms_at) + observed.limits.missing_s
+    ):
         return Evidence.LACKING
     if late:
         return Evidence.NO_RUNNING_VM

@@ -115,9 +115,7 @@ def _inserts(
     return Verdicts(records, breakers, release, inserts)
 
 
-def _insert(
-    group: Group, choice: Choice, lot: Mapping[str, NodeRecord], tries: int
-) -> Insert:
+def _insert(group: Group, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
     since = max(started(record).asked for record in lot.values())
     # The id is the same after a restart of the daemon: Google does each id only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(lot))}"

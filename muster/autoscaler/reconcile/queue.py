@@ -19,7 +19,8 @@ def queued(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
 ) -> Iterator[list[Group]]:
     """Yield what is allocated together of the nodes that are due: a job's nodes, by set; or
-    neighbours of one set."""
+    neighbours of one set.
+    """
     together: dict[int | str, list[str]] = {}
     for name in _ordered(observed, due):
         job = observed.jobs.get(name)

@@ -46,9 +46,7 @@ class Phase(StrEnum):
     """Released; slurmctld does not show it yet."""
 
 
-POWERING_UP = frozenset(
-    {Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK}
-)
+POWERING_UP = frozenset({Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK})
 """SLURM waits for the node."""
 
 

@@ -47,7 +47,9 @@ class Evidence(StrEnum):
     GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"
     OUTDATED = "SLURM drained it, as its VM has a machine type that its set had before"
     KEPT = "it is down or drained, for somebody to look at"
-    TAKEN_BACK = "it said that Google takes its VM back, and a newer list lacks the VM or has it stopped"
+    TAKEN_BACK = (
+        "it said that Google takes its VM back, and a newer list lacks the VM or has it stopped"
+    )
     ABSENT = "no zone has its VM, read by name"
     SHUT_DOWN = "its VM has stopped, read by name"
     LISTED_STOPPED = "a list has its VM as stopped"

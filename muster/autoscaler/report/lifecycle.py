@@ -68,7 +68,7 @@ class View:
     reason: str = ""
     """Why it is not in service; SLURM's reason, or what blocks it now."""
     retry: float = 0
-    """When the cloud is asked for it again; 0 = no such time is set."""
+    """When the cloud is asked for it again, in seconds since the epoch; 0 = no such time is set."""
     gpus: str = ""
     """GPUs that are attached to it."""
 
@@ -147,7 +147,8 @@ def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_f
         if record.phase is Phase.RELEASED:
             reason = released_for or reason
         else:
-            reason, retry = _trouble(record)
+            reason, again = _trouble(record)
+            retry = observed.date(again)
     elif node.power is Power.UP:
         stage = _in_service(record, node)
     elif node.power is Power.POWERING_DOWN or vm is not None or record.deletions:
