@@ -47,7 +47,7 @@ from muster.autoscaler.reconcile.model import (
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.slurm.spool import SpoolError
 from muster.autoscaler.systemd import ALIVE, READY, notify
 
@@ -185,7 +185,9 @@ class Daemon:
 
     def urgent(self, message: Message) -> bool:
         """Whether to reconcile now. A deletion that ends is urgent only if its node powers up."""
-        return not isinstance(message, Deleted) or message.vm.name in self.tracked.powering_up
+        return (
+            not isinstance(message, Deleted) or self.tracked.node(message.vm.name).start is not None
+        )
 
     def reconcile_pass(self, messages: list[Message]) -> None:
         """Take messages, decide what is due, and start it."""
@@ -244,7 +246,10 @@ class Daemon:
             self._do(action)
         self._remove_settled()
         tracked = self.tracked
-        busy = any((tracked.powering_up, tracked.asks, tracked.released, tracked.preempted))
+        busy = bool(tracked.inserts) or any(
+            record.phase is not Phase.SETTLED or record.preempted_at
+            for record in tracked.nodes.values()
+        )
         for reader in self._readers:
             if busy and not reader.busy:
                 # One that has just read, while the daemon was idle, would sleep too long.

@@ -207,9 +207,17 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Don't delete a VM after all, if its deletion was not sent yet; that ends with `Deleted`."""
+
+    vm: Vm
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseNodes:
     """Release nodes: SLURM queues their jobs again, with a reason that users read.
 
+    Answered by `Released`.
     Once they are powered down SLURM may use the nodes again after SuspendTimeout.
     """
 
@@ -226,6 +234,8 @@ class Probe:
 
     name: str
     zone: str
+    report: bool = False
+    """Read what it says of its boot, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +245,7 @@ class Close:
     request: str
 
 
-Action = Insert | Delete | ReleaseNodes | Probe | Close
+Action = Insert | Delete | Withdraw | ReleaseNodes | Probe | Close
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -285,9 +295,23 @@ class ProbeResult:
     """What the VM said last of its own boot (guest attribute muster/report): state and step."""
     failure: Failure | None = None
     """Why it is not known whether it exists."""
+    status: str = ""
+    """As of a `Vm`; empty: it was not read."""
 
 
-Event = Inserted | Deleted | ProbeResult
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A ReleaseNodes has ended."""
+
+    names: tuple[str, ...]
+    """Nodes that slurmctld has released."""
+    reason: str
+    left: tuple[str, ...] = ()
+    """Those that it has not: they had moved, or `failure` says why."""
+    failure: str = ""
+
+
+Event = Inserted | Deleted | ProbeResult | Released
 
 
 def set_name(cluster: str, node: str) -> str:

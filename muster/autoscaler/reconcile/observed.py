@@ -88,27 +88,23 @@ class ObservedState:
         return time + self.started if time else 0
 
     @cached_property
-    def vm(self) -> dict[str, Vm]:
-        """Name -> its VM; of several the one that most likely works."""
-        likeliest: dict[str, Vm] = {}
+    def listed(self) -> dict[str, tuple[Vm, ...]]:
+        """Name -> its VMs: more than one where they are in different zones."""
+        listed: dict[str, tuple[Vm, ...]] = {}
         for vm in self.vms:
-            other = likeliest.setdefault(vm.name, vm)
-            if other is not vm:
-                likeliest[vm.name] = min(other, vm, key=self._rank)
-        return likeliest
+            listed[vm.name] = (*listed.get(vm.name, ()), vm)
+        return listed
 
     @cached_property
     def vm_ids(self) -> frozenset[str]:
         """The ids of all VMs."""
         return frozenset(vm.id for vm in self.vms)
 
-    def _rank(self, vm: Vm) -> tuple[bool, bool, float]:
-        """The VM that most likely works is the least: it runs, is not left over, and is older."""
-        return vm.status != "RUNNING", self.left_over(vm), vm.created
-
-    def left_over(self, vm: Vm) -> bool:
-        """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
-        return vm.created < self.asked.get(vm.name, -math.inf) - SKEW_S
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """All zones in which VMs may be: those of the node sets, and of VMs from earlier sets."""
+        choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
+        return frozenset(choice.zone for choice in choices) | {vm.zone for vm in self.vms}
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""
@@ -128,6 +124,9 @@ class ObservedState:
         """Node -> the job that needs it and others: the largest one of its latest request."""
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
+            if request.asked <= self.now - self.limits.resume_s:
+                # It was settled, and its file could not be removed.
+                continue
             for name in request.nodes:
                 by_node.pop(name, None)
             for job in sorted(request.jobs, key=lambda job: len(job.nodes)):

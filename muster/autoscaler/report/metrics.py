@@ -27,7 +27,7 @@ from muster.autoscaler.reconcile.model import (
     Request,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.cold_start import PHASES
 from muster.autoscaler.report.lifecycle import Stage
 

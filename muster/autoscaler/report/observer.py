@@ -17,7 +17,7 @@ from muster.autoscaler.reconcile.model import (
     set_name,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.report import events
 from muster.autoscaler.report.cold_start import ColdStarts
 from muster.autoscaler.report.event_log import EventLog
@@ -151,8 +151,9 @@ class Observer:
 
     def _take_stages(self, observed: ObservedState, tracked: TrackedState) -> bool:
         """Take the stages that have changed; return whether any has."""
-        for name in [name for name in self._released if name not in tracked.released]:
-            del self._released[name]
+        for name in list(self._released):
+            if tracked.node(name).phase is not Phase.RELEASED:
+                del self._released[name]
         if self._seen is None:
             views: dict[str, View | None] = dict(stages(observed, tracked, self._released))
         else:
@@ -200,7 +201,8 @@ class Observer:
         if view.stage is before:
             return
         row.since = observed.date(observed.now)
-        asked = tracked.powering_up.get(name, observed.now)
+        start = tracked.node(name).start
+        asked = start.asked if start else observed.now
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
                 # SLURM asked a moment before this pass.

@@ -31,10 +31,11 @@ from muster.autoscaler.reconcile.model import (
     ReleaseNodes,
     Request,
     Vm,
+    Withdraw,
 )
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 CLUSTER = "lab"
 REGION = "europe-west4-"
@@ -112,7 +113,8 @@ class Rounds:
 
     def __init__(self) -> None:
         self.observed = ObservedState(CLUSTER, 0, sets=SETS)
-        self.tracked = TrackedState()
+        # A daemon that has run for long.
+        self.tracked = TrackedState(began=0)
         self.inserts: list[Insert] = []
         self.deletions: list[Vm] = []
         self.actions: list[Action] = []
@@ -197,6 +199,8 @@ class Rounds:
             return ProbeResult(
                 nodes[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
             )
+        if what == "found":
+            return ProbeResult(nodes[0], REGION + rest[1], exists=True, status=why)
         assert what in {"there", "absent"}, text
         return ProbeResult(nodes[0], REGION + rest[1], what == "there", why)
 
@@ -210,6 +214,8 @@ class Rounds:
                 return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"
             case Delete(vm=deleted, why=why):
                 return f"delete {fold([deleted.name])} in {deleted.zone[-1]}: {why}"
+            case Withdraw(vm=wanted):
+                return f"withdraw {fold([wanted.name])} in {wanted.zone[-1]}"
             case ReleaseNodes(names=names, reason=reason):
                 return f"release {fold(names)}: {reason.replace(REGION, '')}"
             case Probe(name=name, zone=zone):

@@ -27,7 +27,7 @@ from muster.autoscaler.reconcile.model import (
 )
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
 LIMITS = Limits()

@@ -15,7 +15,7 @@ from muster.autoscaler.messages import Called, Inbox
 from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
 BOTH = 2

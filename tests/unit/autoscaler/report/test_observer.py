@@ -12,7 +12,7 @@ from viewkit import Watched, cold_start
 from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.lifecycle import stages
 from muster.autoscaler.report.metrics import Metrics
