@@ -44,6 +44,7 @@ from muster.autoscaler.reconcile.model import (
     ReleaseNodes,
     Request,
     Unread,
+    Withdraw,
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
@@ -73,8 +74,8 @@ class Spool(Protocol):
 class Cloud(CloudReadings, Protocol):
     """The cluster's VMs: `muster.autoscaler.compute.fleet`."""
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
-        """Start an action; it puts exactly one event into the inbox."""
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        """Start an action; each but Withdraw puts exactly one event into the inbox."""
 
 
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]

@@ -16,7 +16,14 @@ from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute.errors import of_call
 from muster.autoscaler.compute.node_templates import SetsError
 from muster.autoscaler.messages import Inbox, NodesRead, NotRead, SetsRead, VmsRead
-from muster.autoscaler.reconcile.model import Node, NodeSet, Quotas, ReleaseNodes, Vm
+from muster.autoscaler.reconcile.model import (
+    Node,
+    NodeSet,
+    Quotas,
+    Released,
+    ReleaseNodes,
+    Vm,
+)
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.gcp.api import CloudError
@@ -139,6 +146,8 @@ class SlurmReader:
         at = self._clock.monotonic()
         nodes = self._failures.tried("slurmctld", self._slurm.nodes)
         if nodes is None:
+            for _, action in releases:
+                self._end(action, (), "slurmctld can't be read")
             return self._pace.retry_s
         by_name = {node.name: node for node in nodes}
         self._inbox.put(NodesRead(at, by_name))
@@ -178,25 +187,35 @@ class SlurmReader:
         for decided, action in releases:
             now = self._clock.monotonic()
             if now > decided + RELEASE_S:
-                self.due.set()
-                continue
-            if now > until:
+                self._end(action, (), f"it was decided {now - decided:.0f} s ago")
+            elif now > until:
                 self.release(decided, action)
-                continue
-            names = [
-                name for name in action.names if name in nodes and nodes[name].power is action.power
-            ]
-            if not names:
-                continue
-            try:
-                self._slurm.release_nodes(names, action.reason)
-            except SlurmError as error:
-                log.error("nodes can't be released, retrying: %s", error)
-            # The next reading shows it.
-            self.due.set()
-            if self._slow():
-                # One for each reading.
-                until = -math.inf
+            else:
+                self._release(action, nodes)
+                if self._slow():
+                    # One for each reading.
+                    until = -math.inf
+
+    def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> None:
+        names = tuple(
+            name for name in action.names if name in nodes and nodes[name].power is action.power
+        )
+        if not names:
+            self._end(action, (), "")
+            return
+        try:
+            self._slurm.release_nodes(names, action.reason)
+        except SlurmError as error:
+            log.error("nodes can't be released, retrying: %s", error)
+            self._end(action, (), str(error))
+        else:
+            self._end(action, names, "")
+
+    def _end(self, action: ReleaseNodes, names: tuple[str, ...], failure: str) -> None:
+        left = tuple(name for name in action.names if name not in names)
+        self._inbox.put(Released(names, action.reason, left, failure))
+        # The next reading shows it.
+        self.due.set()
 
 
 class CloudReader:

@@ -43,7 +43,7 @@ class DaemonHarness:
         self.inbox = Inbox()
         cloud = Mock(sets=dict, vms=list)
         cloud.quotas.return_value = Quotas()
-        requests = [Request("r", Clock().monotonic() - 1000, NODES)]
+        requests = [Request("r", Clock().monotonic() - 280, NODES)]
         self.daemon = Daemon(
             ObservedState("lab", 0),
             self.inbox,
