@@ -1,11 +1,15 @@
 """Judges a randomized fault-injection test by the records of slurmctld and of the cloud.
 
 It knows nothing of the daemon. What is wrong: a node without a verdict in time (in service, or
-released), two accepted inserts for one node and resume, a deleted VM of a node that works or that
-SLURM waits for, a released node that works on a sound VM, a healthy node that came late, a VM that
-is left over.
+released), a request that is closed before its nodes have one, two accepted inserts for one node and
+resume, a deleted VM of a node that works or that SLURM waits for, or another VM than the one that
+was meant, a released node that works on a sound VM, a running job that is lost although its VMs are
+sound, a healthy node that came late or not at all, a VM that is left over.
+
+What nobody could do better is excused, each time for a reason that this file names.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
@@ -20,6 +24,8 @@ class Oracle:
     """Within it each node that slurmctld asks for is in service or released."""
     healthy_s: float
     """Within it a node that nothing happened to is in service."""
+    early_s: float = 0
+    """Within it no healthy node is released."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -35,6 +41,8 @@ class Oracle:
     """VM that is made or runs -> when its insert was accepted."""
     _there: set[Place] = field(default_factory=set)
     """VMs that exist, also those that have stopped."""
+    _foreign: set[Place] = field(default_factory=set)
+    """VMs without the cluster's label."""
 
     def excuse(self, seconds: float) -> None:
         """Excuse seconds in which nobody could update slurmctld, or no daemon ran."""
@@ -60,11 +68,39 @@ class Oracle:
             if took > self.healthy_s:
                 self.wrong.append(f"{name} is healthy and came after {took:.1f} s")
 
-    def released(self, name: str, now: float, vm: Place | None = None) -> None:
-        """A node was powered down by force; `vm`: it was in service on that VM."""
-        if vm in self._works:
+    def released(
+        self, name: str, now: float, vm: Place | None = None, *, unseen: bool = False
+    ) -> None:
+        """A node was powered down by force; `vm`: it was in service on that VM.
+
+        `unseen` is an excuse: slurmctld never said that it is in service, because it registered
+        after the last question for its state, and an update of SLURM has no condition.
+        """
+        if vm in self._works and not unseen:
             self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
+        if self.healthy in name and name in self._asked and not unseen:
+            asked, unreachable_s, idle_s = self._asked[name]
+            excused_s = self._unreachable_s - unreachable_s + self._idle_s - idle_s
+            if now - asked - excused_s < self.early_s:
+                self.wrong.append(
+                    f"{name} is healthy and is released {now - asked:.1f} s after SLURM asked"
+                )
         self._settled(name, now)
+
+    def given_up(self, name: str, now: float) -> None:
+        """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
+        self._settled(name, now)
+
+    def lost(self, job: int, vms: Iterable[Place | None], *, unseen: bool = False) -> None:
+        """A job that runs on the nodes of these VMs is queued again; `unseen` as in `released`."""
+        if all(vm in self._works for vm in vms) and not unseen:
+            self.wrong.append(f"job {job} runs on sound VMs and is lost")
+
+    def closed(self, names: Iterable[str], asked: float) -> None:
+        """The daemon closes a request; slurmctld asked for its nodes at that time."""
+        for name in names:
+            if name in self._asked and self._resumed[name] <= asked:
+                self.wrong.append(f"SLURM waits for {name} and its request is closed")
 
     def waits(self, now: float) -> None:
         """Check the nodes that have no verdict yet."""
@@ -98,6 +134,13 @@ class Oracle:
         self._works[vm] = now
         self._there.add(vm)
 
+    def made_by_hand(self, vm: Place, *, labelled: bool) -> None:
+        """Somebody made a VM with a node's name, on which no slurmd runs."""
+        if labelled:
+            self._there.add(vm)
+        else:
+            self._foreign.add(vm)
+
     def stopped(self, vm: Place) -> None:
         """A VM has stopped, or is about to."""
         self._works.pop(vm, None)
@@ -107,11 +150,18 @@ class Oracle:
         self.stopped(vm)
         self._there.discard(vm)
 
-    def deleted(self, vm: Place, *, works: bool) -> None:
-        """A deletion was accepted; `works`: a node in service is on that VM."""
-        name, zone, _ = vm
+    def deleted(self, vm: Place, *, works: bool, meant: str = "") -> None:
+        """A deletion was accepted; `works`: a node in service is on that VM.
+
+        `meant`: the id of the VM that was to be deleted, where it is known.
+        """
+        name, zone, vm_id = vm
         if works:
             self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
+        elif meant and meant != vm_id:
+            self.wrong.append(f"{name}: a later VM in {zone} is deleted than the one that was meant")
+        elif vm in self._foreign:
+            self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
         elif name in self._asked and self._works.get(vm, 0) >= self._resumed[name]:
             self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
 
