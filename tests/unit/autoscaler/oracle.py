@@ -9,7 +9,8 @@ sound, a healthy node that came late or not at all, a VM that is left over.
 What nobody could do better is excused, each time for a reason that this file names.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
@@ -24,8 +25,10 @@ class Oracle:
     """Within it each node that slurmctld asks for is in service or released."""
     healthy_s: float
     """Within it a node that nothing happened to is in service."""
-    early_s: float = 0
-    """Within it no healthy node is released."""
+    boot_s: float = 0
+    """So long a healthy node may boot from the time on at which its VM runs..."""
+    made_s: float = 0
+    """... if that is so soon after SLURM asked for it."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -39,6 +42,8 @@ class Oracle:
     """Node -> when it was asked for last."""
     _works: dict[Place, float] = field(default_factory=dict)
     """VM that is made or runs -> when its insert was accepted."""
+    _ran: dict[Place, float] = field(default_factory=dict)
+    """VM -> when it ran first."""
     _there: set[Place] = field(default_factory=set)
     """VMs that exist, also those that have stopped."""
     _foreign: set[Place] = field(default_factory=set)
@@ -54,14 +59,18 @@ class Oracle:
 
     # --- slurmctld's records
 
-    def asked(self, name: str, now: float) -> None:
-        """ResumeProgram was called for a node."""
-        self._asked[name] = now, self._unreachable_s, self._idle_s
+    def asked(self, name: str, now: float, *, ahead: bool = False) -> None:
+        """ResumeProgram was called for a node.
+
+        `ahead` is an excuse: the system clock was ahead, so slurmctld takes a VM that boots now for
+        one from before its request, and refuses it. A verdict is due all the same.
+        """
+        self._asked[name] = now, self._unreachable_s, math.inf if ahead else self._idle_s
         self._resumed[name] = now
 
     def in_service(self, name: str, now: float) -> None:
         """A node has registered."""
-        idle_s = self._idle_s - self._asked[name][2] if name in self._asked else 0
+        idle_s = abs(self._idle_s - self._asked[name][2]) if name in self._asked else 0
         took = self._settled(name, now) - idle_s
         if self.healthy in name:
             self.slowest_s = max(self.slowest_s, took)
@@ -78,14 +87,24 @@ class Oracle:
         """
         if vm in self._works and not unseen:
             self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
-        if self.healthy in name and name in self._asked and not unseen:
-            asked, unreachable_s, idle_s = self._asked[name]
-            excused_s = self._unreachable_s - unreachable_s + self._idle_s - idle_s
-            if now - asked - excused_s < self.early_s:
-                self.wrong.append(
-                    f"{name} is healthy and is released {now - asked:.1f} s after SLURM asked"
-                )
         self._settled(name, now)
+
+    def released_together(self, names: Collection[str], now: float) -> None:
+        """One update releases these nodes; healthy ones that boot must have had their time."""
+        started = [self._started(name) for name in names]
+        if started and all(started) and all(
+            ran < asked + self.made_s and now < min(ran + self.boot_s, asked + 2 * self.made_s)
+            for asked, ran in filter(None, started)
+        ):
+            self.wrong.append(f"{', '.join(names)}: healthy, boots, and is released too early")
+
+    def _started(self, name: str) -> tuple[float, float] | None:
+        """When SLURM asked for a healthy node that it waits for, and when its sound VM ran."""
+        asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
+        ran = [self._ran[vm] for vm in self._works if vm[0] == name and vm in self._ran]
+        if self.healthy not in name or idle_s == math.inf or not ran:
+            return None
+        return asked, max(ran)
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
@@ -133,6 +152,10 @@ class Oracle:
                 )
         self._works[vm] = now
         self._there.add(vm)
+
+    def ran(self, vm: Place, now: float) -> None:
+        """A VM runs."""
+        self._ran[vm] = now
 
     def made_by_hand(self, vm: Place, *, labelled: bool) -> None:
         """Somebody made a VM with a node's name, on which no slurmd runs."""

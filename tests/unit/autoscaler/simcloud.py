@@ -253,6 +253,7 @@ class SimCloud:
         self.vms[vm.name, vm.zone] = replace(vm, status=status)
         if status == "RUNNING":
             self.booted[vm.id] = self.now
+            self.oracle.ran(place(vm), self.now)
         else:
             self.oracle.stopped(place(vm))
 

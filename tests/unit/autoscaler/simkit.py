@@ -56,7 +56,7 @@ FAULTS = (
     "spool read-only",
     "request lost",
 )
-KILLED, STOPPED = 0.02, 0.004
+KILLED, STOPPED = 0.04, 0.01
 """Parts of the rates of these faults, at each call of the daemon."""
 LIMITS = Limits()
 CALM_S = 6.0
@@ -68,8 +68,6 @@ HEALTHY_S = 76 + BEGINS_S
 """A healthy node: 8 s for its insert, which may fail once and be tried again after 10 s, 20 s until
 it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
 daemon starts no node is late."""
-EARLY_S = 100.0
-"""By no deadline a node is released so soon."""
 WINDOW_S = 2.1
 """Between slurmctld's states and an update that follows from them; also the window between a reading
 and a release that docs/autoscaler.md names."""
@@ -256,7 +254,7 @@ class SimulatedRun:
         self.observe = observe
         self.clock = VirtualClock()
         self.world = Agenda()
-        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, EARLY_S)
+        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = SimCloud(
             self.faults, self.oracle, self.clock, lambda vm: self.slurm.works(vm), self.world

@@ -113,6 +113,7 @@ class Slurmctld:
     ) -> None:
         """`scontrol update ... state=power_down_force`; `unseen`: as the oracle says."""
         self.now = now
+        self.oracle.released_together([name for name in names if name not in unseen], now)
         for name in names:
             self._queue_again(name, unseen)
             node = self.nodes[name]
@@ -205,5 +206,5 @@ class Slurmctld:
         if names:
             for name in names:
                 self._set(name, power=Power.POWERING_UP)
-                self.oracle.asked(name, self.now)
+                self.oracle.asked(name, self.now, ahead=self.skew_s > self.times.early_s)
             self.resume(names, tuple(Job(task, group) for task, group in resuming.items() if group))
