@@ -29,12 +29,14 @@ from muster.autoscaler.reconcile.model import (
     NodeSet,
     Probe,
     Quotas,
+    Released,
     ReleaseNodes,
     Request,
     Unread,
     Vm,
+    Withdraw,
 )
-from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, VmList
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.reconcile.retry_policy import sentence
@@ -84,7 +86,7 @@ class Cloud(Protocol):
     def quotas(self, node_sets: Iterable[NodeSet]) -> Quotas:
         """Return what is left of the quotas."""
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action; it puts exactly one event into the inbox."""
 
 
@@ -296,7 +298,7 @@ class Daemon:
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
                 case VmsRead(at, vms, quotas):
-                    news |= {"vms": vms, "vms_at": at, "quotas": quotas}
+                    news |= {"vms": VmList(vms), "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
                     news |= {"sets": sets}
                 case NotRead(what, at, why, verb):
@@ -433,21 +435,24 @@ class Daemon:
         for decided, action in releases:
             now = self._clock.monotonic()
             if now > decided + RELEASE_S:
+                self._inbox.put(Released(action, failure="slurmctld did not answer in time"))
                 self._slurm_due.set()
                 continue
             if now > until:
                 self._releases.put((decided, action))
                 self._slurm_due.set()
                 continue
-            names = [
+            names = tuple(
                 name for name in action.names if name in nodes and nodes[name].power is action.power
-            ]
-            if not names:
-                continue
+            )
+            failure = ""
             try:
-                self.slurm.release_nodes(names, action.reason)
+                if names:
+                    self.slurm.release_nodes(names, action.reason)
             except SlurmError as error:
+                names, failure = (), str(error)
                 log.error("nodes can't be released, retrying: %s", error)
+            self._inbox.put(Released(action, names, failure))
             # The next reading shows it.
             self._slurm_due.set()
             if self._slow():

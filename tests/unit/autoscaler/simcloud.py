@@ -236,9 +236,10 @@ class SimCloud:
 
     def probe(self, action: Probe) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
-        exists = (action.name, action.zone) in self.vms
+        vm = self.vms.get((action.name, action.zone))
         report = "failed, mount /home" if action.name in self.hung else ""
-        result = ProbeResult(action.name, action.zone, exists, report)
+        status = vm.status if vm else ""
+        result = ProbeResult(action.name, action.zone, vm is not None, report, status=status)
         if self.faults.strike("refused"):
             result = ProbeResult(action.name, action.zone, exists=False, failure=REFUSALS[0])
         self.later.append((self.now + 2, result))

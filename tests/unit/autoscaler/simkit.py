@@ -25,7 +25,7 @@ from muster.autoscaler.reconcile.model import (
     ReleaseNodes,
     Request,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import Limits, ObservedState, VmList
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -143,7 +143,7 @@ class SimulatedRun:
                 self.now,
                 nodes=self.read[0],
                 nodes_at=self.read[1],
-                vms=listed,
+                vms=VmList(listed),
                 vms_at=at,
                 requests=tuple(self.requests),
                 sets=SETS,
