@@ -147,7 +147,7 @@ class SlurmReader:
         nodes = self._failures.tried("slurmctld", self._slurm.nodes)
         if nodes is None:
             for _, action in releases:
-                self._end(action, (), "slurmctld can't be read")
+                self._end(Released(action, failure="slurmctld can't be read"))
             return self._pace.retry_s
         by_name = {node.name: node for node in nodes}
         self._inbox.put(NodesRead(at, by_name))
@@ -187,7 +187,7 @@ class SlurmReader:
         for decided, action in releases:
             now = self._clock.monotonic()
             if now > decided + RELEASE_S:
-                self._end(action, (), f"it was decided {now - decided:.0f} s ago")
+                self._end(Released(action, failure="slurmctld did not answer in time"))
             elif now > until:
                 self.release(decided, action)
             else:
@@ -200,20 +200,17 @@ class SlurmReader:
         names = tuple(
             name for name in action.names if name in nodes and nodes[name].power is action.power
         )
-        if not names:
-            self._end(action, (), "")
-            return
         try:
-            self._slurm.release_nodes(names, action.reason)
+            if names:
+                self._slurm.release_nodes(names, action.reason)
         except SlurmError as error:
             log.error("nodes can't be released, retrying: %s", error)
-            self._end(action, (), str(error))
+            self._end(Released(action, failure=str(error)))
         else:
-            self._end(action, names, "")
+            self._end(Released(action, names))
 
-    def _end(self, action: ReleaseNodes, names: tuple[str, ...], failure: str) -> None:
-        left = tuple(name for name in action.names if name not in names)
-        self._inbox.put(Released(names, action.reason, left, failure))
+    def _end(self, event: Released) -> None:
+        self._inbox.put(event)
         # The next reading shows it.
         self.due.set()
 

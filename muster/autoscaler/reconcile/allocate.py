@@ -62,7 +62,7 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
         insert = tracked.inserts.get(record.insert)
         made = record.vm.pool if record.vm and record.vm.seen_at >= quotas.at else None
         pool = insert.choice.pool if insert else made
-        if pool and name not in observed.listed:
+        if pool and name not in observed.vms.by_name:
             since[pool] += 1
     for vm in observed.vms:
         counted = vm.created <= quotas.at

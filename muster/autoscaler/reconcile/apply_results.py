@@ -1,5 +1,6 @@
 """Apply the results of actions, and SLURM's newest states, to the tracked state; pure."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -63,23 +64,30 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
                 nodes[vm.name] = _deleted(observed, nodes.get(vm.name, NOTHING), event)
             case ProbeResult(name=name):
                 nodes[name] = _probed(observed, nodes.get(name, NOTHING), event)
-            case Released(left=left):
-                for name in left:
+            case Released():
+                for name in event.left:
                     nodes[name] = _not_released(observed, nodes.get(name, NOTHING), name)
-    for name in observed.powering_up():
-        nodes[name] = _asked(observed, nodes.get(name, NOTHING), name, began)
-    for name, before in list(nodes.items()):
-        record = _without_what_is_over(observed, before, name)
-        if record.empty:
-            del nodes[name]
-        elif record is not before:
-            nodes[name] = record
-    return TrackedState(nodes, inserts, breakers, began)
+    changed: frozenset[str] = frozenset()
+    if observed.events:
+        before = tracked.nodes
+        changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
+    read = observed.nodes_at, observed.vms_at, tuple(one.id for one in observed.requests)
+    fresh = read != tracked.read
+    if fresh:
+        for name in observed.powering_up():
+            nodes[name] = _asked(observed, nodes.get(name, NOTHING), name, began)
+        nodes = {
+            name: record
+            for name, old in nodes.items()
+            if not (record := _without_what_is_over(observed, old, name)).empty
+        }
+    return TrackedState(nodes, inserts, breakers, began, read, fresh, changed)
 
 
 def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:
     """Return a record after evidence that needs no action."""
-    return record.to(step(record.phase, evidence)[0], at)
+    phase, _ = step(record.phase, evidence)
+    return record.settled(at) if phase is Phase.SETTLED else record.to(phase, at)
 
 
 # --- inserts --------------------------------------------------------------------------------------
@@ -99,6 +107,12 @@ class _Outcome:
             return dict.fromkeys(self.insert.names, self.event.whole)
         return self.event.failed
 
+    @property
+    def too_few(self) -> bool:
+        """Whether it made some VMs, but not as many as it must."""
+        made = len(self.insert.names) - len(self.failures)
+        return 0 < made < self.insert.least
+
 
 def _inserted(
     observed: ObservedState, record: NodeRecord, name: str, outcome: _Outcome
@@ -113,13 +127,18 @@ def _inserted(
         facts = record.vm or VmFacts(0)
         made = replace(facts, seen_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
         return moved(replace(record, vm=made), Evidence.INSERTED, observed.now)
-    return _refused(observed, record, insert.choice, failure)
+    # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
+    help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
+    return _refused(observed, record, insert.choice, failure, help_is)
 
 
 def _refused(
-    observed: ObservedState, record: NodeRecord, choice: Choice, failure: Failure
+    observed: ObservedState,
+    record: NodeRecord,
+    choice: Choice,
+    failure: Failure,
+    help_is: Remedy,
 ) -> NodeRecord:
-    help_is = remedy(failure)
     if help_is is Remedy.ELSEWHERE:
         record = replace(record, no_room=put(record.no_room, choice.zone, observed.now))
         if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:
@@ -163,7 +182,8 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     if failure is None:
         gone = put(record.gone, vm.id, observed.now)
         return replace(record, deletions=take(record.deletions, vm.id), gone=gone)
-    if failure.code == WITHDRAWN:
+    if failure.code == WITHDRAWN or vm.id not in observed.vms.ids:
+        # Not wanted any more, or gone in the meantime.
         return replace(record, deletions=take(record.deletions, vm.id))
     before = record.deletions.get(vm.id, Deletion(vm, observed.now))
     if record.start:
@@ -190,8 +210,7 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         return replace(record, lookup=replace(lookup, without=lookup.without | {event.zone}))
     if event.status in STOPPED:
         return replace(record, lookup=replace(lookup, stopped=event.status))
-    found = replace(record, lookup=None, verified_at=observed.now)
-    return moved(found, Evidence.FOUND, observed.now)
+    return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
 
 
 def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
@@ -214,11 +233,14 @@ def _asked(
     newer = record.start is None or (asked is not None and asked > record.start.asked)
     if record.phase is Phase.RELEASED or not newer:
         return record
-    if asked is not None and asked > observed.now - observed.limits.resume_s:
+    if asked is None:
+        # The request is lost: no VM is known to be from before it.
+        start = Start(observed.nodes_at, -math.inf)
+    elif asked > observed.now - observed.limits.resume_s:
         start = Start(asked, asked - SKEW_S)
     else:
-        # The request is lost: SLURM asked at any time within ResumeTimeout.
-        start = Start(observed.nodes_at, observed.nodes_at - observed.limits.resume_s)
+        # Its file could not be removed and SLURM has asked again since, or slurmctld was away.
+        start = Start(observed.nodes_at, asked - SKEW_S)
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(start.asked), start=start)
     if before.start or (began is not None and start.asked > began):
@@ -245,14 +267,12 @@ def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRec
 
 def _without_what_is_over(observed: ObservedState, before: NodeRecord, name: str) -> NodeRecord:
     record = _released(observed, before, name)
-    node = observed.nodes.get(name)
-    if not observed.is_powering_up(name):
-        if record.phase in POWERING_UP:
+    if record.phase in POWERING_UP:
+        if not observed.is_powering_up(name):
             record = moved(record, Evidence.NO_LONGER_ASKED, observed.nodes_at)
-        if record.phase is not Phase.RELEASED and (record.start or record.vm):
-            record = replace(record, start=None, vm=None)
-        up = node is not None and node.power is Power.UP and (node.busy or not node.leaving)
-        if not up and record.phase is not Phase.RELEASED:
+    elif record.phase is not Phase.RELEASED and record.in_doubt:
+        node = observed.nodes.get(name)
+        if node is None or node.power is not Power.UP or (node.leaving and not node.busy):
             record = record.settled(observed.nodes_at)
     return _without_old_vms(observed, record)
 
@@ -263,19 +283,21 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
         left = {
             vm_id: deletion
             for vm_id, deletion in record.deletions.items()
-            if deletion.under_way or vm_id in observed.vm_ids
+            if deletion.under_way or vm_id in observed.vms.ids
         }
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)
-    if record.gone:
-        record = replace(record, gone=_since(record.gone, observed.vms_at - LISTED_S))
-    if record.no_room:
-        record = replace(record, no_room=_since(record.no_room, observed.vms_at))
+    if record.gone or record.no_room:
+        gone = _since(record.gone, observed.vms_at - LISTED_S)
+        no_room = _since(record.no_room, observed.vms_at)
+        if gone is not record.gone or no_room is not record.no_room:
+            record = replace(record, gone=gone, no_room=no_room)
     if record.verified_at and observed.vms_at > record.verified_at:
         record = replace(record, verified_at=0.0)
     return record
 
 
 def _since(times: Mapping[str, float], past: float) -> Mapping[str, float]:
-    old = [key for key, when in times.items() if when < past]
-    return {key: when for key, when in times.items() if when >= past} if old else times
+    if min(times.values(), default=past) >= past:
+        return times
+    return {key: when for key, when in times.items() if when >= past}

@@ -303,12 +303,17 @@ class ProbeResult:
 class Released:
     """A ReleaseNodes has ended."""
 
-    names: tuple[str, ...]
-    """Nodes that slurmctld has released."""
-    reason: str
-    left: tuple[str, ...] = ()
-    """Those that it has not: they had moved, or `failure` says why."""
+    action: ReleaseNodes
+    names: tuple[str, ...] = ()
+    """Those of its nodes that slurmctld has released; the others had moved."""
     failure: str = ""
+    """Why slurmctld has released none."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The nodes that are not released."""
+        released = frozenset(self.names)
+        return tuple(name for name in self.action.names if name not in released)
 
 
 Event = Inserted | Deleted | ProbeResult | Released

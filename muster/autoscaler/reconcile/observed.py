@@ -55,6 +55,23 @@ class Limits:
         return 0.4 * self.resume_s
 
 
+class VmList(tuple[Vm, ...]):
+    """VMs of one list; what follows from it is computed once, for all passes that use it."""
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Vm, ...]]:
+        """Name -> its VMs: more than one where they are in different zones."""
+        listed: dict[str, tuple[Vm, ...]] = {}
+        for vm in self:
+            listed[vm.name] = (*listed.get(vm.name, ()), vm)
+        return listed
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all VMs."""
+        return frozenset(vm.id for vm in self)
+
+
 @dataclass(frozen=True)
 class ObservedState:
     """SLURM, the cloud and the spool as they were read last; each may be some seconds old.
@@ -69,7 +86,7 @@ class ObservedState:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     nodes_at: float = 0
     """When slurmctld was asked; 0 = it hasn't answered yet."""
-    vms: Sequence[Vm] = ()
+    vms: VmList = field(default_factory=VmList)
     vms_at: float = 0
     """When the VMs were listed; 0 = never yet."""
     requests: Sequence[Request] = ()
@@ -86,19 +103,6 @@ class ObservedState:
     def date(self, time: float) -> float:
         """Return a time in seconds since the epoch, for people; 0 stays 0 = never."""
         return time + self.started if time else 0
-
-    @cached_property
-    def listed(self) -> dict[str, tuple[Vm, ...]]:
-        """Name -> its VMs: more than one where they are in different zones."""
-        listed: dict[str, tuple[Vm, ...]] = {}
-        for vm in self.vms:
-            listed[vm.name] = (*listed.get(vm.name, ()), vm)
-        return listed
-
-    @cached_property
-    def vm_ids(self) -> frozenset[str]:
-        """The ids of all VMs."""
-        return frozenset(vm.id for vm in self.vms)
 
     @cached_property
     def zones(self) -> frozenset[str]:

@@ -10,7 +10,14 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.model import Probe, Vm
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.probes import spare
-from muster.autoscaler.reconcile.records import NodeRecord, Phase, Start, TrackedState, VmFacts
+from muster.autoscaler.reconcile.records import (
+    POWERING_UP,
+    NodeRecord,
+    Phase,
+    Start,
+    TrackedState,
+    VmFacts,
+)
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Verdicts
@@ -25,9 +32,9 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
     overdue: list[tuple[float, Vm, NodeRecord]] = []
-    for name in observed.powering_up():
+    for name in observed.powering_up() if tracked.fresh else tracked.changed:
         before = tracked.node(name)
-        if before.phase is Phase.RELEASED:
+        if before.phase not in POWERING_UP:
             continue
         vm = vm_of(observed, before, name)
         record, start = _noted(observed, before, vm), started(before)
@@ -50,8 +57,14 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
 
 
 def started(record: NodeRecord) -> Start:
-    """Return the start of a node that SLURM waits for; `apply_results` gives it one."""
-    assert record.start, record
+    """Return the start of a node that SLURM waits for.
+
+    Raises:
+        ValueError: it has none, though `apply_results` gives it one.
+
+    """
+    if record.start is None:
+        raise ValueError(f"no start: {record}")
     return record.start
 
 
@@ -70,27 +83,31 @@ def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRe
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
-    running_at = (facts.running_at if facts else 0) or observed.vms_at
-    seen_at = max(facts.seen_at if facts else 0, observed.vms_at)
-    seen = VmFacts(seen_at, vm.pool, vm.id, 0, running_at if vm.status == RUNNING else 0)
+    running_at = 0.0
+    if vm.status == RUNNING:
+        running_at = (facts.running_at if facts else 0) or observed.vms_at
+    seen = VmFacts(facts.seen_at if facts else observed.vms_at, vm.pool, vm.id, 0, running_at)
     return record if seen == facts else replace(record, vm=seen)
 
 
 def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None) -> Evidence:
-    limits = observed.limits
-    both_at = min(observed.nodes_at, observed.vms_at)
-    # 0: not read yet, while SLURM may have asked before the boot.
-    late = both_at > 0 and both_at >= start.asked + limits.made_s
     if start.permanent_error:
         return Evidence.FAILED
-    if observed.nodes_at >= start.asked + limits.verdict_s:
+    if observed.nodes_at >= start.asked + observed.limits.verdict_s:
         return Evidence.OVERDUE
+    both_at = min(observed.nodes_at, observed.vms_at)
+    # 0: not read yet, while SLURM may have asked before the boot.
+    late = both_at > 0 and both_at >= start.asked + observed.limits.made_s
     if vm is None:
         return _without_vm(observed, record, late=late)
-    if left_over(record, vm):
-        return Evidence.LEFT_OVER
+    return (
+        Evidence.LEFT_OVER if left_over(record, vm) else _with_vm(observed, record, vm, late=late)
+    )
+
+
+def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool) -> Evidence:
     if vm.status == RUNNING:
-        return _boots(observed, record, start)
+        return _boots(observed, record)
     if vm.status in COMING:
         return Evidence.NO_RUNNING_VM if late else Evidence.COMING
     return Evidence.LEAVING if vm.status in LEAVING else Evidence.STOPPED
@@ -110,45 +127,42 @@ def _without_vm(observed: ObservedState, record: NodeRecord, *, late: bool) -> E
     return Evidence.INSERT_RUNS if record.insert else Evidence.NO_VM
 
 
-def _boots(observed: ObservedState, record: NodeRecord, start: Start) -> Evidence:
-    assert record.vm, record
-    late_s = observed.nodes_at - record.vm.running_at - observed.limits.boot_s
+def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:
+    running_at = record.vm.running_at if record.vm else observed.vms_at
+    late_s = observed.nodes_at - running_at - observed.limits.boot_s
     if record.phase not in (Phase.BOOTING, Phase.STUCK) or late_s < 0:
         return Evidence.RUNNING
-    ended = start.report is not None or late_s >= PROBE_S
+    ended = started(record).report is not None or late_s >= PROBE_S
     return Evidence.BOOT_ENDED if ended else Evidence.BOOT_OVERDUE
 
 
 def _reason(limits: Limits, evidence: Evidence, start: Start, vm: Vm | None) -> str:
-    trouble = _trouble(start)
-    match evidence, vm:
-        case Evidence.FAILED, _:
-            return start.permanent_error
-        case Evidence.OVERDUE, None:
-            return f"no VM within {limits.verdict_s:.0f} s{trouble}"
-        case Evidence.OVERDUE, Vm() if vm.created < start.oldest:
-            why = f": {sentence(start.undeleted)}" if start.undeleted else ""
-            return (
-                f"the previous VM is still {vm.status} in {vm.zone}, not deleted within "
-                f"{limits.verdict_s:.0f} s{why}"
-            )
-        case Evidence.OVERDUE, Vm():
-            return (
-                f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within "
-                f"{limits.verdict_s:.0f} s"
-            )
-        case Evidence.NO_RUNNING_VM, Vm():
-            return (
-                f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s "
-                "after it was asked for"
-            )
-        case Evidence.BOOT_ENDED, Vm():
-            return _stuck(limits, start.report or "", vm)
-        case Evidence.STOPPED, Vm():
-            how = "taken back (spot)" if vm.spot else "stopped"
-            return f"its VM in {vm.zone} was {how} while it booted"
-        case _:
-            return f"no VM within {limits.made_s:.0f} s{trouble}"
+    if evidence is Evidence.FAILED:
+        return start.permanent_error
+    if vm is None:
+        waited_s = limits.verdict_s if evidence is Evidence.OVERDUE else limits.made_s
+        return f"no VM within {waited_s:.0f} s{_trouble(start)}"
+    if evidence is Evidence.OVERDUE:
+        return _overdue(limits, start, vm)
+    if evidence is Evidence.BOOT_ENDED:
+        return _stuck(limits, start.report or "", vm)
+    if evidence is Evidence.STOPPED:
+        how = "taken back (spot)" if vm.spot else "stopped"
+        return f"its VM in {vm.zone} was {how} while it booted"
+    return (
+        f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s after it was "
+        "asked for"
+    )
+
+
+def _overdue(limits: Limits, start: Start, vm: Vm) -> str:
+    waited = f"{limits.verdict_s:.0f} s"
+    if vm.created < start.oldest:
+        why = f": {sentence(start.undeleted)}" if start.undeleted else ""
+        return (
+            f"the previous VM is still {vm.status} in {vm.zone}, not deleted within {waited}{why}"
+        )
+    return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
 
 
 def _stuck(limits: Limits, report: str, vm: Vm) -> str:

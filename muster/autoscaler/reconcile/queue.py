@@ -18,9 +18,7 @@ from muster.autoscaler.reconcile.vms import vm_of
 def queued(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
 ) -> Iterator[list[Group]]:
-    """Yield what is allocated together of the nodes that are due: a job's nodes, by set; or
-    neighbours of one set.
-    """
+    """Yield which of the nodes are allocated together: a job's, by set, or neighbours of a set."""
     together: dict[int | str, list[str]] = {}
     for name in _ordered(observed, due):
         job = observed.jobs.get(name)

@@ -79,7 +79,7 @@ class VmFacts:
     """The VM that was made for a start."""
 
     seen_at: float
-    """When its insert succeeded, or when the last list that has it was asked for."""
+    """When its insert succeeded, or when the first list that has it was asked for."""
     pool: CapacityPool | None = None
     """None: an earlier daemon may have made it, anywhere."""
     id: str = ""
@@ -116,6 +116,8 @@ class Deletion:
     again: float = math.inf
     """When it may be asked for again; infinite while it is under way."""
     urgent: bool = False
+    withdrawn: bool = False
+    """It is not wanted any more, and ends soon."""
 
     @property
     def under_way(self) -> bool:
@@ -169,14 +171,17 @@ class NodeRecord:
         )
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether anything is tracked of its service."""
+        return bool(self.lookup or self.verified_at or self.preempted_at or self.not_responding_at)
+
+    @property
     def empty(self) -> bool:
         """Whether it says no more than that nothing is under way."""
         return self.phase is Phase.SETTLED and not any(
             (
                 self.insert,
-                self.verified_at,
-                self.preempted_at,
-                self.not_responding_at,
+                self.in_doubt,
                 self.deletions,
                 self.gone,
                 self.no_room,
@@ -200,6 +205,12 @@ class TrackedState:
     began: float | None = None
     """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
     then."""
+    read: tuple[float, float, tuple[str, ...]] = (0.0, 0.0, ())
+    """When slurmctld and the VMs were read, and the ids of the requests, as of this pass."""
+    fresh: bool = False
+    """Whether any of that is new: all nodes are judged."""
+    changed: frozenset[str] = frozenset()
+    """The nodes that results have come for: else only they are."""
 
     def node(self, name: str) -> NodeRecord:
         """Return a node's record."""

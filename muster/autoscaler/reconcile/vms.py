@@ -16,7 +16,7 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
 
     Of several the one that most likely works: it runs, is not left over, and is older.
     """
-    vms = observed.listed.get(name, ())
+    vms = observed.vms.by_name.get(name, ())
     if len(vms) == 1:
         return None if is_gone(observed, record, vms[0]) else vms[0]
     return min(

@@ -88,7 +88,7 @@ def stages(
     if not observed.nodes:
         # slurmctld has not been read yet.
         return {}
-    names = {**observed.nodes, **observed.listed}
+    names = {**observed.nodes, **observed.vms.by_name}
     views = ((name, stage(observed, tracked, released_for, name)) for name in names)
     return {name: view for name, view in views if view}
 
@@ -103,7 +103,7 @@ def touched(
     (old, old_tracked), (new, new_tracked) = before, now
     names = _differing(old.nodes, new.nodes)
     if old.vms is not new.vms:
-        names |= _differing(old.listed, new.listed)
+        names |= _differing(old.vms.by_name, new.vms.by_name)
     names |= _differing(old_tracked.nodes, new_tracked.nodes)
     if old.requests is not new.requests or old.nodes_at != new.nodes_at:
         # Whether SLURM waits for a node follows from both.
@@ -125,9 +125,9 @@ def stage(
     node = observed.nodes.get(name)
     record = tracked.nodes.get(name, NOTHING)
     if node is None:
-        vms = observed.listed.get(name)
+        vms = observed.vms.by_name.get(name)
         return _shown(Stage.STRAY, "", vms[0].pool) if vms else None
-    if node.power is Power.OFF and record is NOTHING and name not in observed.listed:
+    if node.power is Power.OFF and record is NOTHING and name not in observed.vms.by_name:
         # Nearly all of thousands of nodes: the quick way.
         return _off(node.reason, node.down, node.drained)
     return _view(observed, tracked, node, released_for.get(name, ""))

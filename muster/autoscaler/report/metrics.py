@@ -23,7 +23,6 @@ from muster.autoscaler.reconcile.model import (
     Insert,
     Inserted,
     ProbeResult,
-    ReleaseNodes,
     Request,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
@@ -127,10 +126,12 @@ class Metrics(Collector):
         match action:
             case Insert(names=names):
                 self._actions.labels("insert").inc(len(names))
-            case ReleaseNodes(names=names):
-                self._actions.labels("release").inc(len(names))
             case Delete():
                 self._actions.labels("delete").inc()
+
+    def released(self, count: int) -> None:
+        """Count nodes that are released."""
+        self._actions.labels("release").inc(count)
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
         """Count the failures of an event."""

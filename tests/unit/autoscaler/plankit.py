@@ -33,7 +33,7 @@ from muster.autoscaler.reconcile.model import (
     Vm,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import Limits, ObservedState, VmList
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -147,7 +147,7 @@ class Rounds:
                 for name in expand(names)
                 for text in ([texts] if isinstance(texts, str) else texts)
             ]
-            observed = replace(observed, vms=listed)
+            observed = replace(observed, vms=VmList(listed))
         if "requests" in given:
             requests = [request(name, facts) for name, facts in given["requests"].items()]
             observed = replace(observed, requests=requests)
@@ -189,6 +189,10 @@ class Rounds:
             code, _, message = why.partition(" ")
             failure = Failure(code, message, STATUS.get(code, 0))
             return Inserted(ask.id, dict.fromkeys(nodes, failure) if what == "refused" else {})
+        if what == "only":
+            ask = next(ask for ask in reversed(self.inserts) if set(nodes) <= set(ask.names))
+            failed = dict.fromkeys(expand(rest[1]), Failure(why, ""))
+            return Inserted(ask.id, {name: failed[name] for name in failed if name not in nodes})
         if what == "deleted":
             zone = REGION + (rest[1] if rest else "a")
             deleted = next(

@@ -183,6 +183,8 @@ def service(
     sets = json.dumps({"debug": with_one_choice(choice), "other": with_one_choice(other)})
     monkeypatch.setattr(metadata, "read", lambda _path: sets)
     started = Service(harness, spool, getattr(request, "param", PACE))
+    # What is asked for before, an earlier daemon may have begun.
+    until(lambda: started.daemon.observed.nodes_at)
     yield started
     started.stop()
 

@@ -112,7 +112,7 @@ def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonH
     before = harness.pace.busy
     harness.inbox.put(Called())
     # Both readers have read that nodes power up, and read nothing in the next minute.
-    until(lambda: NAMES[0] in harness.daemon.tracked.powering_up)
+    until(lambda: harness.daemon.tracked.node(NAMES[0]).start)
     until(lambda: harness.pace.busy >= before + BOTH)
     until(harness.inbox.empty)
     harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", 1000)))
