@@ -10,10 +10,10 @@ ours and up.
 import logging
 import re
 import threading
-import time
 import uuid
 from typing import Any
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.existing import ExistingVms
@@ -46,13 +46,20 @@ class Inserts:
     """Creates the VMs of a cluster; thread-safe."""
 
     def __init__(
-        self, transport: Transport, operations: Operations, project: str, cluster: str
+        self,
+        transport: Transport,
+        operations: Operations,
+        project: str,
+        cluster: str,
+        *,
+        clock: Clock,
     ) -> None:
         self.transport = transport
         self.operations = operations
         self.project = project
+        self.clock = clock
         self.existing = ExistingVms(transport, project, cluster)
-        self.placements = Placements(transport, operations, project, cluster)
+        self.placements = Placements(transport, operations, project, cluster, clock=clock)
         self.slots = threading.BoundedSemaphore(transport.limits.bulk_at_once)
         self.bulk: set[str] = set()
         """Ids of the actions whose bulk operations run."""
@@ -109,8 +116,9 @@ class _Creation:
     def _slot(self) -> bool:
         """Wait until a bulk operation can start; return whether it can. A few VMs don't wait."""
         late = self.until - LATE * self.inserts.transport.limits.deadline_s
-        patience = 0 if len(self.names) <= FEW else max(0, late - time.monotonic())
-        return self.inserts.slots.acquire(timeout=patience)
+        clock, slots = self.inserts.clock, self.inserts.slots
+        patience = 0 if len(self.names) <= FEW else late - clock.monotonic()
+        return clock.wait(lambda seconds: slots.acquire(timeout=seconds), patience)
 
     def _none(self, why: Failure) -> Inserted:
         return Inserted(self.action.id, self.failed, why)
@@ -262,7 +270,9 @@ class _Creation:
                 "instances.delete",
                 "DELETE",
                 f"{self.instances}/{name}",
-                until=max(self.until, time.monotonic() + self.inserts.transport.limits.try_s),
+                until=max(
+                    self.until, self.inserts.clock.monotonic() + self.inserts.transport.limits.try_s
+                ),
                 groups=(Group.MUTATE,),
                 query={"requestId": uuid.uuid4()},
             )

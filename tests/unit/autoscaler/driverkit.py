@@ -7,6 +7,7 @@ from typing import Any
 
 from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
 from google.oauth2.credentials import Credentials
+from quick import DRIVER_LIMITS, FastClock
 
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import Google
@@ -39,13 +40,21 @@ def names(count: int, start: int = 0) -> tuple[str, ...]:
 class DriverHarness:
     """`google` with a list of its events."""
 
-    def __init__(self, cloud: Cloud, limits: Limits | None = None) -> None:
+    def __init__(self, cloud: Cloud, clock: FastClock, limits: Limits | None = None) -> None:
         self.cloud = cloud
+        self.clock = clock
         self.events: list[Event] = []
         self._changed = threading.Condition()
         self._numbers = 0
         self.credentials = Credentials(cloud.token())
-        self.google = Google("demo-project", "lab", self._tell, limits, self.credentials)
+        self.google = Google(
+            "demo-project",
+            "lab",
+            self._tell,
+            limits or DRIVER_LIMITS,
+            self.credentials,
+            clock=clock,
+        )
 
     def _tell(self, event: Event) -> None:
         with self._changed:
@@ -134,17 +143,17 @@ class DriverHarness:
         self.cloud.server.cloud.faults.add(method, **more)
 
     def inserts(self) -> list[float]:
-        """When calls that create VMs reach the cloud, from now on, by the monotonic clock."""
+        """When calls that create VMs reach the cloud, from now on, by the driver's clock."""
         return self.times("POST", "/instances", "/bulkInsert")
 
     def times(self, verb: str, *endings: str) -> list[float]:
-        """When calls of paths with these endings reach the cloud, by the monotonic clock."""
+        """When calls of paths with these endings reach the cloud, by the driver's clock."""
         at: list[float] = []
         before = self.cloud.server.cloud.middleware
 
         def counted(handle: Handle, request: Request) -> Reply | Deferred:
             if request.verb == verb and request.path.endswith(endings):
-                at.append(time.monotonic())
+                at.append(self.clock.monotonic())
             return before(handle, request)
 
         self.cloud.server.cloud.middleware = counted

@@ -1,15 +1,17 @@
 """Small groups don't wait while ten bulk operations run."""
 
+from dataclasses import replace
+
 from controllerkit import ZONE, Cloud
 from driverkit import CHOICE, DriverHarness, names, until
+from quick import DRIVER_LIMITS
 
-from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Insert, Inserted
 
 
 def with_all_slots_taken(harness: DriverHarness) -> None:
     """Start ten bulk operations that take long."""
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 4}
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 40}
     for number in range(10):
         harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
     until(lambda: harness.calls().get("instances.bulkInsert") == 10)
@@ -51,8 +53,10 @@ def test_a_large_group_waits_for_its_turn(harness: DriverHarness):
 
 
 def test_a_large_group_that_gets_no_turn_is_not_sent(cloud: Cloud, harness: DriverHarness):
-    narrow = DriverHarness(cloud, Limits(bulk_at_once=1, deadline_s=1))
-    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
+    narrow = DriverHarness(
+        cloud, harness.clock, replace(DRIVER_LIMITS, bulk_at_once=1, deadline_s=20)
+    )
+    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 40}
     narrow.google.submit(Insert("first", CHOICE, names(5), 1))
     until(lambda: narrow.google.budget().bulk == 1)
     narrow.google.submit(Insert("second", CHOICE, names(5, 5), 1))
