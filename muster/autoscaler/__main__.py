@@ -9,6 +9,7 @@ import signal
 import threading
 from pathlib import Path
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import metadata
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
@@ -27,7 +28,7 @@ from muster.gcp.api import CloudError
 log = logging.getLogger("muster")
 
 
-def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
+def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> Daemon:
     """Return the daemon by its settings; it counts into `metrics`.
 
     Raises:
@@ -48,8 +49,9 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
         inbox,
         slurm=slurm,
         cloud=Fleet(google),
-        spool=Spool(Path(settings.spool)),
+        spool=Spool(Path(settings.spool), clock),
         observe=Observer(StatusFile(), EventLog(), metrics),
+        clock=clock,
     )
 
 
@@ -57,10 +59,10 @@ def main(path: Path = SETTINGS) -> int:
     """Run until SIGTERM; return the exit status."""
     # The journal adds the time.
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    slurm = Slurm()
+    slurm, clock = Slurm(), Clock()
     try:
-        settings, metrics = read(path), Metrics()
-        service = daemon(settings, slurm, metrics)
+        settings, metrics = read(path), Metrics(clock)
+        service = daemon(settings, slurm, metrics, clock)
     except SettingsError as error:
         log.error("%s", error)
         return 2

@@ -7,14 +7,15 @@ knows then.
 """
 
 import logging
+import math
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute.errors import of_call
 from muster.autoscaler.compute.node_templates import SetsError
 from muster.autoscaler.reconcile.model import (
@@ -33,7 +34,7 @@ from muster.autoscaler.reconcile.model import (
     Unread,
     Vm,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.tracked import TrackedState
@@ -146,12 +147,20 @@ Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event
 Inbox = queue.SimpleQueue[Message]
 T = TypeVar("T")
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
-SET_BACK_S = 5.0
-"""If the clock goes back by less, it is only corrected in small steps."""
 FRESH_S = 2.0
 """So long after they were read nodes may be released."""
+SLOW_S = 30.0
+"""After so long of slow answers nodes are released by those, too."""
+RELEASE_S = 60.0
+"""So long after it was decided a node may be released: SLURM needs longer (SuspendTimeout) to power
+a node down and ask for it again."""
 TICK_S = 1.0
 """The next reconcile pass comes after this time at the latest, to notice deadlines."""
+GAP_S = 5.0
+"""After so long without a pass this process was stopped, or the machine was suspended."""
+DATE_S = 0.01
+"""By less the date of the boot is not corrected: it is computed from two clocks, one after the
+other."""
 
 
 class Daemon:
@@ -159,6 +168,15 @@ class Daemon:
 
     The cloud puts its events into `inbox`. The daemon calls `observe` after each reconcile pass,
     for metrics, logs and `muster nodes`.
+
+    After a gap between two passes (the process was stopped, or the machine suspended) nothing is
+    decided until slurmctld and the cloud have been read again. If one of them can't be read, the
+    daemon waits STALE_S: then it releases no node, as always when slurmctld does not answer.
+
+    What was decided before a gap and is done after it does no harm. A release is dropped when it is
+    old, and follows a new reading. A deletion names a VM's id, and a VM that nobody needed is never
+    needed again: SLURM accepts none from before its request. An insert whose node is not needed any
+    more makes a VM that is deleted. A probe's answer is as new as the answer.
     """
 
     def __init__(
@@ -171,10 +189,10 @@ class Daemon:
         spool: Spool,
         pace: Pace = Pace(),
         observe: Observer = lambda *_: None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         self.observed = observed
-        self._clock = clock
+        self._clock = clock or Clock()
         self.tracked = TrackedState()
         self.slurm = slurm
         self.cloud = cloud
@@ -182,7 +200,8 @@ class Daemon:
         self.pace = pace
         self.observe = observe
         self._inbox = inbox
-        self._releases: queue.SimpleQueue[ReleaseNodes] = queue.SimpleQueue()
+        self._releases: queue.SimpleQueue[tuple[float, ReleaseNodes]] = queue.SimpleQueue()
+        """With the time of the pass that decided them."""
         self._slurm_due = threading.Event()
         self._cloud_due = threading.Event()
         self._stopping = threading.Event()
@@ -190,6 +209,14 @@ class Daemon:
         """Requests that need no more, whose files are there still."""
         self._sets: dict[str, NodeSet] = {}
         self._busy = True
+        self._events: list[Event] = []
+        """Results that no pass has seen yet."""
+        self._pass_at = self._clock.monotonic()
+        """When the last pass was, or would have been."""
+        self._gap_until = 0.0
+        """The end of the last gap between two passes."""
+        self._slow_since = math.inf
+        """Since when all answers of slurmctld have been slow."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -205,10 +232,9 @@ class Daemon:
             BaseException: an unexpected error in a thread; systemd restarts the daemon.
 
         """
-        work = (self._listen, self._read_slurm, self._read_cloud)
         threads = [
-            threading.Thread(target=self._safely, args=(function,), daemon=True)
-            for function in work
+            threading.Thread(target=self._again_and_again, args=(step,), daemon=True)
+            for step in (self.listen, self._slurm_step, self._cloud_step)
         ]
         for thread in threads:
             thread.start()
@@ -216,7 +242,7 @@ class Daemon:
             self._inbox.put(Called())
             notify(READY)
             while not self._stopping.is_set():
-                self._reconcile(self._messages())
+                self.reconcile_pass(self.messages())
                 notify(ALIVE)
         finally:
             self.stop()
@@ -226,13 +252,14 @@ class Daemon:
         if self._broken:
             raise self._broken
 
-    def _messages(self) -> list[Message]:
+    def messages(self) -> list[Message]:
         """Wait for an urgent message, at most TICK_S; return all messages."""
         messages: list[Message] = []
-        end = time.monotonic() + TICK_S
+        end = self._clock.monotonic() + TICK_S
         with suppress(queue.Empty):
             while not messages or not self._urgent(messages[-1]):
-                messages.append(self._inbox.get(timeout=max(0.0, end - time.monotonic())))
+                left_s = end - self._clock.monotonic()
+                messages.append(self._clock.wait(lambda s: self._inbox.get(timeout=s), left_s))
             while True:
                 messages.append(self._inbox.get_nowait())
         return messages
@@ -241,17 +268,29 @@ class Daemon:
         """Whether to reconcile now. A deletion that ends is urgent only if its node powers up."""
         return not isinstance(message, Deleted) or message.vm.name in self.tracked.powering_up
 
-    def _reconcile(self, messages: list[Message]) -> None:
-        now = self._clock()
-        if now < self.observed.now - SET_BACK_S:
-            self._set_back(now)
-        events: list[Event] = []
+    def reconcile_pass(self, messages: list[Message]) -> None:
+        """Take messages, decide what is due, and start it."""
+        self.observed = replace(self.observed, **self._news(messages))
+        # The last call to the outside was before: what is decided now is decided by this time.
+        now = self._clock.monotonic()
+        if now > self._pass_at + TICK_S + GAP_S:
+            log.warning("no pass for %.0f s; re-reading all state", now - self._pass_at)
+            self._gap_until = now
+            self._inbox.put(Called())
+        self._pass_at = now
+        if not self._blind(now):
+            self._decide(now)
+
+    def _blind(self, now: float) -> bool:
+        """Whether what is known is from before a gap, and new readings may come soon."""
+        read_at = min(self.observed.nodes_at, self.observed.vms_at)
+        return read_at < self._gap_until and now < self._gap_until + STALE_S
+
+    def _news(self, messages: list[Message]) -> dict[str, Any]:
+        """Return what messages change in the observed state; keep the events for the next pass."""
         news: dict[str, Any] = {}
         for message in messages:
             match message:
-                case NodesRead() | VmsRead() if message.at > now:
-                    # This reading is from before the clock went back: its time is in the future.
-                    self._read_soon()
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
                 case VmsRead(at, vms, quotas):
@@ -272,8 +311,15 @@ class Daemon:
                     self.spool.forget_calls()
                     self._read_soon()
                 case event:
-                    events.append(event)
-        self.observed = replace(self.observed, now=now, events=events, **news)
+                    self._events.append(event)
+        return news
+
+    def _decide(self, now: float) -> None:
+        events, self._events = self._events, []
+        started = self._clock.now() - now
+        if abs(started - self.observed.started) < DATE_S:
+            started = self.observed.started
+        self.observed = replace(self.observed, now=now, started=started, events=events)
         actions, self.tracked = reconcile(self.observed, self.tracked)
         for action in actions:
             self._do(action)
@@ -291,19 +337,6 @@ class Daemon:
             left = [request for request in self.observed.requests if request.id not in closed]
             self.observed = replace(self.observed, requests=left)
 
-    def _set_back(self, now: float) -> None:
-        """Forget all state with a time in the future: it would block everything until that time.
-
-        As after a restart, the daemon knows nothing until the next readings, which have the new
-        time.
-        """
-        log.warning(
-            "system clock stepped back %.0f s; re-reading all state", self.observed.now - now
-        )
-        self.tracked = self.tracked.set_back(now)
-        self.observed = replace(self.observed, nodes={}, nodes_at=0, vms=(), vms_at=0, unread={})
-        self._read_soon()
-
     def _read_soon(self) -> None:
         self._slurm_due.set()
         self._cloud_due.set()
@@ -311,7 +344,7 @@ class Daemon:
     def _do(self, action: Action) -> None:
         match action:
             case ReleaseNodes():
-                self._releases.put(action)
+                self._releases.put((self.observed.now, action))
                 self._slurm_due.set()
             case Close(request):
                 self._settled.append(request)
@@ -328,47 +361,77 @@ class Daemon:
         except SpoolError as error:
             self._failed("the spool", str(error), "written")
 
-    def _safely(self, work: Callable[[], None]) -> None:
+    def _again_and_again(self, step: Callable[[], None]) -> None:
         try:
-            work()
+            while not self._stopping.is_set():
+                step()
         except BaseException as error:
             self._broken = error
             self.stop()
 
-    def _listen(self) -> None:
-        while not self._stopping.is_set():
-            if self.spool.wait(TICK_S):
-                self._inbox.put(Called())
+    def listen(self) -> None:
+        """Wait a moment for SLURM's programs; tell the loop of their calls."""
+        if self._clock.wait(self.spool.wait, TICK_S):
+            self._inbox.put(Called())
 
-    def _read_slurm(self) -> None:
-        while not self._stopping.is_set():
-            self._slurm_due.clear()
-            # Of the actions so far: for later ones the nodes must be read again.
-            releases = [self._releases.get() for _ in range(self._releases.qsize())]
-            at, begun = self._clock(), time.monotonic()
-            nodes = self._tried("slurmctld", self.slurm.nodes)
-            pause_s = self.pace.retry_s
-            if nodes is not None:
-                by_name = {node.name: node for node in nodes}
-                self._inbox.put(NodesRead(at, by_name))
-                self._release_nodes(releases, by_name, begun + FRESH_S)
-                pause_s = self.pace.slurm_busy_s if self._busy else self.pace.idle_s
-            self._slurm_due.wait(pause_s)
+    def _slurm_step(self) -> None:
+        self._slurm_due.clear()
+        self._clock.wait(self._slurm_due.wait, self.read_slurm())
+
+    def _cloud_step(self) -> None:
+        self._cloud_due.clear()
+        self._clock.wait(self._cloud_due.wait, self.read_cloud())
+
+    def read_slurm(self) -> float:
+        """Read the nodes and release those that are to be released; return the seconds to pause."""
+        # Of the actions so far: for later ones the nodes must be read again.
+        releases = [self._releases.get() for _ in range(self._releases.qsize())]
+        at = self._clock.monotonic()
+        nodes = self._tried("slurmctld", self.slurm.nodes)
+        if nodes is None:
+            return self.pace.retry_s
+        by_name = {node.name: node for node in nodes}
+        self._inbox.put(NodesRead(at, by_name))
+        self._release_nodes(releases, by_name, self._fresh_until(at))
+        return self.pace.slurm_busy_s if self._busy else self.pace.idle_s
+
+    def _fresh_until(self, at: float) -> float:
+        """Until when nodes may be released by a reading that began at a time.
+
+        By one that took longer than FRESH_S none are, but it is read again. If slurmctld has been
+        so slow for SLOW_S, a reading counts from its end, or no node would ever be released.
+        """
+        answered = self._clock.monotonic()
+        if answered <= at + FRESH_S:
+            self._slow_since = math.inf
+            return at + FRESH_S
+        self._slow_since = min(self._slow_since, at)
+        return answered + FRESH_S if self._slow() else at
+
+    def _slow(self) -> bool:
+        """Whether slurmctld has been slow for long."""
+        return self._clock.monotonic() > self._slow_since + SLOW_S
 
     def _release_nodes(
-        self, releases: Iterable[ReleaseNodes], nodes: Mapping[str, Node], until: float
+        self,
+        releases: Iterable[tuple[float, ReleaseNodes]],
+        nodes: Mapping[str, Node],
+        until: float,
     ) -> None:
         """Release the nodes that are still as they were when it was decided.
 
         `nodes` were read directly before: a node may have come into service since the decision.
         SLURM has no update with a condition, so the time from that reading to a call of scontrol
-        remains. After `until`, by time.monotonic(), the nodes are read again for the other actions.
-        What is refused the next reconcile pass decides again.
+        remains. After `until` the nodes are read again for the other actions. What is refused, or
+        was decided long ago, a later reconcile pass decides again.
         """
-        for number, action in enumerate(releases):
-            # One of them in any case: slurmctld may be slow to answer each time.
-            if number and time.monotonic() > until:
-                self._releases.put(action)
+        for decided, action in releases:
+            now = self._clock.monotonic()
+            if now > decided + RELEASE_S:
+                self._slurm_due.set()
+                continue
+            if now > until:
+                self._releases.put((decided, action))
                 self._slurm_due.set()
                 continue
             names = [
@@ -382,27 +445,25 @@ class Daemon:
                 log.error("nodes can't be released, retrying: %s", error)
             # The next reading shows it.
             self._slurm_due.set()
+            if self._slow():
+                # One for each reading.
+                until = -math.inf
 
-    def _read_cloud(self) -> None:
-        while not self._stopping.is_set():
-            self._cloud_due.clear()
-            busy = not self._read_all_of_cloud() or self._busy
-            self._cloud_due.wait(self.pace.cloud_busy_s if busy else self.pace.idle_s)
-
-    def _read_all_of_cloud(self) -> bool:
-        """Read metadata, quotas and VMs, even if one fails; return whether all could be read."""
+    def read_cloud(self) -> float:
+        """Read metadata, quotas and VMs, even if one fails; return the seconds to pause."""
         sets = self._tried("the metadata", self.cloud.sets)
         if sets is not None:
             self._sets = sets
             self._inbox.put(SetsRead(sets))
         # Quotas are read before VMs: VMs in the list may be newer, and then quotas miss them.
         quotas = self._tried("the quotas", lambda: self.cloud.quotas(self._sets.values()))
-        at = self._clock()
+        at = self._clock.monotonic()
         vms = self._tried("the cloud", self.cloud.vms)
         if vms is not None:
             # After a failure quotas are unknown: old ones would still count VMs that are gone.
             self._inbox.put(VmsRead(at, vms, quotas or Quotas()))
-        return None not in (sets, quotas, vms)
+        busy = self._busy or None in (sets, quotas, vms)
+        return self.pace.cloud_busy_s if busy else self.pace.idle_s
 
     def _tried(self, what: str, read: Callable[[], T]) -> T | None:
         """Return the answer; None after a failure, which the log and the inbox get."""
@@ -420,9 +481,9 @@ class Daemon:
         before = self.observed.unread.get(what)
         if before is None or before.why != why:
             log.warning("%s can't be %s: %s", what, verb, why)
-            self._inbox.put(NotRead(what, self._clock(), why, verb))
+            self._inbox.put(NotRead(what, self._clock.monotonic(), why, verb))
 
     def _works(self, what: str) -> None:
         if what in self.observed.unread:
             log.info("%s works again", what)
-            self._inbox.put(NotRead(what, self._clock(), ""))
+            self._inbox.put(NotRead(what, self._clock.monotonic(), ""))

@@ -30,7 +30,7 @@ LAYERS = {
         {"report"},
         {"compute", "slurm"},
         {"reconcile"},
-        {"text"},
+        {"text", "clock"},
     ),
     "muster.definition": (
         {"reference"},

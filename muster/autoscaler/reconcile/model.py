@@ -1,6 +1,7 @@
 """What a reconcile pass works on: nodes, VMs, requests, actions and their results; data only.
 
-Times are seconds since the epoch, by the controller's clock unless said otherwise.
+Times are those of `muster.autoscaler.clock.Clock.monotonic`: seconds since the controller's boot,
+negative before it. A step of the system clock changes none of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ class Vm:
     status: str
     """https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
     created: float
-    """When it was asked for, by Google's clock."""
+    """When it was asked for."""
     machine_type: str = ""
     spot: bool = False
     gpus: str = ""
@@ -79,6 +80,7 @@ class Request:
     id: str
     """Name of its file: different for each call, the same after a restart of the daemon."""
     asked: float
+    """When SLURM called the program; never in the future."""
     nodes: tuple[str, ...]
     jobs: tuple[Job, ...] = ()
     """Jobs that wait for nodes; a node may be in no job (`scontrol ... state=power_up`)."""

@@ -100,21 +100,6 @@ class TrackedState:
     breakers: dict[CapacityPool, Breaker] = field(default_factory=dict)
     """By pool."""
 
-    def set_back(self, now: float) -> "TrackedState":
-        """Return what is true by any clock: mostly that VMs are made, or being made."""
-        return TrackedState(
-            asks=dict(self.asks),
-            asking=dict(self.asking),
-            attempts=dict(self.attempts),
-            made={name: (now, pool) for name, (_, pool) in self.made.items()},
-            # An id is never given twice.
-            gone={name: dict.fromkeys(ids, now) for name, ids in self.gone.items()},
-            refused=dict(self.refused),
-            permanent_error=dict(self.permanent_error),
-            # Begun when SLURM asked, which the spool still has by the old clock.
-            powering_up=dict(self.powering_up),
-        )
-
     def copy(self) -> "TrackedState":
         """Return a copy; changes to it leave this one as it is."""
         return TrackedState(**{part.name: dict(getattr(self, part.name)) for part in fields(self)})

@@ -30,12 +30,12 @@ Owner = Callable[[str], tuple[str, tuple[int, ...]]]
 """Node -> its request, and the jobs that wait for it or run on it."""
 
 
-def of_request(request: Request) -> Line:
-    """SLURM asks for nodes."""
+def of_request(request: Request, asked: float) -> Line:
+    """SLURM asks for nodes; `asked`: when, in seconds since the epoch."""
     return {
         "event": "request",
         "request": request.id,
-        "asked": round(request.asked, 3),
+        "asked": round(asked, 3),
         "nodes": fold(request.nodes),
         # Folding takes 50 us, and a burst has thousands of jobs with one node.
         "jobs": {

@@ -68,7 +68,7 @@ class View:
     reason: str = ""
     """Why it is not in service; SLURM's reason, or what blocks it now."""
     retry: float = 0
-    """When the cloud is asked for it again; 0 = no such time is set."""
+    """When the cloud is asked for it again, in seconds since the epoch; 0 = no such time is set."""
     gpus: str = ""
     """GPUs that are attached to it."""
 
@@ -164,6 +164,7 @@ def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_f
     elif observed.is_powering_up(name):
         stage = _powering_up(observed, tracked, name, vm)
         reason, retry = _trouble(tracked, name)
+        retry = observed.date(retry)
     elif node.power is Power.UP:
         stage = _in_service(tracked, node)
     elif node.power is Power.POWERING_DOWN or vm is not None or name in tracked.deleting:

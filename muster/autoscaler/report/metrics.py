@@ -4,7 +4,6 @@ Served on this machine's loopback address only. Gauges are computed when Prometh
 and histograms are kept up to date as things happen.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import (
     Action,
     CapacityPool,
@@ -78,11 +78,11 @@ class _LastPass:
 class Metrics(Collector):
     """All metrics of one daemon; `called` may be used by any thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.registry = CollectorRegistry()
         self.budget: Callable[[], Budget] | None = None
         """Returns what was used of Google's rate limits."""
-        self._clock = clock
+        self._clock = clock or Clock()
         self._last: _LastPass | None = None
         self.registry.register(self)
         registry = self.registry
@@ -159,7 +159,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Compute the gauges."""
         if self._last:
-            yield from _gauges(self._last, self._clock())
+            yield from _gauges(self._last, self._clock.monotonic())
         if self.budget:
             yield from _budget(self.budget())
 

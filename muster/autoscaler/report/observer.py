@@ -73,7 +73,7 @@ class Observer:
         self._take_actions(observed, actions)
         self._take_events(observed)
         changed = bool(observed.nodes) and self._take_stages(observed, tracked)
-        self.events.write(observed.now, self._lines)
+        self.events.write(observed.date(observed.now), self._lines)
         self._lines = []
         self.metrics.saw(observed, tracked, dict(self._counts))
         self.status.update(
@@ -99,7 +99,7 @@ class Observer:
         for request_id, request in requests.items():
             if request_id not in self._requests:
                 self.metrics.requested(request)
-                self._lines.append(events.of_request(request))
+                self._lines.append(events.of_request(request, observed.date(request.asked)))
         self._requests = requests
         jobs: dict[str, list[int]] = {}
         self._requested_by = {}
@@ -128,7 +128,7 @@ class Observer:
             jobs |= dict.fromkeys(self._owner(name)[1])
         for job in jobs:
             self._returned.pop(job, None)
-            self._returned[job] = Returned(observed.now, action.reason)
+            self._returned[job] = Returned(observed.date(observed.now), action.reason)
         of_jobs = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
         log.warning("released: %s%s: %s", fold(action.names), of_jobs, one_line(action.reason))
 
@@ -145,7 +145,7 @@ class Observer:
             for verb, failure, names in events.failures(event, asked):
                 self.metrics.failed(event, failure, max(1, len(names)))
                 what = f"{verb} {fold(names) or 'nodes'}"
-                error = LastError(observed.now, what, failure.code, failure.message)
+                error = LastError(observed.date(observed.now), what, failure.code, failure.message)
                 sets = {set_name(observed.cluster, name) for name in names} or observed.sets
                 self._errors |= dict.fromkeys(sets, error)
 
@@ -184,7 +184,7 @@ class Observer:
         """Take a node that is seen for the first time; the last daemon may know since when."""
         before = self._before.get(name)
         request, jobs = self._requested_by.get(name, ("", ()))
-        row = Row(view, observed.now, jobs, request)
+        row = Row(view, observed.date(observed.now), jobs, request)
         self._rows[name] = row
         self._count(observed, name, view.stage, 1)
         if before and before.view.stage is view.stage:
@@ -199,12 +199,12 @@ class Observer:
         row.view = view
         if view.stage is before:
             return
-        row.since = observed.now
+        row.since = observed.date(observed.now)
         asked = tracked.powering_up.get(name, observed.now)
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
                 # SLURM asked a moment before this pass.
-                row.since = min(asked, observed.now)
+                row.since = observed.date(asked)
             row.request, row.jobs = self._requested_by.get(name, (row.request, row.jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
             row.jobs, row.request = (), ""

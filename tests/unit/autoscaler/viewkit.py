@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clockkit import SetClock
 from plankit import Rounds
 
 from muster.autoscaler.reconcile.model import Close
@@ -25,12 +26,14 @@ class Watched:
 
     def begin(self) -> None:
         """Start a daemon's observer."""
-        self.metrics = Metrics(lambda: self.rounds.observed.now)
+        self.clock = SetClock()
+        self.metrics = Metrics(self.clock)
         self.observer = Observer(StatusFile(self.status_file), self.events, self.metrics)
 
     def round(self, at: float, **given: Any) -> None:
         self.rounds.round({"at": at, **given})
         actions, observed = self.rounds.actions, self.rounds.observed
+        self.clock.since_boot = observed.now
         self.observer(observed, self.rounds.tracked, actions)
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
