@@ -12,8 +12,8 @@ from muster.autoscaler.compute.api_client import Limits
 
 @pytest.fixture
 def clock() -> FastClock:
-    """The clock of the driver and of the cloud."""
-    return FastClock()
+    """The clock of the driver and of the cloud; not fast where the daemon works with both."""
+    return FastClock(speed=1)
 
 
 @pytest.fixture
