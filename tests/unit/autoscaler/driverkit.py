@@ -142,6 +142,18 @@ class DriverHarness:
         method = pattern if pattern == "batch" else f"compute.{pattern}"
         self.cloud.server.cloud.faults.add(method, **more)
 
+    def refuse_second(self, pattern: str, ending: str, error: ApiError) -> None:
+        """Let calls of a method fail after the next one; its paths have this ending."""
+        before = self.cloud.server.cloud.middleware
+
+        def watched(handle: Handle, request: Request) -> Reply | Deferred:
+            answer = before(handle, request)
+            if request.verb == "POST" and request.path.endswith(ending):
+                self.fault(pattern, error=error)
+            return answer
+
+        self.cloud.server.cloud.middleware = watched
+
     def inserts(self) -> list[float]:
         """When calls that create VMs reach the cloud, from now on, by the driver's clock."""
         return self.times("POST", "/instances", "/bulkInsert")

@@ -206,6 +206,28 @@ def test_a_vm_that_is_stopping_is_a_failure(harness: DriverHarness):
     assert event.failed["lab-debug-1"].message == f"the previous VM is still STOPPING in {ZONE}"
 
 
+def test_a_job_of_which_one_vm_exists_lacks_only_the_others(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    event = harness.insert(*names(3), least=3)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == dict.fromkeys(
+        ("lab-debug-0", "lab-debug-2"), "ZONE_RESOURCE_POOL_EXHAUSTED"
+    )
+    assert harness.names() == {"lab-debug-1"}
+
+
+def test_a_job_of_which_one_vm_exists_lacks_only_those_that_are_refused(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    no_quota = quota("Quota 'C2_CPUS' exceeded.")
+    harness.refuse_second("instances.bulkInsert", "/bulkInsert", no_quota)
+    event = harness.insert(*names(2), least=2)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == {
+        "lab-debug-0": "quotaExceeded"
+    }
+
+
 def test_a_job_that_lacks_one_vm_gets_none(harness: DriverHarness):
     harness.make("lab-debug-1", labels={"owner": "ada"})
     event = harness.insert(*names(3), least=3)
