@@ -154,6 +154,18 @@ class DriverHarness:
 
         self.cloud.server.cloud.middleware = watched
 
+    def hang(self, zone: str) -> None:
+        """Answer no calls for a zone any more, nor requests with many calls of which one is."""
+        before = self.cloud.server.cloud.middleware
+        part = f"/zones/{zone}/"
+
+        def silent(handle: Handle, request: Request) -> Reply | Deferred:
+            if part in request.path or part.encode() in request.content:
+                return Deferred(lambda: Reply(b""))
+            return before(handle, request)
+
+        self.cloud.server.cloud.middleware = silent
+
     def inserts(self) -> list[float]:
         """When calls that create VMs reach the cloud, from now on, by the driver's clock."""
         return self.times("POST", "/instances", "/bulkInsert")
