@@ -368,9 +368,7 @@ class SimCloud:
         begins = faults.random.choice([now, now, faults.random.uniform(now, end)])
         self.world.at(begins, lambda: self._insert(action))
         lost = faults.strike("answer lost")
-        self.driver.at(
-            now + DEADLINE_S if lost else end, lambda: self._report(action, lost=lost)
-        )
+        self.driver.at(now + DEADLINE_S if lost else end, lambda: self._report(action, lost=lost))
 
     def _refusal(self) -> Failure | None:
         """Why a call or its operation fails, if it does."""
@@ -494,9 +492,7 @@ class SimCloud:
             self._tell_at(now + 0.2, Deleted(vm))
             return
         runs = there.status == "RUNNING"
-        self.oracle.deleted(
-            place(there), works=runs and self.works(place(there)), meant=vm.id
-        )
+        self.oracle.deleted(place(there), works=runs and self.works(place(there)), meant=vm.id)
         self._becomes(there, "STOPPING")
         self.world.at(gone_at, lambda: self._vanishes(there))
         if troubled and faults.strike("answer lost"):
@@ -509,9 +505,7 @@ class SimCloud:
         name, zone, end = action.name, action.zone, self.now + 1
         vm = self.vms.get((name, zone)) or self.foreign.get((name, zone))
         report = "failed, mount /home" if vm and vm.id in self.hung else ""
-        result = ProbeResult(
-            name, zone, vm is not None, report, status=vm.status if vm else ""
-        )
+        result = ProbeResult(name, zone, vm is not None, report, status=vm.status if vm else "")
         if self.away(zone) or self.no_token_until > self.now:
             end = self.now + DEADLINE_S
             result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
