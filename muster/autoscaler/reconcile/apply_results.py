@@ -25,6 +25,7 @@ from muster.autoscaler.reconcile.records import (
     Lookup,
     NodeRecord,
     Phase,
+    Readings,
     Start,
     TrackedState,
     VmFacts,
@@ -71,7 +72,12 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     if observed.events:
         before = tracked.nodes
         changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
-    read = observed.nodes_at, observed.vms_at, tuple(one.id for one in observed.requests)
+    read = Readings(
+        observed.nodes_at,
+        observed.vms_at,
+        tuple(request.id for request in observed.requests),
+        observed.set_zones,
+    )
     fresh = read != tracked.read
     if fresh:
         for name in observed.powering_up():
@@ -200,7 +206,7 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
     if record.phase is Phase.STUCK and record.start:
         return replace(record, start=replace(record.start, report=event.report))
     lookup = record.lookup
-    if lookup is None:
+    if lookup is None or record.phase is not Phase.VERIFYING:
         return record
     if event.failure:
         # Without an answer nothing is known: the search starts again, not at once.
