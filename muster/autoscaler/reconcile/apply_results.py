@@ -262,7 +262,7 @@ def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRec
     if record.phase is not Phase.RELEASED:
         return record
     node = observed.nodes.get(name)
-    away = node is None or (not node.down and node.power is not Power.POWERING_UP)
+    away = node is None or (node.power in (Power.POWERING_DOWN, Power.OFF) and not node.down)
     if observed.asked.get(name, 0) > record.since or (observed.nodes_at > record.since and away):
         return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
     # By a new reading, not by the clock: slurmctld may be slow to apply an update.

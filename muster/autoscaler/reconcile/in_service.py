@@ -38,6 +38,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
     doubtful: list[tuple[NodeRecord, Node, Vm | None]] = []
+    zones = observed.set_zones
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
         if before.phase is Phase.RELEASED:
@@ -51,11 +52,11 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
         if (node.leaving and not node.busy) or observed.asked.get(name, 0) > observed.nodes_at:
             continue
         vm = vm_of(observed, before, name)
-        in_order = vm and vm.status == RUNNING and not (node.down or node.drained or node.leaving)
-        if in_order and before is NOTHING:
+        flagged = node.down or node.drained or node.leaving
+        if before is NOTHING and vm and not flagged and vm.status == RUNNING and vm.zone in zones:
             # Nearly all of thousands of nodes: the quick way.
             continue
-        record = _noted(observed, before, node)
+        record = _noted(observed, before, node, vm)
         evidence = _evidence(observed, record, node, vm)
         if evidence is not None:
             phase, act = step(record.phase, evidence)
@@ -79,16 +80,25 @@ def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[tuple[
     return [(name, observed.nodes[name]) for name in verified if name in observed.nodes]
 
 
-def _noted(observed: ObservedState, record: NodeRecord, node: Node) -> NodeRecord:
-    """Track since when a node doesn't answer, or leaves because Google takes its VM back."""
+def _noted(observed: ObservedState, record: NodeRecord, node: Node, vm: Vm | None) -> NodeRecord:
+    """Track since when a node doesn't answer, or leaves because Google takes its VM back.
+
+    Also where its VM is, if the node sets don't say it.
+    """
+    zone = record.zone
+    if vm:
+        zone = "" if vm.zone in observed.set_zones else vm.zone
     not_responding_at = preempted_at = 0.0
     if _is_not_responding(node):
         not_responding_at = record.not_responding_at or observed.nodes_at
     if _is_preempted(node):
         preempted_at = record.preempted_at or observed.nodes_at
-    if (not_responding_at, preempted_at) == (record.not_responding_at, record.preempted_at):
+    before = record.not_responding_at, record.preempted_at, record.zone
+    if (not_responding_at, preempted_at, zone) == before:
         return record
-    return replace(record, not_responding_at=not_responding_at, preempted_at=preempted_at)
+    return replace(
+        record, not_responding_at=not_responding_at, preempted_at=preempted_at, zone=zone
+    )
 
 
 def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord:
@@ -130,7 +140,7 @@ def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | N
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
-    found = _found(observed, lookup)
+    found = _found(observed, record, lookup)
     if found:
         return found
     long = observed.vms_at >= lookup.since + limits.missing_s
@@ -142,18 +152,24 @@ def _listed_stopped(observed: ObservedState, record: NodeRecord) -> Evidence | N
         return None
     if record.preempted_at:
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
-    found = _found(observed, record.lookup) if record.lookup else None
+    found = _found(observed, record, record.lookup) if record.lookup else None
     return found or Evidence.LISTED_STOPPED
 
 
-def _found(observed: ObservedState, lookup: Lookup) -> Evidence | None:
+def _zones(observed: ObservedState, record: NodeRecord) -> frozenset[str]:
+    """Where the VM of a node in service may be."""
+    return observed.zones | {record.zone} if record.zone else observed.zones
+
+
+def _found(observed: ObservedState, record: NodeRecord, lookup: Lookup) -> Evidence | None:
     """What the search by name has shown."""
     if lookup.stopped:
         return Evidence.SHUT_DOWN
-    if not observed.zones:
+    zones = _zones(observed, record)
+    if not zones:
         # The cluster has no node set and no VM any more.
         return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
-    return Evidence.ABSENT if observed.zones <= lookup.without else None
+    return Evidence.ABSENT if zones <= lookup.without else None
 
 
 def _probes(
@@ -173,7 +189,7 @@ def _probes(
             continue
         # Where it is listed; only if it is not there, elsewhere.
         listed = frozenset({vm.zone} if vm else ())
-        due = (listed if listed - lookup.without else observed.zones) - lookup.asked
+        due = (listed if listed - lookup.without else _zones(observed, record)) - lookup.asked
         if due:
             looked = replace(lookup, asked=lookup.asked | due)
             records[node.name] = replace(record, lookup=looked)

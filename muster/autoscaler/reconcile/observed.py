@@ -105,10 +105,15 @@ class ObservedState:
         return time + self.started if time else 0
 
     @cached_property
-    def zones(self) -> frozenset[str]:
-        """All zones in which VMs may be: those of the node sets, and of VMs from earlier sets."""
+    def set_zones(self) -> frozenset[str]:
+        """The zones of all node sets."""
         choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
-        return frozenset(choice.zone for choice in choices) | {vm.zone for vm in self.vms}
+        return frozenset(choice.zone for choice in choices)
+
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """The zones of all node sets, and of all VMs."""
+        return self.set_zones | {vm.zone for vm in self.vms}
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""

@@ -140,6 +140,8 @@ class NodeRecord:
     """Its VM, while SLURM waits for it."""
     lookup: Lookup | None = None
     """While its VM is read by name."""
+    zone: str = ""
+    """Where its VM is, if its node set does not have that zone any more."""
     verified_at: float = 0
     """When its VM was found by name; a list that was asked for before says nothing against it."""
     preempted_at: float = 0
@@ -165,6 +167,7 @@ class NodeRecord:
             start=None,
             vm=None,
             lookup=None,
+            zone="",
             verified_at=0.0,
             preempted_at=0.0,
             not_responding_at=0.0,
@@ -173,7 +176,8 @@ class NodeRecord:
     @property
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""
-        return bool(self.lookup or self.verified_at or self.preempted_at or self.not_responding_at)
+        times = self.verified_at, self.preempted_at, self.not_responding_at
+        return any((self.lookup, self.zone, *times))
 
     @property
     def empty(self) -> bool:
@@ -194,6 +198,18 @@ NOTHING = NodeRecord()
 
 
 @dataclass(frozen=True, slots=True)
+class Readings:
+    """Which readings a pass works on."""
+
+    nodes_at: float
+    vms_at: float
+    requests: tuple[str, ...]
+    """Their ids."""
+    zones: frozenset[str]
+    """Those of the node sets."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedState:
     """The records, and what is not of one node."""
 
@@ -205,8 +221,8 @@ class TrackedState:
     began: float | None = None
     """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
     then."""
-    read: tuple[float, float, tuple[str, ...]] = (0.0, 0.0, ())
-    """When slurmctld and the VMs were read, and the ids of the requests, as of this pass."""
+    read: Readings | None = None
+    """As of this pass."""
     fresh: bool = False
     """Whether any of that is new: all nodes are judged."""
     changed: frozenset[str] = frozenset()

@@ -23,7 +23,9 @@ from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.daemon import Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
 from muster.autoscaler.reconcile.observed import ObservedState

@@ -10,7 +10,9 @@ import pytest
 from driverkit import until
 
 from muster.autoscaler import daemon
-from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Called, Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
