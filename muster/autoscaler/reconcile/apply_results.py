@@ -76,7 +76,6 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
         observed.nodes_at,
         observed.vms_at,
         tuple(request.id for request in observed.requests),
-        observed.set_zones,
     )
     fresh = read != tracked.read
     if fresh:
@@ -87,7 +86,8 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
             for name, old in nodes.items()
             if not (record := _without_what_is_over(observed, old, name)).empty
         }
-    return TrackedState(nodes, inserts, breakers, began, read, fresh, changed)
+    zones = tracked.zones | observed.zones
+    return TrackedState(nodes, inserts, breakers, began, zones, read, fresh, changed)
 
 
 def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:

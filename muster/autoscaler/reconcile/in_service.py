@@ -38,7 +38,6 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
     doubtful: list[tuple[NodeRecord, Node, Vm | None]] = []
-    zones = observed.set_zones
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
         if before.phase is Phase.RELEASED:
@@ -53,11 +52,11 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
             continue
         vm = vm_of(observed, before, name)
         flagged = node.down or node.drained or node.leaving
-        if before is NOTHING and vm and not flagged and vm.status == RUNNING and vm.zone in zones:
+        if before is NOTHING and vm and not flagged and vm.status == RUNNING:
             # Nearly all of thousands of nodes: the quick way.
             continue
-        record = _noted(observed, before, node, vm)
-        evidence = _evidence(observed, record, node, vm)
+        record = _noted(observed, before, node)
+        evidence = _evidence(observed, tracked.zones, record, node, vm)
         if evidence is not None:
             phase, act = step(record.phase, evidence)
             if act is Act.RELEASE:
@@ -80,25 +79,16 @@ def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[tuple[
     return [(name, observed.nodes[name]) for name in verified if name in observed.nodes]
 
 
-def _noted(observed: ObservedState, record: NodeRecord, node: Node, vm: Vm | None) -> NodeRecord:
-    """Track since when a node doesn't answer, or leaves because Google takes its VM back.
-
-    Also where its VM is, if the node sets don't say it.
-    """
-    zone = record.zone
-    if vm:
-        zone = "" if vm.zone in observed.set_zones else vm.zone
+def _noted(observed: ObservedState, record: NodeRecord, node: Node) -> NodeRecord:
+    """Track since when a node doesn't answer, or leaves because Google takes its VM back."""
     not_responding_at = preempted_at = 0.0
     if _is_not_responding(node):
         not_responding_at = record.not_responding_at or observed.nodes_at
     if _is_preempted(node):
         preempted_at = record.preempted_at or observed.nodes_at
-    before = record.not_responding_at, record.preempted_at, record.zone
-    if (not_responding_at, preempted_at, zone) == before:
+    if (not_responding_at, preempted_at) == (record.not_responding_at, record.preempted_at):
         return record
-    return replace(
-        record, not_responding_at=not_responding_at, preempted_at=preempted_at, zone=zone
-    )
+    return replace(record, not_responding_at=not_responding_at, preempted_at=preempted_at)
 
 
 def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord:
@@ -109,9 +99,9 @@ def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord
 
 
 def _evidence(
-    observed: ObservedState, record: NodeRecord, node: Node, vm: Vm | None
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, node: Node, vm: Vm | None
 ) -> Evidence | None:
-    """What is known of a node in service; None: nothing new."""
+    """What is known of a node in service; None: nothing new. `zones`: where its VM may be."""
     if node.down or node.drained:
         not_responding = _is_not_responding(node)
         if node.down and not not_responding and _ours(node.reason):
@@ -120,15 +110,17 @@ def _evidence(
             outdated = node.invalid and not node.down and vm and _is_outdated(observed, vm)
             return Evidence.OUTDATED if outdated else Evidence.KEPT
     if vm is None:
-        return _listed_nowhere(observed, record)
+        return _listed_nowhere(observed, zones, record)
     if vm.status in STOPPED:
-        return _listed_stopped(observed, record)
+        return _listed_stopped(observed, zones, record)
     since = record.not_responding_at
     silent = since and observed.nodes_at >= since + observed.limits.not_responding_s
     return Evidence.SILENT if silent else Evidence.WORKING
 
 
-def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+def _listed_nowhere(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord
+) -> Evidence | None:
     limits, lookup = observed.limits, record.lookup
     if observed.vms_at <= record.verified_at or (
         # The list may be from before the node was in service.
@@ -140,32 +132,28 @@ def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | N
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
-    found = _found(observed, record, lookup)
+    found = _found(observed, zones, lookup)
     if found:
         return found
     long = observed.vms_at >= lookup.since + limits.missing_s
     return Evidence.LISTED_NOWHERE_LONG if long else Evidence.LISTED_NOWHERE
 
 
-def _listed_stopped(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+def _listed_stopped(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord
+) -> Evidence | None:
     if observed.vms_at <= record.verified_at:
         return None
     if record.preempted_at:
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
-    found = _found(observed, record, record.lookup) if record.lookup else None
+    found = _found(observed, zones, record.lookup) if record.lookup else None
     return found or Evidence.LISTED_STOPPED
 
 
-def _zones(observed: ObservedState, record: NodeRecord) -> frozenset[str]:
-    """Where the VM of a node in service may be."""
-    return observed.zones | {record.zone} if record.zone else observed.zones
-
-
-def _found(observed: ObservedState, record: NodeRecord, lookup: Lookup) -> Evidence | None:
+def _found(observed: ObservedState, zones: frozenset[str], lookup: Lookup) -> Evidence | None:
     """What the search by name has shown."""
     if lookup.stopped:
         return Evidence.SHUT_DOWN
-    zones = _zones(observed, record)
     if not zones:
         # The cluster has no node set and no VM any more.
         return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
@@ -189,7 +177,7 @@ def _probes(
             continue
         # Where it is listed; only if it is not there, elsewhere.
         listed = frozenset({vm.zone} if vm else ())
-        due = (listed if listed - lookup.without else _zones(observed, record)) - lookup.asked
+        due = (listed if listed - lookup.without else tracked.zones) - lookup.asked
         if due:
             looked = replace(lookup, asked=lookup.asked | due)
             records[node.name] = replace(record, lookup=looked)

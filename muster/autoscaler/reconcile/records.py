@@ -140,8 +140,6 @@ class NodeRecord:
     """Its VM, while SLURM waits for it."""
     lookup: Lookup | None = None
     """While its VM is read by name."""
-    zone: str = ""
-    """Where its VM is, if its node set does not have that zone any more."""
     verified_at: float = 0
     """When its VM was found by name; a list that was asked for before says nothing against it."""
     preempted_at: float = 0
@@ -167,7 +165,6 @@ class NodeRecord:
             start=None,
             vm=None,
             lookup=None,
-            zone="",
             verified_at=0.0,
             preempted_at=0.0,
             not_responding_at=0.0,
@@ -177,7 +174,7 @@ class NodeRecord:
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""
         times = self.verified_at, self.preempted_at, self.not_responding_at
-        return any((self.lookup, self.zone, *times))
+        return any((self.lookup, *times))
 
     @property
     def empty(self) -> bool:
@@ -205,8 +202,6 @@ class Readings:
     vms_at: float
     requests: tuple[str, ...]
     """Their ids."""
-    zones: frozenset[str]
-    """Those of the node sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +216,8 @@ class TrackedState:
     began: float | None = None
     """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
     then."""
+    zones: frozenset[str] = frozenset()
+    """All zones that the node sets or VMs have had."""
     read: Readings | None = None
     """As of this pass."""
     fresh: bool = False

@@ -256,9 +256,7 @@ class SimulatedRun:
         self.world = Agenda()
         self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
-        self.cloud = SimCloud(
-            self.faults, self.oracle, self.clock, self.slurm.works, self.world
-        )
+        self.cloud = SimCloud(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
         self.spool = SimSpool(self)
         self.lost: dict[str, float] = {}
         """Nodes whose request is not in the spool -> when SLURM asked."""
