@@ -41,7 +41,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> 
         os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = settings.compute_endpoint
     inbox = Inbox()
     project = metadata.read("project/project-id")
-    google = Google(project, settings.cluster, inbox.put, called=metrics.called)
+    google = Google(project, settings.cluster, inbox.put, called=metrics.called, clock=clock)
     metrics.budget = google.budget
     # Until this process ends.
     hold(Path(settings.spool))
@@ -49,7 +49,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> 
         ObservedState(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
         inbox,
         slurm=slurm,
-        cloud=Fleet(google),
+        cloud=Fleet(google, clock=clock),
         spool=Spool(Path(settings.spool), clock),
         observe=Observer(StatusFile(), EventLog(), metrics),
         clock=clock,
@@ -80,7 +80,7 @@ def main(path: Path = SETTINGS) -> int:
     log.info("the autoscaler of %s starts", service.observed.cluster)
     stopped = threading.Event()
     try:
-        gate = Gate(lambda: coming(slurm.nodes()))
+        gate = Gate(lambda: coming(slurm.nodes()), clock=clock)
         threading.Thread(target=gate.run, args=(stopped,), daemon=True).start()
     except OSError as error:
         # The autoscaler works without it; SLURM starts the scripts up to 30 s later.

@@ -146,13 +146,22 @@ class SlurmReader:
         at = self._clock.monotonic()
         nodes = self._failures.tried("slurmctld", self._slurm.nodes)
         if nodes is None:
-            for _, action in releases:
-                self._end(action, (), "slurmctld can't be read")
+            self._keep(releases)
             return self._pace.retry_s
         by_name = {node.name: node for node in nodes}
         self._inbox.put(NodesRead(at, by_name))
-        self._release_nodes(releases, by_name, self._fresh_until(at))
+        if not self._release_nodes(releases, by_name, self._fresh_until(at)):
+            return self._pace.retry_s
         return self._pace.slurm_busy_s if self.busy else self._pace.idle_s
+
+    def _keep(self, releases: Iterable[tuple[float, ReleaseNodes]]) -> None:
+        """Keep releases for a later reading, but for those that are too old."""
+        now = self._clock.monotonic()
+        for decided, action in releases:
+            if now > decided + RELEASE_S:
+                self._inbox.put(Released(action, failure="slurmctld did not answer in time"))
+            else:
+                self._releases.put((decided, action))
 
     def _fresh_until(self, at: float) -> float:
         """Until when nodes may be released by a reading that began at a time.
@@ -176,45 +185,43 @@ class SlurmReader:
         releases: Iterable[tuple[float, ReleaseNodes]],
         nodes: Mapping[str, Node],
         until: float,
-    ) -> None:
-        """Release the nodes that are still as they were when it was decided.
+    ) -> bool:
+        """Release the nodes that are still as they were when it was decided; whether that worked.
 
         `nodes` were read directly before: a node may have come into service since the decision.
         SLURM has no update with a condition, so the time from that reading to a call of scontrol
-        remains. After `until` the nodes are read again for the other actions. What is refused, or
-        was decided long ago, a later reconcile pass decides again.
+        remains. After `until` the nodes are read again for the other actions. What is refused is
+        tried again after a while.
         """
+        works = True
         for decided, action in releases:
             now = self._clock.monotonic()
-            if now > decided + RELEASE_S:
-                self._end(action, (), f"it was decided {now - decided:.0f} s ago")
-            elif now > until:
-                self.release(decided, action)
-            else:
-                self._release(action, nodes)
-                if self._slow():
-                    # One for each reading.
-                    until = -math.inf
+            if now > min(until, decided + RELEASE_S):
+                self._keep([(decided, action)])
+                self.due.set()
+                continue
+            if not self._release(action, nodes):
+                self._keep([(decided, action)])
+                works = False
+            if self._slow():
+                # One for each reading.
+                until = -math.inf
+        return works
 
-    def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> None:
+    def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> bool:
         names = tuple(
             name for name in action.names if name in nodes and nodes[name].power is action.power
         )
-        if not names:
-            self._end(action, (), "")
-            return
         try:
-            self._slurm.release_nodes(names, action.reason)
+            if names:
+                self._slurm.release_nodes(names, action.reason)
         except SlurmError as error:
             log.error("nodes can't be released, retrying: %s", error)
-            self._end(action, (), str(error))
-        else:
-            self._end(action, names, "")
-
-    def _end(self, action: ReleaseNodes, names: tuple[str, ...], failure: str) -> None:
-        self._inbox.put(Released(action, names, failure))
+            return False
+        self._inbox.put(Released(action, names))
         # The next reading shows it.
         self.due.set()
+        return True
 
 
 class CloudReader:

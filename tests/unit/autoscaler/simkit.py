@@ -383,6 +383,8 @@ class SimulatedRun:
             when, do = self.pass_at, self._reconcile
         if self.spool.woken and self.now < when:
             when, do = self.now, self.daemon.listen
+        if self.calls and self.now >= self.calls[-1][1]:
+            return when, do
         parts = [part for part, _ in self.calls]
         if "slurm" not in parts:
             at = self.now if self.daemon.slurm_reader.due.is_set() else self.slurm_at
