@@ -42,7 +42,7 @@ class Stage(StrEnum):
     NOT_RESPONDING = "not responding"
     """Its VM runs, and slurmd does not answer."""
     MISSING = "missing"
-    """In service, and its VM is in no list: the VM is being asked for by name."""
+    """In service, but a list lacks its VM or has it as stopped: the VM is read by its name."""
     RELEASED = "released"
     """Taken out of its jobs; SLURM has not powered it down yet."""
     GOING = "going"
