@@ -1,9 +1,8 @@
 """What becomes of a node: the table from (phase, evidence) to (phase, action); data only.
 
-docs/autoscaler.md has it. VMs have no phases: which of them are deleted depends on their nodes alone
-(`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too
-many probes are under way, no pool has room at present) the node stays in its phase, and the next
-pass decides again.
+docs/autoscaler.md has it. VMs have no phases: which of them are deleted depends on their nodes
+alone (`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too many
+probes are under way, no pool has room at present) the node stays in its phase and is judged again.
 """
 
 from collections.abc import Iterator
