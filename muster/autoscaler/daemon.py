@@ -33,6 +33,7 @@ from muster.autoscaler.reconcile.model import (
     Request,
     Unread,
     Vm,
+    Withdraw,
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
@@ -84,7 +85,7 @@ class Cloud(Protocol):
     def quotas(self, node_sets: Iterable[NodeSet]) -> Quotas:
         """Return what is left of the quotas."""
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action; it puts exactly one event into the inbox."""
 
 

@@ -207,6 +207,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Don't delete a VM after all, if its deletion was not sent yet; that ends with `Deleted`."""
+
+    vm: Vm
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseNodes:
     """Release nodes: SLURM queues their jobs again, with a reason that users read.
 
@@ -226,6 +233,8 @@ class Probe:
 
     name: str
     zone: str
+    report: bool = False
+    """Read what it says of its boot, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +244,7 @@ class Close:
     request: str
 
 
-Action = Insert | Delete | ReleaseNodes | Probe | Close
+Action = Insert | Delete | Withdraw | ReleaseNodes | Probe | Close
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -285,6 +294,10 @@ class ProbeResult:
     """What the VM said last of its own boot (guest attribute muster/report): state and step."""
     failure: Failure | None = None
     """Why it is not known whether it exists."""
+    status: str = ""
+    """As of a `Vm`; empty: it was not read."""
+    id: str = ""
+    """As of a `Vm`; empty: it was not read."""
 
 
 Event = Inserted | Deleted | ProbeResult

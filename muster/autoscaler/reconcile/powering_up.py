@@ -31,7 +31,7 @@ def check_powering_up(
     hung.sort(key=lambda vm: tracked.running[vm.name])
     due = [vm for vm in hung if vm.name not in tracked.released][: spare(tracked)]
     tracked.inspecting |= {vm.name: observed.now for vm in due}
-    return [Probe(vm.name, vm.zone) for vm in due]
+    return [Probe(vm.name, vm.zone, report=True) for vm in due]
 
 
 def _check(

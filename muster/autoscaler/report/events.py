@@ -20,6 +20,7 @@ from muster.autoscaler.reconcile.model import (
     ProbeResult,
     ReleaseNodes,
     Request,
+    Withdraw,
 )
 from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.report.status_file import Row
@@ -85,6 +86,9 @@ def of_action(action: Action, owner: Owner) -> Line:
             }
         case Delete(vm=vm, why=why):
             line = {"event": "delete", "node": vm.name, "zone": vm.zone, "vm": vm.id, "reason": why}
+            return line | _ids(*owner(vm.name))
+        case Withdraw(vm=vm):
+            line = {"event": "withdraw", "node": vm.name, "zone": vm.zone, "vm": vm.id}
             return line | _ids(*owner(vm.name))
         case ReleaseNodes(names=names, reason=reason):
             line = {"event": "release", "nodes": fold(names), "reason": reason}
