@@ -212,10 +212,10 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         # Without an answer nothing is known: the search starts again, not at once.
         again = observed.now + observed.limits.missing_s
         return replace(record, lookup=Lookup(lookup.since, again=again))
-    if not event.exists:
-        return replace(record, lookup=replace(lookup, without=lookup.without | {event.zone}))
-    if event.status in STOPPED:
-        return replace(record, lookup=replace(lookup, stopped=event.status))
+    if not event.exists or event.status in STOPPED:
+        stopped = event.status if event.exists else lookup.stopped
+        without = lookup.without | {event.zone}
+        return replace(record, lookup=replace(lookup, without=without, stopped=stopped))
     return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
 
 

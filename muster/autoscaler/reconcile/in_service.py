@@ -3,7 +3,7 @@
 A list may be old, and of an earlier VM: what it says against a node is verified by the VM's name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.apply_results import LISTED_S
@@ -37,7 +37,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
     """Release nodes in service that lost their VM; read VMs by name before that."""
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
-    doubtful: list[tuple[NodeRecord, Node, Vm | None]] = []
+    doubtful: dict[str, NodeRecord] = {}
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
         if before.phase is Phase.RELEASED:
@@ -64,7 +64,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
             else:
                 record = _in(phase, observed, record)
                 if act is Act.LOOK_UP:
-                    doubtful.append((record, node, vm))
+                    doubtful[name] = record
         if record is not before:
             records[name] = record
     probes, asked = _probes(observed, tracked, doubtful)
@@ -152,36 +152,33 @@ def _listed_stopped(
 
 def _found(observed: ObservedState, zones: frozenset[str], lookup: Lookup) -> Evidence | None:
     """What the search by name has shown."""
-    if lookup.stopped:
-        return Evidence.SHUT_DOWN
     if not zones:
         # The cluster has no node set and no VM any more.
         return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
-    return Evidence.ABSENT if zones <= lookup.without else None
+    if zones <= lookup.without:
+        return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
+    return None
 
 
 def _probes(
     observed: ObservedState,
     tracked: TrackedState,
-    doubtful: list[tuple[NodeRecord, Node, Vm | None]],
+    doubtful: Mapping[str, NodeRecord],
 ) -> tuple[list[Probe], dict[str, NodeRecord]]:
     """Read VMs by name where they may be; begin with those that are missing longest."""
     probes: list[Probe] = []
     records: dict[str, NodeRecord] = {}
     most = spare(tracked)
-    for record, node, vm in sorted(doubtful, key=lambda one: one[0].since):
+    for name in sorted(doubtful, key=lambda name: doubtful[name].since):
         if len(probes) >= most:
             break
-        lookup = record.lookup or Lookup(observed.vms_at)
-        if observed.vms_at < lookup.again:
-            continue
-        # Where it is listed; only if it is not there, elsewhere.
-        listed = frozenset({vm.zone} if vm else ())
-        due = (listed if listed - lookup.without else tracked.zones) - lookup.asked
-        if due:
+        lookup = doubtful[name].lookup or Lookup(observed.vms_at)
+        # In each zone, though a list has it in one: that may be an earlier VM.
+        due = tracked.zones - lookup.asked
+        if due and observed.vms_at >= lookup.again:
             looked = replace(lookup, asked=lookup.asked | due)
-            records[node.name] = replace(record, lookup=looked)
-            probes += [Probe(node.name, zone) for zone in sorted(due)]
+            records[name] = replace(doubtful[name], lookup=looked)
+            probes += [Probe(name, zone) for zone in sorted(due)]
     return probes, records
 
 

@@ -99,9 +99,9 @@ class Lookup:
     asked: frozenset[str] = frozenset()
     """Zones that are probed for it."""
     without: frozenset[str] = frozenset()
-    """Zones that have answered that they don't have it."""
+    """Zones that have answered that they don't have it, or have it stopped."""
     stopped: str = ""
-    """Its status, where it was found and has stopped."""
+    """Its status, where it has stopped."""
     again: float = 0
     """By a list that was asked for before, it is not searched again: a probe has failed."""
 

@@ -111,8 +111,8 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
         *("request", "insert", "asked"),
         *("insert", "refused"),
         *("inserted", "booting"),
-        *("busy", "probe", "missing"),
-        *("release", "delete", "probed", "released"),
+        *("busy", "probe", "probe", "missing"),
+        *("release", "delete", "probed", "probed", "released"),
         "going",
         "deleted",
     ]
