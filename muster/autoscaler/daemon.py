@@ -114,10 +114,10 @@ class Daemon:
         spool: Spool,
         pace: Pace | None = None,
         observe: Observer = lambda *_: None,
-        clock: Clock | None = None,
+        clock: Clock = Clock(),
     ) -> None:
         self.observed = observed
-        self._clock = clock or Clock()
+        self._clock = clock
         self.tracked = TrackedState()
         self.cloud = cloud
         self.spool = spool

@@ -77,11 +77,11 @@ class _LastPass:
 class Metrics(Collector):
     """All metrics of one daemon; `called` may be used by any thread."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock = Clock()) -> None:
         self.registry = CollectorRegistry()
         self.budget: Callable[[], Budget] | None = None
         """Returns what was used of Google's rate limits."""
-        self._clock = clock or Clock()
+        self._clock = clock
         self._last: _LastPass | None = None
         self.registry.register(self)
         registry = self.registry

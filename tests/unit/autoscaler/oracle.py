@@ -26,9 +26,9 @@ class Oracle:
     healthy_s: float
     """Within it a node that nothing happened to is in service."""
     boot_s: float = 0
-    """So long a healthy node may boot from the time on at which its VM runs..."""
+    """So long a healthy node may boot: from the time on at which its VM runs..."""
     made_s: float = 0
-    """... if that is so soon after SLURM asked for it."""
+    """... if that is so soon after SLURM asked for it. So long it may also have no VM."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -90,7 +90,13 @@ class Oracle:
         self._settled(name, now)
 
     def released_together(self, names: Collection[str], now: float) -> None:
-        """One update releases these nodes; healthy ones that boot must have had their time."""
+        """One update releases these nodes; healthy ones must have had their time."""
+        for name in names:
+            asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
+            if self.healthy in name and idle_s < math.inf and now < asked + self.boot_s:
+                self.wrong.append(
+                    f"{name} is healthy and is released {now - asked:.1f} s after SLURM asked"
+                )
         started = [self._started(name) for name in names]
         if (
             started
@@ -186,9 +192,7 @@ class Oracle:
         if works:
             self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
         elif meant and meant != vm_id:
-            self.wrong.append(
-                f"{name}: a later VM in {zone} is deleted than the one that was meant"
-            )
+            self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")
         elif vm in self._foreign:
             self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
         elif name in self._asked and self._works.get(vm, 0) >= self._resumed[name]:

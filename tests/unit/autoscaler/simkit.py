@@ -69,9 +69,10 @@ HEALTHY_S = 76 + BEGINS_S
 it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
 daemon starts no node is late."""
 WINDOW_S = 2.1
-"""Between slurmctld's states and an update that follows from them; also the window between a
-reading and a release that docs/autoscaler.md names."""
+"""From a question for slurmctld's states to an update that follows from them, as
+docs/autoscaler.md has it..."""
 SLOW_S = 30.0
+"""... unless each answer has taken longer for so long."""
 SCONTROL_S, LIST_S = 30.0, 60.0
 """After that scontrol, and a list of VMs, have failed."""
 COUNTS = {"debug": 12, "calm": 4}
@@ -101,8 +102,8 @@ class SimSpool:
     """The spool, in memory; the files stay when the daemon ends."""
 
     run: "SimulatedRun"
-    files: dict[str, tuple[Request, float]] = field(default_factory=dict)
-    """With the time at which slurmctld asked."""
+    files: dict[str, tuple[Request, float, float]] = field(default_factory=dict)
+    """With the time at which slurmctld asked, and with how far the system clock was ahead."""
     woken: bool = False
     full_until: float = 0
     read_only_until: float = 0
@@ -120,7 +121,7 @@ class SimSpool:
             return
         self.written += 1
         request = Request(f"{self.written:04}.resume", now, names, jobs)
-        self.files[request.id] = request, asked
+        self.files[request.id] = request, asked, self.run.clock.skew_s
         self.woken = True
 
     # --- the daemon's side
@@ -131,7 +132,7 @@ class SimSpool:
 
     def requests(self) -> list[Request]:
         self.run.called()
-        return [request for request, _ in self.files.values()]
+        return [request for request, _, _ in self.files.values()]
 
     def forget_calls(self) -> None: ...
 
@@ -252,12 +253,12 @@ class SimulatedRun:
         self.faults = Faults(schedule)
         self.random = self.faults.random
         self.observe = observe
-        self.clock = VirtualClock()
+        self.clock = self.new_clock()
         self.world = Agenda()
         self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
-        self.cloud = SimCloud(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
-        self.spool = SimSpool(self)
+        self.cloud = self.new_cloud()
+        self.spool = self.new_spool()
         self.lost: dict[str, float] = {}
         """Nodes whose request is not in the spool -> when SLURM asked."""
         self.away_until = 0.0
@@ -273,6 +274,17 @@ class SimulatedRun:
     def now(self) -> float:
         """Seconds since the boot."""
         return self.clock.time
+
+    # --- parts, which a planted bug may replace
+
+    def new_clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    def new_cloud(self) -> SimCloud:
+        return SimCloud(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
+
+    def new_spool(self) -> SimSpool:
+        return SimSpool(self)
 
     # --- the daemon's process
 
@@ -351,6 +363,9 @@ class SimulatedRun:
             try:
                 self._advance(end)
             except Killed:
+                self._killed()
+            except Exception as error:
+                self.oracle.wrong.append(f"the daemon ended by itself: {error!r}")
                 self._killed()
 
     def _killed(self) -> None:
