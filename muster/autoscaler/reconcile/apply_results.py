@@ -206,12 +206,16 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
     if record.phase is Phase.STUCK and record.start:
         return replace(record, start=replace(record.start, report=event.report))
     lookup = record.lookup
-    if lookup is None or record.phase is not Phase.VERIFYING:
+    if lookup is None or record.phase is Phase.RELEASED:
         return record
     if event.failure:
         # Without an answer nothing is known: the search starts again, not at once.
         again = observed.now + observed.limits.missing_s
         return replace(record, lookup=Lookup(lookup.since, again=again))
+    if record.vm and event.exists:
+        # A list will have it.
+        seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
+        return replace(record, vm=seen, lookup=None)
     if not event.exists or event.status in STOPPED:
         stopped = event.status if event.exists else lookup.stopped
         without = lookup.without | {event.zone}

@@ -5,6 +5,7 @@ booted, registered (then SLURM takes the node into service). A deadline is over 
 after it shows nothing better.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Probe, Vm
@@ -12,6 +13,7 @@ from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.probes import spare
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
+    Lookup,
     NodeRecord,
     Phase,
     Start,
@@ -32,6 +34,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
     overdue: list[tuple[float, Vm, NodeRecord]] = []
+    lost: list[tuple[str, NodeRecord]] = []
     for name in observed.powering_up() if tracked.fresh else tracked.changed:
         before = tracked.node(name)
         if before.phase not in POWERING_UP:
@@ -44,16 +47,41 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
             release[name] = _reason(observed.limits, evidence, start, vm)
         elif act is Act.READ_REPORT and vm and record.vm:
             overdue.append((record.vm.running_at, vm, record))
+        elif act is Act.LOOK_UP:
+            lost.append((name, record))
         else:
             record = record.to(phase, observed.vms_at)
+            if evidence is Evidence.VM_IS_GONE:
+                record = replace(record, vm=None, lookup=None)
         if record is not before:
             records[name] = record
     # Those whose time was over first come first; the others are released without a report.
     overdue.sort(key=lambda late: late[0])
-    due = [late for late in overdue if late[1].name not in release][: spare(tracked)]
+    most = spare(tracked)
+    due = [late for late in overdue if late[1].name not in release][:most]
     records |= {vm.name: record.to(Phase.STUCK, observed.now) for _, vm, record in due}
     probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
-    return Verdicts(records, release=release, actions=probes)
+    looked_up = _looked_up(observed, lost, most - len(due))
+    probes += [Probe(name, _zone(record)) for name, record in looked_up.items()]
+    return Verdicts(records | looked_up, release=release, actions=probes)
+
+
+def _looked_up(
+    observed: ObservedState, lost: Sequence[tuple[str, NodeRecord]], most: int
+) -> dict[str, NodeRecord]:
+    """The nodes whose VMs are read by name now, where they were made."""
+    records: dict[str, NodeRecord] = {}
+    for name, record in lost:
+        lookup = record.lookup or Lookup(observed.vms_at)
+        zone = _zone(record)
+        if len(records) < most and zone not in lookup.asked and observed.vms_at >= lookup.again:
+            records[name] = replace(record, lookup=replace(lookup, asked=frozenset({zone})))
+    return records
+
+
+def _zone(record: NodeRecord) -> str:
+    """Where a node's VM was made; empty: not known."""
+    return record.vm.pool.zone if record.vm and record.vm.pool else ""
 
 
 def started(record: NodeRecord) -> Start:
@@ -87,7 +115,7 @@ def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRe
     if vm.status == RUNNING:
         running_at = (facts.running_at if facts else 0) or observed.vms_at
     seen = VmFacts(facts.seen_at if facts else observed.vms_at, vm.pool, vm.id, 0, running_at)
-    return record if seen == facts else replace(record, vm=seen)
+    return record if seen == facts else replace(record, vm=seen, lookup=None)
 
 
 def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None) -> Evidence:
@@ -124,7 +152,14 @@ def _without_vm(observed: ObservedState, record: NodeRecord, *, late: bool) -> E
         return Evidence.LACKING
     if late:
         return Evidence.NO_RUNNING_VM
-    return Evidence.INSERT_RUNS if record.insert else Evidence.NO_VM
+    if record.insert:
+        return Evidence.INSERT_RUNS
+    # One that an earlier daemon may have made can be anywhere: there lists decide.
+    zone = _zone(record)
+    if zone and record.phase in (Phase.CREATED, Phase.BOOTING, Phase.STUCK):
+        gone = record.lookup is not None and zone in record.lookup.without
+        return Evidence.VM_IS_GONE if gone else Evidence.LACKING_LONG
+    return Evidence.NO_VM
 
 
 def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:

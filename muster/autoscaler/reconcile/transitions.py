@@ -32,6 +32,8 @@ class Evidence(StrEnum):
     LEFT_OVER = "its VM is from before SLURM asked"
     LACKING = "lists lack its VM, for less than 20 s"
     NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
+    VM_IS_GONE = "the zone where its VM was made does not have it, read by name"
+    LACKING_LONG = "lists lack the VM that was made for it, for 20 s"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
     NO_VM = "lists have no VM of it, and none is being made"
     BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
@@ -95,6 +97,8 @@ ROWS: tuple[Row, ...] = (
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
     (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
+    (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
+    (_VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
     (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
     ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
