@@ -52,6 +52,7 @@ WITHDRAWN = "withdrawn"
 def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedState:
     """Return the tracked state after what happened since the last pass, without what is over."""
     began = (observed.nodes_at or None) if tracked.began is None else tracked.began
+    tracked = replace(tracked, began=began)
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
     for event in observed.events:
@@ -80,7 +81,7 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     fresh = read != tracked.read
     if fresh:
         for name in observed.powering_up():
-            nodes[name] = _asked(observed, nodes.get(name, NOTHING), name, began)
+            nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
         nodes = {
             name: record
             for name, old in nodes.items()
@@ -235,7 +236,7 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
 
 
 def _asked(
-    observed: ObservedState, before: NodeRecord, name: str, began: float | None
+    observed: ObservedState, tracked: TrackedState, before: NodeRecord, name: str
 ) -> NodeRecord:
     """Begin a start where SLURM waits for a node, or asks for it again."""
     asked = observed.asked.get(name)
@@ -243,22 +244,27 @@ def _asked(
     newer = record.start is None or (asked is not None and asked > record.start.asked)
     if record.phase is Phase.RELEASED or not newer:
         return record
-    if asked is None:
-        # The request is lost: no VM is known to be from before it.
-        start = Start(observed.nodes_at, -math.inf)
-    elif asked > observed.now - observed.limits.resume_s:
-        start = Start(asked, asked - SKEW_S)
-    else:
-        # Its file could not be removed and SLURM has asked again since, or slurmctld was away.
-        start = Start(observed.nodes_at, asked - SKEW_S)
+    start = _start(observed, tracked, asked)
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(start.asked), start=start)
-    if before.start or (began is not None and start.asked > began):
+    if before.start or (tracked.began is not None and start.asked > tracked.began):
         return moved(record, Evidence.ASKED, start.asked)
     # An earlier daemon may have made the VM, in a zone that this one would not choose, and one list
     # that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return moved(maybe, Evidence.ASKED_BEFORE, start.asked)
+
+
+def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
+    if asked is not None and asked > observed.now - observed.limits.resume_s:
+        return Start(asked, asked - SKEW_S)
+    # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
+    # again, or slurmctld was away. SLURM asked after it was read last, if it was.
+    oldest = -math.inf if asked is None else asked - SKEW_S
+    read_at = tracked.read.nodes_at if tracked.read else 0
+    if 0 < read_at < observed.nodes_at:
+        oldest = max(oldest, read_at - SKEW_S)
+    return Start(observed.nodes_at, oldest)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
