@@ -127,10 +127,12 @@ class Transport:
         groups: tuple[Group, ...],
         body: Any = None,
         query: Mapping[str, Any] | None = None,
+        urgent: bool = True,
     ) -> dict[str, Any]:
         """Send a call, with retries, and return the answer.
 
-        `method` is its name in the API, for the counters; `path` is relative to the base.
+        `method` is its name in the API, for the counters; `path` is relative to the base. Calls
+        that are not `urgent` leave half of the rate limit's bucket to those that are.
 
         Raises:
             CloudError: it was refused, or has no answer by `until` (Clock.monotonic).
@@ -142,7 +144,7 @@ class Transport:
         for tried in count():
             try:
                 for group in groups:
-                    self.buckets[group].take(until)
+                    self.buckets[group].take(until, urgent=urgent)
                 return self._once(method, verb, target, content, until)
             except TooLateError:
                 raise failed or _too_late(method) from None

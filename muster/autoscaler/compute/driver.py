@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from muster.autoscaler.compute.delete import Deletes
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.compute.zones import Pools
 from muster.autoscaler.reconcile.model import (
     Delete,
     Event,
@@ -33,6 +34,7 @@ from muster.autoscaler.reconcile.model import (
     Probe,
     ProbeResult,
     Vm,
+    Withdraw,
 )
 from muster.catalog import accelerators
 from muster.catalog.quotas import counts
@@ -48,8 +50,9 @@ VM_FIELDS = (
     "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
 )
 INSERTERS = 256
-"""Inserts at the same time; most of them wait for Google. Threads start when they are needed."""
+"""Inserts of a zone at the same time; most of them wait for Google."""
 PROBERS = 16
+"""Probes of a zone at the same time."""
 INSERT_PAUSES_S = (0.5, 4.0)
 DELETE_PAUSES_S = (5.0, 10.0)
 """A deletion takes half a minute, and mostly nothing waits for its end."""
@@ -110,13 +113,16 @@ class Google:
         )
         self._transport = transport
         operations = Operations(transport, project, INSERT_PAUSES_S, self._stop, clock=clock)
-        deletions = Operations(transport, project, DELETE_PAUSES_S, self._stop, clock=clock)
+        deletions = Operations(
+            transport, project, DELETE_PAUSES_S, self._stop, clock=clock, urgent=False
+        )
         self._inserts = Inserts(transport, operations, project, cluster, clock=clock)
         self._deletes = Deletes(
             transport, deletions, self._project, self._say, self._stop, clock=clock
         )
-        self._inserters = ThreadPoolExecutor(INSERTERS, "insert")
-        self._probers = ThreadPoolExecutor(PROBERS, "probe")
+        self._inserters = Pools(INSERTERS, "insert in")
+        self._probers = Pools(PROBERS, "probe in")
+        self._sweeper = ThreadPoolExecutor(1, "placement policies")
 
     def close(self) -> None:
         """Stop. Operations at Google continue there, and there are no more events.
@@ -124,8 +130,9 @@ class Google:
         The daemon doesn't need this, as it ends with its process; tests do.
         """
         self._stop.set()
-        for pool in (self._inserters, self._probers):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._inserters.close()
+        self._probers.close()
+        self._sweeper.shutdown(wait=False, cancel_futures=True)
 
     def vms(self) -> list[Vm]:
         """Return all VMs of the cluster's nodes, in all zones, with one call per 500.
@@ -158,7 +165,7 @@ class Google:
             for instance, zone in instances
             for policy in instance.get("resourcePolicies", ())
         }
-        self._probers.submit(self._inserts.placements.delete_unused, used)
+        self._sweeper.submit(self._inserts.placements.delete_unused, used)
         ahead_s = self._transport.server_time.ahead_s
         return [_vm(instance, zone, ahead_s) for instance, zone in instances]
 
@@ -201,15 +208,17 @@ class Google:
             bulk=len(self._inserts.bulk),
         )
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action; `tell` gets its event."""
         until = self._clock.monotonic() + self.limits.deadline_s
         if isinstance(action, Insert):
-            self._inserters.submit(self._insert, action, until)
+            self._inserters.submit(action.choice.zone, self._insert, action, until)
         elif isinstance(action, Delete):
             self._deletes.submit(action.vm, urgent=action.urgent)
+        elif isinstance(action, Withdraw):
+            self._deletes.withdraw(action.vm)
         else:
-            self._probers.submit(self._probe, action, until)
+            self._probers.submit(action.zone, self._probe, action, until)
 
     def _insert(self, action: Insert, until: float) -> None:
         try:
@@ -234,37 +243,32 @@ class Google:
             self._say(ProbeResult(action.name, action.zone, exists=False, failure=why))
 
     def _probe_result(self, action: Probe, path: str, until: float) -> ProbeResult:
-        """Read the VM's report, which exists only with the VM; where there is none, read the VM."""
+        """Read the VM's report, if asked for, which exists only with the VM; else read the VM."""
+        result = ProbeResult(action.name, action.zone, exists=True)
+        if action.report:
+            query = {"queryPath": ATTRIBUTE}
+            method = "instances.getGuestAttributes"
+            attributes = self._read(method, f"{path}/getGuestAttributes", until, query)
+            if attributes is not None:
+                items = attributes.get("queryValue", {}).get("items") or [{}]
+                return replace(result, report=items[0].get("value", ""))
+        vm = self._read("instances.get", path, until, {"fields": "id,status"})
+        if vm is None:
+            return replace(result, exists=False)
+        return replace(result, status=vm.get("status", ""))
+
+    def _read(
+        self, method: str, path: str, until: float, query: dict[str, str]
+    ) -> dict[str, Any] | None:
+        """Return Google's answer; None: there is no such thing."""
         try:
-            attributes = self._transport.call(
-                "instances.getGuestAttributes",
-                "GET",
-                f"{path}/getGuestAttributes",
-                until=until,
-                groups=(Group.READ,),
-                query={"queryPath": ATTRIBUTE},
-            )
-            items = attributes.get("queryValue", {}).get("items") or [{}]
-            return ProbeResult(
-                action.name, action.zone, exists=True, report=items[0].get("value", "")
+            return self._transport.call(
+                method, "GET", path, until=until, groups=(Group.READ,), query=query
             )
         except CloudError as error:
-            if error.status != NOT_FOUND:
-                raise
-        try:
-            self._transport.call(
-                "instances.get",
-                "GET",
-                path,
-                until=until,
-                groups=(Group.READ,),
-                query={"fields": "status"},
-            )
-        except CloudError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return ProbeResult(action.name, action.zone, exists=False)
-        return ProbeResult(action.name, action.zone, exists=True)
+            if error.status == NOT_FOUND:
+                return None
+            raise
 
     def _say(self, event: Event) -> None:
         if not self._stop.is_set():

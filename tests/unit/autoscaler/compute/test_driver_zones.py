@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from controllerkit import OTHER_ZONE, ZONE, Cloud
-from driverkit import CHOICE, DriverHarness, names, until
+from driverkit import CHOICE, DriverHarness, lost_vm, names, until
 from quick import DRIVER_LIMITS
 
-from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe, Vm
+from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe
 
 THERE = replace(CHOICE, zone=OTHER_ZONE)
 SOON_S = 60
@@ -36,8 +36,7 @@ def test_deletions(patient: DriverHarness):
     there = [patient.vm(name, OTHER_ZONE) for name in names(10)]
     patient.hang(ZONE)
     for number in range(100):
-        here = Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0)
-        patient.google.submit(Delete(here, "idle"))
+        patient.google.submit(Delete(lost_vm(number), "idle"))
     for vm in there:
         patient.google.submit(Delete(vm, "idle"))
     take(patient, lambda event: event in [Deleted(vm) for vm in there], 10)
