@@ -229,7 +229,7 @@ class Deletes:
         there = []
         for deletion, answer in self._batch("instances.get", "GET", lot, lambda _: "fields=id"):
             if isinstance(answer, CloudError):
-                self._refused(deletion, answer, self._reads)
+                self._refused(deletion, "instances.get", answer, self._reads)
             elif answer.get("id") == deletion.vm.id:
                 there.append(deletion)
             else:
@@ -268,7 +268,7 @@ class Deletes:
 
     def _answered(self, deletion: _Deletion, answer: Answer) -> None:
         if isinstance(answer, CloudError):
-            self._refused(deletion, answer, self._bucket)
+            self._refused(deletion, "instances.delete", answer, self._bucket)
         else:
             self._operations.follow(
                 answer, deletion.until, lambda operation: self._ended(deletion, operation)
@@ -282,13 +282,14 @@ class Deletes:
             failure = errors.unexpected(error)
         self._end(deletion, failure)
 
-    def _refused(self, deletion: _Deletion, error: CloudError, bucket: Bucket) -> None:
+    def _refused(self, deletion: _Deletion, method: str, error: CloudError, bucket: Bucket) -> None:
         """Try again later, if that may help; else end a deletion."""
         if limited(error):
             bucket.slow()
         again = self._clock.monotonic() + pause_s(deletion.tried)
         if (limited(error) or may_pass(error)) and again < deletion.until:
-            log.warning("delete %s: %s %s", deletion.vm.name, error.reason, error)
+            message = f"delete {deletion.vm.name}: {error.reason} {error}"
+            self._transport.refusals.add(method, error.reason, message)
             deletion.tried += 1
             self._put(again, deletion)
         else:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import google.auth.transport.urllib3
@@ -25,6 +24,7 @@ from muster.autoscaler.compute.delete import Deletes
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.compute.vm_list import VmList
 from muster.autoscaler.compute.zones import Pools
 from muster.autoscaler.reconcile.model import (
     Delete,
@@ -36,19 +36,13 @@ from muster.autoscaler.reconcile.model import (
     Vm,
     Withdraw,
 )
-from muster.catalog import accelerators
 from muster.catalog.quotas import counts
-from muster.gcp.api import NOT_FOUND, PAGE, CloudError, endpoint, last
+from muster.gcp.api import NOT_FOUND, CloudError, endpoint
 from muster.gcp.api import credentials as default_credentials
-from muster.gcp.names import NODE, of_cluster
 from muster.gcp.reports import ATTRIBUTE
 
 log = logging.getLogger("muster")
 
-VM_FIELDS = (
-    "items/*/instances(name,id,zone,status,creationTimestamp,machineType,"
-    "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
-)
 INSERTERS = 256
 """Inserts of a zone at the same time; most of them wait for Google."""
 PROBERS = 16
@@ -99,7 +93,6 @@ class Google:
         self.limits = limits or Limits()
         self._tell = tell
         self._clock = clock
-        self._cluster = cluster
         self._project = f"projects/{project}"
         self._stop = threading.Event()
         token = Token(
@@ -116,6 +109,7 @@ class Google:
         deletions = Operations(
             transport, project, DELETE_PAUSES_S, self._stop, clock=clock, urgent=False
         )
+        self._vms = VmList(transport, project, cluster)
         self._inserts = Inserts(transport, operations, project, cluster, clock=clock)
         self._deletes = Deletes(
             transport, deletions, self._project, self._say, self._stop, clock=clock
@@ -135,7 +129,7 @@ class Google:
         self._sweeper.shutdown(wait=False, cancel_futures=True)
 
     def vms(self) -> list[Vm]:
-        """Return all VMs of the cluster's nodes, in all zones, with one call per 500.
+        """Return all VMs of the cluster's nodes, in all zones: see `VmList`.
 
         Also starts to delete placement policies that no VM uses any more.
 
@@ -144,30 +138,9 @@ class Google:
 
         """
         until = self._clock.monotonic() + self.limits.deadline_s / 2
-        pages = self._transport.pages(
-            "instances.aggregatedList",
-            f"{self._project}/aggregated/instances",
-            until=until,
-            query={
-                "filter": of_cluster(self._cluster, NODE),
-                "fields": VM_FIELDS,
-                "maxResults": PAGE,
-            },
-        )
-        instances = [
-            (instance, last(zone))
-            for page in pages
-            for zone, scope in page.get("items", {}).items()
-            for instance in scope.get("instances", ())
-        ]
-        used = {
-            last(policy): zone.rpartition("-")[0]
-            for instance, zone in instances
-            for policy in instance.get("resourcePolicies", ())
-        }
-        self._sweeper.submit(self._inserts.placements.delete_unused, used)
-        ahead_s = self._transport.server_time.ahead_s
-        return [_vm(instance, zone, ahead_s) for instance, zone in instances]
+        vms = self._vms.read(until)
+        self._sweeper.submit(self._inserts.placements.delete_unused, self._vms.policies)
+        return vms
 
     def quotas(self, region: str) -> dict[str, float]:
         """Return what is left of each metric in a region, with those of all regions together.
@@ -273,27 +246,3 @@ class Google:
     def _say(self, event: Event) -> None:
         if not self._stop.is_set():
             self._tell(event)
-
-
-def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
-    """A VM of a list; `ahead_s`: Google's clock minus ours, see ServerTime."""
-    machine_type = last(instance.get("machineType", ""))
-    return Vm(
-        name=instance["name"],
-        zone=zone,
-        id=instance["id"],
-        status=instance["status"],
-        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp() - ahead_s,
-        machine_type=machine_type,
-        spot=instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
-        gpus=attached_gpus(machine_type, instance.get("guestAccelerators", [])),
-    )
-
-
-def attached_gpus(machine_type: str, listed: list[dict[str, Any]]) -> str:
-    """The GPUs that are attached to a VM, without those that its machine type includes."""
-    shape = accelerators.machine(machine_type)
-    if not listed or shape is None or not accelerators.taken_by(shape):
-        return ""
-    # One VM has GPUs of one type.
-    return accelerators.of_api(listed[0]["acceleratorType"], listed[0]["acceleratorCount"])

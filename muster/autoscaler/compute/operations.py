@@ -188,7 +188,8 @@ class _Scope:
                 if operation.get("status") == "DONE"
             }
         except CloudError as error:
-            log.warning("operations in %s: %s", self._path, error)
+            message = f"operations of {self._path}: {error.reason} {error}"
+            self._transport.refusals.add(self._path, error.reason, message)
         ended: list[tuple[Ended, Operation | None]] = []
         with self._changed:
             for name in names:
