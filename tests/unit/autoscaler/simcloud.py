@@ -205,8 +205,8 @@ class SimCloud:
         if faults.strike("zone unreachable", 0.05):
             zone = faults.random.choice([*ZONES.values()])
             self.away_until[zone] = now + faults.random.uniform(60, 300)
-            if faults.random.random() < 0.5:
-                # A list of all zones has no answer either.
+            if faults.random.random() < 0.3:
+                # A list of all zones has no answer either; else only this zone is not in it.
                 self.no_list_until = self.away_until[zone]
         for kind, labelled in (("made by hand", True), ("made by hand, no label", False)):
             if faults.strike(kind, 0.1):
