@@ -13,7 +13,8 @@ from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import metadata
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.daemon import Daemon, Inbox
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Inbox
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics, MetricsError, serve

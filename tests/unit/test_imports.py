@@ -26,7 +26,8 @@ LAYERS = {
     "muster.autoscaler": (
         {"__main__"},
         {"daemon"},
-        {"settings", "systemd"},
+        {"settings", "systemd", "readers"},
+        {"messages"},
         {"report"},
         {"compute", "slurm"},
         {"reconcile"},

@@ -228,7 +228,7 @@ class Google:
         vm = self._read("instances.get", path, until, {"fields": "id,status"})
         if vm is None:
             return replace(result, exists=False)
-        return replace(result, id=vm.get("id", ""), status=vm.get("status", ""))
+        return replace(result, status=vm.get("status", ""))
 
     def _read(
         self, method: str, path: str, until: float, query: dict[str, str]

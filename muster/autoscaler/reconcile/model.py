@@ -217,6 +217,7 @@ class Withdraw:
 class ReleaseNodes:
     """Release nodes: SLURM queues their jobs again, with a reason that users read.
 
+    Answered by `Released`.
     Once they are powered down SLURM may use the nodes again after SuspendTimeout.
     """
 
@@ -296,11 +297,26 @@ class ProbeResult:
     """Why it is not known whether it exists."""
     status: str = ""
     """As of a `Vm`; empty: it was not read."""
-    id: str = ""
-    """As of a `Vm`; empty: it was not read."""
 
 
-Event = Inserted | Deleted | ProbeResult
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A ReleaseNodes has ended."""
+
+    action: ReleaseNodes
+    names: tuple[str, ...] = ()
+    """Those of its nodes that slurmctld has released; the others had moved."""
+    failure: str = ""
+    """Why slurmctld has released none."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The nodes that are not released."""
+        released = frozenset(self.names)
+        return tuple(name for name in self.action.names if name not in released)
+
+
+Event = Inserted | Deleted | ProbeResult | Released
 
 
 def set_name(cluster: str, node: str) -> str:

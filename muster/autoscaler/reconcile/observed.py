@@ -55,6 +55,28 @@ class Limits:
         return 0.4 * self.resume_s
 
 
+class VmList(tuple[Vm, ...]):
+    """VMs of one list; what follows from it is computed once, for all passes that use it."""
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Vm, ...]]:
+        """Name -> its VMs: more than one where they are in different zones."""
+        listed: dict[str, tuple[Vm, ...]] = {}
+        for vm in self:
+            listed[vm.name] = (*listed.get(vm.name, ()), vm)
+        return listed
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all VMs."""
+        return frozenset(vm.id for vm in self)
+
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """The zones that have VMs."""
+        return frozenset(vm.zone for vm in self)
+
+
 @dataclass(frozen=True)
 class ObservedState:
     """SLURM, the cloud and the spool as they were read last; each may be some seconds old.
@@ -69,7 +91,7 @@ class ObservedState:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     nodes_at: float = 0
     """When slurmctld was asked; 0 = it hasn't answered yet."""
-    vms: Sequence[Vm] = ()
+    vms: VmList = field(default_factory=VmList)
     vms_at: float = 0
     """When the VMs were listed; 0 = never yet."""
     requests: Sequence[Request] = ()
@@ -87,28 +109,11 @@ class ObservedState:
         """Return a time in seconds since the epoch, for people; 0 stays 0 = never."""
         return time + self.started if time else 0
 
-    @cached_property
-    def vm(self) -> dict[str, Vm]:
-        """Name -> its VM; of several the one that most likely works."""
-        likeliest: dict[str, Vm] = {}
-        for vm in self.vms:
-            other = likeliest.setdefault(vm.name, vm)
-            if other is not vm:
-                likeliest[vm.name] = min(other, vm, key=self._rank)
-        return likeliest
-
-    @cached_property
-    def vm_ids(self) -> frozenset[str]:
-        """The ids of all VMs."""
-        return frozenset(vm.id for vm in self.vms)
-
-    def _rank(self, vm: Vm) -> tuple[bool, bool, float]:
-        """The VM that most likely works is the least: it runs, is not left over, and is older."""
-        return vm.status != "RUNNING", self.left_over(vm), vm.created
-
-    def left_over(self, vm: Vm) -> bool:
-        """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
-        return vm.created < self.asked.get(vm.name, -math.inf) - SKEW_S
+    @property
+    def zones(self) -> frozenset[str]:
+        """The zones of all node sets, and of all VMs."""
+        choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
+        return self.vms.zones.union(choice.zone for choice in choices)
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""
@@ -128,6 +133,9 @@ class ObservedState:
         """Node -> the job that needs it and others: the largest one of its latest request."""
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
+            if request.asked <= self.now - self.limits.resume_s:
+                # It was settled, and its file could not be removed.
+                continue
             for name in request.nodes:
                 by_node.pop(name, None)
             for job in sorted(request.jobs, key=lambda job: len(job.nodes)):

@@ -18,6 +18,7 @@ from muster.autoscaler.reconcile.model import (
     Inserted,
     Probe,
     ProbeResult,
+    Released,
     ReleaseNodes,
     Request,
     Withdraw,
@@ -122,6 +123,10 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             else:
                 line |= {"exists": exists, "report": report}
             yield line | _ids(*owner(name))
+        case Released() if event.left:
+            why = event.failure or "it is not as it was when that was decided"
+            line = {"event": "not released", "nodes": fold(event.left), "reason": why}
+            yield line | _ids_of_all(event.left, owner)
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:

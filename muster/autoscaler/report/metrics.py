@@ -23,11 +23,10 @@ from muster.autoscaler.reconcile.model import (
     Insert,
     Inserted,
     ProbeResult,
-    ReleaseNodes,
     Request,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.cold_start import PHASES
 from muster.autoscaler.report.lifecycle import Stage
 
@@ -78,11 +77,11 @@ class _LastPass:
 class Metrics(Collector):
     """All metrics of one daemon; `called` may be used by any thread."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock = Clock()) -> None:
         self.registry = CollectorRegistry()
         self.budget: Callable[[], Budget] | None = None
         """Returns what was used of Google's rate limits."""
-        self._clock = clock or Clock()
+        self._clock = clock
         self._last: _LastPass | None = None
         self.registry.register(self)
         registry = self.registry
@@ -127,10 +126,12 @@ class Metrics(Collector):
         match action:
             case Insert(names=names):
                 self._actions.labels("insert").inc(len(names))
-            case ReleaseNodes(names=names):
-                self._actions.labels("release").inc(len(names))
             case Delete():
                 self._actions.labels("delete").inc()
+
+    def released(self, count: int) -> None:
+        """Count nodes that are released."""
+        self._actions.labels("release").inc(count)
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
         """Count the failures of an event."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from muster.autoscaler.reconcile.model import CapacityPool, Unread
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 
 STATUS = Path("/run/muster-autoscaler/status.json")

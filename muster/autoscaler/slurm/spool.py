@@ -40,7 +40,7 @@ class SpoolError(Exception):
 class Spool:
     """The folder of the spool. Only one process reads it, the daemon."""
 
-    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, clock: Clock = Clock()) -> None:
         """Open the spool and create the FIFO that wakes the daemon.
 
         Raises:
@@ -48,7 +48,7 @@ class Spool:
 
         """
         self.folder = folder
-        self._clock = clock or Clock()
+        self._clock = clock
         self._requests: dict[str, Request] = {}
         self._damaged: set[str] = set()
         fifo = folder / WAKE

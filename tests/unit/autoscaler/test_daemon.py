@@ -23,7 +23,9 @@ from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.daemon import Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
 from muster.autoscaler.reconcile.observed import ObservedState
@@ -181,6 +183,8 @@ def service(
     sets = json.dumps({"debug": with_one_choice(choice), "other": with_one_choice(other)})
     monkeypatch.setattr(metadata, "read", lambda _path: sets)
     started = Service(harness, spool, getattr(request, "param", PACE))
+    # What is asked for before, an earlier daemon may have begun.
+    until(lambda: started.daemon.observed.nodes_at)
     yield started
     started.stop()
 

@@ -8,16 +8,9 @@ from unittest.mock import Mock
 import pytest
 from clockkit import SetClock
 
-from muster.autoscaler.daemon import (
-    FRESH_S,
-    SLOW_S,
-    Called,
-    Daemon,
-    Inbox,
-    Message,
-    NodesRead,
-    VmsRead,
-)
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Called, Inbox, Message, NodesRead, VmsRead
+from muster.autoscaler.readers import FRESH_S, SLOW_S
 from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
@@ -27,6 +20,8 @@ from muster.autoscaler.reconcile.model import (
     Node,
     NodeSet,
     Power,
+    Probe,
+    ProbeResult,
     Quotas,
     Request,
     Vm,
@@ -59,7 +54,7 @@ class DaemonHarness:
             sets=lambda: {"debug": NodeSet("debug", CHOICES)},
             quotas=lambda _sets: Quotas(),
             vms=self._vms,
-            submit=self.done.append,
+            submit=self._submit,
         )
         slurm = Mock(nodes=self._nodes, release_nodes=lambda names, _: self.released.extend(names))
         self.daemon = Daemon(
@@ -71,6 +66,14 @@ class DaemonHarness:
             clock=self.clock,
         )
         self.read()
+
+    def _submit(self, action: Action) -> None:
+        if not isinstance(action, Probe):
+            self.done.append(action)
+            return
+        vm = next((vm for vm in self.listed if vm.zone == action.zone), None)
+        status = vm.status if vm else ""
+        self.inbox.put(ProbeResult(NODE, action.zone, vm is not None, status=status))
 
     def _nodes(self) -> list[Node]:
         if self.away:
@@ -99,8 +102,8 @@ class DaemonHarness:
 
     def read(self) -> None:
         """Read slurmctld and the cloud, then reconcile."""
-        self.daemon.read_slurm()
-        self.daemon.read_cloud()
+        self.daemon.slurm_reader.read()
+        self.daemon.cloud_reader.read()
         self.reconcile()
 
     def reconcile(self, *messages: Message) -> None:
@@ -236,7 +239,7 @@ def test_after_a_gap_node_states_from_before_it_delete_no_vm(harness: DaemonHarn
     harness.clock.passes(300)
     harness.listed = [Vm(NODE, "a", "2", "RUNNING", harness.clock.since_boot - 60, "n1")]
     harness.reconcile(off)
-    harness.daemon.read_cloud()
+    harness.daemon.cloud_reader.read()
     harness.reconcile()
     harness.read()
     assert harness.actions() == []
@@ -268,9 +271,9 @@ def test_what_ended_in_a_gap_is_known_after_it(harness: DaemonHarness) -> None:
     [insert] = [action for action in harness.done if isinstance(action, Insert)]
     harness.clock.passes(60)
     harness.reconcile(Inserted(insert.id))
-    assert insert.id in harness.daemon.tracked.asks
+    assert insert.id in harness.daemon.tracked.inserts
     harness.read()
-    assert insert.id not in harness.daemon.tracked.asks
+    assert insert.id not in harness.daemon.tracked.inserts
 
 
 def test_after_a_gap_a_request_is_met_also_while_slurmctld_does_not_answer(
@@ -290,7 +293,7 @@ def test_a_release_that_was_decided_before_a_gap_is_decided_again(harness: Daemo
     """In the gap SLURM may have given the node up, and asked for it again."""
     in_service(harness)
     harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
-    harness.daemon.read_cloud()
+    harness.daemon.cloud_reader.read()
     harness.reconcile()
     assert harness.released == []
     harness.clock.passes(300)
@@ -307,10 +310,12 @@ def test_a_node_is_released_by_a_reading_from_directly_before(
     """The daemon is stopped when it has the nodes' states."""
     in_service(harness)
     harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
-    harness.daemon.read_cloud()
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    # Its VM is read by name.
     harness.reconcile()
     harness.called = lambda: harness.clock.passes(gap_s)
-    harness.daemon.read_slurm()
+    harness.daemon.slurm_reader.read()
     assert harness.released == ([] if gap_s else [NODE])
 
 
@@ -321,12 +326,16 @@ def test_slow_answers_release_nodes_only_after_a_while(
     """Fresh ones may come soon; if not, slow ones must do."""
     in_service(harness)
     harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
-    harness.daemon.read_cloud()
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    # Its VM was read by name.
+    harness.reconcile()
     begun = harness.clock.since_boot
-    harness.called = lambda: harness.clock.passes(takes_s)
-    while not harness.released and harness.clock.since_boot < begun + 200:
-        harness.reconcile()
-        harness.daemon.read_slurm()
+    harness.called = lambda: harness.passes(takes_s)
+    for _ in range(100):
+        harness.daemon.slurm_reader.read()
+        if harness.released:
+            break
     took = harness.clock.since_boot - begun
     assert harness.released == [NODE], "once for each reading"
     assert took == takes_s if takes_s <= FRESH_S else SLOW_S < took <= SLOW_S + 2 * takes_s

@@ -9,7 +9,9 @@ import pytest
 from driverkit import until
 
 from muster.autoscaler.clock import Clock
-from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Called, Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request
 from muster.autoscaler.reconcile.observed import ObservedState
 
@@ -41,7 +43,7 @@ class DaemonHarness:
         self.inbox = Inbox()
         cloud = Mock(sets=dict, vms=list)
         cloud.quotas.return_value = Quotas()
-        requests = [Request("r", Clock().monotonic() - 1000, NODES)]
+        requests = [Request("r", Clock().monotonic() - 280, NODES)]
         self.daemon = Daemon(
             ObservedState("lab", 0),
             self.inbox,

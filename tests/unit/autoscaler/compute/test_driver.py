@@ -113,9 +113,7 @@ def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarnes
 
 def test_a_vm_is_probed_by_its_name(harness: DriverHarness):
     harness.make("lab-debug-0")
-    there = ProbeResult(
-        "lab-debug-0", ZONE, exists=True, status="RUNNING", id=harness.vm("lab-debug-0").id
-    )
+    there = ProbeResult("lab-debug-0", ZONE, exists=True, status="RUNNING")
     assert harness.probe("lab-debug-0") == there
     assert harness.probe("lab-debug-0", report=True) == there
     assert harness.probe("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)

@@ -18,7 +18,7 @@ from muster.autoscaler.reconcile.model import (
     Unread,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import (
     BreakerStatus,

@@ -6,6 +6,7 @@ from types import ModuleType
 import node_boot_kit
 import pytest
 from fake_guests import Guests, Script
+from node_boot_kit import Threads
 
 from muster_sandbox.fakecloud import Settings
 from muster_sandbox.fakecloud.server import Server
@@ -21,6 +22,14 @@ def cloud() -> Iterator[Server]:
 
 
 @pytest.fixture
-def module() -> ModuleType:
+def threads() -> Iterator[Threads]:
+    """Begin threads by it: none outlives the test."""
+    begun = Threads()
+    yield begun
+    begun.end()
+
+
+@pytest.fixture
+def module(threads: Threads) -> ModuleType:
     """The boot program of nodes."""
-    return node_boot_kit.load_impatient()
+    return threads.stop_in(node_boot_kit.load_impatient())

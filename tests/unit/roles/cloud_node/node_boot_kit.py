@@ -5,8 +5,11 @@ import getpass
 import importlib.util
 import json
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -125,7 +128,38 @@ def load_impatient() -> ModuleType:
     return module
 
 
-def begin(work: Any) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+class StoppedError(Exception):
+    """The test is over."""
+
+
+class Threads:
+    """Threads that end with their test: a program that sleeps in one of them is stopped there."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.begun: list[threading.Thread] = []
+
+    def begin(self, work: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            with suppress(StoppedError):
+                work()
+
+        thread = threading.Thread(target=run, daemon=True)
+        self.begun.append(thread)
+        thread.start()
+        return thread
+
+    def stop_in(self, module: ModuleType) -> ModuleType:
+        """Let a program sleep as long as the test lasts, and no longer."""
+        module.time = SimpleNamespace(monotonic=time.monotonic, sleep=self.sleep)
+        return module
+
+    def sleep(self, seconds: float) -> None:
+        if self.over.wait(seconds):
+            raise StoppedError
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self.begun:
+            thread.join(20)
+        assert not [thread for thread in self.begun if thread.is_alive()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from node_boot_kit import KEY, PROGRAM, Machine, begin
+from node_boot_kit import KEY, PROGRAM, Machine, Threads
 from waiting import until
 
 from muster_sandbox.fakecloud.api_errors import ApiError
@@ -58,7 +58,7 @@ def test_a_spot_vm_is_told_apart(cloud: Server, tmp_path: Path, module: ModuleTy
     machine.http.close()
 
 
-def test_slurmd_waits_for_gpus(machine: Machine, restarts: list[list[str]]):
+def test_slurmd_waits_for_gpus(machine: Machine, restarts: list[list[str]], threads: Threads):
     machine.add_key()
     machine.set(muster_gpus="2")
     machine.node.key()
@@ -67,7 +67,7 @@ def test_slurmd_waits_for_gpus(machine: Machine, restarts: list[list[str]]):
     (machine.root / "dev").mkdir()
     for name in ("nvidiactl", "nvidia0", "nvidia-uvm"):
         (machine.root / "dev" / name).touch()
-    begin(machine.node.gpus)
+    threads.begin(machine.node.gpus)
     until(machine.report, "the node says what it waits for")
     assert machine.report()["message"] == "the driver has 1 of 2 GPUs"
     assert waiting.exists()
@@ -77,7 +77,7 @@ def test_slurmd_waits_for_gpus(machine: Machine, restarts: list[list[str]]):
 
 
 def test_why_gpus_are_not_ready_is_said(
-    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: Threads
 ):
     def systemd(words: list[str], _: float) -> str:
         if words[0] == "systemctl":
@@ -88,7 +88,7 @@ def test_why_gpus_are_not_ready_is_said(
     machine.set(muster_gpus="1")
     machine.add_key()
     machine.node.key()
-    begin(machine.node.gpus)
+    threads.begin(machine.node.gpus)
     until(machine.report, "the node says what it waits for")
     said = "Job for muster-nvidia.service failed. modprobe: FATAL | NVRM: no GPU"
     assert machine.report()["message"] == said
@@ -130,8 +130,10 @@ def test_another_key_and_another_controller_replace_the_old(
     assert (machine.root / "var/lib/extrausers").readlink() == Path("/srv/people")
 
 
-def test_a_secret_without_a_version_is_waited_for(machine: Machine, capfd: pytest.CaptureFixture):
-    boot = begin(machine.node.key)
+def test_a_secret_without_a_version_is_waited_for(
+    machine: Machine, capfd: pytest.CaptureFixture, threads: Threads
+):
+    boot = threads.begin(machine.node.key)
     until(machine.report, "the node says what it waits for")
     message = "the secret lab-munge-key has no version yet; the controller's first boot adds it"
     assert machine.report() == {
@@ -158,10 +160,10 @@ def test_a_secret_manager_that_is_down_is_waited_for(machine: Machine, status: i
     assert (machine.root / "etc/munge/munge.key").read_bytes() == KEY
 
 
-def test_rights_that_come_late_are_waited_for(machine: Machine):
+def test_rights_that_come_late_are_waited_for(machine: Machine, threads: Threads):
     machine.add_key()
     machine.may_read(allowed=False)
-    boot = begin(machine.node.key)
+    boot = threads.begin(machine.node.key)
     until(machine.report, "the node says what it waits for")
     assert "Secret Manager answers 403: Permission 'secretmanager" in machine.report()["message"]
     machine.may_read()
@@ -169,19 +171,19 @@ def test_rights_that_come_late_are_waited_for(machine: Machine):
     assert (machine.root / "etc/munge/munge.key").read_bytes() == KEY
 
 
-def test_nobody_at_secret_managers_address(machine: Machine):
+def test_nobody_at_secret_managers_address(machine: Machine, threads: Threads):
     machine.node.secrets = "http://127.0.0.1:9/v1/"
-    begin(machine.node.key)
+    threads.begin(machine.node.key)
     until(machine.report, "the node says what it waits for")
     assert "Secret Manager does not answer: [Errno 111]" in machine.report()["message"]
 
 
 def test_metadata_that_lacks_something_is_said_on_the_console(
-    machine: Machine, capfd: pytest.CaptureFixture
+    machine: Machine, capfd: pytest.CaptureFixture, threads: Threads
 ):
     machine.set(muster_hosts="", muster_cluster="")
     machine.add_key()
-    boot = begin(machine.node.key)
+    boot = threads.begin(machine.node.key)
     until(machine.report, "the node says what it waits for")
     assert "no muster-cluster and no muster-hosts" in capfd.readouterr().out
     machine.set()
@@ -196,7 +198,7 @@ MOUNTS = [
 
 
 def test_slurmd_is_not_ready_before_all_is_mounted(
-    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: Threads
 ):
     machine.add_key()
     machine.set(muster_mounts=json.dumps(MOUNTS))
@@ -212,7 +214,7 @@ def test_slurmd_is_not_ready_before_all_is_mounted(
             raise module.TroubleError("mount.nfs4: Connection refused")
 
     monkeypatch.setattr(module, "command", mount)
-    boot = begin(machine.node.mounts)
+    boot = threads.begin(machine.node.mounts)
     until(machine.report, "the node says what it waits for")
     assert machine.report()["step"] == "mount /apps"
     assert machine.report()["message"] == "mount.nfs4: Connection refused"

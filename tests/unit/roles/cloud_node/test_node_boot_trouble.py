@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from broken_servers import told_server
-from node_boot_kit import KEY, begin
+from node_boot_kit import KEY, Threads
 from waiting import until
 
 FACTS: dict[str, Any] = {
@@ -101,12 +101,12 @@ def until_said(capfd: pytest.CaptureFixture, sentence: str) -> None:
 
 @pytest.mark.parametrize("odd", ODD_METADATA)
 def test_odd_metadata_are_said_and_waited_out(
-    module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture
+    module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture, threads: Threads
 ):
     what, sentence = ODD_METADATA[odd]
     answers = [what]
     with told_server(answers) as (metadata, _), told_server([secret(KEY)]) as (secrets, _):
-        boot = begin(node(module, root, metadata, secrets).key)
+        boot = threads.begin(node(module, root, metadata, secrets).key)
         until_said(capfd, sentence)
         assert is_no_node(root)
         answers[:] = [facts(), TOKEN]
@@ -116,7 +116,7 @@ def test_odd_metadata_are_said_and_waited_out(
 
 @pytest.mark.parametrize("odd", ODD_SECRETS)
 def test_odd_secrets_are_said_and_waited_out(
-    module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture
+    module: ModuleType, root: Path, odd: str, capfd: pytest.CaptureFixture, threads: Threads
 ):
     what, sentence = ODD_SECRETS[odd]
     answers = [what]
@@ -124,7 +124,7 @@ def test_odd_secrets_are_said_and_waited_out(
         told_server([facts(), TOKEN]) as (metadata, _),
         told_server(answers) as (secrets, _),
     ):
-        boot = begin(node(module, root, metadata, secrets).key)
+        boot = threads.begin(node(module, root, metadata, secrets).key)
         until_said(capfd, sentence)
         assert is_no_node(root)
         answers[:] = [secret(KEY)]
@@ -134,13 +134,17 @@ def test_odd_secrets_are_said_and_waited_out(
 
 @pytest.mark.parametrize("odd", [(200, ""), (200, "[]"), (404, "no account")])
 def test_an_odd_token_is_said(
-    module: ModuleType, root: Path, odd: tuple[int, str], capfd: pytest.CaptureFixture
+    module: ModuleType,
+    root: Path,
+    odd: tuple[int, str],
+    capfd: pytest.CaptureFixture,
+    threads: Threads,
 ):
     with (
         told_server([facts(), odd]) as (metadata, _),
         told_server([secret(KEY)]) as (secrets, asked),
     ):
-        begin(node(module, root, metadata, secrets).key)
+        threads.begin(node(module, root, metadata, secrets).key)
         until_said(capfd, "fetch the munge key")
         assert asked == []
         assert is_no_node(root)
