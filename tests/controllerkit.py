@@ -1,6 +1,7 @@
 """A fakecloud with the cluster `lab`, and callers with exactly its controller's permissions."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 from muster.gcp import service_account_permissions
 from muster.gcp.names import Names
 from muster_sandbox.fakecloud import Settings, identity
+from muster_sandbox.fakecloud.clock import Clock, LoopClock
 from muster_sandbox.fakecloud.server import Server
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
@@ -133,8 +135,8 @@ class Cloud:
 
 
 @contextmanager
-def new_cloud() -> Iterator[Cloud]:
-    server = Server(Settings()).start()
+def new_cloud(clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock) -> Iterator[Cloud]:
+    server = Server(Settings(), clock=clock).start()
     cloud = Cloud(server)
     with cloud.clients:
         yield cloud

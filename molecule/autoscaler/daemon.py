@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.status_file import StatusFile
 from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError

@@ -9,10 +9,12 @@ import signal
 import threading
 from pathlib import Path
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import metadata
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.daemon import Daemon, Inbox
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Inbox
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics, MetricsError, serve
@@ -27,7 +29,7 @@ from muster.gcp.api import CloudError
 log = logging.getLogger("muster")
 
 
-def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
+def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> Daemon:
     """Return the daemon by its settings; it counts into `metrics`.
 
     Raises:
@@ -39,7 +41,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
         os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = settings.compute_endpoint
     inbox = Inbox()
     project = metadata.read("project/project-id")
-    google = Google(project, settings.cluster, inbox.put, called=metrics.called)
+    google = Google(project, settings.cluster, inbox.put, called=metrics.called, clock=clock)
     metrics.budget = google.budget
     # Until this process ends.
     hold(Path(settings.spool))
@@ -47,9 +49,10 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics) -> Daemon:
         ObservedState(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
         inbox,
         slurm=slurm,
-        cloud=Fleet(google),
-        spool=Spool(Path(settings.spool)),
+        cloud=Fleet(google, clock=clock),
+        spool=Spool(Path(settings.spool), clock),
         observe=Observer(StatusFile(), EventLog(), metrics),
+        clock=clock,
     )
 
 
@@ -57,10 +60,10 @@ def main(path: Path = SETTINGS) -> int:
     """Run until SIGTERM; return the exit status."""
     # The journal adds the time.
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    slurm = Slurm()
+    slurm, clock = Slurm(), Clock()
     try:
-        settings, metrics = read(path), Metrics()
-        service = daemon(settings, slurm, metrics)
+        settings, metrics = read(path), Metrics(clock)
+        service = daemon(settings, slurm, metrics, clock)
     except SettingsError as error:
         log.error("%s", error)
         return 2
@@ -77,7 +80,7 @@ def main(path: Path = SETTINGS) -> int:
     log.info("the autoscaler of %s starts", service.observed.cluster)
     stopped = threading.Event()
     try:
-        gate = Gate(lambda: coming(slurm.nodes()))
+        gate = Gate(lambda: coming(slurm.nodes()), clock=clock)
         threading.Thread(target=gate.run, args=(stopped,), daemon=True).start()
     except OSError as error:
         # The autoscaler works without it; SLURM starts the scripts up to 30 s later.

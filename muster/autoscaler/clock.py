@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """This machine's clock."""
+    """The clock of the machine."""
 
     def now(self) -> float:
         """Seconds since the epoch; somebody, or NTP, may set it forward or back."""

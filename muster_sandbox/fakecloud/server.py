@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from muster_sandbox.fakecloud import dispatch, metadata, routes
 from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.backends import Backend
-from muster_sandbox.fakecloud.clock import LoopClock
+from muster_sandbox.fakecloud.clock import Clock, LoopClock
 from muster_sandbox.fakecloud.cloud import Cloud, Settings
 from muster_sandbox.fakecloud.http import Answer, Deferred, Reply, Request, reply
 
@@ -48,15 +49,14 @@ def application(cloud: Cloud) -> Starlette:
         )
         method = _method_of(request) if cloud.faults.waiting else ""
         if method:
-            await asyncio.sleep(cloud.faults.delay_seconds(method))
+            await _passed(cloud, cloud.faults.delay_seconds(method))
         answered = dispatch.handle(cloud, request)
         if isinstance(answered, Deferred):
             answered = reply(await _awaited(answered))
         if method and cloud.faults.drops(method):
             http.scope["muster.transport"].abort()
-        if cloud.settings.answer_seconds:
-            await asyncio.sleep(cloud.settings.answer_seconds)
-        return _response(answered)
+        await _passed(cloud, cloud.settings.answer_seconds)
+        return _response(answered, cloud.clock.now())
 
     return Starlette(routes=[Route("/{path:path}", answer, methods=VERBS)])
 
@@ -71,6 +71,15 @@ def _method_of(request: Request) -> str:
         return ""
 
 
+async def _passed(cloud: Cloud, seconds: float) -> None:
+    """Return when so many seconds of the cloud's clock have passed."""
+    if seconds:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The caller may have gone, and its future with it.
+        cloud.clock.later(seconds, lambda: None if future.done() else future.set_result(None))
+        await future
+
+
 async def _awaited(deferred: Deferred) -> Answer:
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     # The caller may have gone, and its future with it.
@@ -78,8 +87,9 @@ async def _awaited(deferred: Deferred) -> Answer:
     return await future
 
 
-def _response(answer: Reply) -> Response:
-    return Response(answer.content, answer.status, dict(answer.headers))
+def _response(answer: Reply, now: float) -> Response:
+    headers = {**answer.headers, "date": formatdate(now, usegmt=True)}
+    return Response(answer.content, answer.status, headers)
 
 
 def _protocol(cloud: Cloud) -> type[HttpToolsProtocol]:
@@ -157,8 +167,11 @@ class Server:
         port: int = 0,
         metadata_host: str = "127.0.0.1",
         metadata_port: int = 0,
+        clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock,
     ) -> None:
         """Take the ports; `backend` is made with the cloud and `machines_url`.
+
+        `clock` is made with the event loop; its time is also that of the answers' Date.
 
         Raises:
             PortError: a port can't be bound.
@@ -182,22 +195,26 @@ class Server:
         self.metadata_url = f"http://{metadata_host}:{self.metadata_port}"
         self.loop = asyncio.new_event_loop()
         make = (lambda cloud: backend(cloud, self.machines_url)) if backend else None
-        self.cloud = dispatch.open_cloud(settings, folder, LoopClock(self.loop), make)
+        self.cloud = dispatch.open_cloud(settings, folder, clock(self.loop), make)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._servers = [
-            self._server(application(self.cloud), _protocol(self.cloud)),
+            # The APIs send the cloud's own Date.
+            self._server(application(self.cloud), _protocol(self.cloud), date_header=False),
             self._server(metadata.application(self.cloud), HttpToolsProtocol),
         ]
 
     @staticmethod
-    def _server(app: Starlette, protocol: type[HttpToolsProtocol]) -> uvicorn.Server:
+    def _server(
+        app: Starlette, protocol: type[HttpToolsProtocol], *, date_header: bool = True
+    ) -> uvicorn.Server:
         return _Uvicorn(
             uvicorn.Config(
                 app,
                 http=protocol,
                 ws="none",
                 lifespan="off",
+                date_header=date_header,
                 access_log=False,
                 log_level="warning",
                 timeout_graceful_shutdown=1,

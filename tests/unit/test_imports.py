@@ -26,11 +26,12 @@ LAYERS = {
     "muster.autoscaler": (
         {"__main__"},
         {"daemon"},
-        {"settings", "systemd"},
+        {"settings", "systemd", "readers"},
+        {"messages"},
         {"report"},
         {"compute", "slurm"},
         {"reconcile"},
-        {"text"},
+        {"text", "clock"},
     ),
     "muster.definition": (
         {"reference"},

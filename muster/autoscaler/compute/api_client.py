@@ -7,7 +7,6 @@ import json
 import logging
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,11 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import batch
 from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
+from muster.autoscaler.compute.server_time import ServerTime
 from muster.gcp.api import CloudError, refused
 
 log = logging.getLogger("muster")
@@ -89,16 +90,25 @@ class Transport:
         limits: Limits,
         stop: threading.Event,
         called: Called = lambda *_: None,
+        *,
+        clock: Clock,
     ) -> None:
         """`base` is the API's address, with a slash at its end; `called` gets each request."""
         self.limits = limits
         self._called = called
+        self._clock = clock
+        self.server_time = ServerTime(clock)
         self.calls: Counter[tuple[str, str]] = Counter()
         """(method, HTTP status or Google's reason) -> how often."""
         self.buckets = {
-            group: Bucket(limits.per_minute / 60, limits.burst, stop) for group in Group
+            group: Bucket(
+                limits.bulk_per_second if group is Group.BULK else limits.per_minute / 60,
+                limits.burst,
+                stop,
+                clock=clock,
+            )
+            for group in Group
         }
-        self.buckets[Group.BULK] = Bucket(limits.bulk_per_second, limits.burst, stop)
         self._stop = stop
         self._token = token
         self._counting = threading.Lock()
@@ -123,7 +133,7 @@ class Transport:
         `method` is its name in the API, for the counters; `path` is relative to the base.
 
         Raises:
-            CloudError: it was refused, or has no answer by `until` (time.monotonic()).
+            CloudError: it was refused, or has no answer by `until` (Clock.monotonic).
 
         """
         target = f"{path}?{urlencode(query)}" if query else path
@@ -168,7 +178,8 @@ class Transport:
 
     def pause(self, seconds: float, until: float) -> bool:
         """Wait; False: there is not enough time left."""
-        return time.monotonic() + seconds <= until and not self._stop.wait(seconds)
+        in_time = self._clock.monotonic() + seconds <= until
+        return in_time and not self._clock.wait(self._stop.wait, seconds)
 
     def batch(
         self, method: str, calls: Sequence[tuple[str, str]]
@@ -202,7 +213,7 @@ class Transport:
     def _once(
         self, method: str, verb: str, target: str, content: bytes | None, until: float
     ) -> dict[str, Any]:
-        within = min(self.limits.try_s, until - time.monotonic())
+        within = min(self.limits.try_s, until - self._clock.monotonic())
         if within <= 0:
             raise TooLateError
         kind = "" if content is None else "application/json"
@@ -227,21 +238,26 @@ class Transport:
         headers = {"Authorization": self._token.header(within)}
         if kind:
             headers["Content-Type"] = kind
-        began = time.monotonic()
-        try:
-            answer = self._pool.urlopen(
+
+        def ask(seconds: float) -> urllib3.BaseHTTPResponse:
+            return self._pool.urlopen(
                 verb,
                 target,
                 body=content,
                 headers=headers,
-                timeout=urllib3.Timeout(connect=min(CONNECT_S, within), read=within),
+                timeout=urllib3.Timeout(connect=min(CONNECT_S, seconds), read=seconds),
                 retries=False,
             )
+
+        began = self._clock.monotonic()
+        try:
+            answer = self._clock.wait(ask, within)
         except (HTTPError, OSError) as error:
             self._count(method, "unreachable")
             raise CloudError(f"no answer from {self._base}: {error}", 0, "unreachable") from error
         finally:
-            self._called(method, time.monotonic() - began)
+            self._called(method, self._clock.monotonic() - began)
+        self.server_time.answered(answer.headers.get("date"), began)
         if answer.status == UNAUTHORIZED:
             self._token.refused()
         return answer

@@ -3,11 +3,11 @@
 import datetime
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from google.auth.credentials import Credentials
 
+from muster.autoscaler.clock import Clock
 from muster.gcp.api import CloudError
 
 log = logging.getLogger("muster")
@@ -19,11 +19,6 @@ AGAIN_S = 5.0
 """Seconds between two tries while there is no new token, and between two looks at the clock."""
 
 
-def since_boot() -> float:
-    """Seconds since the boot: nobody sets this clock, and it counts while the VM is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class Token:
     """The token of some credentials; a call sends `header()`."""
 
@@ -32,7 +27,8 @@ class Token:
         credentials: Credentials,
         request: Callable[..., object],
         stop: threading.Event,
-        clock: Callable[[], float] = since_boot,
+        *,
+        clock: Clock,
     ) -> None:
         """Start renewing; `request` is a transport of google-auth's."""
         self._credentials = credentials
@@ -40,7 +36,7 @@ class Token:
         self._stop = stop
         self._clock = clock
         self._valid_until = 0.0
-        """By `clock`."""
+        """By Clock.monotonic."""
         self._first = threading.Event()
         self._wake = threading.Event()
         self._problem = ""
@@ -58,8 +54,8 @@ class Token:
             CloudError: there is no valid token yet (reason `noToken`).
 
         """
-        self._first.wait(within_s)
-        if not self._credentials.token or self._valid_until <= self._clock():
+        self._clock.wait(self._first.wait, within_s)
+        if not self._credentials.token or self._valid_until <= self._clock.monotonic():
             raise CloudError(
                 f"no access token: {self._problem or 'no answer'}; look at the VM's service "
                 "account and its metadata server",
@@ -78,12 +74,15 @@ class Token:
             self._refresh()
             self._first.set()
             pause_s = AGAIN_S
-            while not (self._wake.wait(pause_s) or self._stop.is_set() or self._due_in_s() <= 0):
+            while not (self._woken_in(pause_s) or self._stop.is_set() or self._due_in_s() <= 0):
                 pause_s = min(AGAIN_S, self._due_in_s())
+
+    def _woken_in(self, seconds: float) -> bool:
+        return self._clock.wait(self._wake.wait, seconds)
 
     def _due_in_s(self) -> float:
         """Seconds until a new one is asked for."""
-        return 0 if self._problem else self._valid_until - AHEAD_S - self._clock()
+        return 0 if self._problem else self._valid_until - AHEAD_S - self._clock.monotonic()
 
     def _refresh(self) -> None:
         try:
@@ -97,7 +96,7 @@ class Token:
             return
         self._problem = ""
         # google-auth's times are in UTC, without a time zone.
-        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        now = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC).replace(tzinfo=None)
         expiry = self._credentials.expiry
         lasts_s = float("inf") if expiry is None else (expiry - now).total_seconds()
-        self._valid_until = self._clock() + lasts_s
+        self._valid_until = self._clock.monotonic() + lasts_s

@@ -12,13 +12,13 @@ itself and another one of its name be made.
 import heapq
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport, limited, may_pass, pause_s
 from muster.autoscaler.compute.operations import Operation, Operations
@@ -58,6 +58,8 @@ class Deletes:
         project: str,
         say: Callable[[Deleted], None],
         stop: threading.Event,
+        *,
+        clock: Clock,
     ) -> None:
         self._transport = transport
         self._bucket = transport.buckets[Group.MUTATE]
@@ -67,6 +69,7 @@ class Deletes:
         self._project = project
         self._say = say
         self._stop = stop
+        self._clock = clock
         self._changed = threading.Condition()
         self._reads = transport.buckets[Group.READ]
         self._pending: dict[str, _Deletion] = {}
@@ -132,10 +135,10 @@ class Deletes:
         """
         with self._changed:
             heads = [heap[0][0] for heap in self._waiting.values() if heap]
-            due = min(heads, default=float("inf")) - time.monotonic()
+            due = min(heads, default=float("inf")) - self._clock.monotonic()
             if due > 0:
-                self._changed.wait(min(due, IDLE_S))
-            now = time.monotonic()
+                self._clock.wait(self._changed.wait, min(due, IDLE_S))
+            now = self._clock.monotonic()
             lot: list[_Deletion] = []
             for urgent, heap in self._waiting.items():
                 while heap and heap[0][0] <= now and len(lot) < self._most:
@@ -147,7 +150,7 @@ class Deletes:
 
     def _same(self, lot: list[_Deletion]) -> list[_Deletion]:
         """Return those whose VM is there by its id; end the others, or try them again later."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         for deletion in lot:
             deletion.until = deletion.until or began + self._transport.limits.deadline_s
         answers = self._transport.batch(
@@ -203,7 +206,7 @@ class Deletes:
         """Try again later, if that may help; else end a deletion."""
         if limited(error):
             bucket.slow()
-        again = time.monotonic() + pause_s(deletion.tried)
+        again = self._clock.monotonic() + pause_s(deletion.tried)
         if (limited(error) or may_pass(error)) and again < deletion.until:
             log.warning("delete %s: %s %s", deletion.vm.name, error.reason, error)
             deletion.tried += 1

@@ -7,7 +7,6 @@ first call). The code of its failure is then `notSent`, or `timeout` where the o
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import google.auth.transport.urllib3
 import urllib3
 from google.auth.credentials import Credentials
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Called, Limits, Transport
 from muster.autoscaler.compute.credentials import Token
@@ -85,6 +85,7 @@ class Google:
         credentials: Credentials | None = None,
         *,
         called: Called = lambda *_: None,
+        clock: Clock = Clock(),
     ) -> None:
         """Start; `tell` and `called` are called from several threads and must not block.
 
@@ -94,6 +95,7 @@ class Google:
         """
         self.limits = limits or Limits()
         self._tell = tell
+        self._clock = clock
         self._cluster = cluster
         self._project = f"projects/{project}"
         self._stop = threading.Event()
@@ -101,12 +103,18 @@ class Google:
             credentials or default_credentials(on_vm=True),
             google.auth.transport.urllib3.Request(urllib3.PoolManager()),  # type: ignore[no-untyped-call]
             self._stop,
+            clock=clock,
         )
-        self._transport = Transport(endpoint("COMPUTE"), token, self.limits, self._stop, called)
-        operations = Operations(self._transport, project, INSERT_PAUSES_S, self._stop)
-        deletions = Operations(self._transport, project, DELETE_PAUSES_S, self._stop)
-        self._inserts = Inserts(self._transport, operations, project, cluster)
-        self._deletes = Deletes(self._transport, deletions, self._project, self._say, self._stop)
+        transport = Transport(
+            endpoint("COMPUTE"), token, self.limits, self._stop, called, clock=clock
+        )
+        self._transport = transport
+        operations = Operations(transport, project, INSERT_PAUSES_S, self._stop, clock=clock)
+        deletions = Operations(transport, project, DELETE_PAUSES_S, self._stop, clock=clock)
+        self._inserts = Inserts(transport, operations, project, cluster, clock=clock)
+        self._deletes = Deletes(
+            transport, deletions, self._project, self._say, self._stop, clock=clock
+        )
         self._inserters = ThreadPoolExecutor(INSERTERS, "insert")
         self._probers = ThreadPoolExecutor(PROBERS, "probe")
 
@@ -128,7 +136,7 @@ class Google:
             CloudError: they can't be listed; a part of them is never returned.
 
         """
-        until = time.monotonic() + self.limits.deadline_s / 2
+        until = self._clock.monotonic() + self.limits.deadline_s / 2
         pages = self._transport.pages(
             "instances.aggregatedList",
             f"{self._project}/aggregated/instances",
@@ -151,7 +159,8 @@ class Google:
             for policy in instance.get("resourcePolicies", ())
         }
         self._probers.submit(self._inserts.placements.delete_unused, used)
-        return [_vm(instance, zone) for instance, zone in instances]
+        ahead_s = self._transport.server_time.ahead_s
+        return [_vm(instance, zone, ahead_s) for instance, zone in instances]
 
     def quotas(self, region: str) -> dict[str, float]:
         """Return what is left of each metric in a region, with those of all regions together.
@@ -162,7 +171,7 @@ class Google:
             CloudError: they can't be read.
 
         """
-        until = time.monotonic() + self.limits.try_s
+        until = self._clock.monotonic() + self.limits.try_s
         left: dict[str, float] = {}
         for method, path in (
             ("projects.get", self._project),
@@ -194,7 +203,7 @@ class Google:
 
     def submit(self, action: Insert | Delete | Probe) -> None:
         """Start an action; `tell` gets its event."""
-        until = time.monotonic() + self.limits.deadline_s
+        until = self._clock.monotonic() + self.limits.deadline_s
         if isinstance(action, Insert):
             self._inserters.submit(self._insert, action, until)
         elif isinstance(action, Delete):
@@ -262,14 +271,15 @@ class Google:
             self._tell(event)
 
 
-def _vm(instance: dict[str, Any], zone: str) -> Vm:
+def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
+    """A VM of a list; `ahead_s`: Google's clock minus ours, see ServerTime."""
     machine_type = last(instance.get("machineType", ""))
     return Vm(
         name=instance["name"],
         zone=zone,
         id=instance["id"],
         status=instance["status"],
-        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp(),
+        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp() - ahead_s,
         machine_type=machine_type,
         spot=instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
         gpus=attached_gpus(machine_type, instance.get("guestAccelerators", [])),

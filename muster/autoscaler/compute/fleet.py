@@ -1,8 +1,8 @@
 """The daemon's `Cloud`: Compute Engine's driver, and the metadata of this VM."""
 
-import time
 from collections.abc import Iterable, Mapping
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import metadata, node_templates
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.reconcile.model import (
@@ -20,8 +20,9 @@ from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 class Fleet:
     """Implements `muster.autoscaler.daemon.Cloud`."""
 
-    def __init__(self, google: Google) -> None:
+    def __init__(self, google: Google, *, clock: Clock = Clock()) -> None:
         self.google = google
+        self._clock = clock
 
     def sets(self) -> dict[str, NodeSet]:
         """Return the node sets; read each time, as `pulumi up` may change them.
@@ -51,7 +52,7 @@ class Fleet:
             CloudError: they can't be read.
 
         """
-        at = time.time()
+        at = self._clock.monotonic()
         pools = {choice.pool for node_set in node_sets for choice in node_set.choices}
         regions = {_region(pool) for pool in pools}
         left = {region: self.google.quotas(region) for region in regions}

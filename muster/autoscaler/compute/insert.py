@@ -5,15 +5,17 @@ https://cloud.google.com/compute/docs/instances/multiple/about-bulk-creation
 A VM has the name of its node, and the requestId is computed from the action. So a retry or a
 restarted daemon never creates a VM twice. If a name exists already, this is success if the VM is
 ours and up.
+
+Nothing is deleted here. If Google creates fewer VMs than a job needs, the result says which names
+have none: a VM that exists may be that of a node in service.
 """
 
-import logging
 import re
 import threading
-import time
 import uuid
 from typing import Any
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.existing import ExistingVms
@@ -21,9 +23,7 @@ from muster.autoscaler.compute.operations import Operation, Operations
 from muster.autoscaler.compute.placement_policy import Placements
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
-from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError, last
-
-log = logging.getLogger("muster")
+from muster.gcp.api import ALREADY_EXISTS, PAGE, CloudError, last
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
@@ -46,13 +46,20 @@ class Inserts:
     """Creates the VMs of a cluster; thread-safe."""
 
     def __init__(
-        self, transport: Transport, operations: Operations, project: str, cluster: str
+        self,
+        transport: Transport,
+        operations: Operations,
+        project: str,
+        cluster: str,
+        *,
+        clock: Clock,
     ) -> None:
         self.transport = transport
         self.operations = operations
         self.project = project
+        self.clock = clock
         self.existing = ExistingVms(transport, project, cluster)
-        self.placements = Placements(transport, operations, project, cluster)
+        self.placements = Placements(transport, operations, project, cluster, clock=clock)
         self.slots = threading.BoundedSemaphore(transport.limits.bulk_at_once)
         self.bulk: set[str] = set()
         """Ids of the actions whose bulk operations run."""
@@ -77,8 +84,8 @@ class _Creation:
         self.until = until
         self.names = list(action.names)
         """VMs still to be created."""
-        self.existing = 0
-        """How many existed already."""
+        self.made: set[str] = set()
+        """Those that have a VM, some perhaps from before."""
         self.failed: dict[str, Failure] = {}
         self.round = 0
         self.policy = {"resourcePolicies": [policy]} if policy else {}
@@ -86,42 +93,52 @@ class _Creation:
         self.instances = f"projects/{inserts.project}/zones/{action.choice.zone}/instances"
 
     def run(self) -> Inserted:
-        ended: Inserted | None = None
-        while self.names and ended is None:
+        try:
+            why = self._rounds()
+        except CloudError as error:
+            why = errors.of_call(error)
+        lacking = [name for name in self.action.names if name not in self.made]
+        if not lacking:
+            return Inserted(self.action.id)
+        why = why or errors.commonest(self.failed)
+        if not self.made:
+            return Inserted(self.action.id, self.failed, why)
+        return Inserted(self.action.id, {name: self.failed.get(name, why) for name in lacking})
+
+    def _rounds(self) -> Failure | None:
+        """Create the VMs; return why some have not been tried any more, or none was created."""
+        why: Failure | None = None
+        while self.names and not why:
             self.round += 1
-            if self.existing + len(self.names) < self.action.least:
-                return self._none(errors.commonest(self.failed))
+            if len(self.made) + len(self.names) < self.action.least:
+                return errors.commonest(self.failed)
             if self._slot():
                 try:
                     self.inserts.bulk.add(self.action.id)
-                    ended = self._bulk()
+                    why = self._bulk()
                 finally:
                     self.inserts.bulk.discard(self.action.id)
                     self.inserts.slots.release()
             elif len(self.names) <= FEW:
-                ended = self._one_by_one()
+                self._one_by_one()
             else:
-                return self._none(
-                    Failure("notSent", "too many bulk operations were running all the time")
-                )
-        return ended or Inserted(self.action.id, self.failed)
+                return Failure("notSent", "too many bulk operations were running all the time")
+        return why
 
     def _slot(self) -> bool:
         """Wait until a bulk operation can start; return whether it can. A few VMs don't wait."""
         late = self.until - LATE * self.inserts.transport.limits.deadline_s
-        patience = 0 if len(self.names) <= FEW else max(0, late - time.monotonic())
-        return self.inserts.slots.acquire(timeout=patience)
-
-    def _none(self, why: Failure) -> Inserted:
-        return Inserted(self.action.id, self.failed, why)
+        clock, slots = self.inserts.clock, self.inserts.slots
+        patience = 0 if len(self.names) <= FEW else late - clock.monotonic()
+        return clock.wait(lambda seconds: slots.acquire(timeout=seconds), patience)
 
     # --- all with one call ------------------------------------------------------------------------
 
-    def _bulk(self) -> Inserted | None:
-        """Create them with one call; None: done, or try those again that are left in `names`."""
+    def _bulk(self) -> Failure | None:
+        """Create them with one call; return why none was. Those left in `names` are tried again."""
         body: dict[str, Any] = {
             "count": len(self.names),
-            "minCount": max(1, self.action.least - self.existing),
+            "minCount": max(1, self.action.least - len(self.made)),
             "sourceInstanceTemplate": self.action.choice.template,
             "perInstanceProperties": {name: {} for name in self.names},
         }
@@ -144,10 +161,10 @@ class _Creation:
             return None
         return self._bulk_ended(self.inserts.operations.wait(operation, self.until))
 
-    def _bulk_ended(self, operation: Operation | None) -> Inserted | None:
+    def _bulk_ended(self, operation: Operation | None) -> Failure | None:
         whole = errors.of_operation(operation)
         if operation is None:
-            return Inserted(self.action.id, self.failed, whole)
+            return whole
         lacking = _lacking(operation)
         # If the operation gives no number, some VMs may be missing.
         failed = self._children(operation) if whole or lacking != 0 else {}
@@ -157,15 +174,17 @@ class _Creation:
         others = {name: why for name, why in failed.items() if name not in existing}
         if whole and not existing:
             # The bulk operation says only that too few were created; the single VMs say why.
-            return Inserted(self.action.id, self.failed | others, errors.commonest(others, whole))
+            self.failed |= others
+            return errors.commonest(others, whole)
         left = self.names
+        if not whole:
+            self.failed |= others
+            self.made |= set(left) - failed.keys()
         self.names = list(existing)
         self._sort_out(existing)
         if whole:
             # Google has created none of the others, so try them again.
             self.names += [name for name in left if name not in existing]
-        else:
-            self.failed |= others
         return None
 
     def _children(self, operation: Operation) -> dict[str, Failure]:
@@ -209,37 +228,31 @@ class _Creation:
 
     # --- one by one -------------------------------------------------------------------------------
 
-    def _one_by_one(self) -> Inserted | None:
-        """Create a few VMs with one call each; delete them if they are fewer than `least`."""
+    def _one_by_one(self) -> None:
+        """Create a few VMs with one call each, until fewer than `least` can be created."""
         names, self.names = self.names, []
         operations: dict[str, Operation] = {}
+        refused = 0
         for name in names:
             try:
                 operations[name] = self._one(name)
             except CloudError as error:
+                if error.reason in errors.EXISTS:
+                    self.names.append(name)
+                    continue
                 self.failed[name] = errors.of_call(error)
-                if error.reason not in errors.EXISTS and self._too_few(names):
+                refused += 1
+                if len(self.made) + len(names) - refused < self.action.least:
                     break
         for name, operation in operations.items():
             why = errors.of_operation(self.inserts.operations.wait(operation, self.until))
-            if why:
+            if why is None:
+                self.made.add(name)
+            elif why.code in errors.EXISTS:
+                self.names.append(name)
+            else:
                 self.failed[name] = why
-        existing = {name for name in names if name in self.failed and _exists(self.failed[name])}
-        self.names = list(existing)
-        for name in existing:
-            del self.failed[name]
-        self._sort_out(existing)
-        if not self._too_few(names):
-            return None
-        for name in operations:
-            # Also delete it if its operation has not ended: Google may still create the VM.
-            if name not in self.failed or self.failed[name].code == "timeout":
-                self._delete(name)
-        return self._none(errors.commonest(self.failed))
-
-    def _too_few(self, names: list[str]) -> bool:
-        bad = sum(name in self.failed for name in names)
-        return self.existing + len(names) - bad < self.action.least
+        self._sort_out(set(self.names))
 
     def _one(self, name: str) -> Operation:
         return self.inserts.transport.call(
@@ -254,22 +267,6 @@ class _Creation:
                 "requestId": self._request_id(name),
             },
         )
-
-    def _delete(self, name: str) -> None:
-        log.info("%s: deleted, as other VMs of its job could not be created", name)
-        try:
-            self.inserts.transport.call(
-                "instances.delete",
-                "DELETE",
-                f"{self.instances}/{name}",
-                until=max(self.until, time.monotonic() + self.inserts.transport.limits.try_s),
-                groups=(Group.MUTATE,),
-                query={"requestId": uuid.uuid4()},
-            )
-        except CloudError as error:
-            if error.status != NOT_FOUND:
-                # The next list of VMs contains it, and reconcile deletes it as left over.
-                log.warning("%s: %s", name, error)
 
     # --- names that exist already -----------------------------------------------------------------
 
@@ -289,7 +286,7 @@ class _Creation:
             if problem:
                 self.failed[name] = Failure("alreadyExists", problem, ALREADY_EXISTS)
             else:
-                self.existing += 1
+                self.made.add(name)
         if not problems and not self.inserts.transport.pause(AGAIN_S, self.until):
             raise error or CloudError(
                 "names exist, but no VMs with them can be found", 0, "timeout"
@@ -298,10 +295,6 @@ class _Creation:
     def _request_id(self, *names: str) -> uuid.UUID:
         """Return the same id for the same names in the same round, also after a restart."""
         return uuid.uuid5(NAMESPACE, " ".join((self.action.id, str(self.round), *names)))
-
-
-def _exists(why: Failure) -> bool:
-    return why.code in errors.EXISTS
 
 
 def _lacking(operation: Operation) -> int | None:

@@ -5,12 +5,12 @@ https://cloud.google.com/compute/docs/api/how-tos/api-requests-responses#handlin
 
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.gcp.api import PAGE, CloudError, last
@@ -53,12 +53,15 @@ class Operations:
         project: str,
         pauses: tuple[float, float],
         stop: threading.Event,
+        *,
+        clock: Clock,
     ) -> None:
         self._transport = transport
         self._project = project
         self._shortest, self._longest = pauses
         self._pause = self._shortest
         self._stop = stop
+        self._clock = clock
         self._changed = threading.Condition()
         self._followed: dict[str, dict[str, _Followed]] = defaultdict(dict)
         """Scope, as `zones/Z` -> name -> what to call at its end."""
@@ -90,18 +93,18 @@ class Operations:
             done.set()
 
         self.follow(operation, until, ended)
-        done.wait(max(0, until - time.monotonic()) + LATE_S)
+        self._clock.wait(done.wait, max(0, until - self._clock.monotonic()) + LATE_S)
         return result[0]
 
     def _run(self) -> None:
         while not self._stop.is_set():
             with self._changed:
                 if not any(self._followed.values()):
-                    self._changed.wait(IDLE_S)
+                    self._clock.wait(self._changed.wait, IDLE_S)
                     continue
                 pause = self._pause
                 self._pause = min(self._pause * SLOWER, self._longest)
-            self._stop.wait(pause)
+            self._clock.wait(self._stop.wait, pause)
             with self._changed:
                 rounds = [
                     (scope, names[at : at + AT_A_TIME])
@@ -127,7 +130,7 @@ class Operations:
             call(None)
 
     def _poll(self, scope: str, names: list[str]) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         done: dict[str, Operation] = {}
         try:
             page = self._transport.call(

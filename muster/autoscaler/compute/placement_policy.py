@@ -8,12 +8,12 @@ delete one that is in use, so a stale list of VMs does no harm.
 
 import logging
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.operations import Operations
@@ -33,12 +33,19 @@ class Placements:
     """The policies of a cluster's jobs."""
 
     def __init__(
-        self, transport: Transport, operations: Operations, project: str, cluster: str
+        self,
+        transport: Transport,
+        operations: Operations,
+        project: str,
+        cluster: str,
+        *,
+        clock: Clock,
     ) -> None:
         self._transport = transport
         self._operations = operations
         self._project = f"projects/{project}"
         self._cluster = cluster
+        self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, str] = {}
         """Name -> region."""
@@ -174,4 +181,4 @@ class Placements:
             self._known.pop(name, None)
 
     def _soon(self) -> float:
-        return time.monotonic() + self._transport.limits.try_s
+        return self._clock.monotonic() + self._transport.limits.try_s

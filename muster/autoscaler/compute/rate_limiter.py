@@ -5,12 +5,15 @@ Calls above it get 403 rateLimitExceeded until the next minute begins.
 """
 
 import threading
-import time
 from enum import StrEnum
+
+from muster.autoscaler.clock import Clock
 
 LEAST_PACE = 1 / 8
 RECOVERY_S = 60.0
 """Seconds from zero to the full pace: Google refills each minute."""
+LONGEST_WAIT_S = 1e6
+"""A lock accepts no longer timeout than some centuries."""
 
 
 class Group(StrEnum):
@@ -35,38 +38,51 @@ class Bucket:
     of deletions don't delay an insert.
     """
 
-    def __init__(self, per_second: float, burst: int, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        per_second: float,
+        burst: int,
+        stop: threading.Event,
+        *,
+        clock: Clock,
+    ) -> None:
         self.per_second = per_second
         self.burst = burst
         self.waited_s = 0.0
         """Seconds that all calls together have waited here."""
         self._stop = stop
+        self._clock = clock
         self._tokens = float(burst)
         self._pace = 1.0
         """Part of the rate in use now."""
-        self._counted = self._slowed = time.monotonic()
+        self._counted = self._slowed = clock.monotonic()
         self._lock = threading.Lock()
         # One thread of each kind waits for a token, the others for this lock: to wake a thread
         # that gets no token costs more than the call.
         self._turn = {True: threading.Lock(), False: threading.Lock()}
 
     def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
-        """Wait for tokens; `until` by time.monotonic(). At most half a bucket at a time.
+        """Wait for tokens; `until` by Clock.monotonic. At most half a bucket at a time.
 
         Raises:
             TooLateError: there are none by then, or the driver stops.
 
         """
-        began = time.monotonic()
-        if not self._turn[urgent].acquire(timeout=min(max(until - began, 0), 1e6)):
+        began = self._clock.monotonic()
+        turn = self._turn[urgent]
+        in_time = self._clock.wait(
+            lambda seconds: turn.acquire(timeout=seconds), min(until - began, LONGEST_WAIT_S)
+        )
+        if not in_time:
             raise TooLateError
         try:
             while missing := self._missing(count, 0 if urgent else self.burst // 2):
-                if time.monotonic() + missing > until or self._stop.wait(missing):
+                late = self._clock.monotonic() + missing > until
+                if late or self._clock.wait(self._stop.wait, missing):
                     raise TooLateError
         finally:
-            self.waited_s += time.monotonic() - began
-            self._turn[urgent].release()
+            self.waited_s += self._clock.monotonic() - began
+            turn.release()
 
     def _missing(self, count: int, leave: int) -> float:
         """Seconds until there may be tokens; 0: the tokens are taken."""
@@ -79,7 +95,7 @@ class Bucket:
             return 0
 
     def _refill(self) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         passed, self._counted = now - self._counted, now
         self._pace = min(1.0, self._pace + passed / RECOVERY_S)
         grown = self._tokens + passed * self.per_second * self._pace

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from muster.autoscaler.reconcile.circuit_breaker import BreakerState
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, Failure, Job, NodeSet, Quotas
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import gone
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.reconcile.vms import is_gone
 
 NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
 
@@ -57,11 +57,16 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
     quotas = observed.quotas
     if not quotas.uses:
         return quotas
-    asked = {name: tracked.asks[ask].choice.pool for name, ask in tracked.asking.items()}
-    made = {name: pool for name, (at, pool) in tracked.made.items() if pool and at >= quotas.at}
-    since = Counter(pool for name, pool in (made | asked).items() if name not in observed.vm)
+    since: Counter[CapacityPool] = Counter()
+    for name, record in tracked.nodes.items():
+        insert = tracked.inserts.get(record.insert)
+        made = record.vm.pool if record.vm and record.vm.seen_at >= quotas.at else None
+        pool = insert.choice.pool if insert else made
+        if pool and name not in observed.vms.by_name:
+            since[pool] += 1
     for vm in observed.vms:
-        counted, exists = vm.created <= quotas.at, not gone(observed, tracked, vm)
+        counted = vm.created <= quotas.at
+        exists = not is_gone(observed, tracked.node(vm.name), vm)
         if counted != exists:
             since[vm.pool] += exists - counted
     for pool, count in since.items():
@@ -120,7 +125,8 @@ def _allocate(
 
 def refused(tracked: TrackedState, name: str, choice: Choice) -> list[Failure]:
     """Why a choice had no room for a node."""
-    return [failure for tried, failure in tracked.refused.get(name, ()) if tried == choice]
+    start = tracked.node(name).start
+    return [failure for tried, failure in start.refused if tried == choice] if start else []
 
 
 def no_room(observed: ObservedState, tracked: TrackedState, group: Group, name: str) -> str:

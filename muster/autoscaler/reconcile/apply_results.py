@@ -1,192 +1,303 @@
-"""Apply the results of actions to the tracked state, and drop from it what is over."""
+"""Apply the results of actions, and SLURM's newest states, to the tracked state; pure."""
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from muster.autoscaler.reconcile import circuit_breaker
+from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import (
+    CapacityPool,
+    Choice,
     Deleted,
     Failure,
     Insert,
     Inserted,
     Power,
     ProbeResult,
-    Vm,
+    Released,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import SKEW_S, ObservedState
+from muster.autoscaler.reconcile.records import (
+    NOTHING,
+    POWERING_UP,
+    Deletion,
+    Lookup,
+    NodeRecord,
+    Phase,
+    Start,
+    TrackedState,
+    VmFacts,
+    put,
+    take,
+)
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy, sentence
-from muster.autoscaler.reconcile.tracked import Deletion, TrackedState, put, take
+from muster.autoscaler.reconcile.transitions import Evidence, step
+from muster.autoscaler.reconcile.vms import STOPPED
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 30.0
 """Wait before an insert that failed temporarily is tried again; it doubles with each try."""
 RELEASED_AGAIN_S = 10.0
 """A node whose state in slurmctld has not changed so long after its release is released again."""
-EARLIER_S = 5.0
-"""A request so old when it is first read: an earlier daemon may have made the VM, in a zone that
-this one would not choose, and one list that lacks it does not prove that there is none."""
 DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 """Wait before a deletion that failed is tried again, at least and at most."""
 LISTED_S = 150.0
 """So long lists may have a VM that is gone. One that is listed after that is there, although Google
 has said that it is not."""
+WITHDRAWN = "withdrawn"
+"""Code of a deletion that `Withdraw` has ended."""
 
 
-def apply_results(observed: ObservedState, tracked: TrackedState) -> None:
-    """Change `tracked` by what happened since the last pass, and drop what is over."""
+def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedState:
+    """Return the tracked state after what happened since the last pass, without what is over."""
+    began = (observed.nodes_at or None) if tracked.began is None else tracked.began
+    nodes = dict(tracked.nodes)
+    inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
     for event in observed.events:
         match event:
-            case Inserted():
-                _inserted(observed, tracked, event)
-            case Deleted(vm, failure):
-                if failure is None:
-                    take(tracked.deleting, vm.name, vm.id)
-                    put(tracked.gone, vm.name, vm.id, observed.now)
-                else:
-                    _not_deleted(observed, tracked, vm, failure)
-            case ProbeResult():
-                _probed(tracked, event)
-    _forget(observed, tracked)
+            case Inserted() if event.id in inserts:
+                outcome = _Outcome(inserts.pop(event.id), event)
+                for name in outcome.insert.names:
+                    nodes[name] = _inserted(observed, nodes.get(name, NOTHING), name, outcome)
+                _apply_to_breaker(breakers, observed.now, outcome)
+            case Deleted(vm=vm):
+                nodes[vm.name] = _deleted(observed, nodes.get(vm.name, NOTHING), event)
+            case ProbeResult(name=name):
+                nodes[name] = _probed(observed, nodes.get(name, NOTHING), event)
+            case Released():
+                for name in event.left:
+                    nodes[name] = _not_released(observed, nodes.get(name, NOTHING), name)
+    changed: frozenset[str] = frozenset()
+    if observed.events:
+        before = tracked.nodes
+        changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
+    read = observed.nodes_at, observed.vms_at, tuple(one.id for one in observed.requests)
+    fresh = read != tracked.read
+    if fresh:
+        for name in observed.powering_up():
+            nodes[name] = _asked(observed, nodes.get(name, NOTHING), name, began)
+        nodes = {
+            name: record
+            for name, old in nodes.items()
+            if not (record := _without_what_is_over(observed, old, name)).empty
+        }
+    return TrackedState(nodes, inserts, breakers, began, read, fresh, changed)
 
 
-def _not_deleted(observed: ObservedState, tracked: TrackedState, vm: Vm, failure: Failure) -> None:
-    """Track when to try again: after as long as it has failed, or soon if a node waits for it."""
-    before = tracked.deleting.get(vm.name, {}).get(vm.id, Deletion(observed.now))
-    wait_s, urgent = DELETED_AGAIN_S, before.urgent
-    if vm.name in tracked.powering_up:
-        tracked.undeleted[vm.name] = failure
-    else:
-        wait_s = min(max(wait_s, observed.now - before.since), LATEST_DELETED_AGAIN_S)
-        # If SLURM asks for the node again, it is tried at once.
-        urgent = False
-    deletion = Deletion(before.since, observed.now + wait_s, urgent)
-    put(tracked.deleting, vm.name, vm.id, deletion)
+def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:
+    """Return a record after evidence that needs no action."""
+    phase, _ = step(record.phase, evidence)
+    return record.settled(at) if phase is Phase.SETTLED else record.to(phase, at)
 
 
-def _inserted(observed: ObservedState, tracked: TrackedState, event: Inserted) -> None:
-    ask = tracked.asks.pop(event.id, None)
-    if ask is None:
-        return
-    pool = ask.choice.pool
-    failures = dict.fromkeys(ask.names, event.whole) if event.whole else event.failed
-    for name in ask.names:
-        if tracked.asking.get(name) == ask.id:
-            del tracked.asking[name]
-        failure = failures.get(name)
-        if failure is None:
-            tracked.made[name] = (observed.now, pool)
-            tracked.lacking.pop(name, None)
-            take(tracked.no_room, name, ask.choice.zone)
-        else:
-            _refused(observed, tracked, ask, name, failure)
-    shortage = next(
-        (why for why in failures.values() if why and remedy(why) is Remedy.ELSEWHERE), None
-    )
-    before = tracked.breakers.get(pool)
-    if shortage:
-        tracked.breakers[pool] = circuit_breaker.after_shortage(
-            before, ask.id, shortage.code, observed.now, ask.least
-        )
-    elif before and before.trial == ask.id:
-        made = len(failures) < len(ask.names)
-        if made:
-            del tracked.breakers[pool]
-        else:
-            # The trial said nothing about the pool's room; the next insert may try it.
-            tracked.breakers[pool] = circuit_breaker.untried(before)
+# --- inserts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How an insert has ended."""
+
+    insert: Insert
+    event: Inserted
+
+    @property
+    def failures(self) -> Mapping[str, Failure]:
+        """Name -> why it has no VM."""
+        if self.event.whole:
+            return dict.fromkeys(self.insert.names, self.event.whole)
+        return self.event.failed
+
+    @property
+    def too_few(self) -> bool:
+        """Whether it made some VMs, but not as many as it must."""
+        made = len(self.insert.names) - len(self.failures)
+        return 0 < made < self.insert.least
+
+
+def _inserted(
+    observed: ObservedState, record: NodeRecord, name: str, outcome: _Outcome
+) -> NodeRecord:
+    insert, failure = outcome.insert, outcome.failures.get(name)
+    if record.insert == insert.id:
+        record = replace(record, insert="")
+    if failure is None:
+        record = replace(record, no_room=take(record.no_room, insert.choice.zone))
+        if record.start is None:
+            return record
+        facts = record.vm or VmFacts(0)
+        made = replace(facts, seen_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
+        return moved(replace(record, vm=made), Evidence.INSERTED, observed.now)
+    # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
+    help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
+    return _refused(observed, record, insert.choice, failure, help_is)
 
 
 def _refused(
-    observed: ObservedState, tracked: TrackedState, ask: Insert, name: str, failure: Failure
-) -> None:
-    match remedy(failure):
+    observed: ObservedState,
+    record: NodeRecord,
+    choice: Choice,
+    failure: Failure,
+    help_is: Remedy,
+) -> NodeRecord:
+    if help_is is Remedy.ELSEWHERE:
+        record = replace(record, no_room=put(record.no_room, choice.zone, observed.now))
+        if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:
+            record = replace(record, vm=None)
+    start = record.start
+    if start is None:
+        return record
+    match help_is:
         case Remedy.ELSEWHERE:
-            tracked.refused[name] = (*tracked.refused.get(name, ()), (ask.choice, failure))
-            zone = ask.choice.zone
-            put(tracked.no_room, name, zone, observed.now)
-            pool = tracked.made.get(name, (0.0, None))[1]
-            if pool and pool.zone == zone:
-                del tracked.made[name]
+            start = replace(start, refused=(*start.refused, (choice, failure)))
         case Remedy.LATER:
-            tries = tracked.attempts.get(name, 1)
-            backoff_s = min(FIRST_BACKOFF_S * 2 ** (tries - 1), LONGEST_BACKOFF_S)
-            tracked.backoff[name] = (observed.now + backoff_s, failure)
+            backoff_s = min(FIRST_BACKOFF_S * 2 ** max(start.attempts - 1, 0), LONGEST_BACKOFF_S)
+            start = replace(start, again=observed.now + backoff_s, failure=failure)
         case Remedy.NOTHING:
-            tracked.permanent_error[name] = f"{sentence(failure)} ({ask.choice.pool})"
+            start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
+    return moved(replace(record, start=start), Evidence.REFUSED, observed.now)
 
 
-def _probed(tracked: TrackedState, event: ProbeResult) -> None:
-    if event.name in tracked.inspecting:
-        tracked.said[event.name] = event.report
-        return
-    miss = tracked.missing.get(event.name)
-    if miss is None:
-        return
-    if event.exists:
-        del tracked.missing[event.name]
-    elif event.failure:
-        # Without an answer nothing is known: the search starts again.
-        del tracked.missing[event.name]
+def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome) -> None:
+    insert, failures = outcome.insert, outcome.failures
+    pool = insert.choice.pool
+    before = breakers.get(pool)
+    shortage = next((why for why in failures.values() if remedy(why) is Remedy.ELSEWHERE), None)
+    if shortage:
+        breakers[pool] = circuit_breaker.after_shortage(
+            before, insert.id, shortage.code, now, insert.least
+        )
+    elif before and before.trial == insert.id:
+        if len(failures) < len(insert.names):
+            del breakers[pool]
+        else:
+            # The trial said nothing about the pool's room; the next insert may try it.
+            breakers[pool] = circuit_breaker.untried(before)
+
+
+# --- deletions, probes and releases ---------------------------------------------------------------
+
+
+def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> NodeRecord:
+    vm, failure = event.vm, event.failure
+    if failure is None:
+        gone = put(record.gone, vm.id, observed.now)
+        return replace(record, deletions=take(record.deletions, vm.id), gone=gone)
+    if failure.code == WITHDRAWN or vm.id not in observed.vms.ids:
+        # Not wanted any more, or gone in the meantime.
+        return replace(record, deletions=take(record.deletions, vm.id))
+    before = record.deletions.get(vm.id, Deletion(vm, observed.now))
+    if record.start:
+        record = replace(record, start=replace(record.start, undeleted=failure))
+        deletion = replace(before, again=observed.now + DELETED_AGAIN_S)
     else:
-        tracked.missing[event.name] = replace(miss, without=miss.without | {event.zone})
+        # After as long as it has failed; if SLURM asks for the node again, it is tried at once.
+        wait_s = min(max(DELETED_AGAIN_S, observed.now - before.since), LATEST_DELETED_AGAIN_S)
+        deletion = replace(before, again=observed.now + wait_s, urgent=False)
+    return replace(record, deletions=put(record.deletions, vm.id, deletion))
 
 
-def _forget(observed: ObservedState, tracked: TrackedState) -> None:
-    """Drop what is over; what is tracked of a node that powers up ends when it is up."""
-    for name, released_at in list(tracked.released.items()):
+def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
+    if record.phase is Phase.STUCK and record.start:
+        return replace(record, start=replace(record.start, report=event.report))
+    lookup = record.lookup
+    if lookup is None:
+        return record
+    if event.failure:
+        # Without an answer nothing is known: the search starts again, not at once.
+        again = observed.now + observed.limits.missing_s
+        return replace(record, lookup=Lookup(lookup.since, again=again))
+    if not event.exists:
+        return replace(record, lookup=replace(lookup, without=lookup.without | {event.zone}))
+    if event.status in STOPPED:
+        return replace(record, lookup=replace(lookup, stopped=event.status))
+    return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
+
+
+def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
+    if record.phase is not Phase.RELEASED:
+        return record
+    waits = record.start is not None and observed.is_powering_up(name)
+    evidence = Evidence.STILL_ASKED if waits else Evidence.RELEASE_NOT_SHOWN
+    return moved(record, evidence, observed.now)
+
+
+# --- SLURM's newest states ------------------------------------------------------------------------
+
+
+def _asked(
+    observed: ObservedState, before: NodeRecord, name: str, began: float | None
+) -> NodeRecord:
+    """Begin a start where SLURM waits for a node, or asks for it again."""
+    asked = observed.asked.get(name)
+    record = _released(observed, before, name)
+    newer = record.start is None or (asked is not None and asked > record.start.asked)
+    if record.phase is Phase.RELEASED or not newer:
+        return record
+    if asked is None:
+        # The request is lost: no VM is known to be from before it.
+        start = Start(observed.nodes_at, -math.inf)
+    elif asked > observed.now - observed.limits.resume_s:
+        start = Start(asked, asked - SKEW_S)
+    else:
+        # Its file could not be removed and SLURM has asked again since, or slurmctld was away.
+        start = Start(observed.nodes_at, asked - SKEW_S)
+    # What an insert has said since the last request belongs to that one.
+    record = replace(record.settled(start.asked), start=start)
+    if before.start or (began is not None and start.asked > began):
+        return moved(record, Evidence.ASKED, start.asked)
+    # An earlier daemon may have made the VM, in a zone that this one would not choose, and one list
+    # that lacks it does not prove that there is none.
+    maybe = replace(record, vm=VmFacts(observed.now))
+    return moved(maybe, Evidence.ASKED_BEFORE, start.asked)
+
+
+def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
+    """Return what becomes of a release when slurmctld was read again."""
+    if record.phase is not Phase.RELEASED:
+        return record
+    node = observed.nodes.get(name)
+    away = node is None or (not node.down and node.power is not Power.POWERING_UP)
+    if observed.asked.get(name, 0) > record.since or (observed.nodes_at > record.since and away):
+        return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
+    # By a new reading, not by the clock: slurmctld may be slow to apply an update.
+    if observed.nodes_at > record.since + RELEASED_AGAIN_S:
+        return _not_released(observed, record, name)
+    return record
+
+
+def _without_what_is_over(observed: ObservedState, before: NodeRecord, name: str) -> NodeRecord:
+    record = _released(observed, before, name)
+    if record.phase in POWERING_UP:
+        if not observed.is_powering_up(name):
+            record = moved(record, Evidence.NO_LONGER_ASKED, observed.nodes_at)
+    elif record.phase is not Phase.RELEASED and record.in_doubt:
         node = observed.nodes.get(name)
-        moved = node is None or (not node.down and node.power is not Power.POWERING_UP)
-        if (
-            observed.asked.get(name, 0) > released_at
-            or (observed.nodes_at > released_at and moved)
-            # By a new reading, not by the clock: slurmctld may be slow to apply an update.
-            or observed.nodes_at > released_at + RELEASED_AGAIN_S
-        ):
-            del tracked.released[name]
-    powering_up = set(observed.powering_up())
-    for name in powering_up:
-        if name not in tracked.powering_up:
-            # What an insert has said since the last request belongs to that one.
-            _drop(tracked, name)
-            tracked.powering_up[name] = observed.asked.get(name, observed.now)
-            if tracked.powering_up[name] < observed.now - EARLIER_S:
-                tracked.made[name] = (observed.now, None)
-        if observed.asked.get(name, 0) > tracked.powering_up[name]:
-            # SLURM gave it up and asks again.
-            _drop(tracked, name)
-            tracked.powering_up[name] = observed.asked[name]
-    for name in [name for name in tracked.powering_up if name not in powering_up]:
-        _drop(tracked, name)
-    _forget_vms(observed, tracked)
+        if node is None or node.power is not Power.UP or (node.leaving and not node.busy):
+            record = record.settled(observed.nodes_at)
+    return _without_old_vms(observed, record)
 
 
-def _forget_vms(observed: ObservedState, tracked: TrackedState) -> None:
-    for name, deletions in list(tracked.deleting.items()):
-        for vm_id, deletion in deletions.items():
-            # One that is under way tells its end by itself.
-            if deletion.again < math.inf and vm_id not in observed.vm_ids:
-                take(tracked.deleting, name, vm_id)
-    for times, past in (
-        (tracked.no_room, observed.vms_at),
-        (tracked.gone, observed.vms_at - LISTED_S),
-    ):
-        for name, entries in list(times.items()):
-            for key, when in entries.items():
-                if when < past:
-                    take(times, name, key)
+def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
+    if record.deletions:
+        # One that is under way tells its end by itself.
+        left = {
+            vm_id: deletion
+            for vm_id, deletion in record.deletions.items()
+            if deletion.under_way or vm_id in observed.vms.ids
+        }
+        if len(left) < len(record.deletions):
+            record = replace(record, deletions=left)
+    if record.gone or record.no_room:
+        gone = _since(record.gone, observed.vms_at - LISTED_S)
+        no_room = _since(record.no_room, observed.vms_at)
+        if gone is not record.gone or no_room is not record.no_room:
+            record = replace(record, gone=gone, no_room=no_room)
+    if record.verified_at and observed.vms_at > record.verified_at:
+        record = replace(record, verified_at=0.0)
+    return record
 
 
-def _drop(tracked: TrackedState, name: str) -> None:
-    for facts in (
-        tracked.powering_up,
-        tracked.attempts,
-        tracked.made,
-        tracked.lacking,
-        tracked.undeleted,
-        tracked.refused,
-        tracked.backoff,
-        tracked.permanent_error,
-        tracked.running,
-        tracked.said,
-        tracked.inspecting,
-    ):
-        facts.pop(name, None)
+def _since(times: Mapping[str, float], past: float) -> Mapping[str, float]:
+    if min(times.values(), default=past) >= past:
+        return times
+    return {key: when for key, when in times.items() if when >= past}

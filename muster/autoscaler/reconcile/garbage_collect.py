@@ -1,53 +1,68 @@
 """VMs that nobody needs: of nodes that are off or unknown, or from before SLURM asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
 
-from muster.autoscaler.reconcile.model import Delete, Power, Vm
+from muster.autoscaler.reconcile.model import Action, Delete, Power, Vm, Withdraw
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import COMING, LEAVING, RUNNING, gone
-from muster.autoscaler.reconcile.tracked import Deletion, TrackedState, put
+from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put
+from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.vms import COMING, LEAVING, RUNNING, is_gone, left_over
 
+OFF = (Power.POWERING_DOWN, Power.OFF)
 LEFT_OVER = "it is from before SLURM asked for the node"
 
 
-def collect_garbage(observed: ObservedState, tracked: TrackedState) -> list[Delete]:
-    """Return the deletions that are due, and track them."""
-    deletions = []
-    for vm, why in _unwanted(observed, tracked):
-        before = tracked.deleting.get(vm.name, {}).get(vm.id)
-        urgent = why == LEFT_OVER
-        if before and before.again > observed.now and not (urgent and not before.urgent):
-            continue
-        if not gone(observed, tracked, vm) and vm.status not in LEAVING:
-            since = before.since if before else observed.now
-            put(tracked.deleting, vm.name, vm.id, Deletion(since, urgent=urgent))
-            tracked.made.pop(vm.name, None)
-            deletions.append(Delete(vm, why, urgent))
-    return deletions
+def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
+    """Return the deletions that are due, and those that are not wanted any more."""
+    records: dict[str, NodeRecord] = {}
+    deletions: list[Action] = []
+    for vm in _to_check(observed, tracked):
+        record = records.get(vm.name) or tracked.node(vm.name)
+        before = record.deletions.get(vm.id)
+        why = _unwanted(observed, record, vm)
+        if why:
+            urgent = why == LEFT_OVER
+            due = before is None or before.again <= observed.now or (urgent and not before.urgent)
+            if due and vm.status not in LEAVING and not is_gone(observed, record, vm):
+                deletion = Deletion(vm, before.since if before else observed.now, urgent=urgent)
+                records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
+                deletions.append(Delete(vm, why, urgent))
+        elif before and before.under_way and not before.withdrawn:
+            withdrawn = put(record.deletions, vm.id, replace(before, withdrawn=True))
+            records[vm.name] = replace(record, deletions=withdrawn)
+            deletions.append(Withdraw(vm))
+    return Verdicts(records, actions=deletions)
 
 
-def _unwanted(observed: ObservedState, tracked: TrackedState) -> Iterator[tuple[Vm, str]]:
-    """Yield the VMs that may go, and why.
+def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[Vm]:
+    """All VMs, if anything was read since the last pass; else those of nodes with a record."""
+    if not observed.nodes:
+        # slurmctld has not been read yet.
+        return ()
+    if tracked.fresh:
+        return observed.vms
+    by_name = observed.vms.by_name
+    return chain.from_iterable(by_name.get(name, ()) for name in tracked.nodes)
+
+
+def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
+    """Why a VM may go; empty: it is wanted.
 
     Two VMs of a node in service stay: it is not known on which one its slurmd runs.
     """
-    if not observed.nodes:
-        # slurmctld has not been read yet.
-        return
-    for vm in observed.vms:
-        node = observed.nodes.get(vm.name)
-        if observed.is_powering_up(vm.name):
-            if observed.left_over(vm):
-                yield vm, LEFT_OVER
-        elif vm.name in tracked.released:
-            # Not before slurmctld shows the release: until then the node may come into service.
-            works = vm.status in (RUNNING, *COMING)
-            if not (node and node.power is Power.UP and not node.down and works):
-                yield vm, "its node was released"
-        elif vm.name in tracked.asking:
-            continue
-        elif node is None:
-            if vm.created < min(observed.now, observed.nodes_at) - observed.limits.orphan_s:
-                yield vm, "SLURM knows no such node"
-        elif node.power in (Power.POWERING_DOWN, Power.OFF):
-            yield vm, "its node is powered down"
+    node = observed.nodes.get(vm.name)
+    if observed.is_powering_up(vm.name):
+        return LEFT_OVER if left_over(record, vm) else ""
+    if record.phase is Phase.RELEASED:
+        # Not before slurmctld shows the release: until then the node may come into service.
+        works = vm.status in (RUNNING, *COMING)
+        up = node is not None and node.power is Power.UP and not node.down
+        return "" if up and works else "its node was released"
+    if record.insert:
+        return ""
+    if node is None:
+        youngest = min(observed.now, observed.nodes_at) - observed.limits.orphan_s
+        return "SLURM knows no such node" if vm.created < youngest else ""
+    return "its node is powered down" if node.power in OFF else ""

@@ -1,16 +1,26 @@
-"""Nodes in service: if the VM of a node has stopped or is gone, release the node."""
+"""Nodes in service: if the VM of a node has stopped or is gone, release the node.
 
+A list may be old, and of an earlier VM: what it says against a node is verified by the VM's name.
+"""
+
+from collections.abc import Iterable
 from dataclasses import replace
 
+from muster.autoscaler.reconcile.apply_results import LISTED_S
 from muster.autoscaler.reconcile.model import Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import present
 from muster.autoscaler.reconcile.probes import spare
-from muster.autoscaler.reconcile.release import Releases
-from muster.autoscaler.reconcile.tracked import Miss, TrackedState
+from muster.autoscaler.reconcile.records import (
+    NOTHING,
+    Lookup,
+    NodeRecord,
+    Phase,
+    TrackedState,
+)
+from muster.autoscaler.reconcile.transitions import Act, Evidence, step
+from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.vms import RUNNING, STOPPED, vm_of
 
-STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
-"""States of a VM that has stopped. The next pass checks a VM that is STOPPING again."""
 UP = Power.UP
 """Read only once: in Python 3.11 this takes longer than all other checks of most nodes."""
 OURS = "muster:"
@@ -23,60 +33,179 @@ NOT_RESPONDING = "Not responding"
 """slurmctld's reason for a node whose slurmd doesn't answer; 24.11 appends it to an earlier one."""
 
 
-def check_in_service(
-    observed: ObservedState, tracked: TrackedState, releases: Releases
-) -> list[Probe]:
-    """Release nodes in service that lost their VM; return the probes to make before that."""
-    lost: list[str] = []
-    before, tracked.preempted = tracked.preempted, {}
-    for name, node in observed.nodes.items():
+def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts:
+    """Release nodes in service that lost their VM; read VMs by name before that."""
+    records: dict[str, NodeRecord] = {}
+    release: dict[str, str] = {}
+    doubtful: list[tuple[NodeRecord, Node, Vm | None]] = []
+    for name, node in _to_check(observed, tracked):
+        before = tracked.nodes.get(name, NOTHING)
+        if before.phase is Phase.RELEASED:
+            continue
+        if node.power is not UP:
+            if node.down and node.power is Power.OFF and _ours(node.reason):
+                # SLURM gave up this node while no daemon ran. It never brings such nodes up again.
+                release[name] = _why(node.reason)
+            continue
         # If a request is newer than slurmctld's states, the node is no longer in service.
-        requested = observed.asked.get(name, 0) > observed.nodes_at
-        if node.down and node.power is Power.OFF and _ours(node.reason):
-            # SLURM gave up this node while no daemon ran. It never brings such nodes up again.
-            releases.add(name, _why(node.reason))
-        elif node.power is not UP or requested or (node.leaving and not node.busy):
-            tracked.missing.pop(name, None)
-            tracked.not_responding.pop(name, None)
-        elif name not in tracked.released:
-            if _preempted(node):
-                tracked.preempted[name] = before.get(name, observed.now)
-            if _check(observed, tracked, releases, node):
-                lost.append(name)
-    return _probes(observed, tracked, lost)
+        if (node.leaving and not node.busy) or observed.asked.get(name, 0) > observed.nodes_at:
+            continue
+        vm = vm_of(observed, before, name)
+        in_order = vm and vm.status == RUNNING and not (node.down or node.drained or node.leaving)
+        if in_order and before is NOTHING:
+            # Nearly all of thousands of nodes: the quick way.
+            continue
+        record = _noted(observed, before, node)
+        evidence = _evidence(observed, record, node, vm)
+        if evidence is not None:
+            phase, act = step(record.phase, evidence)
+            if act is Act.RELEASE:
+                release[name] = _reason(observed, evidence, record, node, vm)
+            else:
+                record = _in(phase, observed, record)
+                if act is Act.LOOK_UP:
+                    doubtful.append((record, node, vm))
+        if record is not before:
+            records[name] = record
+    probes, asked = _probes(observed, tracked, doubtful)
+    return Verdicts(records | asked, release=release, actions=probes)
 
 
-def _check(observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node) -> bool:
-    """Release a node if its VM does not work any more; return whether to probe the VM."""
-    name = node.name
-    not_responding = node.down and (node.not_responding or NOT_RESPONDING in node.reason)
-    if node.down and not not_responding and _ours(node.reason):
-        releases.add(name, _why(node.reason))
-        return False
-    vm = present(observed, tracked, name)
-    if (node.drained or (node.down and not not_responding)) and not node.busy:
-        # Keep the node: somebody wants to look at it, or at its disk.
-        if node.invalid and not node.down and vm and _of_old_type(observed, vm):
-            releases.add(
-                name,
-                f"its VM in {vm.zone} is of the type {vm.pool.kind}, which its set does not "
-                "have any more",
-            )
-        return False
+def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[tuple[str, Node]]:
+    """All nodes if anything was read since the last pass, else those whose VMs are looked up."""
+    if tracked.fresh:
+        return observed.nodes.items()
+    verified = (name for name, record in tracked.nodes.items() if record.lookup)
+    return [(name, observed.nodes[name]) for name in verified if name in observed.nodes]
+
+
+def _noted(observed: ObservedState, record: NodeRecord, node: Node) -> NodeRecord:
+    """Track since when a node doesn't answer, or leaves because Google takes its VM back."""
+    not_responding_at = preempted_at = 0.0
+    if _is_not_responding(node):
+        not_responding_at = record.not_responding_at or observed.nodes_at
+    if _is_preempted(node):
+        preempted_at = record.preempted_at or observed.nodes_at
+    if (not_responding_at, preempted_at) == (record.not_responding_at, record.preempted_at):
+        return record
+    return replace(record, not_responding_at=not_responding_at, preempted_at=preempted_at)
+
+
+def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord:
+    if phase is record.phase:
+        return record
+    lookup = Lookup(observed.vms_at) if phase is Phase.VERIFYING else None
+    return replace(record.to(phase, observed.vms_at), lookup=lookup)
+
+
+def _evidence(
+    observed: ObservedState, record: NodeRecord, node: Node, vm: Vm | None
+) -> Evidence | None:
+    """What is known of a node in service; None: nothing new."""
+    if node.down or node.drained:
+        not_responding = _is_not_responding(node)
+        if node.down and not not_responding and _ours(node.reason):
+            return Evidence.GIVEN_UP
+        if (node.drained or not not_responding) and not node.busy:
+            outdated = node.invalid and not node.down and vm and _is_outdated(observed, vm)
+            return Evidence.OUTDATED if outdated else Evidence.KEPT
     if vm is None:
-        return _missing(observed, tracked, releases, node)
-    tracked.missing.pop(name, None)
+        return _listed_nowhere(observed, record)
     if vm.status in STOPPED:
-        how = "was taken back (spot)" if vm.spot else f"is {vm.status}"
-        releases.add(name, f"its VM in {vm.zone} {how}")
-    elif not_responding:
-        _not_responding(observed, tracked, releases, vm)
-    else:
-        tracked.not_responding.pop(name, None)
-    return False
+        return _listed_stopped(observed, record)
+    since = record.not_responding_at
+    silent = since and observed.nodes_at >= since + observed.limits.not_responding_s
+    return Evidence.SILENT if silent else Evidence.WORKING
 
 
-def _of_old_type(observed: ObservedState, vm: Vm) -> bool:
+def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+    limits, lookup = observed.limits, record.lookup
+    if observed.vms_at <= record.verified_at or (
+        # The list may be from before the node was in service.
+        observed.vms_at < observed.nodes_at - limits.missing_s
+    ):
+        return None
+    if record.preempted_at:
+        # The node itself reported this; a list from before may be older than the VM.
+        return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
+    if lookup is None:
+        return Evidence.LISTED_NOWHERE
+    found = _found(observed, lookup)
+    if found:
+        return found
+    long = observed.vms_at >= lookup.since + limits.missing_s
+    return Evidence.LISTED_NOWHERE_LONG if long else Evidence.LISTED_NOWHERE
+
+
+def _listed_stopped(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+    if observed.vms_at <= record.verified_at:
+        return None
+    if record.preempted_at:
+        return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
+    found = _found(observed, record.lookup) if record.lookup else None
+    return found or Evidence.LISTED_STOPPED
+
+
+def _found(observed: ObservedState, lookup: Lookup) -> Evidence | None:
+    """What the search by name has shown."""
+    if lookup.stopped:
+        return Evidence.SHUT_DOWN
+    if not observed.zones:
+        # The cluster has no node set and no VM any more.
+        return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
+    return Evidence.ABSENT if observed.zones <= lookup.without else None
+
+
+def _probes(
+    observed: ObservedState,
+    tracked: TrackedState,
+    doubtful: list[tuple[NodeRecord, Node, Vm | None]],
+) -> tuple[list[Probe], dict[str, NodeRecord]]:
+    """Read VMs by name where they may be; begin with those that are missing longest."""
+    probes: list[Probe] = []
+    records: dict[str, NodeRecord] = {}
+    most = spare(tracked)
+    for record, node, vm in sorted(doubtful, key=lambda one: one[0].since):
+        if len(probes) >= most:
+            break
+        lookup = record.lookup or Lookup(observed.vms_at)
+        if observed.vms_at < lookup.again:
+            continue
+        # Where it is listed; only if it is not there, elsewhere.
+        listed = frozenset({vm.zone} if vm else ())
+        due = (listed if listed - lookup.without else observed.zones) - lookup.asked
+        if due:
+            looked = replace(lookup, asked=lookup.asked | due)
+            records[node.name] = replace(record, lookup=looked)
+            probes += [Probe(node.name, zone) for zone in sorted(due)]
+    return probes, records
+
+
+def _reason(
+    observed: ObservedState, evidence: Evidence, record: NodeRecord, node: Node, vm: Vm | None
+) -> str:
+    its_vm = f"its VM in {vm.zone}" if vm else "its VM"
+    match evidence:
+        case Evidence.GIVEN_UP:
+            return _why(node.reason)
+        case Evidence.OUTDATED:
+            kind = f" {vm.pool.kind}" if vm else ""
+            return f"{its_vm} is of the type{kind}, which its set does not have any more"
+        case Evidence.SILENT:
+            silent_s = observed.limits.not_responding_s
+            return f"{its_vm} runs and slurmd has not answered for {silent_s:.0f} s"
+        case Evidence.ABSENT:
+            return "its VM is gone, and nobody here deleted it"
+    if vm and not vm.spot and record.lookup:
+        return f"{its_vm} is {record.lookup.stopped}"
+    return (
+        f"{its_vm} was taken back (spot)"
+        if (vm and vm.spot) or record.preempted_at
+        else f"{its_vm} has stopped"
+    )
+
+
+def _is_outdated(observed: ObservedState, vm: Vm) -> bool:
     """Whether the type of a VM is not in its set any more, because the definition has changed.
 
     If the set still has the type, a new VM does not help: SLURM expects too much of this type, and
@@ -87,7 +216,11 @@ def _of_old_type(observed: ObservedState, vm: Vm) -> bool:
     return bool(types) and vm.pool.kind not in types
 
 
-def _preempted(node: Node) -> bool:
+def _is_not_responding(node: Node) -> bool:
+    return node.down and (node.not_responding or NOT_RESPONDING in node.reason)
+
+
+def _is_preempted(node: Node) -> bool:
     """Whether Google takes its VM back; the reason alone can come from an earlier VM."""
     return node.leaving and PREEMPTED in node.reason
 
@@ -99,57 +232,3 @@ def _ours(reason: str) -> bool:
 def _why(reason: str) -> str:
     """The last reason: 24.11 appends it to earlier ones."""
     return reason.rpartition(" : ")[2].removeprefix(OURS).strip()
-
-
-def _not_responding(
-    observed: ObservedState, tracked: TrackedState, releases: Releases, vm: Vm
-) -> None:
-    since = tracked.not_responding.setdefault(vm.name, observed.nodes_at)
-    if observed.nodes_at >= since + observed.limits.not_responding_s:
-        releases.add(
-            vm.name,
-            f"its VM in {vm.zone} runs and slurmd has not answered for "
-            f"{observed.limits.not_responding_s:.0f} s",
-        )
-
-
-def _missing(
-    observed: ObservedState, tracked: TrackedState, releases: Releases, node: Node
-) -> bool:
-    """Whether to probe for a VM that is not in the list: it is gone only if all zones say so."""
-    name = node.name
-    if observed.vms_at == 0 or observed.vms_at < observed.nodes_at - observed.limits.missing_s:
-        # The list may be from before the node was in service.
-        return False
-    if _preempted(node):
-        # The node itself reported this; a list from before may be older than the VM.
-        if observed.vms_at > tracked.preempted[name]:
-            releases.add(name, "its VM was taken back (spot)")
-        return False
-    miss = tracked.missing.setdefault(name, Miss(observed.vms_at))
-    zones = _zones(observed, name)
-    if zones and zones <= miss.without:
-        del tracked.missing[name]
-        releases.add(name, "its VM is gone, and nobody here deleted it")
-        return False
-    return observed.vms_at >= miss.since + observed.limits.missing_s
-
-
-def _probes(observed: ObservedState, tracked: TrackedState, names: list[str]) -> list[Probe]:
-    """Probe for VMs in all zones of their sets; begin with those that are missing longest."""
-    probes: list[Probe] = []
-    most = spare(tracked)
-    for name in sorted(names, key=lambda name: tracked.missing[name].since):
-        if len(probes) >= most:
-            break
-        miss = tracked.missing[name]
-        # No zones: the definition lost the node's set while the node was in service.
-        due = _zones(observed, name) - miss.asked
-        tracked.missing[name] = replace(miss, asked=miss.asked | due)
-        probes += [Probe(name, zone) for zone in sorted(due)]
-    return probes
-
-
-def _zones(observed: ObservedState, name: str) -> frozenset[str]:
-    node_set = observed.set_of(name)
-    return frozenset(choice.zone for choice in node_set.choices) if node_set else frozenset()

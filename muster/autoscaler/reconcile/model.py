@@ -1,6 +1,7 @@
 """What a reconcile pass works on: nodes, VMs, requests, actions and their results; data only.
 
-Times are seconds since the epoch, by the controller's clock unless said otherwise.
+Times are those of `muster.autoscaler.clock.Clock.monotonic`: seconds since the controller's boot,
+negative before it. A step of the system clock changes none of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ class Vm:
     status: str
     """https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
     created: float
-    """When it was asked for, by Google's clock."""
+    """When it was asked for."""
     machine_type: str = ""
     spot: bool = False
     gpus: str = ""
@@ -79,6 +80,7 @@ class Request:
     id: str
     """Name of its file: different for each call, the same after a restart of the daemon."""
     asked: float
+    """When SLURM called the program; never in the future."""
     nodes: tuple[str, ...]
     jobs: tuple[Job, ...] = ()
     """Jobs that wait for nodes; a node may be in no job (`scontrol ... state=power_up`)."""
@@ -205,9 +207,17 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Don't delete a VM after all, if its deletion was not sent yet; that ends with `Deleted`."""
+
+    vm: Vm
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseNodes:
     """Release nodes: SLURM queues their jobs again, with a reason that users read.
 
+    Answered by `Released`.
     Once they are powered down SLURM may use the nodes again after SuspendTimeout.
     """
 
@@ -224,6 +234,8 @@ class Probe:
 
     name: str
     zone: str
+    report: bool = False
+    """Read what it says of its boot, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +245,7 @@ class Close:
     request: str
 
 
-Action = Insert | Delete | ReleaseNodes | Probe | Close
+Action = Insert | Delete | Withdraw | ReleaseNodes | Probe | Close
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -283,9 +295,28 @@ class ProbeResult:
     """What the VM said last of its own boot (guest attribute muster/report): state and step."""
     failure: Failure | None = None
     """Why it is not known whether it exists."""
+    status: str = ""
+    """As of a `Vm`; empty: it was not read."""
 
 
-Event = Inserted | Deleted | ProbeResult
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A ReleaseNodes has ended."""
+
+    action: ReleaseNodes
+    names: tuple[str, ...] = ()
+    """Those of its nodes that slurmctld has released; the others had moved."""
+    failure: str = ""
+    """Why slurmctld has released none."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The nodes that are not released."""
+        released = frozenset(self.names)
+        return tuple(name for name in self.action.names if name not in released)
+
+
+Event = Inserted | Deleted | ProbeResult | Released
 
 
 def set_name(cluster: str, node: str) -> str:

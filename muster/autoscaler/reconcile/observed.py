@@ -1,5 +1,6 @@
 """What a reconcile pass knows of SLURM, the cloud and the spool; pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from muster.autoscaler.reconcile.model import (
 STALE_S = 45.0
 """Age from which slurmctld's states are stale; they are read every 30 s at least."""
 SKEW_S = 10.0
-"""Google's clock and ours may differ by this much; a VM that is left over is older by minutes."""
+"""So much the time of a VM's creation may be off; a VM that is left over is older by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,38 @@ class Limits:
         return 0.4 * self.resume_s
 
 
+class VmList(tuple[Vm, ...]):
+    """VMs of one list; what follows from it is computed once, for all passes that use it."""
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Vm, ...]]:
+        """Name -> its VMs: more than one where they are in different zones."""
+        listed: dict[str, tuple[Vm, ...]] = {}
+        for vm in self:
+            listed[vm.name] = (*listed.get(vm.name, ()), vm)
+        return listed
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all VMs."""
+        return frozenset(vm.id for vm in self)
+
+
 @dataclass(frozen=True)
 class ObservedState:
-    """SLURM, the cloud and the spool as they were read last; each may be some seconds old."""
+    """SLURM, the cloud and the spool as they were read last; each may be some seconds old.
+
+    Times as in `model`. People read `date` of them.
+    """
 
     cluster: str
     now: float
+    started: float = 0
+    """Date of the time 0, in seconds since the epoch, by the system clock at this pass."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     nodes_at: float = 0
     """When slurmctld was asked; 0 = it hasn't answered yet."""
-    vms: Sequence[Vm] = ()
+    vms: VmList = field(default_factory=VmList)
     vms_at: float = 0
     """When the VMs were listed; 0 = never yet."""
     requests: Sequence[Request] = ()
@@ -77,28 +100,15 @@ class ObservedState:
     """Results of earlier actions, since the last pass."""
     limits: Limits = Limits()
 
-    @cached_property
-    def vm(self) -> dict[str, Vm]:
-        """Name -> its VM; of several the one that most likely works."""
-        likeliest: dict[str, Vm] = {}
-        for vm in self.vms:
-            other = likeliest.setdefault(vm.name, vm)
-            if other is not vm:
-                likeliest[vm.name] = min(other, vm, key=self._rank)
-        return likeliest
+    def date(self, time: float) -> float:
+        """Return a time in seconds since the epoch, for people; 0 stays 0 = never."""
+        return time + self.started if time else 0
 
     @cached_property
-    def vm_ids(self) -> frozenset[str]:
-        """The ids of all VMs."""
-        return frozenset(vm.id for vm in self.vms)
-
-    def _rank(self, vm: Vm) -> tuple[bool, bool, float]:
-        """The VM that most likely works is the least: it runs, is not left over, and is older."""
-        return vm.status != "RUNNING", self.left_over(vm), vm.created
-
-    def left_over(self, vm: Vm) -> bool:
-        """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
-        return vm.created < self.asked.get(vm.name, 0) - SKEW_S
+    def zones(self) -> frozenset[str]:
+        """All zones in which VMs may be: those of the node sets, and of VMs from earlier sets."""
+        choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
+        return frozenset(choice.zone for choice in choices) | {vm.zone for vm in self.vms}
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""
@@ -110,7 +120,7 @@ class ObservedState:
         times: dict[str, float] = {}
         for request in self.requests:
             for name in request.nodes:
-                times[name] = max(request.asked, times.get(name, 0))
+                times[name] = max(request.asked, times.get(name, -math.inf))
         return times
 
     @cached_property
@@ -118,6 +128,9 @@ class ObservedState:
         """Node -> the job that needs it and others: the largest one of its latest request."""
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
+            if request.asked <= self.now - self.limits.resume_s:
+                # It was settled, and its file could not be removed.
+                continue
             for name in request.nodes:
                 by_node.pop(name, None)
             for job in sorted(request.jobs, key=lambda job: len(job.nodes)):
@@ -128,7 +141,7 @@ class ObservedState:
     @property
     def stale(self) -> bool:
         """Whether slurmctld has not answered for so long that its states are out of date."""
-        return self.now > self.nodes_at + STALE_S
+        return not self.nodes_at or self.now > self.nodes_at + STALE_S
 
     def is_powering_up(self, name: str) -> bool:
         """Whether SLURM waits for a node.
@@ -142,12 +155,9 @@ class ObservedState:
         return node is not None and node.power is Power.POWERING_UP and not node.down
 
     def _newer(self, name: str) -> bool:
-        """Whether a request for the node is newer than the states.
-
-        They also decide when the request's time is still to come: the clock was set back.
-        """
-        asked = self.asked.get(name, 0)
-        return self.nodes_at < asked and (not self.nodes_at or asked <= self.now + SKEW_S)
+        """Whether a request for the node is newer than the states."""
+        asked = self.asked.get(name)
+        return asked is not None and (not self.nodes_at or self.nodes_at < asked)
 
     def powering_up(self) -> Iterator[str]:
         """Yield the nodes that SLURM waits for."""

@@ -1,143 +1,178 @@
 """Nodes that SLURM waits for: released when their VMs' states or the time say so.
 
 Each stage has its own deadline, so that a reason says where the start ended: asked for, VM runs,
-booted, registered (then SLURM takes the node into service).
+booted, registered (then SLURM takes the node into service). A deadline is over when a reading from
+after it shows nothing better.
 """
 
-from muster.autoscaler.reconcile.model import Probe, Vm
-from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.probes import spare
-from muster.autoscaler.reconcile.release import Releases
-from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.tracked import TrackedState
+from dataclasses import replace
 
-COMING = ("PROVISIONING", "STAGING", "PENDING", "REPAIRING")
-RUNNING = "RUNNING"
-LEAVING = ("STOPPING", "PENDING_STOP", "DEPROVISIONING")
+from muster.autoscaler.reconcile.model import Probe, Vm
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.probes import spare
+from muster.autoscaler.reconcile.records import (
+    POWERING_UP,
+    NodeRecord,
+    Phase,
+    Start,
+    TrackedState,
+    VmFacts,
+)
+from muster.autoscaler.reconcile.retry_policy import sentence
+from muster.autoscaler.reconcile.transitions import Act, Evidence, step
+from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.vms import COMING, LEAVING, RUNNING, left_over, vm_of
+
 PROBE_S = 20.0
 """How long to wait for a VM's report of its boot."""
 
 
-def check_powering_up(
-    observed: ObservedState, tracked: TrackedState, releases: Releases
-) -> list[Probe]:
-    """Release the nodes that will not come in time; return the probes due before that."""
-    hung = [
-        vm
-        for name in observed.powering_up()
-        if name not in tracked.released and (vm := _check(observed, tracked, releases, name))
-    ]
+def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdicts:
+    """Release the nodes that will not come in time; read the reports of those that are late."""
+    records: dict[str, NodeRecord] = {}
+    release: dict[str, str] = {}
+    overdue: list[tuple[float, Vm, NodeRecord]] = []
+    for name in observed.powering_up() if tracked.fresh else tracked.changed:
+        before = tracked.node(name)
+        if before.phase not in POWERING_UP:
+            continue
+        vm = vm_of(observed, before, name)
+        record, start = _noted(observed, before, vm), started(before)
+        evidence = _evidence(observed, record, start, vm)
+        phase, act = step(record.phase, evidence)
+        if act is Act.RELEASE:
+            release[name] = _reason(observed.limits, evidence, start, vm)
+        elif act is Act.READ_REPORT and vm and record.vm:
+            overdue.append((record.vm.running_at, vm, record))
+        else:
+            record = record.to(phase, observed.vms_at)
+        if record is not before:
+            records[name] = record
     # Those whose time was over first come first; the others are released without a report.
-    hung.sort(key=lambda vm: tracked.running[vm.name])
-    due = [vm for vm in hung if vm.name not in tracked.released][: spare(tracked)]
-    tracked.inspecting |= {vm.name: observed.now for vm in due}
-    return [Probe(vm.name, vm.zone) for vm in due]
+    overdue.sort(key=lambda late: late[0])
+    due = [late for late in overdue if late[1].name not in release][: spare(tracked)]
+    records |= {vm.name: record.to(Phase.STUCK, observed.now) for _, vm, record in due}
+    probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
+    return Verdicts(records, release=release, actions=probes)
 
 
-def _check(
-    observed: ObservedState, tracked: TrackedState, releases: Releases, name: str
-) -> Vm | None:
-    """Release a node that will not come; return its VM if that is to be probed for its report."""
-    begun = tracked.powering_up[name]
-    limits = observed.limits
-    # A time is over when a reading from after it shows nothing better.
-    both_at = min(observed.nodes_at, observed.vms_at)
-    vm = present(observed, tracked, name)
-    _note(observed, tracked, name, vm)
-    if name in tracked.permanent_error:
-        releases.add(name, tracked.permanent_error[name])
-    elif observed.nodes_at >= begun + limits.verdict_s:
-        releases.add(name, _too_late(observed, tracked, name, vm))
-    elif vm is None:
-        if both_at >= begun + limits.made_s:
-            releases.add(name, f"no VM within {limits.made_s:.0f} s{_trouble(tracked, name)}")
-    elif observed.left_over(vm):
-        # It is deleted (`garbage_collect`), then a new one is made.
-        pass
-    elif vm.status == RUNNING:
-        return _boots(observed, tracked, releases, vm)
-    elif vm.status in COMING:
-        if both_at >= begun + limits.made_s:
-            releases.add(
-                name,
-                f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s "
-                "after it was asked for",
-            )
-    elif vm.status not in LEAVING:
-        # It has stopped. One that is leaving is gone soon, and then asked for again.
-        how = "taken back (spot)" if vm.spot else "stopped"
-        releases.add(name, f"its VM in {vm.zone} was {how} while it booted")
-    return None
+def started(record: NodeRecord) -> Start:
+    """Return the start of a node that SLURM waits for.
+
+    Raises:
+        ValueError: it has none, though `apply_results` gives it one.
+
+    """
+    if record.start is None:
+        raise ValueError(f"no start: {record}")
+    return record.start
 
 
-def _note(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> None:
-    """Track how far a node's VM is."""
-    if vm is None or vm.status != RUNNING:
-        # The next one that runs begins its boot then.
-        for facts in (tracked.running, tracked.said, tracked.inspecting):
-            facts.pop(name, None)
-    if vm is not None:
-        tracked.lacking.pop(name, None)
-    elif name in tracked.made and observed.vms_at > tracked.made[name][0]:
-        tracked.lacking.setdefault(name, observed.vms_at)
-    if vm is not None and vm.status in LEAVING:
+def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRecord:
+    """Take from the newest list how far a node's VM is."""
+    facts = record.vm
+    if vm is None or left_over(record, vm):
+        if facts and not facts.lacking_at and observed.vms_at > facts.seen_at:
+            return replace(record, vm=replace(facts, lacking_at=observed.vms_at))
+        return record
+    if vm.status in LEAVING:
         # When the next list lacks it, it is gone: that is no gap in the list.
-        tracked.made.pop(name, None)
-    elif vm is not None and vm.status in (*COMING, RUNNING) and not observed.left_over(vm):
-        # A single list that lacks it later does not mean that it is gone.
-        made_at = tracked.made.get(name, (0.0, None))[0]
-        tracked.made[name] = (max(made_at, observed.vms_at), vm.pool)
+        return replace(record, vm=None) if facts else record
+    if vm.status not in (RUNNING, *COMING):
+        return record
+    if facts and facts.id and facts.id != vm.id:
+        # Another VM, which boots from its own beginning.
+        record, facts = record.to(Phase.CREATED, observed.vms_at), None
+    running_at = 0.0
+    if vm.status == RUNNING:
+        running_at = (facts.running_at if facts else 0) or observed.vms_at
+    seen = VmFacts(facts.seen_at if facts else observed.vms_at, vm.pool, vm.id, 0, running_at)
+    return record if seen == facts else replace(record, vm=seen)
 
 
-def present(observed: ObservedState, tracked: TrackedState, name: str) -> Vm | None:
-    """A node's VM, unless it has gone since it was listed."""
-    vm = observed.vm.get(name)
-    return None if vm is None or gone(observed, tracked, vm) else vm
-
-
-def gone(observed: ObservedState, tracked: TrackedState, vm: Vm) -> bool:
-    """Whether a VM has gone since it was listed."""
-    if vm.id in tracked.gone.get(vm.name, ()):
-        return True
-    return tracked.no_room.get(vm.name, {}).get(vm.zone, 0) >= observed.vms_at
-
-
-def _boots(observed: ObservedState, tracked: TrackedState, releases: Releases, vm: Vm) -> Vm | None:
-    name = vm.name
-    since = tracked.running.setdefault(name, observed.vms_at)
-    late = observed.nodes_at - since - observed.limits.boot_s
-    if late < 0:
-        return None
-    if name in tracked.said or late >= PROBE_S:
-        releases.add(name, _stuck(observed, tracked, vm))
-        return None
-    return None if name in tracked.inspecting else vm
-
-
-def _stuck(observed: ObservedState, tracked: TrackedState, vm: Vm) -> str:
-    said = tracked.said.get(vm.name, "")
-    waited = f"its VM in {vm.zone} has run for {observed.limits.boot_s:.0f} s"
-    if said:
-        return f"{waited} and slurmd has not registered; it says: {said}"
-    return f"{waited} and has reported nothing of its boot; look at its console"
-
-
-def _too_late(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> str:
-    waited = f"{observed.limits.verdict_s:.0f} s"
+def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None) -> Evidence:
+    if start.permanent_error:
+        return Evidence.FAILED
+    if observed.nodes_at >= start.asked + observed.limits.verdict_s:
+        return Evidence.OVERDUE
+    both_at = min(observed.nodes_at, observed.vms_at)
+    # 0: not read yet, while SLURM may have asked before the boot.
+    late = both_at > 0 and both_at >= start.asked + observed.limits.made_s
     if vm is None:
-        return f"no VM within {waited}{_trouble(tracked, name)}"
-    if observed.left_over(vm):
-        failure = tracked.undeleted.get(name)
-        why = f": {sentence(failure)}" if failure else ""
+        return _without_vm(observed, record, late=late)
+    return (
+        Evidence.LEFT_OVER if left_over(record, vm) else _with_vm(observed, record, vm, late=late)
+    )
+
+
+def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool) -> Evidence:
+    if vm.status == RUNNING:
+        return _boots(observed, record)
+    if vm.status in COMING:
+        return Evidence.NO_RUNNING_VM if late else Evidence.COMING
+    return Evidence.LEAVING if vm.status in LEAVING else Evidence.STOPPED
+
+
+def _without_vm(observed: ObservedState, record: NodeRecord, *, late: bool) -> Evidence:
+    facts = record.vm
+    # Counted from the first list that lacks it: there may have been no list for a while since the
+    # last one that had it, and then a single list would decide.
+    if (
+        facts
+        and observed.vms_at <= (facts.lacking_at or observed.vms_at) + observed.limits.missing_s
+    ):
+        return Evidence.LACKING
+    if late:
+        return Evidence.NO_RUNNING_VM
+    return Evidence.INSERT_RUNS if record.insert else Evidence.NO_VM
+
+
+def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:
+    running_at = record.vm.running_at if record.vm else observed.vms_at
+    late_s = observed.nodes_at - running_at - observed.limits.boot_s
+    if record.phase not in (Phase.BOOTING, Phase.STUCK) or late_s < 0:
+        return Evidence.RUNNING
+    ended = started(record).report is not None or late_s >= PROBE_S
+    return Evidence.BOOT_ENDED if ended else Evidence.BOOT_OVERDUE
+
+
+def _reason(limits: Limits, evidence: Evidence, start: Start, vm: Vm | None) -> str:
+    if evidence is Evidence.FAILED:
+        return start.permanent_error
+    if vm is None:
+        waited_s = limits.verdict_s if evidence is Evidence.OVERDUE else limits.made_s
+        return f"no VM within {waited_s:.0f} s{_trouble(start)}"
+    if evidence is Evidence.OVERDUE:
+        return _overdue(limits, start, vm)
+    if evidence is Evidence.BOOT_ENDED:
+        return _stuck(limits, start.report or "", vm)
+    if evidence is Evidence.STOPPED:
+        how = "taken back (spot)" if vm.spot else "stopped"
+        return f"its VM in {vm.zone} was {how} while it booted"
+    return (
+        f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s after it was "
+        "asked for"
+    )
+
+
+def _overdue(limits: Limits, start: Start, vm: Vm) -> str:
+    waited = f"{limits.verdict_s:.0f} s"
+    if vm.created < start.oldest:
+        why = f": {sentence(start.undeleted)}" if start.undeleted else ""
         return (
             f"the previous VM is still {vm.status} in {vm.zone}, not deleted within {waited}{why}"
         )
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
 
 
-def _trouble(tracked: TrackedState, name: str) -> str:
-    if name in tracked.backoff:
-        return f": {sentence(tracked.backoff[name][1])}"
-    if name in tracked.refused:
-        return f": {sentence(tracked.refused[name][-1][1])}"
-    return ""
+def _stuck(limits: Limits, report: str, vm: Vm) -> str:
+    waited = f"its VM in {vm.zone} has run for {limits.boot_s:.0f} s"
+    if report:
+        return f"{waited} and slurmd has not registered; it says: {report}"
+    return f"{waited} and has reported nothing of its boot; look at its console"
+
+
+def _trouble(start: Start) -> str:
+    if start.failure:
+        return f": {sentence(start.failure)}"
+    return f": {sentence(start.refused[-1][1])}" if start.refused else ""

@@ -6,6 +6,7 @@ these nodes are of several sets, the autoscaler waits until all of them have a p
 """
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.allocate import (
@@ -17,72 +18,118 @@ from muster.autoscaler.reconcile.allocate import (
     left,
     no_room,
 )
-from muster.autoscaler.reconcile.model import Choice, Insert
+from muster.autoscaler.reconcile.circuit_breaker import Breaker
+from muster.autoscaler.reconcile.model import CapacityPool, Choice, Insert, NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.queue import queued
-from muster.autoscaler.reconcile.release import Releases
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.powering_up import started
+from muster.autoscaler.reconcile.queue import due_nodes, queued
+from muster.autoscaler.reconcile.records import NodeRecord, TrackedState
+from muster.autoscaler.reconcile.release import with_jobs
+from muster.autoscaler.reconcile.transitions import Evidence, step
+from muster.autoscaler.reconcile.verdicts import Verdicts
 
 MOST = 5000
 """Most VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""
 
 
-def provision(observed: ObservedState, tracked: TrackedState, releases: Releases) -> list[Insert]:
-    """Return the inserts that are due; release a node if no choice has room for it."""
-    room: Room | None = None
-    asked: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
-    for groups in queued(observed, tracked, releases):
-        # Count the room only if a node is due: this is rare.
-        room = room or Room(left(observed, tracked))
+def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
+    """Return the inserts that are due; release the nodes that no choice has room for."""
+    due: dict[str, NodeSet] = {}
+    release: dict[str, str] = {}
+    for name in due_nodes(observed, tracked):
+        node_set = observed.set_of(name)
+        if node_set and node_set.choices:
+            due[name] = node_set
+        else:
+            release[name] = "the controller's metadata has no template for it; run `pulumi up`"
+    for name in with_jobs(observed, tracked, release):
+        due.pop(name, None)
+    if not due:
+        return Verdicts(release=release)
+    placed: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
+    refused: dict[str, NodeRecord] = {}
+    for allocation in _allocations(observed, tracked, due):
+        refused |= _no_quota(tracked, allocation)
+        if allocation.without:
+            noted = tracked.with_nodes(refused)
+            release |= {
+                name: no_room(observed, noted, allocation.group, name)
+                for name in allocation.without
+            }
+        job = allocation.group.job
+        for choice, names in allocation.asked:
+            # One-node jobs make one call, even if other jobs are between them.
+            key = allocation.group.node_set.name, choice, job.id if job else 0
+            placed.setdefault(key, (allocation.group, []))[1].extend(names)
+    return _inserts(tracked, placed, refused, release)
+
+
+def _allocations(
+    observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
+) -> Iterator[Allocation]:
+    """Yield what each group has got; a job gets all or nothing, and may wait."""
+    room = Room(left(observed, tracked))
+    for groups in queued(observed, tracked, due):
         allocations, remaining = allocate(observed, tracked, groups, room)
-        job = groups[0].job
-        if job and any(allocation.without for allocation in allocations):
-            for allocation in allocations:
-                _without(observed, tracked, releases, allocation)
-        elif not (job and any(allocation.waits for allocation in allocations)):
+        in_job = groups[0].job is not None
+        if in_job and any(allocation.without for allocation in allocations):
+            yield from (replace(allocation, asked=[]) for allocation in allocations)
+        elif not (in_job and any(allocation.waits for allocation in allocations)):
             room = remaining
-            for allocation in allocations:
-                _without(observed, tracked, releases, allocation)
-                for choice, names in allocation.asked:
-                    # One-node jobs make one call, even if other jobs are between them.
-                    key = allocation.group.node_set.name, choice, job.id if job else 0
-                    asked.setdefault(key, (allocation.group, []))[1].extend(names)
-    return [
-        _insert(tracked, group, choice, tuple(names[first : first + MOST]))
-        for (_, choice, _), (group, names) in asked.items()
-        for first in range(0, len(names), MOST)
-    ]
+            yield from allocations
 
 
-def _without(
-    observed: ObservedState, tracked: TrackedState, releases: Releases, allocation: Allocation
-) -> None:
-    """Release the nodes without a place; track which choices had no quota for them."""
+def _no_quota(tracked: TrackedState, allocation: Allocation) -> dict[str, NodeRecord]:
+    """Track which choices had no quota for a node."""
+    records: dict[str, NodeRecord] = {}
     for name, choice in allocation.no_quota:
-        tracked.refused[name] = (*tracked.refused.get(name, ()), (choice, NO_QUOTA))
-    for name in allocation.without:
-        releases.add(name, no_room(observed, tracked, allocation.group, name))
+        record = records.get(name) or tracked.node(name)
+        start = started(record)
+        tried = replace(start, refused=(*start.refused, (choice, NO_QUOTA)))
+        records[name] = replace(record, start=tried)
+    return records
 
 
-def _insert(tracked: TrackedState, group: Group, choice: Choice, names: tuple[str, ...]) -> Insert:
-    tries = max(tracked.attempts.get(name, 0) for name in names) + 1
-    since = max(tracked.powering_up[name] for name in names)
+def _inserts(
+    tracked: TrackedState,
+    placed: Mapping[tuple[str, Choice, int], tuple[Group, list[str]]],
+    refused: Mapping[str, NodeRecord],
+    release: Mapping[str, str],
+) -> Verdicts:
+    records = dict(refused)
+    breakers: dict[CapacityPool, Breaker] = {}
+    inserts: list[Insert] = []
+    for (_, choice, _), (group, names) in placed.items():
+        for first in range(0, len(names), MOST):
+            lot = {
+                name: records.get(name) or tracked.node(name)
+                for name in names[first : first + MOST]
+            }
+            tries = max(started(record).attempts for record in lot.values()) + 1
+            insert = _insert(group, choice, lot, tries)
+            inserts.append(insert)
+            records |= {name: _asked_for(record, insert, tries) for name, record in lot.items()}
+            breaker = tracked.breakers.get(choice.pool)
+            if breaker and group.need >= breaker.size:
+                breakers[choice.pool] = replace(breaker, trial=insert.id)
+    return Verdicts(records, breakers, release, inserts)
+
+
+def _insert(group: Group, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
+    since = max(started(record).asked for record in lot.values())
     # The id is the same after a restart of the daemon: Google does each id only once.
-    facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(names))}"
-    insert = Insert(
+    facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(lot))}"
+    return Insert(
         id=hashlib.sha256(facts.encode()).hexdigest()[:32],
         choice=choice,
-        names=names,
-        least=len(names) if group.job else 1,
+        names=tuple(lot),
+        least=len(lot) if group.job else 1,
         job=group.job.id if group.job else 0,
         placement=group.job is not None and group.node_set.compact,
     )
-    tracked.asks[insert.id] = insert
-    for name in names:
-        tracked.asking[name] = insert.id
-        tracked.attempts[name] = tries
-        tracked.backoff.pop(name, None)
-    breaker = tracked.breakers.get(choice.pool)
-    if breaker and group.need >= breaker.size:
-        tracked.breakers[choice.pool] = replace(breaker, trial=insert.id)
-    return insert
+
+
+def _asked_for(record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
+    start = replace(started(record), attempts=tries, again=0.0, failure=None)
+    phase, _ = step(record.phase, Evidence.ROOM)
+    return replace(record.to(phase, start.asked), start=start, insert=insert.id, vm=None)

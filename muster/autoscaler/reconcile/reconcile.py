@@ -12,8 +12,10 @@ By what SLURM takes a node for:
   without this cluster's label are not read.
 
 A node comes back by SLURM's own means (`ReleaseNodes`), and no VM of a node in service is deleted.
+`transitions` has this as a table.
 """
 
+from muster.autoscaler.reconcile import release
 from muster.autoscaler.reconcile.apply_results import apply_results
 from muster.autoscaler.reconcile.garbage_collect import collect_garbage
 from muster.autoscaler.reconcile.in_service import check_in_service
@@ -21,25 +23,28 @@ from muster.autoscaler.reconcile.model import Action, Close
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import check_powering_up
 from muster.autoscaler.reconcile.provision import provision
-from muster.autoscaler.reconcile.release import Releases
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
+
+# Garbage last: the VM of a node that is released now is deleted, and it is not asked for again.
+PARTS = (check_powering_up, check_in_service, provision, collect_garbage)
 
 
 def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Action], TrackedState]:
     """Return the actions, in the order to do them, and the tracked state after them."""
-    after = tracked.copy()
-    apply_results(observed, after)
-    releases = Releases(observed, after)
-    boot_probes = check_powering_up(observed, after, releases)
-    service_probes = check_in_service(observed, after, releases)
-    # After the checks: what is released now is not asked for again, and its VM is deleted.
-    inserts = provision(observed, after, releases)
-    deletions = collect_garbage(observed, after)
-    # A request is kept until each of its nodes is in service, or was released.
+    after = apply_results(observed, tracked)
+    reasons: dict[str, str] = {}
+    actions: list[Action] = []
+    for part in PARTS:
+        verdicts = part(observed, after)
+        after = verdicts.after(after)
+        released = release.with_jobs(observed, after, verdicts.release)
+        after = after.with_nodes(release.records(observed, after, released))
+        reasons |= released
+        actions += verdicts.actions
+    # A request is kept until slurmctld shows of each of its nodes that it does not wait for it.
     closed = [
         Close(request.id)
         for request in observed.requests
         if not any(observed.is_powering_up(name) for name in request.nodes)
     ]
-    probes = [*boot_probes, *service_probes]
-    return [*releases.actions(), *probes, *inserts, *deletions, *closed], after
+    return [*release.actions(observed, reasons), *actions, *closed], after

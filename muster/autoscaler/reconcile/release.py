@@ -1,46 +1,49 @@
 """Nodes that are released: each once, with those that its job can't use without it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from muster.autoscaler.reconcile.model import Power, ReleaseNodes
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
 
 
-@dataclass
-class Releases:
-    """The nodes that are released in this pass, by reason and power; `add` tracks them, too."""
+def with_jobs(
+    observed: ObservedState, tracked: TrackedState, release: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the nodes to release and why, with those that wait for the same jobs.
 
-    observed: ObservedState
-    tracked: TrackedState
-    reasons: dict[tuple[str, Power], list[str]] = field(default_factory=dict)
-
-    def add(self, name: str, reason: str) -> None:
-        """Release a node, and the other nodes that its job waits for.
-
-        Not while slurmctld does not answer: the node may have come into service since.
-        """
-        if name in self.tracked.released or self.observed.stale:
-            return
-        powering_up = self.observed.is_powering_up(name)
-        self._one(name, reason)
-        job = self.observed.jobs.get(name)
-        if job is None or not powering_up:
-            return
+    None while slurmctld does not answer: a node may have come into service since.
+    """
+    reasons: dict[str, str] = {}
+    if observed.stale:
+        return reasons
+    for name, reason in release.items():
+        if name in reasons or tracked.node(name).phase is Phase.RELEASED:
+            continue
+        reasons[name] = reason
+        job = observed.jobs.get(name)
+        if job is None or not observed.is_powering_up(name):
+            continue
         for other in job.nodes:
-            if other not in self.tracked.released and self.observed.is_powering_up(other):
+            released = tracked.node(other).phase is Phase.RELEASED or other in reasons
+            if not released and observed.is_powering_up(other):
                 # The same words for all jobs: each reason costs slurmctld a call.
-                self._one(other, f"its job needs all of its nodes: {reason}")
+                reasons[other] = f"its job needs all of its nodes: {reason}"
+    return reasons
 
-    def _one(self, name: str, reason: str) -> None:
-        self.tracked.released[name] = self.observed.now
-        node = self.observed.nodes.get(name)
-        power = Power.POWERING_UP if self.observed.is_powering_up(name) or not node else node.power
-        self.reasons.setdefault((reason, power), []).append(name)
 
-    def actions(self) -> list[ReleaseNodes]:
-        """Return one action for each reason and power."""
-        return [
-            ReleaseNodes(tuple(names), reason, power)
-            for (reason, power), names in self.reasons.items()
-        ]
+def records(
+    observed: ObservedState, tracked: TrackedState, released: Iterable[str]
+) -> dict[str, NodeRecord]:
+    """Return the records of nodes that are released."""
+    return {name: tracked.node(name).to(Phase.RELEASED, observed.now) for name in released}
+
+
+def actions(observed: ObservedState, reasons: Mapping[str, str]) -> list[ReleaseNodes]:
+    """Return one action for each reason and power."""
+    names: dict[tuple[str, Power], list[str]] = {}
+    for name, reason in reasons.items():
+        node = observed.nodes.get(name)
+        power = Power.POWERING_UP if observed.is_powering_up(name) or not node else node.power
+        names.setdefault((reason, power), []).append(name)
+    return [ReleaseNodes(tuple(each), reason, power) for (reason, power), each in names.items()]

@@ -18,8 +18,10 @@ from muster.autoscaler.reconcile.model import (
     Inserted,
     Probe,
     ProbeResult,
+    Released,
     ReleaseNodes,
     Request,
+    Withdraw,
 )
 from muster.autoscaler.report.lifecycle import Stage
 from muster.autoscaler.report.status_file import Row
@@ -30,12 +32,12 @@ Owner = Callable[[str], tuple[str, tuple[int, ...]]]
 """Node -> its request, and the jobs that wait for it or run on it."""
 
 
-def of_request(request: Request) -> Line:
-    """SLURM asks for nodes."""
+def of_request(request: Request, asked: float) -> Line:
+    """SLURM asks for nodes; `asked`: when, in seconds since the epoch."""
     return {
         "event": "request",
         "request": request.id,
-        "asked": round(request.asked, 3),
+        "asked": round(asked, 3),
         "nodes": fold(request.nodes),
         # Folding takes 50 us, and a burst has thousands of jobs with one node.
         "jobs": {
@@ -86,6 +88,9 @@ def of_action(action: Action, owner: Owner) -> Line:
         case Delete(vm=vm, why=why):
             line = {"event": "delete", "node": vm.name, "zone": vm.zone, "vm": vm.id, "reason": why}
             return line | _ids(*owner(vm.name))
+        case Withdraw(vm=vm):
+            line = {"event": "withdraw", "node": vm.name, "zone": vm.zone, "vm": vm.id}
+            return line | _ids(*owner(vm.name))
         case ReleaseNodes(names=names, reason=reason):
             line = {"event": "release", "nodes": fold(names), "reason": reason}
             return line | _ids_of_all(names, owner)
@@ -118,6 +123,10 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             else:
                 line |= {"exists": exists, "report": report}
             yield line | _ids(*owner(name))
+        case Released() if event.left:
+            why = event.failure or "it is not as it was when that was decided"
+            line = {"event": "not released", "nodes": fold(event.left), "reason": why}
+            yield line | _ids_of_all(event.left, owner)
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from muster.autoscaler.reconcile.in_service import NOT_RESPONDING
 from muster.autoscaler.reconcile.model import CapacityPool, Node, Power, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.powering_up import COMING, LEAVING, RUNNING, present
+from muster.autoscaler.reconcile.records import NOTHING, NodeRecord, Phase, TrackedState
 from muster.autoscaler.reconcile.retry_policy import sentence
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.vms import vm_of
 
 
 class Stage(StrEnum):
@@ -68,7 +68,7 @@ class View:
     reason: str = ""
     """Why it is not in service; SLURM's reason, or what blocks it now."""
     retry: float = 0
-    """When the cloud is asked for it again; 0 = no such time is set."""
+    """When the cloud is asked for it again, in seconds since the epoch; 0 = no such time is set."""
     gpus: str = ""
     """GPUs that are attached to it."""
 
@@ -88,7 +88,7 @@ def stages(
     if not observed.nodes:
         # slurmctld has not been read yet.
         return {}
-    names = {**observed.nodes, **observed.vm}
+    names = {**observed.nodes, **observed.vms.by_name}
     views = ((name, stage(observed, tracked, released_for, name)) for name in names)
     return {name: view for name, view in views if view}
 
@@ -98,28 +98,17 @@ def touched(
 ) -> set[str]:
     """Return the names whose stage may have changed from one reconcile pass to the next.
 
-    Nodes and VMs that were read again are compared. Of the tracked state all names count if
-    something was read or the requests changed, else those whose entries changed.
+    Nodes, VMs and records are compared.
     """
     (old, old_tracked), (new, new_tracked) = before, now
     names = _differing(old.nodes, new.nodes)
     if old.vms is not new.vms:
-        names |= _differing(old.vm, new.vm)
-    read = old.nodes_at != new.nodes_at or old.vms_at != new.vms_at
-    for field in _BY_NAME:
-        old_part, new_part = getattr(old_tracked, field), getattr(new_tracked, field)
-        if read or old.requests is not new.requests:
-            names.update(old_part, new_part)
-        else:
-            names |= _differing(old_part, new_part)
+        names |= _differing(old.vms.by_name, new.vms.by_name)
+    names |= _differing(old_tracked.nodes, new_tracked.nodes)
+    if old.requests is not new.requests or old.nodes_at != new.nodes_at:
+        # Whether SLURM waits for a node follows from both.
+        names.update(old.asked, new.asked)
     return names
-
-
-_BY_NAME = (
-    *("asking", "made", "gone", "no_room", "deleting", "released", "powering_up"),
-    *("backoff", "said", "refused", "inspecting", "missing"),
-)
-"""Fields of TrackedState from which stages follow."""
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:
@@ -134,16 +123,11 @@ def stage(
 ) -> View | None:
     """Return one of `stages`; None where there is neither a node nor a VM of that name."""
     node = observed.nodes.get(name)
-    vm = observed.vm.get(name)
+    record = tracked.nodes.get(name, NOTHING)
     if node is None:
-        return _shown(Stage.STRAY, "", vm.pool) if vm else None
-    if (
-        node.power is Power.OFF
-        and vm is None
-        and name not in tracked.powering_up
-        and name not in tracked.released
-        and name not in tracked.deleting
-    ):
+        vms = observed.vms.by_name.get(name)
+        return _shown(Stage.STRAY, "", vms[0].pool) if vms else None
+    if node.power is Power.OFF and record is NOTHING and name not in observed.vms.by_name:
         # Nearly all of thousands of nodes: the quick way.
         return _off(node.reason, node.down, node.drained)
     return _view(observed, tracked, node, released_for.get(name, ""))
@@ -155,24 +139,38 @@ def _off(reason: str, down: bool, drained: bool) -> View:
 
 
 def _view(observed: ObservedState, tracked: TrackedState, node: Node, released_for: str) -> View:
-    name = node.name
-    vm = present(observed, tracked, name)
+    record = tracked.node(node.name)
+    vm = vm_of(observed, record, node.name)
     reason, retry = node.reason, 0.0
-    if name in tracked.released:
-        stage = Stage.RELEASED
-        reason = released_for or reason
-    elif observed.is_powering_up(name):
-        stage = _powering_up(observed, tracked, name, vm)
-        reason, retry = _trouble(tracked, name)
+    if record.phase in _STAGES:
+        stage = _STAGES[record.phase]
+        if record.phase is Phase.RELEASED:
+            reason = released_for or reason
+        else:
+            reason, again = _trouble(record)
+            retry = observed.date(again)
     elif node.power is Power.UP:
-        stage = _in_service(tracked, node)
-    elif node.power is Power.POWERING_DOWN or vm is not None or name in tracked.deleting:
+        stage = _in_service(record, node)
+    elif node.power is Power.POWERING_DOWN or vm is not None or record.deletions:
         stage = Stage.GOING
     else:
         stage = Stage.OFF
+    if stage is Stage.MADE and record.vm and not record.vm.pool:
+        # Perhaps an earlier daemon made it.
+        stage = Stage.WAITING
     flags = (node.down, node.drained, node.not_responding, node.busy, node.leaving)
-    shown = _shown(stage, _state(node.power, flags), _place(tracked, name, vm))
+    shown = _shown(stage, _state(node.power, flags), _pool(tracked, record, vm))
     return replace(shown, reason=reason, retry=retry)
+
+
+_STAGES = {
+    Phase.WAITING: Stage.WAITING,
+    Phase.INSERTING: Stage.ASKED,
+    Phase.CREATED: Stage.MADE,
+    Phase.BOOTING: Stage.BOOTING,
+    Phase.STUCK: Stage.STUCK,
+    Phase.RELEASED: Stage.RELEASED,
+}
 
 
 def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
@@ -181,22 +179,10 @@ def _shown(stage: Stage, state: str, at: CapacityPool | None) -> View:
     return View(stage, state, at.zone, at.machine_type, at.spot, gpus=at.gpus)
 
 
-def _powering_up(observed: ObservedState, tracked: TrackedState, name: str, vm: Vm | None) -> Stage:
-    if vm is None or vm.id in tracked.deleting.get(name, ()) or vm.status in LEAVING:
-        # A VM from before SLURM asked is deleted first.
-        if name in tracked.asking:
-            return Stage.ASKED
-        newer = name in tracked.made and tracked.made[name][0] >= observed.vms_at
-        return Stage.MADE if newer else Stage.WAITING
-    if vm.status == RUNNING:
-        return Stage.STUCK if name in tracked.inspecting else Stage.BOOTING
-    return Stage.MADE if vm.status in COMING else Stage.WAITING
-
-
-def _in_service(tracked: TrackedState, node: Node) -> Stage:
+def _in_service(record: NodeRecord, node: Node) -> Stage:
     if node.down:
         return Stage.NOT_RESPONDING if NOT_RESPONDING in node.reason else Stage.DOWN
-    if node.name in tracked.missing:
+    if record.phase is Phase.VERIFYING:
         return Stage.MISSING
     if node.leaving:
         return Stage.LEAVING
@@ -205,24 +191,26 @@ def _in_service(tracked: TrackedState, node: Node) -> Stage:
     return Stage.BUSY if node.busy else Stage.IDLE
 
 
-def _trouble(tracked: TrackedState, name: str) -> tuple[str, float]:
+def _trouble(record: NodeRecord) -> tuple[str, float]:
     """What blocks a node that powers up, and when it is tried again."""
-    if name in tracked.backoff:
-        retry, failure = tracked.backoff[name]
-        return sentence(failure), retry
-    if tracked.said.get(name):
-        return f"its VM says: {tracked.said[name]}", 0
-    if name in tracked.refused:
-        choice, failure = tracked.refused[name][-1]
+    start = record.start
+    if start is None:
+        return "", 0
+    if start.failure:
+        return sentence(start.failure), start.again
+    if start.report:
+        return f"its VM says: {start.report}", 0
+    if start.refused:
+        choice, failure = start.refused[-1]
         return f"{sentence(failure)} ({choice.pool})", 0
     return "", 0
 
 
-def _place(tracked: TrackedState, name: str, vm: Vm | None) -> CapacityPool | None:
+def _pool(tracked: TrackedState, record: NodeRecord, vm: Vm | None) -> CapacityPool | None:
     if vm is not None:
         return vm.pool
-    ask = tracked.asks.get(tracked.asking.get(name, ""))
-    return ask.choice.pool if ask else tracked.made[name][1] if name in tracked.made else None
+    insert = tracked.inserts.get(record.insert)
+    return insert.choice.pool if insert else record.vm.pool if record.vm else None
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,6 @@ Served on this machine's loopback address only. Gauges are computed when Prometh
 and histograms are kept up to date as things happen.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import (
     Action,
     CapacityPool,
@@ -23,11 +23,10 @@ from muster.autoscaler.reconcile.model import (
     Insert,
     Inserted,
     ProbeResult,
-    ReleaseNodes,
     Request,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.cold_start import PHASES
 from muster.autoscaler.report.lifecycle import Stage
 
@@ -78,7 +77,7 @@ class _LastPass:
 class Metrics(Collector):
     """All metrics of one daemon; `called` may be used by any thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Clock = Clock()) -> None:
         self.registry = CollectorRegistry()
         self.budget: Callable[[], Budget] | None = None
         """Returns what was used of Google's rate limits."""
@@ -127,10 +126,12 @@ class Metrics(Collector):
         match action:
             case Insert(names=names):
                 self._actions.labels("insert").inc(len(names))
-            case ReleaseNodes(names=names):
-                self._actions.labels("release").inc(len(names))
             case Delete():
                 self._actions.labels("delete").inc()
+
+    def released(self, count: int) -> None:
+        """Count nodes that are released."""
+        self._actions.labels("release").inc(count)
 
     def failed(self, event: Event, failure: Failure, count: int) -> None:
         """Count the failures of an event."""
@@ -159,7 +160,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Compute the gauges."""
         if self._last:
-            yield from _gauges(self._last, self._clock())
+            yield from _gauges(self._last, self._clock.monotonic())
         if self.budget:
             yield from _budget(self.budget())
 

@@ -12,12 +12,13 @@ from muster.autoscaler.reconcile.model import (
     Action,
     Insert,
     Inserted,
+    Released,
     ReleaseNodes,
     Request,
     set_name,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.report import events
 from muster.autoscaler.report.cold_start import ColdStarts
 from muster.autoscaler.report.event_log import EventLog
@@ -53,6 +54,8 @@ class Observer:
         self._cold = ColdStarts()
         self._released: dict[str, str] = {}
         """Node -> why it was released, until slurmctld shows the release."""
+        self._waited: dict[ReleaseNodes, dict[str, tuple[int, ...]]] = {}
+        """Releases under way -> the jobs that each of their nodes had."""
         self._asks: dict[str, tuple[str, ...]] = {}
         """Inserts under way, by id, and their nodes."""
         self._returned: dict[int, Returned] = {}
@@ -70,10 +73,10 @@ class Observer:
     ) -> None:
         """Take a pass's outcome."""
         self._take_requests(observed)
-        self._take_actions(observed, actions)
+        self._take_actions(actions)
         self._take_events(observed)
         changed = bool(observed.nodes) and self._take_stages(observed, tracked)
-        self.events.write(observed.now, self._lines)
+        self.events.write(observed.date(observed.now), self._lines)
         self._lines = []
         self.metrics.saw(observed, tracked, dict(self._counts))
         self.status.update(
@@ -99,7 +102,7 @@ class Observer:
         for request_id, request in requests.items():
             if request_id not in self._requests:
                 self.metrics.requested(request)
-                self._lines.append(events.of_request(request))
+                self._lines.append(events.of_request(request, observed.date(request.asked)))
         self._requests = requests
         jobs: dict[str, list[int]] = {}
         self._requested_by = {}
@@ -110,27 +113,30 @@ class Observer:
             for node in request.nodes:
                 self._requested_by[node] = (request.id, tuple(jobs.get(node, ())))
 
-    def _take_actions(self, observed: ObservedState, actions: Sequence[Action]) -> None:
+    def _take_actions(self, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
             self._lines.append(events.of_action(action, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
             elif isinstance(action, ReleaseNodes):
-                self._take_return(observed, action)
-        while len(self._returned) > RETURNED:
-            del self._returned[next(iter(self._returned))]
+                self._released |= dict.fromkeys(action.names, action.reason)
+                # Its request may be closed before it ends.
+                self._waited[action] = {name: self._owner(name)[1] for name in action.names}
 
-    def _take_return(self, observed: ObservedState, action: ReleaseNodes) -> None:
-        jobs: dict[int, None] = {}
-        for name in action.names:
-            self._released[name] = action.reason
-            jobs |= dict.fromkeys(self._owner(name)[1])
+    def _take_release(self, observed: ObservedState, event: Released) -> None:
+        waited, action = self._waited.pop(event.action, {}), event.action
+        self.metrics.released(len(event.names))
+        if not event.names:
+            return
+        jobs = {job: None for name in event.names for job in waited.get(name, ())}
         for job in jobs:
             self._returned.pop(job, None)
-            self._returned[job] = Returned(observed.now, action.reason)
+            self._returned[job] = Returned(observed.date(observed.now), action.reason)
         of_jobs = f" ({fold(f'job-{job}' for job in jobs)})" if jobs else ""
-        log.warning("released: %s%s: %s", fold(action.names), of_jobs, one_line(action.reason))
+        while len(self._returned) > RETURNED:
+            del self._returned[next(iter(self._returned))]
+        log.warning("released: %s%s: %s", fold(event.names), of_jobs, one_line(action.reason))
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         if name in self._requested_by:
@@ -142,17 +148,20 @@ class Observer:
         for event in observed.events:
             asked = self._asks.pop(event.id, ()) if isinstance(event, Inserted) else ()
             self._lines += events.of_event(event, asked, self._owner)
+            if isinstance(event, Released):
+                self._take_release(observed, event)
             for verb, failure, names in events.failures(event, asked):
                 self.metrics.failed(event, failure, max(1, len(names)))
                 what = f"{verb} {fold(names) or 'nodes'}"
-                error = LastError(observed.now, what, failure.code, failure.message)
+                error = LastError(observed.date(observed.now), what, failure.code, failure.message)
                 sets = {set_name(observed.cluster, name) for name in names} or observed.sets
                 self._errors |= dict.fromkeys(sets, error)
 
     def _take_stages(self, observed: ObservedState, tracked: TrackedState) -> bool:
         """Take the stages that have changed; return whether any has."""
-        for name in [name for name in self._released if name not in tracked.released]:
-            del self._released[name]
+        for name in list(self._released):
+            if tracked.node(name).phase is not Phase.RELEASED:
+                del self._released[name]
         if self._seen is None:
             views: dict[str, View | None] = dict(stages(observed, tracked, self._released))
         else:
@@ -184,11 +193,13 @@ class Observer:
         """Take a node that is seen for the first time; the last daemon may know since when."""
         before = self._before.get(name)
         request, jobs = self._requested_by.get(name, ("", ()))
-        row = Row(view, observed.now, jobs, request)
+        row = Row(view, observed.date(observed.now), jobs, request)
         self._rows[name] = row
         self._count(observed, name, view.stage, 1)
+        if before and not request and view.stage not in (Stage.IDLE, Stage.OFF):
+            row.jobs, row.request = before.jobs, before.request
         if before and before.view.stage is view.stage:
-            row.since, row.jobs, row.request = before.since, before.jobs, before.request
+            row.since = before.since
         elif before or view.stage is not Stage.OFF:
             self._lines.append(events.of_stage(name, row, None, 0, {}))
 
@@ -199,12 +210,13 @@ class Observer:
         row.view = view
         if view.stage is before:
             return
-        row.since = observed.now
-        asked = tracked.powering_up.get(name, observed.now)
+        row.since = observed.date(observed.now)
+        start = tracked.node(name).start
+        asked = start.asked if start else observed.now
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
                 # SLURM asked a moment before this pass.
-                row.since = min(asked, observed.now)
+                row.since = observed.date(asked)
             row.request, row.jobs = self._requested_by.get(name, (row.request, row.jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
             row.jobs, row.request = (), ""

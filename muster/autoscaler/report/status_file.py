@@ -8,17 +8,18 @@ old one means that the daemon does not work.
 
 import json
 import logging
+import math
 import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from muster.autoscaler.reconcile.model import CapacityPool, Unread
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 
 STATUS = Path("/run/muster-autoscaler/status.json")
@@ -43,7 +44,7 @@ class Row:
 
     view: View
     since: float
-    """When this stage began, as far as the daemon has seen."""
+    """When this stage began, as far as the daemon has seen, in seconds since the epoch."""
     jobs: tuple[int, ...] = ()
     """Jobs for which SLURM asked for it."""
     request: str = ""
@@ -56,7 +57,7 @@ class BreakerStatus:
     pool: CapacityPool
     code: str
     until: float
-    """When it may be tried again."""
+    """When it may be tried again, in seconds since the epoch."""
     half_open: bool
     """An insert is trying it."""
     size: int = 1
@@ -121,7 +122,8 @@ class StatusFile:
     """Writes the file; a full file system does not stop the daemon."""
 
     path: Path = STATUS
-    _written: float = 0
+    _written: float = -math.inf
+    """When it was written, as in `model`."""
     _nodes: str = ""
     """The part about nodes as it was written, empty when it has changed since."""
     _head: dict[str, Any] = field(default_factory=dict)
@@ -143,18 +145,17 @@ class StatusFile:
         if changed:
             self._nodes = ""
         age_s = observed.now - self._written
-        # A negative age: the clock was set back, and the file is written.
-        if 0 <= age_s < min(max(LEAST_S, self._spent_s / SHARE), LONGEST_S):
+        if age_s < min(max(LEAST_S, self._spent_s / SHARE), LONGEST_S):
             return
         head = _head(observed, tracked, returned, errors)
-        if self._nodes and head == self._head and 0 <= age_s < LONGEST_S:
+        if self._nodes and head == self._head and age_s < LONGEST_S:
             return
         if not self._nodes:
             began_s = time.thread_time()
             self._nodes = _nodes(rows)
             self._spent_s = time.thread_time() - began_s
         self._head, self._written = head, observed.now
-        text = json.dumps({"written": observed.now, **head})
+        text = json.dumps({"written": observed.date(observed.now), **head})
         self._write(f"{text[:-1]}, {self._nodes[1:]}\n")
 
     def _write(self, text: str) -> None:
@@ -189,15 +190,15 @@ def _head(
 ) -> dict[str, Any]:
     return {
         "cluster": observed.cluster,
-        "slurm_read": observed.nodes_at,
-        "cloud_read": observed.vms_at,
+        "slurm_read": observed.date(observed.nodes_at),
+        "cloud_read": observed.date(observed.vms_at),
         "jobs": {job.id: job.nodes for request in observed.requests for job in request.jobs},
         "returned": {job: asdict(release) for job, release in returned.items()},
         "breakers": [
             {
                 **asdict(pool),
                 "code": breaker.code,
-                "until": breaker.until,
+                "until": observed.date(breaker.until),
                 "half_open": bool(breaker.trial),
                 "size": breaker.size,
             }
@@ -212,7 +213,10 @@ def _head(
             for name, node_set in observed.sets.items()
         },
         "errors": {name: asdict(error) for name, error in errors.items()},
-        "unread": {what: asdict(unread) for what, unread in observed.unread.items()},
+        "unread": {
+            what: asdict(replace(unread, since=observed.date(unread.since)))
+            for what, unread in observed.unread.items()
+        },
     }
 
 

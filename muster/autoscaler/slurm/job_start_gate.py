@@ -10,11 +10,11 @@ slurmctld's own pass. A job that is cancelled closes its connection.
 import logging
 import selectors
 import socket
-import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from threading import Event
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import Node, Power
 from muster.catalog.hostlists import expand
 
@@ -80,9 +80,12 @@ class Gate:
         coming: Callable[[], Collection[str]],
         address: tuple[str, int] = ADDRESS,
         limit: int = LIMIT,
+        *,
+        clock: Clock = Clock(),
     ) -> None:
         self._coming = coming
         self._limit = limit
+        self._clock = clock
         self._waiting: dict[socket.socket, _Waiting] = {}
         self._problem = ""
         """Why the nodes could not be read last."""
@@ -102,19 +105,19 @@ class Gate:
         """Work until `stop` is set, then let all jobs through."""
         read_at = 0.0
         while not stop.is_set():
-            self._serve_sockets()
-            if self._waiting and (begun := time.monotonic()) >= read_at:
+            self._serve_sockets(stop)
+            if self._waiting and (begun := self._clock.monotonic()) >= read_at:
                 self._check(begun)
-                took = time.monotonic() - begun
+                took = self._clock.monotonic() - begun
                 read_at = begun + max(READ_EVERY_S, took / READING_SHARE)
         for connection in list(self._waiting):
             self._let_through(connection)
         self._selector.close()
         self._listener.close()
 
-    def _serve_sockets(self) -> None:
+    def _serve_sockets(self, stop: Event) -> None:
         """Accept connections, read from them, and drop those that were closed."""
-        for key, _ in self._selector.select(READ_EVERY_S):
+        for key, _ in self._clock.wait(self._selector.select, READ_EVERY_S):
             connection: socket.socket = key.data
             try:
                 if connection is self._listener:
@@ -126,7 +129,7 @@ class Gate:
                     self._let_through(connection)
                 elif connection is self._listener:
                     log.warning("no more jobs can wait for nodes now: %s", error)
-                    time.sleep(READ_EVERY_S)
+                    self._clock.wait(stop.wait, READ_EVERY_S)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -135,7 +138,7 @@ class Gate:
             connection.close()
             return
         connection.setblocking(False)
-        self._waiting[connection] = _Waiting(time.monotonic())
+        self._waiting[connection] = _Waiting(self._clock.monotonic())
         self._selector.register(connection, selectors.EVENT_READ, connection)
 
     def _read(self, connection: socket.socket) -> None:

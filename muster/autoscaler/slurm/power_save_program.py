@@ -19,6 +19,9 @@ SPOOL = "/var/spool/muster-autoscaler"
 WAKE = "wake"
 """A FIFO in the spool: a byte written to it wakes the daemon, which reads from it."""
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""A file that is different after each boot: random(4)."""
+
 PROGRAMS = {
     "muster-resume": "resume",
     "muster-suspend": "suspend",
@@ -67,6 +70,9 @@ def resume_file() -> bytes:
 def write(spool: str, program: str, nodes: str, more: bytes) -> None:
     """Write a file into the spool, complete or not at all; its name has the time and the process.
 
+    Its first line has the time twice: by the system clock, which may be set, and as seconds since
+    the boot (CLOCK_BOOTTIME) with the boot's id.
+
     It is not synced to the disk, which takes longer than all the rest. If the machine goes down,
     slurmctld's own state still has the request (or has lost it too: it is written every 5 s).
 
@@ -75,7 +81,12 @@ def write(spool: str, program: str, nodes: str, more: bytes) -> None:
 
     """
     name = f"{time.time_ns()}-{os.getpid()}.{program}"
-    head = f'{{"program": "{program}", "nodes": "{nodes}", "asked": {time.time():.3f}}}\n'
+    with open(BOOT_ID, "rb") as file:
+        boot = file.read().decode().strip()
+    head = (
+        f'{{"program": "{program}", "nodes": "{nodes}", "asked": {time.time():.3f}, '
+        f'"boot": "{boot}", "since_boot": {time.clock_gettime(time.CLOCK_BOOTTIME):.6f}}}\n'
+    )
     unfinished = f"{spool}/{name}.new"
     try:
         with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:

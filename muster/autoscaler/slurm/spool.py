@@ -11,13 +11,13 @@ import json
 import logging
 import os
 import select
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import Job, Request
-from muster.autoscaler.slurm.power_save_program import WAKE
+from muster.autoscaler.slurm.power_save_program import BOOT_ID, WAKE
 from muster.catalog.hostlists import expand
 
 log = logging.getLogger("muster")
@@ -40,7 +40,7 @@ class SpoolError(Exception):
 class Spool:
     """The folder of the spool. Only one process reads it, the daemon."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = Clock()) -> None:
         """Open the spool and create the FIFO that wakes the daemon.
 
         Raises:
@@ -48,6 +48,7 @@ class Spool:
 
         """
         self.folder = folder
+        self._clock = clock
         self._requests: dict[str, Request] = {}
         self._damaged: set[str] = set()
         fifo = folder / WAKE
@@ -57,13 +58,14 @@ class Spool:
                 os.mkfifo(fifo, 0o600)
             # For reading and writing: else the FIFO would be at its end when a writer closes it.
             self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+            self._boot = Path(BOOT_ID).read_text(encoding="ascii").strip()
         except OSError as error:
             raise SpoolError(f"the spool {folder} can't be used: {error}; run site.yml") from error
         for path in folder.glob("*.new"):
             # From a program that was killed; SLURM's node states say what it asked for. It may be
             # complete by now, or the disk be read-only.
             with suppress(OSError):
-                if path.stat().st_mtime < time.time() - UNFINISHED_S:
+                if path.stat().st_mtime < self._clock.now() - UNFINISHED_S:
                     path.unlink()
 
     def wait(self, seconds: float) -> bool:
@@ -82,7 +84,7 @@ class Spool:
         for name in names:
             if name not in self._requests and (request := self._request(name)):
                 self._requests[name] = request
-        return [self._requests[name] for name in names if name in self._requests]
+        return sorted(self._requests.values(), key=lambda request: (request.asked, request.id))
 
     def close(self, request: str) -> None:
         """Remove a request from the spool; no error if it is not there.
@@ -116,7 +118,7 @@ class Spool:
         path = self.folder / name
         try:
             head, resume_file = _read(path)
-            nodes, asked = _names_of(head["nodes"]), float(head["asked"])
+            nodes, asked = _names_of(head["nodes"]), self._asked(head)
         except _UNREADABLE as error:
             # Such as an empty file after the machine went down.
             log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
@@ -136,6 +138,18 @@ class Spool:
             self._damaged.add(name)
             jobs = ()
         return Request(name, asked, nodes, jobs)
+
+    def _asked(self, head: dict[str, Any]) -> float:
+        """When a program was called, by the daemon's monotonic clock.
+
+        Its seconds since the boot count from another boot if the machine was rebooted: then the
+        program's date says how long ago that was, as far as the system clock was right.
+        """
+        if head["boot"] == self._boot:
+            return min(float(head["since_boot"]), self._clock.monotonic())
+        age_s = self._clock.now() - float(head["asked"])
+        # It was before this boot, whatever the system clock says.
+        return min(self._clock.monotonic() - age_s, -1.0)
 
     def _set_aside(self, name: str) -> None:
         """Keep a damaged file for the administrator, but not too many."""

@@ -5,27 +5,26 @@ from collections.abc import Callable, Iterator
 import pytest
 from controllerkit import Cloud, new_cloud
 from driverkit import DriverHarness
+from quick import FastClock, FastCloudClock
 
-from muster.autoscaler.compute import driver
 from muster.autoscaler.compute.api_client import Limits
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with new_cloud() as fake:
+def clock() -> FastClock:
+    """The clock of the driver and of the cloud; not fast where the daemon works with both."""
+    return FastClock(speed=1)
+
+
+@pytest.fixture
+def cloud(clock: FastClock) -> Iterator[Cloud]:
+    with new_cloud(lambda loop: FastCloudClock(loop, clock)) as fake:
         yield fake
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll operations often: those of a test take no time."""
-    monkeypatch.setattr(driver, "INSERT_PAUSES_S", (0.02, 0.1))
-    monkeypatch.setattr(driver, "DELETE_PAUSES_S", (0.02, 0.1))
-
-
-@pytest.fixture
 def harness_without(
-    cloud: Cloud, quick: None, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, clock: FastClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., DriverHarness]]:
     """Make a harness whose controller lacks one right."""
     monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", f"{cloud.server.url}/compute/v1/")
@@ -33,7 +32,7 @@ def harness_without(
 
     def make(permission: str, limits: Limits | None = None) -> DriverHarness:
         cloud.allow(permission)
-        harnesses.append(DriverHarness(cloud, limits))
+        harnesses.append(DriverHarness(cloud, clock, limits))
         return harnesses[0]
 
     yield make

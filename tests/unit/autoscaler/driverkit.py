@@ -7,6 +7,7 @@ from typing import Any
 
 from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
 from google.oauth2.credentials import Credentials
+from quick import DRIVER_LIMITS, FastClock
 
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import Google
@@ -39,13 +40,21 @@ def names(count: int, start: int = 0) -> tuple[str, ...]:
 class DriverHarness:
     """`google` with a list of its events."""
 
-    def __init__(self, cloud: Cloud, limits: Limits | None = None) -> None:
+    def __init__(self, cloud: Cloud, clock: FastClock, limits: Limits | None = None) -> None:
         self.cloud = cloud
+        self.clock = clock
         self.events: list[Event] = []
         self._changed = threading.Condition()
         self._numbers = 0
         self.credentials = Credentials(cloud.token())
-        self.google = Google("demo-project", "lab", self._tell, limits, self.credentials)
+        self.google = Google(
+            "demo-project",
+            "lab",
+            self._tell,
+            limits or DRIVER_LIMITS,
+            self.credentials,
+            clock=clock,
+        )
 
     def _tell(self, event: Event) -> None:
         with self._changed:
@@ -133,18 +142,42 @@ class DriverHarness:
         method = pattern if pattern == "batch" else f"compute.{pattern}"
         self.cloud.server.cloud.faults.add(method, **more)
 
+    def refuse_second(self, pattern: str, ending: str, error: ApiError) -> None:
+        """Let calls of a method fail after the next one; its paths have this ending."""
+        before = self.cloud.server.cloud.middleware
+
+        def watched(handle: Handle, request: Request) -> Reply | Deferred:
+            answer = before(handle, request)
+            if request.verb == "POST" and request.path.endswith(ending):
+                self.fault(pattern, error=error)
+            return answer
+
+        self.cloud.server.cloud.middleware = watched
+
+    def hang(self, zone: str) -> None:
+        """Answer no calls for a zone any more, nor requests with many calls of which one is."""
+        before = self.cloud.server.cloud.middleware
+        part = f"/zones/{zone}/"
+
+        def silent(handle: Handle, request: Request) -> Reply | Deferred:
+            if part in request.path or part.encode() in request.content:
+                return Deferred(lambda: Reply(b""))
+            return before(handle, request)
+
+        self.cloud.server.cloud.middleware = silent
+
     def inserts(self) -> list[float]:
-        """When calls that create VMs reach the cloud, from now on, by the monotonic clock."""
+        """When calls that create VMs reach the cloud, from now on, by the driver's clock."""
         return self.times("POST", "/instances", "/bulkInsert")
 
     def times(self, verb: str, *endings: str) -> list[float]:
-        """When calls of paths with these endings reach the cloud, by the monotonic clock."""
+        """When calls of paths with these endings reach the cloud, by the driver's clock."""
         at: list[float] = []
         before = self.cloud.server.cloud.middleware
 
         def counted(handle: Handle, request: Request) -> Reply | Deferred:
             if request.verb == verb and request.path.endswith(endings):
-                at.append(time.monotonic())
+                at.append(self.clock.monotonic())
             return before(handle, request)
 
         self.cloud.server.cloud.middleware = counted

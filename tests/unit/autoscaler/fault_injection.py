@@ -1,7 +1,7 @@
 """Randomized fault injection: the real daemon, driver and spool, a faulty cloud and slurmctld.
 
-A run in real time can't be repeated to the millisecond. Its schedule has the kinds of faults and
-their rates.
+All times are the product's own, by a clock that is fast. A run can't be repeated to the
+millisecond. Its schedule has the kinds of faults and their rates.
 """
 
 import datetime
@@ -9,8 +9,8 @@ import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import google.auth.exceptions
@@ -18,16 +18,16 @@ from faulty_cloud import CALM, FaultyCloud
 from faulty_cloud import FAULTS as CLOUD_FAULTS
 from google.auth.credentials import Credentials
 from oracle import Oracle, Place
-from quick import DRIVER_LIMITS, LIMITS, PACE, SPEED
+from quick import DRIVER_LIMITS, FastClock
 from schedules import Faults, Schedule
-from slurmctld import Machine, Slurmctld, Times
+from slurmctld import Machine, Slurmctld
 
 from muster.autoscaler.compute import node_templates
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
 from muster.autoscaler.reconcile.model import Job, Node, NodeSet
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.observer import Observer
@@ -48,17 +48,19 @@ FAULTS = (
     "daemon ends",
     "clock jumps",
 )
-JUMPS_S = (-20, -2)
-"""Steps of the controller's clock; slurmctld's timeouts follow it. It is never ahead of Google's:
-VMs would then seem older than their request, and be deleted as left over."""
-STEP_S = 0.05
-SUBMIT_S, AFTER_S = 20.0, 40.0
+JUMPS_S = (-600, -20, -0.1, 0.1, 20, 600)
+"""Steps of the controller's system clock."""
+OFF_S = 3600
+"""So much Google's clock may differ from the controller's."""
+STEP_S = 0.75
+SUBMIT_S, AFTER_S = 300.0, 900.0
 """How long jobs are submitted, and how long all may take to end after that."""
-HEALTHY_S = 150 / SPEED
+HEALTHY_S = 150.0
 """Half of ResumeTimeout: nodes without faults share lists and rate limits with the others."""
-SCONTROL_S = 30 / SPEED
-TOKEN_S = 2.0
-TIMES = Times(suspend_s=4, idle_s=3, boot_s=1.5, early_s=0.3, again_s=2)
+SCONTROL_S = 30.0
+TOKEN_S = 30.0
+"""Google's last an hour; an outage of the token endpoint would last longer than a run."""
+LIMITS = Limits()
 COUNTS = {"debug": 8, "calm": 3}
 creating = threading.Lock()
 """The driver reads its address from the environment, which all runs share."""
@@ -79,27 +81,29 @@ class Unexpected(logging.Handler):
 class Tokens(Credentials):  # type: ignore[misc]
     """The controller's credentials, with a token endpoint that is sometimes down."""
 
-    def __init__(self, token: str, faults: Faults) -> None:
+    def __init__(self, token: str, faults: Faults, clock: FastClock) -> None:
         super().__init__()
         self.value = token
+        self.clock = clock
         self.faults = faults
         self.down_until = 0.0
 
     def refresh(self, _request: object) -> None:
-        if self.faults.strike("token endpoint down", 2):
-            self.down_until = time.monotonic() + self.faults.random.choice([0.5, 1.5, 3])
-        if time.monotonic() < self.down_until:
+        # It is called every 5 s.
+        if self.faults.strike("token endpoint down", 0.4):
+            self.down_until = self.clock.monotonic() + self.faults.random.choice([8, 22, 45])
+        if self.clock.monotonic() < self.down_until:
             raise google.auth.exceptions.TransportError("Connection refused")
         self.token = self.value
-        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        now = datetime.datetime.fromtimestamp(self.clock.now(), datetime.UTC).replace(tzinfo=None)
         self.expiry = now + datetime.timedelta(seconds=TOKEN_S)
 
 
 class Metadata(Fleet):
     """The fleet, with a metadata server that is sometimes down."""
 
-    def __init__(self, google: Google, text: str, faults: Faults) -> None:
-        super().__init__(google)
+    def __init__(self, google: Google, text: str, faults: Faults, clock: FastClock) -> None:
+        super().__init__(google, clock=clock)
         self.node_sets = node_templates.parse(text)
         self.faults = faults
 
@@ -115,6 +119,7 @@ class FaultRun:
     def __init__(self, schedule: Schedule, folder: Path) -> None:
         self.faults = Faults(schedule)
         self.random = self.faults.random
+        self.clock = FastClock()
         self.folder = folder
         (folder / "spool").mkdir(parents=True)
         self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, healthy=CALM)
@@ -123,16 +128,16 @@ class FaultRun:
             for node_set, count in COUNTS.items()
             for number in range(count)
         ]
-        self.slurm = Slurmctld(self.oracle, self._resume, names, TIMES)
+        self.slurm = Slurmctld(self.oracle, self._resume, names)
         self.machines: dict[Place, Machine] = {}
         self.lock = threading.Lock()
         """Guards slurmctld, the machines and the oracle."""
         self.away_until = 0.0
         self.hangs_until = 0.0
-        self.skew_s = 0.0
         self.deaths: list[str] = []
-        self.cloud = FaultyCloud(self.faults)
-        self.tokens = Tokens(self.cloud.kit.token(), self.faults)
+        off_s = self.random.uniform(-OFF_S, OFF_S)
+        self.cloud = FaultyCloud(self.faults, replace(self.clock, set_s=off_s))
+        self.tokens = Tokens(self.cloud.kit.token(), self.faults, self.clock)
 
     def __str__(self) -> str:
         return str(self.faults.schedule)
@@ -140,9 +145,9 @@ class FaultRun:
     def run(self) -> list[str]:
         """Run to the end; return what is wrong."""
         self._start()
-        begin = last = time.monotonic()
-        while time.monotonic() < begin + SUBMIT_S + AFTER_S:
-            now = time.monotonic()
+        begin = last = self.clock.monotonic()
+        while self.clock.monotonic() < begin + SUBMIT_S + AFTER_S:
+            now = self.clock.monotonic()
             if now < begin + SUBMIT_S:
                 self._schedule(now)
             elif not self.faults.ended:
@@ -152,7 +157,7 @@ class FaultRun:
             last = now
             if self.faults.ended and self._quiet():
                 break
-            time.sleep(STEP_S)
+            self.clock.sleep(STEP_S)
         self._stop()
         wrong = self._verdict() + self.deaths
         if sorted(self.slurm.done) != list(range(1, self.slurm.submitted + 1)):
@@ -161,26 +166,23 @@ class FaultRun:
 
     def _schedule(self, now: float) -> None:
         if self.random.random() < 0.02:
-            size, lasts = self.random.choice([1, 1, 2, 4]), self.random.uniform(0.3, 4)
+            size, lasts = self.random.choice([1, 1, 2, 4]), self.random.uniform(5, 60)
             node_set = self.random.choice(["debug", "debug", "calm"])
             self.slurm.submit(node_set, min(size, COUNTS[node_set]), lasts)
         if self.faults.strike("slurmctld restarts", 0.1):
-            self.away_until = now + self.random.choice([1, 4, 8])
+            self.away_until = now + self.random.choice([15, 60, 120])
         if self.faults.strike("scontrol hangs", 0.1):
-            self.hangs_until = now + self.random.choice([0.5, 1.5, 3])
+            self.hangs_until = now + self.random.choice([8, 22, 45])
         if self.faults.strike("daemon ends", 0.1):
             self._stop()
             self._start()
         if self.faults.strike("clock jumps", 0.15):
-            jump_s = self.random.choice(JUMPS_S)
-            self.skew_s += jump_s
-            with self.lock:
-                self.oracle.excuse(abs(jump_s))
+            self.clock.set_s += self.random.choice(JUMPS_S)
         self.cloud.trouble()
 
     def _step(self, now: float, passed: float) -> None:
         with self.lock:
-            if self.mute or passed > 0.5:
+            if self.mute or passed > 8:
                 # slurmctld can't be reached, or this machine is too busy.
                 self.oracle.excuse(passed)
             elif now < self.tokens.down_until:
@@ -218,7 +220,7 @@ class FaultRun:
 
     def _verdict(self) -> list[str]:
         """What is wrong, with all that has happened to VMs until now."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         with self.lock:
             self._machines(now)
             return self.oracle.end(now)
@@ -234,24 +236,27 @@ class FaultRun:
         inbox = Inbox()
         with creating:
             os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = f"{self.cloud.server.url}/compute/v1/"
-            self.google = Google("demo-project", "lab", inbox.put, DRIVER_LIMITS, self.tokens)
+            self.google = Google(
+                "demo-project", "lab", inbox.put, DRIVER_LIMITS, self.tokens, clock=self.clock
+            )
         self.events = EventLog(self.folder / "events.jsonl")
         self.daemon = Daemon(
             ObservedState("lab", 0, limits=LIMITS),
             inbox,
             slurm=self,
             cloud=self.fleet(),
-            spool=Spool(self.folder / "spool"),
-            pace=PACE,
-            observe=Observer(StatusFile(self.folder / "status.json"), self.events, Metrics()),
-            clock=lambda: time.time() + self.skew_s,
+            spool=Spool(self.folder / "spool", self.clock),
+            observe=Observer(
+                StatusFile(self.folder / "status.json"), self.events, Metrics(self.clock)
+            ),
+            clock=self.clock,
         )
         self.thread = threading.Thread(target=self._run, args=(self.daemon,), daemon=True)
         self.thread.start()
 
     def fleet(self) -> Metadata:
         """The cluster's VMs for the daemon."""
-        return Metadata(self.google, self.cloud.sets(), self.faults)
+        return Metadata(self.google, self.cloud.sets(), self.faults, self.clock)
 
     def _run(self, daemon: Daemon) -> None:
         try:
@@ -271,7 +276,7 @@ class FaultRun:
 
     @property
     def mute(self) -> bool:
-        return time.monotonic() < max(self.away_until, self.hangs_until)
+        return self.clock.monotonic() < max(self.away_until, self.hangs_until)
 
     def nodes(self) -> list[Node]:
         self._reach()
@@ -280,7 +285,7 @@ class FaultRun:
 
     def release_nodes(self, names: Iterable[str], reason: str) -> None:
         assert reason
-        if time.monotonic() < self.hangs_until and self.random.random() < 0.5:
+        if self.clock.monotonic() < self.hangs_until and self.random.random() < 0.5:
             # slurmctld does it, and scontrol gets no answer.
             self.apply_release(names)
             names = ()
@@ -289,25 +294,31 @@ class FaultRun:
 
     def apply_release(self, names: Iterable[str]) -> None:
         """Let slurmctld release nodes; the oracle knows by then what happened to their VMs."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         with self.lock:
             self._machines(now)
             self.slurm.release_nodes(tuple(names), now)
 
     def _reach(self) -> None:
-        hangs_s = self.hangs_until - time.monotonic()
+        hangs_s = self.hangs_until - self.clock.monotonic()
         if hangs_s > 0:
-            time.sleep(min(hangs_s, SCONTROL_S))
+            self.clock.sleep(min(hangs_s, SCONTROL_S))
             raise SlurmError("scontrol: no answer; look at slurmctld")
-        if time.monotonic() < self.away_until or self.faults.strike("scontrol fails"):
+        if self.clock.monotonic() < self.away_until or self.faults.strike("scontrol fails"):
             raise SlurmError("scontrol: Unable to contact slurm controller (connect failure)")
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
         waiting = [{"job_id": job.id, "nodes_resume": ",".join(job.nodes)} for job in jobs]
         spool = self.folder / "spool"
-        # As muster-resume writes it, by the clock that jumps.
-        head = {"nodes": ",".join(names), "asked": time.time() + self.skew_s}
-        fresh = spool / f"{time.time_ns()}-{len(waiting)}.resume.new"
+        # As muster-resume writes it.
+        head = {
+            "nodes": ",".join(names),
+            "asked": self.clock.now(),
+            "boot": Path(power_save_program.BOOT_ID).read_text().strip(),
+            "since_boot": self.clock.monotonic(),
+        }
+        # Not in the spool: a daemon that starts removes those that are not complete and seem old.
+        fresh = self.folder / f"{self.clock.now() * 1e9:.0f}-{len(waiting)}.resume"
         fresh.write_text(f"{json.dumps(head)}\n{json.dumps({'jobs': waiting})}")
-        fresh.rename(fresh.with_suffix(""))
+        fresh.rename(spool / fresh.name)
         power_save_program.wake(str(spool))

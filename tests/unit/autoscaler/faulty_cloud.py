@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, ZONE, Cloud, P
 from oracle import Place
+from quick import FastClock, FastCloudClock
 from schedules import Faults
 
 from muster_sandbox.fakecloud import Settings, operations
@@ -57,7 +58,9 @@ OPTIONAL = {
 }
 CALM_TYPE = "n2-standard-2"
 CALM = "-calm-"
-SLOW_S = (1, 3, 6)
+SLOW_S = (15, 45, 90)
+USUAL_S = 1.5
+"""How long operations take."""
 OLD_LISTS = 4
 
 
@@ -74,7 +77,6 @@ class RandomFaults:
     """In the place of fakecloud's `faults`; it runs on the cloud's thread."""
 
     faults: Faults
-    latency_s: float = 0.1
     calm: bool = False
     """Whether the current call is for healthy nodes, which get no faults."""
     abort: bool = False
@@ -120,7 +122,7 @@ class RandomFaults:
     def items(self) -> list[tuple[str, float]]:
         """As `latency_seconds` of fakecloud's settings: how long operations take."""
         slow = self.strike("slow operation", 3)
-        return [("compute.instances.*", self.faults.random.choice(SLOW_S) if slow else 0.1)]
+        return [("compute.instances.*", self.faults.random.choice(SLOW_S) if slow else USUAL_S)]
 
     def handled(self, handle: Handle, request: Request) -> Reply | Deferred:
         """Answer a request, or do something else."""
@@ -181,9 +183,9 @@ def watch_operations(monkeypatch: pytest.MonkeyPatch) -> None:
 class FaultyCloud:
     """The cloud of one run; `moved` has what happened to its VMs, in order."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, clock: FastClock) -> None:
         self.faults = faults
-        self.server = Server(Settings()).start()
+        self.server = Server(Settings(), clock=lambda loop: FastCloudClock(loop, clock)).start()
         self.kit = Cloud(self.server)
         self.kit.allow()
         self._calm_template()

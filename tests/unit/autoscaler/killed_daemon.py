@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,10 +93,11 @@ class KilledDaemonRun(FaultRun):
             (folder / f"die-{mark.number}").touch()
         settings = {
             "cluster": "lab",
-            "resume_timeout_s": 20,
+            "resume_timeout_s": 300,
             "spool": str(folder / "spool"),
             "compute_endpoint": f"{self.cloud.server.url}/compute/v1/",
         }
+        (folder / "start.json").write_text(json.dumps(self.clock.start))
         (folder / "autoscaler.json").write_text(json.dumps(settings))
 
     def __str__(self) -> str:
@@ -126,12 +126,12 @@ class KilledDaemonRun(FaultRun):
         return wrong + self.deaths + self.cloud.close()
 
     def _run_jobs(self) -> None:
-        begin = last = time.monotonic()
-        jobs = [(0.2, "debug", 2), (0.4, "debug", 1), (0.6, "calm", 1), (2.5, "debug", 1)]
-        while (now := time.monotonic()) < begin + AFTER_S:
+        begin = last = self.clock.monotonic()
+        jobs = [(3, "debug", 2), (6, "debug", 1), (9, "calm", 1), (38, "debug", 1)]
+        while (now := self.clock.monotonic()) < begin + AFTER_S:
             while jobs and now > begin + jobs[0][0]:
                 _, node_set, size = jobs.pop(0)
-                self.slurm.submit(node_set, size, 0.5)
+                self.slurm.submit(node_set, size, 8)
             if self.process.poll() is not None:
                 self._restart()
             self._run_commands()
@@ -140,7 +140,7 @@ class KilledDaemonRun(FaultRun):
             last = now
             if not jobs and self._quiet():
                 return
-            time.sleep(STEP_S)
+            self.clock.sleep(STEP_S)
 
     def _restart(self) -> None:
         if self.process.returncode != -signal.SIGKILL or self.killed:
@@ -148,7 +148,7 @@ class KilledDaemonRun(FaultRun):
             self.deaths.append(f"the daemon ended by itself: {log[-2000:]}")
         self.killed = True
         with self.lock:
-            self.oracle.excuse(1.5)
+            self.oracle.excuse(22)
         self._start()
 
     # --- the daemon
@@ -157,7 +157,7 @@ class KilledDaemonRun(FaultRun):
         environment = {
             "GOOGLE_OAUTH_ACCESS_TOKEN": self.tokens.value,
             "GCE_METADATA_HOST": self.metadata,
-            "PATH": os.environ["PATH"],
+            **{key: os.environ[key] for key in ("PATH", "PYTHONPATH") if key in os.environ},
         }
         with (self.folder / "daemon.log").open("a") as log:
             self.process = subprocess.Popen(

@@ -1,11 +1,16 @@
 """Judges a randomized fault-injection test by the records of slurmctld and of the cloud.
 
 It knows nothing of the daemon. What is wrong: a node without a verdict in time (in service, or
-released), two accepted inserts for one node and resume, a deleted VM of a node that works or that
-SLURM waits for, a released node that works on a sound VM, a healthy node that came late, a VM that
-is left over.
+released), a request that is closed before its nodes have one, two accepted inserts for one node and
+resume, a deleted VM of a node that works or that SLURM waits for, or another VM than the one that
+was meant, a released node that works on a sound VM, a running job that is lost although its VMs are
+sound, a healthy node that came late or not at all, a VM that is left over.
+
+What nobody could do better is excused, each time for a reason that this file names.
 """
 
+import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
@@ -20,6 +25,10 @@ class Oracle:
     """Within it each node that slurmctld asks for is in service or released."""
     healthy_s: float
     """Within it a node that nothing happened to is in service."""
+    boot_s: float = 0
+    """So long a healthy node may boot: from the time on at which its VM runs..."""
+    made_s: float = 0
+    """... if that is so soon after SLURM asked for it. So long it may also have no VM."""
     healthy: str = "-calm-"
     """Part of the names of nodes whose own VMs nothing happens to."""
     wrong: list[str] = field(default_factory=list)
@@ -33,8 +42,12 @@ class Oracle:
     """Node -> when it was asked for last."""
     _works: dict[Place, float] = field(default_factory=dict)
     """VM that is made or runs -> when its insert was accepted."""
+    _ran: dict[Place, float] = field(default_factory=dict)
+    """VM -> when it ran first."""
     _there: set[Place] = field(default_factory=set)
     """VMs that exist, also those that have stopped."""
+    _foreign: set[Place] = field(default_factory=set)
+    """VMs without the cluster's label."""
 
     def excuse(self, seconds: float) -> None:
         """Excuse seconds in which nobody could update slurmctld, or no daemon ran."""
@@ -46,25 +59,77 @@ class Oracle:
 
     # --- slurmctld's records
 
-    def asked(self, name: str, now: float) -> None:
-        """ResumeProgram was called for a node."""
-        self._asked[name] = now, self._unreachable_s, self._idle_s
+    def asked(self, name: str, now: float, *, ahead: bool = False) -> None:
+        """ResumeProgram was called for a node.
+
+        `ahead` is an excuse: the system clock was ahead, so slurmctld takes a VM that boots now for
+        one from before its request, and refuses it. A verdict is due all the same.
+        """
+        self._asked[name] = now, self._unreachable_s, math.inf if ahead else self._idle_s
         self._resumed[name] = now
 
     def in_service(self, name: str, now: float) -> None:
         """A node has registered."""
-        idle_s = self._idle_s - self._asked[name][2] if name in self._asked else 0
+        idle_s = abs(self._idle_s - self._asked[name][2]) if name in self._asked else 0
         took = self._settled(name, now) - idle_s
         if self.healthy in name:
             self.slowest_s = max(self.slowest_s, took)
             if took > self.healthy_s:
                 self.wrong.append(f"{name} is healthy and came after {took:.1f} s")
 
-    def released(self, name: str, now: float, vm: Place | None = None) -> None:
-        """A node was powered down by force; `vm`: it was in service on that VM."""
-        if vm in self._works:
+    def released(
+        self, name: str, now: float, vm: Place | None = None, *, unseen: bool = False
+    ) -> None:
+        """A node was powered down by force; `vm`: it was in service on that VM.
+
+        `unseen` is an excuse: slurmctld never said that it is in service, because it registered
+        after the last question for its state, and an update of SLURM has no condition.
+        """
+        if vm in self._works and not unseen:
             self.wrong.append(f"{name} is in service on a sound VM in {vm[1]} and is released")
         self._settled(name, now)
+
+    def released_together(self, names: Collection[str], now: float) -> None:
+        """One update releases these nodes; healthy ones must have had their time."""
+        for name in names:
+            asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
+            if self.healthy in name and idle_s < math.inf and now < asked + self.boot_s:
+                self.wrong.append(
+                    f"{name} is healthy and is released {now - asked:.1f} s after SLURM asked"
+                )
+        started = [self._started(name) for name in names]
+        if (
+            started
+            and all(started)
+            and all(
+                ran < asked + self.made_s and now < min(ran + self.boot_s, asked + 2 * self.made_s)
+                for asked, ran in filter(None, started)
+            )
+        ):
+            self.wrong.append(f"{', '.join(names)}: healthy, boots, and is released too early")
+
+    def _started(self, name: str) -> tuple[float, float] | None:
+        """When SLURM asked for a healthy node that it waits for, and when its sound VM ran."""
+        asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
+        ran = [self._ran[vm] for vm in self._works if vm[0] == name and vm in self._ran]
+        if self.healthy not in name or idle_s == math.inf or not ran:
+            return None
+        return asked, max(ran)
+
+    def given_up(self, name: str, now: float) -> None:
+        """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
+        self._settled(name, now)
+
+    def lost(self, job: int, vms: Iterable[Place | None], *, unseen: bool = False) -> None:
+        """A job that runs on the nodes of these VMs is queued again; `unseen` as in `released`."""
+        if all(vm in self._works for vm in vms) and not unseen:
+            self.wrong.append(f"job {job} runs on sound VMs and is lost")
+
+    def closed(self, names: Iterable[str], asked: float) -> None:
+        """The daemon closes a request; slurmctld asked for its nodes at that time."""
+        for name in names:
+            if name in self._asked and self._resumed[name] <= asked:
+                self.wrong.append(f"SLURM waits for {name} and its request is closed")
 
     def waits(self, now: float) -> None:
         """Check the nodes that have no verdict yet."""
@@ -98,6 +163,17 @@ class Oracle:
         self._works[vm] = now
         self._there.add(vm)
 
+    def ran(self, vm: Place, now: float) -> None:
+        """A VM runs."""
+        self._ran[vm] = now
+
+    def made_by_hand(self, vm: Place, *, labelled: bool) -> None:
+        """Somebody made a VM with a node's name, on which no slurmd runs."""
+        if labelled:
+            self._there.add(vm)
+        else:
+            self._foreign.add(vm)
+
     def stopped(self, vm: Place) -> None:
         """A VM has stopped, or is about to."""
         self._works.pop(vm, None)
@@ -107,11 +183,18 @@ class Oracle:
         self.stopped(vm)
         self._there.discard(vm)
 
-    def deleted(self, vm: Place, *, works: bool) -> None:
-        """A deletion was accepted; `works`: a node in service is on that VM."""
-        name, zone, _ = vm
+    def deleted(self, vm: Place, *, works: bool, meant: str = "") -> None:
+        """A deletion was accepted; `works`: a node in service is on that VM.
+
+        `meant`: the id of the VM that was to be deleted, where it is known.
+        """
+        name, zone, vm_id = vm
         if works:
             self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
+        elif meant and meant != vm_id:
+            self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")
+        elif vm in self._foreign:
+            self.wrong.append(f"{name} in {zone} is not the cluster's, and is deleted")
         elif name in self._asked and self._works.get(vm, 0) >= self._resumed[name]:
             self.wrong.append(f"SLURM waits for {name} and its new VM in {zone} is deleted")
 

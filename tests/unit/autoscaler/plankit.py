@@ -31,10 +31,11 @@ from muster.autoscaler.reconcile.model import (
     ReleaseNodes,
     Request,
     Vm,
+    Withdraw,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import Limits, ObservedState, VmList
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 CLUSTER = "lab"
 REGION = "europe-west4-"
@@ -112,7 +113,8 @@ class Rounds:
 
     def __init__(self) -> None:
         self.observed = ObservedState(CLUSTER, 0, sets=SETS)
-        self.tracked = TrackedState()
+        # A daemon that has run for long.
+        self.tracked = TrackedState(began=0)
         self.inserts: list[Insert] = []
         self.deletions: list[Vm] = []
         self.actions: list[Action] = []
@@ -145,7 +147,7 @@ class Rounds:
                 for name in expand(names)
                 for text in ([texts] if isinstance(texts, str) else texts)
             ]
-            observed = replace(observed, vms=listed)
+            observed = replace(observed, vms=VmList(listed))
         if "requests" in given:
             requests = [request(name, facts) for name, facts in given["requests"].items()]
             observed = replace(observed, requests=requests)
@@ -187,6 +189,10 @@ class Rounds:
             code, _, message = why.partition(" ")
             failure = Failure(code, message, STATUS.get(code, 0))
             return Inserted(ask.id, dict.fromkeys(nodes, failure) if what == "refused" else {})
+        if what == "only":
+            ask = next(ask for ask in reversed(self.inserts) if set(nodes) <= set(ask.names))
+            failed = dict.fromkeys(expand(rest[1]), Failure(why, ""))
+            return Inserted(ask.id, {name: failed[name] for name in failed if name not in nodes})
         if what == "deleted":
             zone = REGION + (rest[1] if rest else "a")
             deleted = next(
@@ -197,6 +203,8 @@ class Rounds:
             return ProbeResult(
                 nodes[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
             )
+        if what == "found":
+            return ProbeResult(nodes[0], REGION + rest[1], exists=True, status=why)
         assert what in {"there", "absent"}, text
         return ProbeResult(nodes[0], REGION + rest[1], what == "there", why)
 
@@ -210,6 +218,8 @@ class Rounds:
                 return f"insert {fold(names)}{whole}: {kind}{' placed' if placement else ''}"
             case Delete(vm=deleted, why=why):
                 return f"delete {fold([deleted.name])} in {deleted.zone[-1]}: {why}"
+            case Withdraw(vm=wanted):
+                return f"withdraw {fold([wanted.name])} in {wanted.zone[-1]}"
             case ReleaseNodes(names=names, reason=reason):
                 return f"release {fold(names)}: {reason.replace(REGION, '')}"
             case Probe(name=name, zone=zone):

@@ -1,54 +1,75 @@
-"""A faster autoscaler for tests: all its times are divided by one number."""
+"""A faster clock for tests that wait: the product's own seconds pass in a part of a second."""
 
-import importlib
-import pkgutil
+import asyncio
+import time
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
-import muster.autoscaler
-from muster.autoscaler import daemon
-from muster.autoscaler.compute import api_client, credentials
-from muster.autoscaler.reconcile import observed
+from muster.autoscaler.clock import Clock
+from muster.autoscaler.compute.api_client import Limits
+from muster_sandbox.fakecloud.clock import LoopClock, Task
 
 SPEED = 15
+DRIVER_LIMITS = Limits(try_s=30)
+"""A busy machine doesn't answer faster."""
 T = TypeVar("T")
 
 
-def divided(times: T) -> T:
-    """Return a copy of a dataclass with its members called `*_s` divided."""
-    quick = {
-        field.name: getattr(times, field.name) / SPEED
-        for field in fields(times)  # type: ignore[arg-type]
-        if field.name.endswith("_s")
-    }
-    return replace(times, **quick)  # type: ignore[type-var]
+def since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-PACE = divided(daemon.Pace())
-LIMITS = divided(observed.Limits())
-DRIVER_LIMITS = replace(
-    divided(api_client.Limits()),
-    per_minute=api_client.Limits().per_minute * SPEED,
-    # A busy machine doesn't answer faster.
-    try_s=2,
-)
+class Start(NamedTuple):
+    """The real time from which a clock is fast."""
+
+    monotonic: float
+    now: float
 
 
-def hurry(put: Callable[[object, str, object], None] = setattr) -> None:
-    """Divide the constants called `*_S` of all modules; `put` may be a monkeypatch's `setattr`."""
-    # Imported before the first one changes: a constant may be another module's too.
-    modules = [
-        importlib.import_module(info.name)
-        for info in pkgutil.walk_packages(muster.autoscaler.__path__, "muster.autoscaler.")
-        # A busy machine doesn't answer faster.
-        if info.name.rpartition(".")[2] not in ("__main__", "metadata")
-    ]
-    for module in modules:
-        for name, value in vars(module).items():
-            if name.endswith("_S") and isinstance(value, int | float):
-                put(module, name, value / SPEED)
-            elif name.endswith("_S") and isinstance(value, tuple):
-                put(module, name, tuple(seconds / SPEED for seconds in value))
-    # A token lasts for seconds, so it must be renewed less than a second ahead.
-    put(credentials, "AHEAD_S", 0.3)
+def start_now() -> Start:
+    return Start(since_boot(), time.time())
+
+
+@dataclass
+class FastClock(Clock):
+    """A clock that runs `speed` times as fast as the machine's, from its `start` on.
+
+    Clocks with the same start show the same time, in other processes too.
+    """
+
+    start: Start = field(default_factory=start_now)
+    speed: float = SPEED
+    set_s: float = 0
+    """By how much the system clock was set forward."""
+    suspended_s: float = 0
+    """How long the machine was suspended: these seconds have passed at once."""
+
+    def now(self) -> float:
+        return self.start.now + self._passed() + self.set_s
+
+    def monotonic(self) -> float:
+        return self.start.monotonic + self._passed()
+
+    def wait(self, waits: Callable[[float], T], seconds: float) -> T:
+        return super().wait(waits, seconds / self.speed)
+
+    def sleep(self, seconds: float) -> None:
+        self.wait(time.sleep, seconds)
+
+    def _passed(self) -> float:
+        return (since_boot() - self.start.monotonic) * self.speed + self.suspended_s
+
+
+class FastCloudClock(LoopClock):
+    """A fakecloud's clock that is as fast as another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: FastClock) -> None:
+        super().__init__(loop)
+        self.clock = clock
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def later(self, seconds: float, task: Task) -> None:
+        super().later(seconds / self.clock.speed, task)

@@ -1,10 +1,17 @@
-"""A cloud in simulated time that does whatever Google's may do: all by one schedule."""
+"""A cloud in virtual time that does whatever Google's may do, and the driver's part of it.
 
+All follows from one schedule. What the driver does (sending, polling) stands still while the
+daemon's process is stopped, and ends with it; what Google has accepted goes on.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from oracle import Oracle, Place
 from plankit import choice
 from schedules import Faults
+from simtime import Agenda, VirtualClock
 
 from muster.autoscaler.reconcile.model import (
     CapacityPool,
@@ -19,44 +26,97 @@ from muster.autoscaler.reconcile.model import (
     Probe,
     ProbeResult,
     Vm,
+    Withdraw,
 )
 
-SETS = {
-    "debug": NodeSet("debug", (choice("n1 spot in a"), choice("n1 in a"), choice("n1 in b"))),
-    # Nothing happens to these VMs; they share the rest with those of the other set.
-    "calm": NodeSet("calm", (choice("n2 in c"),)),
-}
-FAULTS = (
-    "refused",
-    "rate limit",
-    "no token",
-    "never done",
-    "answer lost",
-    "slow operation",
-    "no room",
-    "part without room",
-    "error without detail",
-    "stale list",
-    "list hangs",
-    "list with a gap",
-    "preempted",
-    "boot hangs",
-    "stopped in boot",
+CALM = NodeSet("calm", (choice("n2 in c"),))
+"""Nothing happens to these VMs; they share the rest with those of the other set."""
+
+
+def sets(*choices: str) -> dict[str, NodeSet]:
+    """Node sets with these choices for the nodes that faults happen to."""
+    return {"debug": NodeSet("debug", tuple(map(choice, choices))), "calm": CALM}
+
+
+SETS = sets("n1 spot in a", "n1 in a", "n1 in b")
+OTHER_SETS = (
+    sets("n1 in b", "n1 spot in a"),
+    sets("n1 in d"),
+    sets("n3 in b", "n1 in d"),
+    sets("n1 in a"),
+    {"calm": CALM},
 )
+"""What `pulumi up` may change them to, while nodes of the old ones work."""
 SHORT = Failure("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")
 TOO_FEW = Failure("VM_MIN_COUNT_NOT_REACHED", "Requested minimum count of VMs ...")
+EXISTS = Failure("alreadyExists", "the previous VM still exists", 409)
 TIMEOUT = Failure("timeout", "its operation has not ended in time")
 UNREACHABLE = Failure("unreachable", "no answer")
 NO_TOKEN = Failure("noToken", "no access token")
 BUSY = Failure("rateLimitExceeded", "slow down", 403)
+WITHDRAWN = Failure("withdrawn", "it is not wanted any more")
 REFUSALS = (
     Failure("backendError", "Internal error", 503),
     Failure("internalError", "Internal error", 500),
     Failure("resourceNotReady", "not ready", 400),
     Failure("forbidden", "Required permission", 403),
 )
+TEMPORARY = (
+    Failure("INTERNAL_ERROR", "Internal error", 500),
+    Failure("INTERNAL_ERROR", "Internal error"),
+    Failure("RESOURCE_NOT_READY", "The resource is not ready", 400),
+    Failure("RESOURCE_OPERATION_RATE_EXCEEDED", "Operation rate exceeded", 403),
+    Failure("RATE_LIMIT_EXCEEDED", "Rate Limit Exceeded", 403),
+    Failure("rateLimitExceeded", "Rate Limit Exceeded", 403),
+    Failure("userRateLimitExceeded", "User Rate Limit Exceeded", 403),
+    Failure("notFound", "The template was not found", 404),
+    Failure("unreachable", "no answer"),
+    Failure("notSent", "it was not sent in time"),
+)
+LASTING = (
+    SHORT,
+    TOO_FEW,
+    Failure("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no room", 503),
+    Failure("insufficientCapacity", "no room"),
+    Failure("QUOTA_EXCEEDED", "Quota 'CPUS' exceeded", 403),
+    Failure("quotaExceeded", "Quota 'CPUS' exceeded", 403),
+    Failure("CONDITION_NOT_MET", "Constraint violated", 412),
+    Failure("UNSUPPORTED_OPERATION", "not supported", 400),
+)
+OPERATION_ERRORS = (*TEMPORARY, *LASTING)
+CODES = tuple(f"operation error {code}" for code in {error.code: 0 for error in OPERATION_ERRORS})
+"""How `Faults.counts` has them."""
+FAULTS = (
+    "refused",
+    "rate limit",
+    "no token",
+    "never done",
+    "answer lost",
+    "operation late",
+    "operation error",
+    "no room",
+    "part without room",
+    "error without detail",
+    "stale list",
+    "list late",
+    "list with a gap",
+    "works and is in no list",
+    "gone and is in lists",
+    "preempted",
+    "preempted and gone",
+    "boot hangs",
+    "stopped in boot",
+    "zone unreachable",
+    "deletions wait",
+    "made by hand",
+    "made by hand, no label",
+    "sets change",
+)
 DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
+HISTORY_S = 10
+"""So old a stale list may be."""
+ZONES = {name: f"europe-west4-{name}" for name in "abcd"}
 
 
 def place(vm: Vm) -> Place:
@@ -65,108 +125,286 @@ def place(vm: Vm) -> Place:
 
 
 @dataclass
+class _Deletion:
+    """A deletion that the driver has not sent yet."""
+
+    vm: Vm
+    urgent: bool
+
+
+@dataclass
 class SimCloud:
-    """VMs, and what is reported of them. Times are true; `vms` and lists are by Google's clock."""
+    """VMs, and what is reported of them."""
 
     faults: Faults
     oracle: Oracle
+    clock: VirtualClock
+    works: Callable[[Place], bool]
+    """Whether a node in service is on a VM."""
+    world: Agenda
+    """What Google does."""
+    driver: Agenda = field(default_factory=Agenda)
+    """What the driver does; emptied when the daemon ends."""
+    tell: Callable[[Event], None] = lambda _: None
     vms: dict[tuple[str, str], Vm] = field(default_factory=dict)
+    foreign: dict[tuple[str, str], Vm] = field(default_factory=dict)
+    """VMs without the cluster's label."""
+    booted: dict[str, float] = field(default_factory=dict)
+    """VM's id -> when it ran first."""
     hung: set[str] = field(default_factory=set)
-    lists: list[tuple[float, list[Vm]]] = field(default_factory=list)
+    """Ids of VMs whose boot does not end."""
+    history: deque[list[Vm]] = field(default_factory=lambda: deque(maxlen=HISTORY_S))
+    """The lists of the last seconds."""
+    hidden: dict[str, float] = field(default_factory=dict)
+    """VM's id -> until when lists lack it."""
+    ghosts: dict[str, tuple[float, Vm]] = field(default_factory=dict)
+    """Id of a VM that is gone -> until when lists have it."""
     room: dict[CapacityPool, int] = field(default_factory=dict)
-    later: list[tuple[float, Event]] = field(default_factory=list)
-    now: float = 0
+    sets: dict[str, NodeSet] = field(default_factory=lambda: SETS)
+    done: dict[str, dict[str, Failure]] = field(default_factory=dict)
+    """Google does each id of an insert once: id -> the names that it failed for."""
+    waiting: dict[str, _Deletion] = field(default_factory=dict)
+    """VM's id -> its deletion."""
+    mistaken: set[str] = field(default_factory=set)
+    """Healthy nodes whose insert has failed once."""
     born: int = 0
     """How many VMs there have been; the id of the last one."""
     no_token_until: float = 0
     no_list_until: float = 0
-    last_list: tuple[float, list[Vm]] = (0, [])
-    """The last list that was answered."""
+    deletions_wait_until: float = 0
+    away_until: dict[str, float] = field(default_factory=dict)
+    """Zone -> until when it is unreachable."""
 
-    def second(self, now: float) -> None:
+    @property
+    def now(self) -> float:
+        return self.clock.time
+
+    def second(self) -> None:
         """Let a second pass."""
-        self.now = now
-        faults = self.faults
+        now, faults = self.now, self.faults
+        self._outages(now)
         if faults.strike("no room", 0.2):
             pool = faults.random.choice(SETS["debug"].choices).pool
             self.room[pool] = faults.random.choice([0, 1, 3])
         if faults.random.random() < 0.005:
             self.room.clear()
+        if faults.strike("sets change", 0.1):
+            self.sets = faults.random.choice([SETS, *OTHER_SETS])
+        for vm in list(self.vms.values()):
+            self._ages(vm)
+        self.history.append(list(self.vms.values()))
+
+    def _outages(self, now: float) -> None:
+        faults = self.faults
         if faults.strike("no token", 0.1):
             self.no_token_until = now + faults.random.choice([5, 30, 60])
-        for key, vm in list(self.vms.items()):
-            self._ages(key, vm)
-        self.lists = [*self.lists[-5:], (now, list(self.vms.values()))]
+        if faults.strike("list late", 0.1):
+            self.no_list_until = now + faults.random.uniform(1, 120)
+        if faults.strike("deletions wait", 0.05):
+            self.deletions_wait_until = now + faults.random.uniform(130, 500)
+        if faults.strike("zone unreachable", 0.05):
+            zone = faults.random.choice([*ZONES.values()])
+            self.away_until[zone] = now + faults.random.uniform(60, 300)
+            if faults.random.random() < 0.5:
+                # A list of all zones has no answer either.
+                self.no_list_until = self.away_until[zone]
+        for kind, labelled in (("made by hand", True), ("made by hand, no label", False)):
+            if faults.strike(kind, 0.1):
+                self._made_by_hand(labelled=labelled)
 
-    def _ages(self, key: tuple[str, str], vm: Vm) -> None:
+    def heal(self) -> None:
+        """End all that is wrong for a time."""
+        self.faults.ended = True
+        self.sets = SETS
+        for trouble in (self.room, self.hung, self.hidden, self.ghosts, self.foreign):
+            trouble.clear()
+        self.away_until.clear()
+        self.no_token_until = self.no_list_until = self.deletions_wait_until = 0
+
+    def away(self, zone: str) -> bool:
+        """Whether a zone can't be reached."""
+        return self.now < self.away_until.get(zone, 0)
+
+    def stand_still(self) -> None:
+        """The daemon has ended, and its driver with it."""
+        self.driver.entries.clear()
+        self.waiting.clear()
+
+    # --- what happens to VMs
+
+    def troubled(self, name: str) -> bool:
+        """Whether faults happen to a node."""
+        return self.oracle.healthy not in name
+
+    def _ages(self, vm: Vm) -> None:
         faults = self.faults
-        troubled = self.oracle.healthy not in vm.name
         if vm.status == "STAGING" and self.now - vm.created > 5:
-            stops = troubled and faults.strike("stopped in boot")
-            self._becomes(key, "TERMINATED" if stops else "RUNNING")
-        elif vm.status == "STOPPING" and faults.random.random() < 0.2:
-            del self.vms[key]
+            stops = self.troubled(vm.name) and faults.strike("stopped in boot")
+            self._becomes(vm, "TERMINATED" if stops else "RUNNING")
+        elif vm.spot and vm.status == "RUNNING":
+            if faults.strike("preempted", 0.1):
+                self._becomes(vm, "STOPPING")
+                ends = faults.random.choice([self._terminated, self._vanishes])
+                self.world.at(self.now + faults.random.uniform(1, 30), lambda: ends(vm))
+            elif faults.strike("preempted and gone", 0.1):
+                self._vanishes(vm)
+
+    def _becomes(self, vm: Vm, status: str) -> None:
+        self.vms[vm.name, vm.zone] = replace(vm, status=status)
+        if status == "RUNNING":
+            self.booted[vm.id] = self.now
+            self.oracle.ran(place(vm), self.now)
+        else:
+            self.oracle.stopped(place(vm))
+
+    def _terminated(self, vm: Vm) -> None:
+        if self._is_there(vm):
+            self._becomes(vm, "TERMINATED")
+
+    def _is_there(self, vm: Vm) -> bool:
+        there = self.vms.get((vm.name, vm.zone))
+        return there is not None and there.id == vm.id
+
+    def _vanishes(self, vm: Vm) -> None:
+        if self._is_there(vm):
+            there = self.vms.pop((vm.name, vm.zone))
             self.oracle.gone(place(vm))
-        elif vm.spot and vm.status == "RUNNING" and faults.strike("preempted", 0.1):
-            self._becomes(key, faults.random.choice(["STOPPING", "TERMINATED"]))
+            if self.troubled(vm.name) and self.faults.strike("gone and is in lists"):
+                self.ghosts[vm.id] = self.now + self.faults.random.uniform(1, 120), there
 
-    def _becomes(self, key: tuple[str, str], status: str) -> None:
-        self.vms[key] = replace(self.vms[key], status=status)
-        if status != "RUNNING":
-            self.oracle.stopped(place(self.vms[key]))
+    def _made_by_hand(self, *, labelled: bool) -> None:
+        """Somebody makes a VM that has a node's name, and no slurmd."""
+        random = self.faults.random
+        name = f"lab-debug-{random.randrange(12)}"
+        key = name, random.choice([ZONES["a"], ZONES["b"]])
+        if key in self.vms or key in self.foreign:
+            return
+        vm = self._vm(name, SETS["debug"].choices[0 if key[1] == ZONES["a"] else 2])
+        self.oracle.made_by_hand(place(vm), labelled=labelled)
+        if labelled:
+            self.vms[key] = replace(vm, spot=False)
+            self.hung.add(vm.id)
+        else:
+            self.foreign[key] = vm
+            self.world.at(
+                self.now + random.uniform(60, 400), lambda: self.foreign.pop(key, None) and None
+            )
 
-    def listed(self) -> tuple[float, list[Vm]]:
-        """A list of VMs as Google gives it, and when it was asked for."""
-        if self.faults.strike("list hangs", 0.2):
-            self.no_list_until = self.now + self.faults.random.choice([5, 20, 60, 120])
-        if max(self.no_token_until, self.no_list_until) > self.now:
-            return self.last_list
-        # Its answer is never as new as the question.
-        lag = min(2, len(self.lists))
-        if self.faults.strike("stale list"):
-            lag = self.faults.random.randint(1, len(self.lists))
-        at, vms = self.lists[-lag]
-        troubled = [vm for vm in vms if self.oracle.healthy not in vm.name]
-        if troubled and self.faults.strike("list with a gap"):
-            missing = self.faults.random.choice(troubled)
-            vms = [vm for vm in vms if vm is not missing]
-        self.last_list = at, vms
-        return self.last_list
+    def _vm(self, name: str, chosen: Choice) -> Vm:
+        self.born += 1
+        kind = chosen.machine_type, chosen.spot, chosen.gpus
+        return Vm(name, chosen.zone, str(self.born), "STAGING", self.now, *kind)
 
-    def events(self) -> list[Event]:
-        """Results of actions that are due by now."""
-        due = [event for when, event in self.later if when <= self.now]
-        self.later = [(when, event) for when, event in self.later if when > self.now]
-        return due
+    # --- readings
 
-    # --- what the daemon does
+    def content(self) -> list[Vm]:
+        """A list as Google gives it now."""
+        faults, now = self.faults, self.now
+        # It is never as new as the question.
+        lag = min(2, len(self.history))
+        if faults.strike("stale list"):
+            lag = faults.random.randint(1, len(self.history))
+        listed = list(self.history[-lag])
+        troubled = [vm for vm in listed if self.troubled(vm.name)]
+        if troubled and faults.strike("list with a gap"):
+            self.hidden[faults.random.choice(troubled).id] = now + faults.random.uniform(1, 15)
+        working = [vm for vm in troubled if vm.status == "RUNNING" and self.works(place(vm))]
+        if working and faults.strike("works and is in no list"):
+            self.hidden[faults.random.choice(working).id] = now + faults.random.uniform(30, 90)
+        ids = {vm.id for vm in listed}
+        names = {(vm.name, vm.zone) for vm in listed}
+        listed = [vm for vm in listed if self.hidden.get(vm.id, 0) <= now]
+        for until, vm in self.ghosts.values():
+            if until > now and vm.id not in ids and (vm.name, vm.zone) not in names:
+                listed.append(vm)
+        return listed
+
+    # --- the driver
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        """Do an action; its event comes later."""
+        match action:
+            case Insert():
+                self._soon(lambda: self.insert(action))
+            case Delete(vm, urgent=urgent):
+                deletion = self.waiting.setdefault(vm.id, _Deletion(vm, urgent))
+                deletion.urgent |= urgent
+                self._send(deletion)
+            case Withdraw(vm):
+                if self.waiting.pop(vm.id, None):
+                    self._tell_at(self.now + 0.1, Deleted(vm, WITHDRAWN))
+            case Probe():
+                self._soon(lambda: self.probe(action))
+
+    def _soon(self, do: Callable[[], None]) -> None:
+        self.driver.at(self.now + self.faults.random.uniform(0.05, 0.5), do)
+
+    def _tell_at(self, when: float, event: Event) -> None:
+        self.driver.at(when, lambda: self.tell(event))
 
     def insert(self, action: Insert) -> None:
         """Make VMs, or not; report that, or something else."""
+        faults, now = self.faults, self.now
+        end = now + faults.random.randint(1, 8)
+        if self.no_token_until > now:
+            self._tell_at(end, Inserted(action.id, whole=NO_TOKEN))
+            return
+        if action.id in self.done:
+            self._tell_at(end, Inserted(action.id, self.done[action.id]))
+            return
+        if not self.troubled(action.names[0]):
+            self._insert_healthy(action, end)
+            return
+        if self.away(action.choice.zone):
+            self._tell_at(now + DEADLINE_S, Inserted(action.id, whole=UNREACHABLE))
+            return
+        if faults.strike("operation late"):
+            end = now + faults.random.uniform(1, DEADLINE_S)
+        why = self._refusal()
+        if why:
+            when = now + DEADLINE_S if why is TIMEOUT else end
+            self._tell_at(when, Inserted(action.id, whole=why))
+            return
+        begins = faults.random.choice([now, now, faults.random.uniform(now, end)])
+        self.world.at(begins, lambda: self._insert(action))
+        lost = faults.strike("answer lost")
+        self.driver.at(now + DEADLINE_S if lost else end, lambda: self._report(action, lost=lost))
+
+    def _refusal(self) -> Failure | None:
+        """Why a call or its operation fails, if it does."""
         faults = self.faults
-        end = self.now + faults.random.randint(1, 8)
-        troubled = self.oracle.healthy not in action.names[0]
-        if self.no_token_until > self.now:
-            self.later.append((end, Inserted(action.id, whole=NO_TOKEN)))
-            return
-        if not troubled:
-            self._make(action.choice, action.names)
-            self.later.append((end, Inserted(action.id)))
-            return
-        if faults.strike("slow operation"):
-            end = self.now + faults.random.choice([30, 60, 110])
-        for kind, why in (
-            ("refused", faults.random.choice(REFUSALS)),
-            ("rate limit", BUSY),
-            ("never done", TIMEOUT),
+        for kind, failures in (
+            ("refused", REFUSALS),
+            ("rate limit", (BUSY,)),
+            ("never done", (TIMEOUT,)),
         ):
             if faults.strike(kind):
-                when = self.now + DEADLINE_S if why is TIMEOUT else end
-                self.later.append((when, Inserted(action.id, whole=why)))
-                return
-        self._insert(action, end)
+                return faults.random.choice(failures)
+        return self._operation_error(OPERATION_ERRORS)
 
-    def _insert(self, action: Insert, end: float) -> None:
+    def _operation_error(self, failures: Iterable[Failure]) -> Failure | None:
+        if not self.faults.strike("operation error", 2):
+            return None
+        why = self.faults.random.choice([*failures])
+        self.faults.counts[f"operation error {why.code}"] += 1
+        return why
+
+    def _insert_healthy(self, action: Insert, end: float) -> None:
+        if self.away(action.choice.zone):
+            self._tell_at(end, Inserted(action.id, whole=UNREACHABLE))
+            return
+        new = self.mistaken.isdisjoint(action.names)
+        why = self._operation_error(TEMPORARY) if new else None
+        if why:
+            # Once, and another try helps.
+            self.mistaken.update(action.names)
+            self._tell_at(end, Inserted(action.id, whole=why))
+            return
+        self.mistaken.difference_update(action.names)
+        self._make(action.choice, action.names)
+        self._tell_at(end, Inserted(action.id))
+
+    def _insert(self, action: Insert) -> None:
         chosen = action.choice
         failed: dict[str, Failure] = {}
         fresh: list[str] = []
@@ -174,71 +412,103 @@ class SimCloud:
             vm = self.vms.get((name, chosen.zone))
             if vm is not None and vm.status in ("STAGING", "RUNNING"):
                 continue
-            if vm is not None:
-                failed[name] = Failure("alreadyExists", "the previous VM still exists", 409)
+            if vm is not None or (name, chosen.zone) in self.foreign:
+                failed[name] = EXISTS
             elif self.room.get(chosen.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
                 failed[name] = SHORT
             else:
                 fresh.append(name)
-        if len(action.names) - len(failed) < action.least:
-            whole = TOO_FEW if self.faults.strike("error without detail", 5) else SHORT
-            self.later.append((end, Inserted(action.id, whole=whole)))
-            return
+        short = len(action.names) - len(failed) < action.least
+        # A job's VMs that are made one by one stay, although some have no room.
+        if short and self.faults.random.random() < 0.7:
+            failed, fresh = dict.fromkeys(action.names, SHORT), []
+            if self.faults.strike("error without detail", 5):
+                failed = dict.fromkeys(action.names, TOO_FEW)
+        self.done[action.id] = failed
         self._make(chosen, fresh)
         for name in fresh:
             if self.faults.strike("boot hangs"):
-                self.hung.add(name)
-        if self.faults.strike("answer lost"):
-            whole = self.faults.random.choice([TIMEOUT, UNREACHABLE])
-            self.later.append((self.now + DEADLINE_S, Inserted(action.id, whole=whole)))
-        else:
-            self.later.append((end, Inserted(action.id, failed)))
+                self.hung.add(self.vms[name, chosen.zone].id)
 
-    def _make(self, chosen: Choice, names: list[str] | tuple[str, ...]) -> None:
+    def _report(self, action: Insert, *, lost: bool) -> None:
+        """Say how an insert ended."""
+        failed = self.done.get(action.id)
+        if lost or failed is None:
+            whole = self.faults.random.choice([TIMEOUT, UNREACHABLE])
+            self.tell(Inserted(action.id, whole=whole))
+        elif len(failed) == len(action.names):
+            self.tell(Inserted(action.id, whole=next(iter(failed.values()))))
+        else:
+            self.tell(Inserted(action.id, failed))
+
+    def _make(self, chosen: Choice, names: Iterable[str]) -> None:
         for name in names:
             key = name, chosen.zone
-            if key in self.vms:
-                continue
-            self.born += 1
-            self.vms[key] = Vm(
-                name,
-                chosen.zone,
-                str(self.born),
-                "STAGING",
-                self.now,
-                chosen.machine_type,
-                chosen.spot,
-                chosen.gpus,
-            )
-            self.hung.discard(name)
-            self.oracle.born(place(self.vms[key]), self.now)
+            if key not in self.vms:
+                self.vms[key] = self._vm(name, chosen)
+                self.oracle.born(place(self.vms[key]), self.now)
 
-    def delete(self, action: Delete, *, works: bool) -> None:
-        """Delete a VM, or not; `works`: a node in service is on it."""
-        key = action.vm.name, action.vm.zone
-        end = self.now + self.faults.random.randint(1, 30)
-        troubled = self.oracle.healthy not in action.vm.name
-        for kind, why in (("refused", REFUSALS[0]), ("rate limit", BUSY), ("never done", TIMEOUT)):
-            if troubled and self.faults.strike(kind):
-                when = self.now + DEADLINE_S if why is TIMEOUT else end
-                self.later.append((when, Deleted(action.vm, why)))
-                return
-        vm = self.vms.get(key)
-        if vm is not None and vm.id == action.vm.id:
-            self.oracle.deleted(place(vm), works=works)
-            self._becomes(key, "STOPPING")
-        if troubled and self.faults.strike("answer lost"):
-            self.later.append((self.now + DEADLINE_S, Deleted(action.vm, UNREACHABLE)))
+    def _send(self, deletion: _Deletion) -> None:
+        """Send a deletion when it is its turn; those that nodes wait for come first."""
+        when = self.now + self.faults.random.uniform(0.05, 0.5)
+        if not deletion.urgent:
+            when = max(when, self.deletions_wait_until)
+
+        def send() -> None:
+            # It may have been withdrawn, or sent because it became urgent.
+            if self.waiting.get(deletion.vm.id) is deletion:
+                del self.waiting[deletion.vm.id]
+                self.delete(deletion.vm)
+
+        self.driver.at(when, send)
+
+    def there(self, vm: Vm) -> Vm | None:
+        """The VM that a deletion finds: the driver compares ids."""
+        there = self.vms.get((vm.name, vm.zone))
+        return there if there is not None and there.id == vm.id else None
+
+    def delete(self, vm: Vm) -> None:
+        """Delete a VM, or not."""
+        faults, now = self.faults, self.now
+        troubled = self.troubled(vm.name)
+        if self.no_token_until > now:
+            self.driver.at(self.no_token_until, lambda: self.delete(vm))
+            return
+        if self.away(vm.zone):
+            self._tell_at(now + DEADLINE_S, Deleted(vm, UNREACHABLE))
+            return
+        why = self._refusal() if troubled else None
+        if why:
+            when = DEADLINE_S if why is TIMEOUT else faults.random.randint(1, 30)
+            self._tell_at(now + when, Deleted(vm, why))
+            return
+        gone_at = now + faults.random.uniform(1, 25)
+        if troubled and faults.strike("operation late"):
+            gone_at = now + faults.random.uniform(1, DEADLINE_S - 10)
+        there = self.there(vm)
+        if there is None:
+            self._tell_at(now + 0.2, Deleted(vm))
+            return
+        runs = there.status == "RUNNING"
+        self.oracle.deleted(place(there), works=runs and self.works(place(there)), meant=vm.id)
+        self._becomes(there, "STOPPING")
+        self.world.at(gone_at, lambda: self._vanishes(there))
+        if troubled and faults.strike("answer lost"):
+            self._tell_at(now + DEADLINE_S, Deleted(vm, UNREACHABLE))
         else:
-            self.later.append((end, Deleted(action.vm)))
+            self._tell_at(gone_at + faults.random.uniform(0, 5), Deleted(vm))
 
     def probe(self, action: Probe) -> None:
         """Answer whether a VM exists, and what it reports of its boot."""
-        exists = (action.name, action.zone) in self.vms
-        report = "failed, mount /home" if action.name in self.hung else ""
-        result = ProbeResult(action.name, action.zone, exists, report)
-        if self.faults.strike("refused"):
-            result = ProbeResult(action.name, action.zone, exists=False, failure=REFUSALS[0])
-        self.later.append((self.now + 2, result))
+        name, zone, end = action.name, action.zone, self.now + 1
+        vm = self.vms.get((name, zone)) or self.foreign.get((name, zone))
+        report = "failed, mount /home" if vm and vm.id in self.hung else ""
+        result = ProbeResult(name, zone, vm is not None, report, status=vm.status if vm else "")
+        if self.away(zone) or self.no_token_until > self.now:
+            end = self.now + DEADLINE_S
+            result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
+        elif self.faults.strike("refused"):
+            result = ProbeResult(name, zone, exists=False, failure=REFUSALS[0])
+        self._tell_at(end, result)

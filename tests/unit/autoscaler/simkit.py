@@ -1,70 +1,337 @@
-"""Randomized fault-injection tests of `reconcile`: a SLURM and a cloud, second by second.
+"""Randomized fault-injection tests of the real daemon in virtual time, in one thread.
 
-All that they do follows from a schedule. A test fails where the oracle finds something wrong: it
-sees SLURM's and the cloud's records, and nothing of `reconcile`.
+SLURM, the spool and the cloud are simulated; all that they do follows from a schedule. The daemon's
+loop and its readers are made to step when they are due. A call of the daemon that takes time lets
+the rest go on until its end: SLURM, the cloud, and the parts of the daemon that are not in a call.
+If two parts are in calls at once, the later call ends with the earlier one at the latest.
+
+A test fails where the oracle finds something wrong: it sees SLURM's and the cloud's records, and
+nothing of the daemon.
 """
 
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import simcloud
 from oracle import Oracle, Place
 from plankit import CLUSTER
 from schedules import Faults, Schedule
-from simcloud import SETS, SimCloud, place
-from slurmctld import Machine, Slurmctld
+from simcloud import SimCloud, place
+from simtime import Agenda, VirtualClock
+from slurmctld import Machine, Slurmctld, Times
 
-from muster.autoscaler.daemon import Observer
+from muster.autoscaler.daemon import TICK_S, Daemon, Observer
+from muster.autoscaler.messages import Called, Inbox, Message
 from muster.autoscaler.reconcile.model import (
-    Action,
-    Close,
     Delete,
+    Event,
     Insert,
     Job,
     Node,
+    NodeSet,
     Probe,
-    ReleaseNodes,
+    Quotas,
     Request,
+    Vm,
+    Withdraw,
 )
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
-from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.slurm.slurmctld import SlurmError
+from muster.autoscaler.slurm.spool import SpoolError
+from muster.gcp.api import CloudError
 
-FAULTS = (*simcloud.FAULTS, "slurmctld restarts", "scontrol hangs", "scontrol fails", "killed")
+FAULTS = (
+    *simcloud.FAULTS,
+    "slurmctld restarts",
+    "scontrol hangs",
+    "scontrol slow",
+    "scontrol fails",
+    "killed",
+    "stopped",
+    "clock forward",
+    "clock back",
+    "spool full",
+    "spool read-only",
+    "request lost",
+)
+KILLED, STOPPED = 0.04, 0.01
+"""Parts of the rates of these faults, at each call of the daemon."""
 LIMITS = Limits()
-BEGINS_S = 26
+CALM_S = 6.0
+"""A daemon that could not reach slurmctld or Google tries again after this time."""
+BEGINS_S = 26.0
 """A daemon that restarts: lists (6 s), and what they lack before it counts (20 s from the first
 one on)."""
-HEALTHY_S = 58 + BEGINS_S
-"""A healthy node: 8 s for its insert, 20 s until it registers; what it may wait for is the deletion
-of its previous VM (30 s), and lists. While a daemon starts no node is late."""
+HEALTHY_S = 76 + BEGINS_S
+"""A healthy node: 8 s for its insert, which may fail once and be tried again after 10 s, 20 s until
+it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
+daemon starts no node is late."""
+WINDOW_S = 2.1
+"""From a question for slurmctld's states to an update that follows from them, as
+docs/autoscaler.md has it..."""
+SLOW_S = 30.0
+"""... unless each answer has taken longer for so long."""
+SCONTROL_S, LIST_S = 30.0, 60.0
+"""After that scontrol, and a list of VMs, have failed."""
 COUNTS = {"debug": 12, "calm": 4}
 NODES = [f"{CLUSTER}-{name}-{number}" for name, count in COUNTS.items() for number in range(count)]
+# From the time at which a VM runs.
+TIMES = Times(boot_s=15)
+
+
+class Killed(BaseException):
+    """The daemon's process has ended."""
+
+
+class SimInbox(Inbox):
+    """Tells the run of each message."""
+
+    def __init__(self, woken: Callable[[Message], None]) -> None:
+        super().__init__()
+        self.woken = woken
+
+    def put(self, message: Message, *_: Any, **__: Any) -> None:
+        super().put(message)
+        self.woken(message)
 
 
 @dataclass
+class SimSpool:
+    """The spool, in memory; the files stay when the daemon ends."""
+
+    run: "SimulatedRun"
+    files: dict[str, tuple[Request, float, float]] = field(default_factory=dict)
+    """With the time at which slurmctld asked, and with how far the system clock was ahead."""
+    woken: bool = False
+    full_until: float = 0
+    read_only_until: float = 0
+    written: int = 0
+
+    # --- muster-resume
+
+    def resume(self, names: tuple[str, ...], jobs: tuple[Job, ...], asked: float) -> None:
+        """Write a request, and wake the daemon."""
+        now, faults = self.run.now, self.run.faults
+        lost = faults.strike("request lost")
+        if lost or now < max(self.full_until, self.read_only_until):
+            self.run.lost |= dict.fromkeys(names, asked)
+            self.woken |= not lost
+            return
+        self.written += 1
+        request = Request(f"{self.written:04}.resume", now, names, jobs)
+        self.files[request.id] = request, asked, self.run.clock.skew_s
+        self.woken = True
+
+    # --- the daemon's side
+
+    def wait(self, _seconds: float) -> bool:
+        woken, self.woken = self.woken, False
+        return woken
+
+    def requests(self) -> list[Request]:
+        self.run.called()
+        return [request for request, _, _ in self.files.values()]
+
+    def forget_calls(self) -> None: ...
+
+    def close(self, request: str) -> None:
+        if request in self.files:
+            self.run.oracle.closed(self.files[request][0].nodes, self.files[request][1])
+        if self.run.now < self.read_only_until:
+            raise SpoolError("Read-only file system; make it writable")
+        self.files.pop(request, None)
+        self.run.called()
+
+
+@dataclass
+class SimSlurm:
+    """Scontrol: how slurmctld is asked."""
+
+    run: "SimulatedRun"
+    known_at: float = 0
+    """The time of slurmctld's last answer: what it says is from then."""
+    asked_at: float = 0
+    """When its last answer was asked for."""
+    slow_since: float = math.inf
+
+    def nodes(self) -> list[Node]:
+        run = self.run
+        asked_at, took = run.now, self._takes()
+        known_at, nodes = run.now, list(run.slurm.nodes.values())
+        run.call(took, "slurm")
+        if run.random.random() < 0.5:
+            known_at, nodes = run.now, list(run.slurm.nodes.values())
+        self._answers(took)
+        slow = run.now - asked_at > WINDOW_S
+        self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
+        self.known_at, self.asked_at = known_at, asked_at
+        run.called()
+        return nodes
+
+    def release_nodes(self, names: Iterable[str], reason: str) -> None:
+        run, names = self.run, tuple(names)
+        assert names and reason
+        sent_at, took = run.now, self._takes()
+        at_once = run.random.random() < 0.5
+        if at_once and run.now >= run.away_until:
+            self.apply(names, sent_at)
+        run.call(took, "slurm")
+        self._answers(took)
+        if not at_once:
+            self.apply(names, sent_at)
+        run.called()
+
+    def apply(self, names: tuple[str, ...], sent_at: float) -> None:
+        """Let slurmctld release nodes.
+
+        It may have been slow for long, or has registered a node just now: nobody knows that.
+        """
+        run = self.run
+        in_time = sent_at - self.asked_at <= WINDOW_S or sent_at - self.slow_since >= SLOW_S
+        registered = run.slurm.registered
+        unseen = {name for name in names if in_time and registered[name] >= self.known_at}
+        run.slurm.release_nodes(names, run.now, unseen)
+
+    def _takes(self) -> float:
+        """How long a call takes; longer than `SCONTROL_S`: it fails."""
+        run = self.run
+        if run.now < run.hangs_until:
+            return run.hangs_until - run.now
+        if run.now < run.slow_until:
+            return run.random.uniform(2.2, SCONTROL_S - 1)
+        return run.random.uniform(0.02, 0.3)
+
+    def _answers(self, took: float) -> None:
+        run = self.run
+        if took > SCONTROL_S:
+            raise SlurmError("scontrol: no answer; look at slurmctld")
+        if run.now < run.away_until or run.faults.strike("scontrol fails"):
+            raise SlurmError("scontrol: Unable to contact slurm controller")
+
+
+@dataclass
+class SimFleet:
+    """The daemon's view of the cloud."""
+
+    run: "SimulatedRun"
+
+    def sets(self) -> dict[str, NodeSet]:
+        self.run.call(0.01, "cloud")
+        self.run.called()
+        return self.run.cloud.sets
+
+    def quotas(self, _sets: Iterable[NodeSet]) -> Quotas:
+        return Quotas()
+
+    def vms(self) -> list[Vm]:
+        run, cloud = self.run, self.run.cloud
+        took = run.random.uniform(0.1, 1)
+        if run.now < cloud.no_list_until:
+            took = cloud.no_list_until - run.now
+        if run.now < cloud.no_token_until:
+            took = LIST_S + 1
+        listed = cloud.content()
+        run.call(min(took, LIST_S), "cloud")
+        if took > LIST_S:
+            raise CloudError("no answer")
+        if run.random.random() < 0.5:
+            listed = cloud.content()
+        run.called()
+        return listed
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        self.run.submit(action)
+        self.run.called()
+
+
 class SimulatedRun:
-    """One randomized fault-injection test: SLURM, the cloud, and the daemon's passes."""
+    """One randomized fault-injection test: SLURM, the cloud, and the daemon's steps."""
 
-    schedule: Schedule
-    now: float = 1000
-    tracked: TrackedState = field(default_factory=TrackedState)
-    observe: Observer = lambda *_: None
-
-    def __post_init__(self) -> None:
-        self.faults = Faults(self.schedule)
+    def __init__(self, schedule: Schedule, observe: Observer = lambda *_: None) -> None:
+        self.faults = Faults(schedule)
         self.random = self.faults.random
-        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S)
-        self.cloud = SimCloud(self.faults, self.oracle)
-        self.slurm = Slurmctld(self.oracle, self._resume, NODES)
-        self.requests: list[Request] = []
-        self.read: tuple[dict[str, Node], float] = {}, 0
-        """The nodes as the daemon read them last, and when."""
-        self.began = 0.0
-        """When the current daemon began."""
+        self.observe = observe
+        self.clock = self.new_clock()
+        self.world = Agenda()
+        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
+        self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
+        self.cloud = self.new_cloud()
+        self.spool = self.new_spool()
+        self.lost: dict[str, float] = {}
+        """Nodes whose request is not in the spool -> when SLURM asked."""
         self.away_until = 0.0
         self.hangs_until = 0.0
-        self.releases: list[ReleaseNodes] = []
-        """They wait for the next reading."""
+        self.slow_until = 0.0
+        self.calls: list[tuple[str, float]] = []
+        """Parts of the daemon that are in a call, and when it ends; the innermost last."""
+        self.stopped = False
+        self.second_at = self.now
+        self.start()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the boot."""
+        return self.clock.time
+
+    # --- parts, which a planted bug may replace
+
+    def new_clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    def new_cloud(self) -> SimCloud:
+        return SimCloud(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
+
+    def new_spool(self) -> SimSpool:
+        return SimSpool(self)
+
+    # --- the daemon's process
+
+    def start(self) -> None:
+        """Start the daemon, which knows nothing of the one before."""
+        self.begun = self.now
+        self.inbox = SimInbox(self._woken)
+        self.scontrol = SimSlurm(self)
+        self.cloud.tell = self.inbox.put
+        self.cloud.stand_still()
+        self.daemon: Daemon | None = Daemon(
+            ObservedState(CLUSTER, 0, limits=LIMITS),
+            self.inbox,
+            slurm=self.scontrol,
+            cloud=SimFleet(self),
+            spool=self.spool,
+            observe=self.observe,
+            clock=self.clock,
+        )
+        self.slurm_at = self.cloud_at = self.pass_at = self.now
+        self.inbox.put(Called())
+
+    def _woken(self, message: Message) -> None:
+        if self.daemon is None or self.daemon.urgent(message):
+            self.pass_at = min(self.pass_at, self.now)
+
+    def call(self, seconds: float, part: str) -> None:
+        """Let a call of a part of the daemon take time."""
+        end = self.now + seconds
+        if self.calls:
+            end = min(end, self.calls[-1][1])
+        self.calls.append((part, end))
+        self._advance(end)
+        self.calls.pop()
+
+    def called(self) -> None:
+        """A call of the daemon ends: here its process may be killed, or stopped for a while."""
+        if self.faults.strike("killed", KILLED):
+            raise Killed
+        if self.faults.strike("stopped", STOPPED):
+            self.stopped = True
+            self._advance(self.now + self.random.choice([20, 40, 80, 160, 300]))
+            self.stopped = False
+            # As after a start: what it knows is old.
+            self.begun = self.now
+
+    # --- time
 
     def play(self, seconds: int = 900, after: int = 3000) -> list[str]:
         """Let jobs come for a while, then end all faults; return what is wrong in the end."""
@@ -73,114 +340,176 @@ class SimulatedRun:
                 size, lasts = self.random.choice([1, 1, 1, 2, 4]), self.random.randint(5, 100)
                 self.slurm.submit(self.random.choice(["debug", "debug", "calm"]), size, lasts)
             self.second()
-        self.faults.ended = True
-        self.cloud.room.clear()
-        self.cloud.hung.clear()
+        self._heal()
         for _ in range(after):
             self.second()
-            if self.slurm.quiet and not self.cloud.vms and not self.requests:
+            if self.slurm.quiet and not self.cloud.vms and not self.spool.files:
                 break
         wrong = self.oracle.end(self.now)
         if sorted(self.slurm.done) != list(range(1, self.slurm.submitted + 1)):
             wrong.append("not all jobs have ended")
         return wrong
 
+    def _heal(self) -> None:
+        self.cloud.heal()
+        self.hangs_until = self.slow_until = 0
+        self.spool.full_until = self.spool.read_only_until = 0
+        self.clock.skew_s = self.slurm.skew_s = 0
+
     def second(self) -> None:
         """Let one second pass."""
-        self.now += 1
-        self.cloud.second(self.now)
-        if self.faults.strike("slurmctld restarts", 0.02):
-            self.away_until = self.now + self.random.choice([20, 100, 400])
-        if self.faults.strike("scontrol hangs", 0.05):
-            self.hangs_until = self.now + self.random.randint(5, 60)
+        end = self.now + 1
+        while self.now < end:
+            try:
+                self._advance(end)
+            except Killed:
+                self._killed()
+            except Exception as error:
+                self.oracle.wrong.append(f"the daemon ended by itself: {error!r}")
+                self._killed()
+
+    def _killed(self) -> None:
+        self.calls.clear()
+        self.daemon, self.stopped = None, False
+        self.cloud.stand_still()
+        self.world.at(self.now + self.random.uniform(0.5, 3), self.start)
+
+    def _advance(self, end: float) -> None:
+        """Do all that is due until a time; it may be later afterwards."""
+        while True:
+            when, do = self._next()
+            if when > end:
+                break
+            self._pass(when)
+            do()
+        self._pass(end)
+
+    def _next(self) -> tuple[float, Callable[[], None]]:
+        """What is due first."""
+        when, do = self.second_at, self._second
+        if self.world.next < when:
+            when, do = self.world.next, self.world.run_next
+        if self.daemon is None or self.stopped:
+            return when, do
+        driver = self.cloud.driver
+        if driver.next < when:
+            when, do = driver.next, driver.run_next
+        if self.pass_at < when:
+            when, do = self.pass_at, self._reconcile
+        if self.spool.woken and self.now < when:
+            when, do = self.now, self.daemon.listen
+        if self.calls and self.now >= self.calls[-1][1]:
+            return when, do
+        parts = [part for part, _ in self.calls]
+        if "slurm" not in parts:
+            at = self.now if self.daemon.slurm_reader.due.is_set() else self.slurm_at
+            if at < when:
+                when, do = at, self._read_slurm
+        if "cloud" not in parts:
+            at = self.now if self.daemon.cloud_reader.due.is_set() else self.cloud_at
+            if at < when:
+                when, do = at, self._read_cloud
+        return when, do
+
+    def _pass(self, when: float) -> None:
+        """Let time pass in which nothing happens."""
+        seconds = when - self.now
+        if seconds <= 0:
+            return
+        if self.daemon is None or self.stopped or self.now < self._unreachable_until():
+            self.oracle.excuse(seconds)
+        elif self.now < self._no_work_until():
+            self.oracle.excuse_work(seconds)
+        self.clock.time = when
+
+    def _unreachable_until(self) -> float:
+        """Until when nobody can read or update slurmctld in time."""
+        return max(self.away_until, self.hangs_until, self.slow_until) + CALM_S
+
+    def _no_work_until(self) -> float:
+        """Until when nobody can make a VM for a healthy node, or SLURM would not accept it."""
+        cloud = self.cloud
+        if abs(self.slurm.skew_s) > 1:
+            return math.inf
+        zone = cloud.away_until.get(simcloud.ZONES["c"], 0)
+        google = max(cloud.no_token_until, cloud.no_list_until, zone, cloud.deletions_wait_until)
+        return max(google + CALM_S, self.begun + BEGINS_S)
+
+    # --- the daemon's steps
+
+    def _reconcile(self) -> None:
+        daemon = self.daemon
+        assert daemon
+        self.pass_at = math.inf
+        daemon.reconcile_pass(daemon.messages())
+        self.pass_at = min(self.pass_at, self.now + TICK_S)
+
+    def _read_slurm(self) -> None:
+        assert self.daemon
+        pause_s = self.daemon.slurm_reader.read()
+        self.slurm_at = self.now + pause_s
+
+    def _read_cloud(self) -> None:
+        assert self.daemon
+        pause_s = self.daemon.cloud_reader.read()
+        self.cloud_at = self.now + pause_s
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        """Start an action of the daemon in the cloud."""
+        self.cloud.submit(action)
+
+    def tell(self, event: Event) -> None:
+        """Tell the daemon of an event, as the driver does."""
+        self.inbox.put(event)
+
+    # --- slurmctld
+
+    def _second(self) -> None:
+        """What happens each second."""
+        self.second_at += 1
+        self._strike()
+        self.cloud.second()
         if self.now < self.away_until:
             self.slurm.away(1)
         else:
             self.slurm.step(self.now, self._machines())
-        if self.unreachable:
-            self.oracle.excuse(1)
-        elif self.now < max(
-            # What a healthy node may wait for is the deletion of its previous VM, by a list.
-            self.cloud.no_token_until,
-            self.cloud.no_list_until,
-            self.began + BEGINS_S,
-        ):
-            self.oracle.excuse_work(1)
         self.oracle.waits(self.now)
-        if self.faults.strike("killed", 0.2):
-            # The next daemon tracks nothing, and gets no results of earlier calls.
-            self.tracked, self.read, self.releases = TrackedState(), ({}, 0.0), []
-            self.began = self.now
-            self.cloud.later.clear()
-        self._daemon()
 
-    @property
-    def unreachable(self) -> bool:
-        """Whether slurmctld can't be read or updated."""
-        return self.now < self.away_until or self.now < self.hangs_until
+    def _strike(self) -> None:
+        now, faults, random = self.now, self.faults, self.random
+        if faults.strike("slurmctld restarts", 0.02):
+            self.away_until = now + random.choice([20, 100, 400])
+        if faults.strike("scontrol hangs", 0.05):
+            self.hangs_until = now + random.randint(5, 60)
+        if faults.strike("scontrol slow", 0.05):
+            self.slow_until = now + random.uniform(10, 120)
+        if faults.strike("spool full", 0.05):
+            self.spool.full_until = now + random.uniform(10, 300)
+        if faults.strike("spool read-only", 0.05):
+            self.spool.read_only_until = now + random.uniform(10, 300)
+        for kind, sign in (("clock forward", 1), ("clock back", -1)):
+            if faults.strike(kind, 0.02):
+                self._step_clock(sign * 0.1 * 6000 ** random.random())
+
+    def _step_clock(self, seconds: float) -> None:
+        """Somebody sets the system clock; after a while NTP sets it right."""
+        self.clock.skew_s = self.slurm.skew_s = seconds
+
+        def set_right() -> None:
+            self.clock.skew_s = self.slurm.skew_s = 0
+
+        self.world.at(self.now + self.random.uniform(10, 300), set_right)
 
     def _machines(self) -> dict[Place, Machine]:
         return {
-            place(vm): Machine(
-                vm.created, vm.status == "RUNNING" and vm.name not in self.cloud.hung
-            )
+            place(vm): Machine(self.cloud.booted[vm.id], vm.id not in self.cloud.hung)
             for vm in self.cloud.vms.values()
+            if vm.status == "RUNNING"
         }
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
-        self.requests.append(Request(f"r{self.now}", self.now, names, jobs))
-
-    def _daemon(self) -> None:
-        if not self.unreachable and not self.faults.strike("scontrol fails"):
-            self.read = dict(self.slurm.nodes), self.now
-            self.release_nodes()
-        at, listed = self.cloud.listed()
-        if at < self.began:
-            at, listed = 0, []
-        observed = self.seen(
-            ObservedState(
-                CLUSTER,
-                self.now,
-                nodes=self.read[0],
-                nodes_at=self.read[1],
-                vms=listed,
-                vms_at=at,
-                requests=tuple(self.requests),
-                sets=SETS,
-                events=self.cloud.events(),
-                limits=LIMITS,
-            )
-        )
-        actions, self.tracked = reconcile(observed, self.tracked)
-        self.observe(observed, self.tracked, actions)
-        for action in actions:
-            self.do(action)
-
-    def seen(self, observed: ObservedState) -> ObservedState:
-        """What a pass works on."""
-        return observed
-
-    def release_nodes(self) -> None:
-        """Release nodes as the daemon does, which has just read them."""
-        releases, self.releases = self.releases, []
-        for action in releases:
-            names = [name for name in action.names if self.slurm.nodes[name].power is action.power]
-            if names and not self.faults.strike("scontrol fails"):
-                self.slurm.release_nodes(tuple(names), self.now)
-
-    def do(self, action: Action) -> None:
-        """Do an action."""
-        match action:
-            case ReleaseNodes():
-                self.releases.append(action)
-            case Insert():
-                self.cloud.insert(action)
-            case Delete(vm):
-                there = self.cloud.vms.get((vm.name, vm.zone))
-                runs = there is not None and there.status == "RUNNING"
-                works = runs and self.slurm.works(place(there))
-                self.cloud.delete(action, works=works)
-            case Probe():
-                self.cloud.probe(action)
-            case Close(request_id):
-                self.requests = [request for request in self.requests if request.id != request_id]
+        asked = self.now
+        for name in names:
+            self.lost.pop(name, None)
+        when = asked + self.random.uniform(0.02, 0.5)
+        self.world.at(when, lambda: self.spool.resume(names, jobs, asked))

@@ -1,10 +1,11 @@
 """A simulated slurmctld, as far as the autoscaler sees it, in the time that a run gives it.
 
 Jobs allocate nodes. Nodes power up, register, are idle and power down. Released nodes power down
-and their jobs are queued again. The oracle gets all that it sees and does.
+and their jobs are queued again; a node that does not come within ResumeTimeout is set down. Its
+timeouts follow the system clock, which somebody may set. The oracle gets all that it sees and does.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from oracle import Oracle, Place
@@ -24,11 +25,13 @@ class Times:
     idle_s: float = 60
     """SuspendTime."""
     boot_s: float = 20
-    """From a VM's insert to slurmd."""
+    """From `Machine.born` to slurmd."""
     early_s: float = 5
     """How much older than the request a VM may seem."""
     again_s: float = 30
     """Until a job that was queued again may run."""
+    resume_s: float = 300
+    """ResumeTimeout."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Machine:
     """A VM on which slurmd is about to start."""
 
     born: float
+    """When it began to boot, by its own clock, which is right."""
     sound: bool = True
     """Whether it runs, and its boot will end."""
 
@@ -55,7 +59,7 @@ class Task:
 
 @dataclass
 class Slurmctld:
-    """All times are those of the run."""
+    """All times are those of the run, but for `since`, which is by the system clock."""
 
     oracle: Oracle
     resume: Resume
@@ -68,11 +72,15 @@ class Slurmctld:
     """Node -> the VM from which it registered."""
     submitted: int = 0
     now: float = 0
+    skew_s: float = 0
+    """How far the system clock is ahead of the run's."""
 
     def __post_init__(self) -> None:
         self.nodes = {name: Node(name, Power.OFF) for name in self.names}
         self.since = dict.fromkeys(self.names, 0.0)
         """When each node's state began."""
+        self.registered = dict.fromkeys(self.names, 0.0)
+        """When each node registered last."""
 
     def submit(self, node_set: str, size: int, seconds: float) -> None:
         """Submit a job for nodes of a set."""
@@ -89,31 +97,48 @@ class Slurmctld:
         self._jobs_end()
         self._allocate()
         for name, node in list(self.nodes.items()):
-            age = now - self.since[name]
+            age = now + self.skew_s - self.since[name]
             if node.power is Power.POWERING_UP:
                 self._register(name, machines)
+                if self.nodes[name].power is Power.POWERING_UP and age > self.times.resume_s:
+                    self._give_up(name)
             elif node.power is Power.UP and not node.busy and not node.down:
                 if age > self.times.idle_s:
                     self._set(name, power=Power.POWERING_DOWN)
             elif node.power is Power.POWERING_DOWN and age > self.times.suspend_s:
-                self._set(name, power=Power.OFF, down=False)
+                self._set(name, power=Power.OFF, down=False, reason="")
 
-    def release_nodes(self, names: tuple[str, ...], now: float) -> None:
-        """`scontrol update ... state=power_down_force`."""
+    def release_nodes(
+        self, names: tuple[str, ...], now: float, unseen: Collection[str] = ()
+    ) -> None:
+        """`scontrol update ... state=power_down_force`; `unseen`: as the oracle says."""
         self.now = now
+        self.oracle.released_together([name for name in names if name not in unseen], now)
         for name in names:
-            for task in [task for task in self.running if name in task.nodes]:
-                self.running.remove(task)
-                self.waiting.append(task)
-                task.ready_at = now + self.times.again_s
-                for other in task.nodes:
-                    self._set(other, busy=False)
-                    if other not in names:
-                        self.since[other] = min(self.since[other], now)
+            self._queue_again(name, unseen)
             node = self.nodes[name]
             in_service = node.power is Power.UP and not node.down
             self._set(name, power=Power.POWERING_DOWN, down=True)
-            self.oracle.released(name, now, self.home.get(name) if in_service else None)
+            vm = self.home.get(name) if in_service else None
+            self.oracle.released(name, now, vm, unseen=name in unseen)
+
+    def _queue_again(self, name: str, unseen: Collection[str] = ()) -> None:
+        """Queue the jobs of a node again."""
+        for task in [task for task in self.running if name in task.nodes]:
+            if task.started:
+                vms = [self.home.get(other) for other in task.nodes]
+                self.oracle.lost(task.id, vms, unseen=name in unseen)
+            self.running.remove(task)
+            self.waiting.append(task)
+            task.ready_at = self.now + self.times.again_s
+            for other in task.nodes:
+                self._set(other, busy=False)
+
+    def _give_up(self, name: str) -> None:
+        """ResumeTimeout is over: src/slurmctld/power_save.c, _do_power_work."""
+        self._queue_again(name)
+        self._set(name, power=Power.OFF, down=True, reason="ResumeTimeout reached")
+        self.oracle.given_up(name, self.now)
 
     def works(self, vm: Place) -> bool:
         """Whether a node in service is on a VM."""
@@ -129,7 +154,7 @@ class Slurmctld:
 
     def _set(self, name: str, **changes: object) -> None:
         if self.nodes[name].power is not changes.get("power", self.nodes[name].power):
-            self.since[name] = self.now
+            self.since[name] = self.now + self.skew_s
         self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
 
     def _jobs_end(self) -> None:
@@ -141,16 +166,18 @@ class Slurmctld:
                 self.done.append(task.id)
                 for name in task.nodes:
                     self._set(name, busy=False)
-                    self.since[name] = self.now
+                    self.since[name] = self.now + self.skew_s
 
     def _register(self, name: str, machines: Mapping[Place, Machine]) -> None:
         for vm, machine in machines.items():
             booted = machine.sound and machine.born + self.times.boot_s < self.now
             # SLURM refuses a machine that booted before it asked for the node.
             if vm[0] == name and booted and machine.born >= self.since[name] - self.times.early_s:
-                self._set(name, power=Power.UP)
+                self._set(name, power=Power.UP, reason="")
                 self.home[name] = vm
+                self.registered[name] = self.now
                 self.oracle.in_service(name, self.now)
+                return
 
     def _allocate(self) -> None:
         wanted: list[Task] = []
@@ -179,5 +206,5 @@ class Slurmctld:
         if names:
             for name in names:
                 self._set(name, power=Power.POWERING_UP)
-                self.oracle.asked(name, self.now)
+                self.oracle.asked(name, self.now, ahead=self.skew_s > self.times.early_s)
             self.resume(names, tuple(Job(task, group) for task, group in resuming.items() if group))

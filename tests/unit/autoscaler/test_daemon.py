@@ -18,11 +18,14 @@ from controllerkit import OTHER_ZONE
 from driverkit import CHOICE, SOON_S, DriverHarness, until
 
 from muster.autoscaler import daemon
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import driver, metadata
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.compute.driver import INSERT_PAUSES_S, Google
 from muster.autoscaler.compute.fleet import Fleet
-from muster.autoscaler.daemon import Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
 from muster.autoscaler.reconcile.observed import ObservedState
@@ -103,13 +106,22 @@ class SimulatedSlurm:
         return all(self.states[name] is power for name in names)
 
 
+class SteppedClock(Clock):
+    """The real clock, set forward by `skew_s`."""
+
+    skew_s = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.skew_s
+
+
 class Service:
     """A daemon that can be stopped and started again."""
 
     def __init__(self, harness: DriverHarness, spool: Path, pace: Pace) -> None:
         self.harness = harness
         self.limits = Limits()
-        self.skew_s = 0.0
+        self.clock = SteppedClock()
         self.folder = spool
         self.pace = pace
         self.status = spool.parent / "status.json"
@@ -127,10 +139,10 @@ class Service:
             inbox,
             slurm=self.slurm,
             cloud=Fleet(self.google),
-            spool=Spool(self.folder),
+            spool=Spool(self.folder, self.clock),
             pace=self.pace,
             observe=Observer(StatusFile(self.status), self.events, Metrics()),
-            clock=lambda: time.time() + self.skew_s,
+            clock=self.clock,
         )
         self.thread = threading.Thread(target=self.daemon.run)
         self.thread.start()
@@ -171,6 +183,8 @@ def service(
     sets = json.dumps({"debug": with_one_choice(choice), "other": with_one_choice(other)})
     monkeypatch.setattr(metadata, "read", lambda _path: sets)
     started = Service(harness, spool, getattr(request, "param", PACE))
+    # What is asked for before, an earlier daemon may have begun.
+    until(lambda: started.daemon.observed.nodes_at)
     yield started
     started.stop()
 
@@ -274,19 +288,18 @@ def test_what_a_job_cannot_use_is_deleted_within_ten_seconds_of_the_refusal(
 
 
 def test_a_clock_that_steps_back_delays_nothing(service: Service, monkeypatch: pytest.MonkeyPatch):
-    service.harness.fault("instances.bulkInsert", operation_error=NO_ROOM)
-    service.slurm.resume("lab-debug-0")
-    until(lambda: service.slurm.all_are(Power.POWERING_DOWN, "lab-debug-0"))
-    # What the step makes the daemon read again is not this request.
-    until(lambda: not list(service.folder.glob("*.resume")))
-    service.slurm.states["lab-debug-0"] = Power.OFF
-    service.skew_s = -3600
-    stepped_back = SimpleNamespace(
-        time=lambda: time.time() - 3600, time_ns=lambda: time.time_ns() - 3600 * 10**9
-    )
-    monkeypatch.setattr(power_save_program, "time", stepped_back)
     service.slurm.resume("lab-debug-0")
     until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+    service.clock.skew_s = -3600
+    stepped_back = SimpleNamespace(
+        time=lambda: time.time() - 3600,
+        time_ns=lambda: time.time_ns() - 3600 * 10**9,
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(power_save_program, "time", stepped_back)
+    service.slurm.resume("lab-debug-1")
+    until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0", "lab-debug-1"))
 
 
 def test_a_daemon_that_starts_later_handles_earlier_requests(service: Service, spool: Path):

@@ -1,164 +1,341 @@
-"""The system clock steps back while the daemon runs; all around the daemon is simulated."""
+"""Steps of the system clock change no decision, and after a gap nothing is decided by old news."""
 
-import threading
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from driverkit import until
+from clockkit import SetClock
 
-from muster.autoscaler.daemon import Called, Daemon, Inbox, Message, NodesRead, Pace, VmsRead
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Called, Inbox, Message, NodesRead, VmsRead
+from muster.autoscaler.readers import FRESH_S, SLOW_S
 from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
-    Delete,
-    Failure,
+    Deleted,
     Insert,
     Inserted,
     Node,
     NodeSet,
     Power,
+    Probe,
     ProbeResult,
     Quotas,
     Request,
     Vm,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.slurm.power_save_program import BOOT_ID
 from muster.autoscaler.slurm.slurmctld import SlurmError
-from muster.gcp.api import CloudError
+from muster.autoscaler.slurm.spool import Spool
 
 NODE = "lab-debug-0"
-BEFORE = 1000.0
-AFTER = BEFORE - 20
+BEGIN = 1000.0
 CHOICES = Choice("T/1", "a", "n1"), Choice("T/2", "b", "n1")
-NO_ROOM = Failure("ZONE_RESOURCE_POOL_EXHAUSTED", "")
-
-
-def nodes(at: float, power: Power) -> NodesRead:
-    return NodesRead(at, {NODE: Node(NODE, power)})
-
-
-def vms(at: float, *listed: Vm) -> VmsRead:
-    return VmsRead(at, list(listed), Quotas())
-
-
-def vm(zone: str) -> Vm:
-    return Vm(NODE, zone, "1", "RUNNING", BEFORE + 1, "n1")
 
 
 class DaemonHarness:
-    """A daemon that gets only what the test puts into its inbox: its readers get no answers."""
+    """A daemon whose steps the test makes; slurmctld and the cloud are what the test sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.clock = SetClock(BEGIN)
+        self.folder = folder
         self.inbox = Inbox()
-        self.now = BEFORE
+        self.power = Power.OFF
+        self.listed: list[Vm] = []
+        self.away = False
         self.done: list[Action] = []
-        self.requests: list[Request] = []
-        self.marks = 0
-        self.probes = 0
-        no_slurm = Mock(side_effect=SlurmError("no answer"))
-        no_cloud = Mock(side_effect=CloudError("no answer"))
-        self.daemon = Daemon(
-            ObservedState("lab", BEFORE, sets={"debug": NodeSet("debug", CHOICES)}),
-            self.inbox,
-            slurm=Mock(nodes=no_slurm),
-            cloud=Mock(sets=no_cloud, quotas=no_cloud, vms=no_cloud, submit=self.done.append),
-            spool=Mock(requests=lambda: list(self.requests), wait=lambda _: self.ended.wait(9)),
-            pace=Pace(60, 60, 60, 60),
-            observe=self._observe,
-            clock=lambda: self.now,
+        self.released: list[str] = []
+        self.called: Callable[[], None] = lambda: None
+        """What happens while slurmctld or the cloud is read."""
+        cloud = Mock(
+            sets=lambda: {"debug": NodeSet("debug", CHOICES)},
+            quotas=lambda _sets: Quotas(),
+            vms=self._vms,
+            submit=self._submit,
         )
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.daemon.run, daemon=True)
-        self.thread.start()
+        slurm = Mock(nodes=self._nodes, release_nodes=lambda names, _: self.released.extend(names))
+        self.daemon = Daemon(
+            ObservedState("lab", 0),
+            self.inbox,
+            slurm=slurm,
+            cloud=cloud,
+            spool=Spool(folder, self.clock),
+            clock=self.clock,
+        )
+        self.read()
 
-    def _observe(
-        self, observed: ObservedState, _tracked: TrackedState, _actions: Sequence[Action]
-    ) -> None:
-        self.probes += sum(isinstance(event, ProbeResult) for event in observed.events)
+    def _submit(self, action: Action) -> None:
+        if not isinstance(action, Probe):
+            self.done.append(action)
+            return
+        vm = next((vm for vm in self.listed if vm.zone == action.zone), None)
+        status = vm.status if vm else ""
+        self.inbox.put(ProbeResult(NODE, action.zone, vm is not None, status=status))
 
-    def put(self, *messages: Message) -> None:
-        """Put messages into the inbox and wait until it has reconciled with them."""
-        self.marks += 1
-        for message in (*messages, ProbeResult("none", "a", exists=False)):
+    def _nodes(self) -> list[Node]:
+        if self.away:
+            raise SlurmError("no answer")
+        power = self.power
+        self.called()
+        return [Node(NODE, power)]
+
+    def _vms(self) -> list[Vm]:
+        listed = list(self.listed)
+        self.called()
+        return listed
+
+    def resume(self) -> None:
+        """Let slurmctld ask for the node, as muster-resume does."""
+        self.clock.passes(0.5)
+        self.power = Power.POWERING_UP
+        head = {
+            "nodes": NODE,
+            "asked": self.clock.date,
+            "boot": Path(BOOT_ID).read_text().strip(),
+            "since_boot": self.clock.since_boot,
+        }
+        name = f"{self.clock.date * 1e9:.0f}-1.resume"
+        (self.folder / name).write_text(json.dumps(head) + "\n")
+
+    def read(self) -> None:
+        """Read slurmctld and the cloud, then reconcile."""
+        self.daemon.slurm_reader.read()
+        self.daemon.cloud_reader.read()
+        self.reconcile()
+
+    def reconcile(self, *messages: Message) -> None:
+        """Reconcile with all messages, and look into the spool."""
+        for message in messages:
             self.inbox.put(message)
-        until(lambda: self.probes == self.marks)
+        self.daemon.spool.wait(0)
+        self.daemon.reconcile_pass(self.daemon.messages())
 
-    def resume(self) -> Insert:
-        """Let SLURM request the node; return the insert that follows."""
-        self.put(nodes(BEFORE, Power.OFF), vms(BEFORE))
-        self.requests = [Request("r", BEFORE + 0.5, (NODE,))]
-        self.now = BEFORE + 1
-        self.put(Called())
-        return self.inserts()[-1]
+    def passes(self, seconds: float) -> None:
+        """Let time pass, with a reconcile pass each second."""
+        for _ in range(round(seconds)):
+            self.clock.passes(1)
+            self.reconcile()
 
-    def inserts(self) -> list[Insert]:
-        return [action for action in self.done if isinstance(action, Insert)]
-
-    def deletions(self) -> list[Delete]:
-        return [action for action in self.done if isinstance(action, Delete)]
-
-    def stop(self) -> None:
-        self.daemon.stop()
-        self.ended.set()
-        self.inbox.put(Called())
-        self.thread.join(20)
-        assert not self.thread.is_alive()
+    def actions(self) -> list[str]:
+        """What was submitted and released, without times."""
+        return [repr(action) for action in self.done] + self.released
 
 
 @pytest.fixture
-def harness() -> Iterator[DaemonHarness]:
-    started = DaemonHarness()
-    yield started
-    started.stop()
+def harness(tmp_path: Path) -> DaemonHarness:
+    return DaemonHarness(tmp_path)
 
 
-@pytest.mark.parametrize("listed_at", [AFTER + 1, BEFORE + 2])
-def test_node_states_from_before_the_step_delete_no_vm(harness: DaemonHarness, listed_at: float):
-    insert = harness.resume()
-    harness.put(Inserted(insert.id))
-    harness.now = AFTER + 1
-    # Also if the list has a time of the old clock.
-    harness.put(vms(listed_at, vm("a")))
-    harness.put(nodes(AFTER + 1, Power.POWERING_UP), vms(AFTER + 1, vm("a")))
-    assert not harness.deletions()
-    assert len(harness.inserts()) == 1
+# --- steps of the system clock --------------------------------------------------------------------
 
 
-def test_nodes_that_were_read_by_the_old_clock_close_no_later_request(harness: DaemonHarness):
-    harness.put(vms(BEFORE))
-    harness.now = AFTER
-    # slurmctld was asked before the clock stepped back, and answers late.
-    harness.put(nodes(BEFORE, Power.OFF))
-    harness.requests = [Request("r", AFTER + 0.5, (NODE,))]
-    harness.now = AFTER + 1
-    harness.put(Called(), vms(AFTER + 1))
-    assert len(harness.inserts()) == 1
-    harness.now = AFTER + 2
-    harness.put(Inserted(harness.inserts()[0].id), vms(AFTER + 2, vm("a")))
-    assert not harness.deletions()
+def story(harness: DaemonHarness, step: Callable[[int], None]) -> list[str]:
+    """A node is asked for, made, in service, powered down, asked for again, and does not come."""
+
+    first = Vm(NODE, "a", "1", "RUNNING", 0, "n1")
+    step(0)
+    harness.resume()
+    step(1)
+    harness.reconcile(Called())
+    step(2)
+    harness.passes(3)
+    [insert] = [action for action in harness.done if isinstance(action, Insert)]
+    harness.listed = [Vm(NODE, "a", "1", "RUNNING", harness.clock.since_boot, "n1")]
+    step(3)
+    harness.reconcile(Inserted(insert.id))
+    harness.read()
+    step(4)
+    harness.passes(20)
+    harness.power = Power.UP
+    harness.read()
+    step(5)
+    harness.passes(60)
+    harness.power = Power.POWERING_DOWN
+    harness.read()
+    step(6)
+    harness.passes(10)
+    harness.listed = []
+    harness.reconcile(Deleted(first))
+    harness.passes(120)
+    harness.read()
+    step(7)
+    harness.resume()
+    step(8)
+    harness.reconcile(Called())
+    for _ in range(14):
+        harness.passes(20)
+        harness.read()
+        step(9)
+    harness.read()
+    return harness.actions()
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_vm_that_was_inserted_before_is_not_created_in_another_zone_too(
-    harness: DaemonHarness, ended: bool
-):
-    insert = harness.resume()
-    harness.put(Inserted(insert.id, {NODE: NO_ROOM}))
-    second = harness.inserts()[-1]
-    assert second.choice == CHOICES[1]
-    if ended:
-        harness.put(Inserted(second.id))
-    harness.now = AFTER + 2
-    harness.put(nodes(AFTER + 2, Power.POWERING_UP), vms(AFTER + 2))
-    if not ended:
-        harness.put(Inserted(second.id))
-    harness.now = AFTER + 3
-    harness.put(nodes(AFTER + 3, Power.POWERING_UP), vms(AFTER + 3))
-    assert len(harness.inserts()) == 2
+@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("seconds", [-600, -20, -3, -0.1, 0.1, 3, 20, 600])
+def test_a_step_of_the_system_clock_changes_no_decision(
+    tmp_path: Path, seconds: float, at: int
+) -> None:
+    (tmp_path / "steady").mkdir()
+    (tmp_path / "stepped").mkdir()
+    expected = story(DaemonHarness(tmp_path / "steady"), lambda _: None)
+    harness = DaemonHarness(tmp_path / "stepped")
+
+    def step(number: int) -> None:
+        if number == at:
+            harness.clock.date += seconds
+
+    got = story(harness, step)
+    # An insert's id follows from the name of the request's file, or from its time.
+    assert len(got) == len(expected)
+    assert got == expected
+    assert expected[-1] == NODE, "the node is released in the end"
 
 
-def test_a_vm_that_is_gone_is_gone_by_any_clock():
-    before = TrackedState(gone={NODE: {"1": BEFORE}})
-    assert before.set_back(AFTER).gone == {NODE: {"1": AFTER}}
+def test_people_read_dates_by_the_new_clock(harness: DaemonHarness) -> None:
+    assert harness.daemon.observed.date(BEGIN) == pytest.approx(harness.clock.date)
+    harness.clock.date -= 600
+    harness.passes(1)
+    now = harness.daemon.observed.now
+    assert harness.daemon.observed.date(now) == pytest.approx(harness.clock.date)
+
+
+def test_two_readings_of_the_clocks_do_not_change_dates(harness: DaemonHarness) -> None:
+    """Or the status file would change with each pass."""
+    before = harness.daemon.observed.started
+    harness.clock.date += 0.004
+    harness.passes(1)
+    assert harness.daemon.observed.started == before
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+def in_service(harness: DaemonHarness) -> None:
+    harness.power = Power.UP
+    harness.listed = [Vm(NODE, "a", "1", "RUNNING", harness.clock.since_boot, "n1")]
+    harness.read()
+
+
+def test_after_a_gap_a_list_from_before_it_releases_no_node(harness: DaemonHarness) -> None:
+    """In the gap the VM had stopped, and SLURM had asked for the node again."""
+    in_service(harness)
+    stopped = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    listed = VmsRead(harness.clock.since_boot, stopped, Quotas())
+    harness.clock.passes(300)
+    harness.listed = [Vm(NODE, "a", "2", "RUNNING", harness.clock.since_boot - 60, "n1")]
+    # The reader had put it before the gap.
+    harness.reconcile(listed)
+    harness.read()
+    harness.read()
+    assert harness.actions() == []
+
+
+def test_after_a_gap_node_states_from_before_it_delete_no_vm(harness: DaemonHarness) -> None:
+    in_service(harness)
+    off = NodesRead(harness.clock.since_boot, {NODE: Node(NODE, Power.OFF)})
+    harness.clock.passes(300)
+    harness.listed = [Vm(NODE, "a", "2", "RUNNING", harness.clock.since_boot - 60, "n1")]
+    harness.reconcile(off)
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    harness.read()
+    assert harness.actions() == []
+
+
+def test_a_gap_is_noticed_while_the_spool_is_read(
+    harness: DaemonHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    in_service(harness)
+    stopped = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    requests = harness.daemon.spool.requests
+
+    def slowly() -> list[Request]:
+        harness.clock.passes(300)
+        return requests()
+
+    monkeypatch.setattr(harness.daemon.spool, "requests", slowly)
+    harness.reconcile(VmsRead(harness.clock.since_boot, stopped, Quotas()), Called())
+    monkeypatch.setattr(harness.daemon.spool, "requests", requests)
+    harness.read()
+    assert harness.actions() == []
+
+
+def test_what_ended_in_a_gap_is_known_after_it(harness: DaemonHarness) -> None:
+    harness.resume()
+
+    harness.reconcile(Called())
+    [insert] = [action for action in harness.done if isinstance(action, Insert)]
+    harness.clock.passes(60)
+    harness.reconcile(Inserted(insert.id))
+    assert insert.id in harness.daemon.tracked.inserts
+    harness.read()
+    assert insert.id not in harness.daemon.tracked.inserts
+
+
+def test_after_a_gap_a_request_is_met_also_while_slurmctld_does_not_answer(
+    harness: DaemonHarness,
+) -> None:
+    harness.clock.passes(60)
+    harness.resume()
+    harness.away = True
+    harness.reconcile()
+    for _ in range(10):
+        harness.passes(10)
+        harness.read()
+    assert [type(action) for action in harness.done] == [Insert]
+
+
+def test_a_release_that_was_decided_before_a_gap_is_decided_again(harness: DaemonHarness) -> None:
+    """In the gap SLURM may have given the node up, and asked for it again."""
+    in_service(harness)
+    harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    assert harness.released == []
+    harness.clock.passes(300)
+    harness.listed = [Vm(NODE, "a", "2", "RUNNING", harness.clock.since_boot - 60, "n1")]
+    harness.read()
+    harness.read()
+    assert harness.released == []
+
+
+@pytest.mark.parametrize("gap_s", [0, 20, 300])
+def test_a_node_is_released_by_a_reading_from_directly_before(
+    harness: DaemonHarness, gap_s: float
+) -> None:
+    """The daemon is stopped when it has the nodes' states."""
+    in_service(harness)
+    harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    # Its VM is read by name.
+    harness.reconcile()
+    harness.called = lambda: harness.clock.passes(gap_s)
+    harness.daemon.slurm_reader.read()
+    assert harness.released == ([] if gap_s else [NODE])
+
+
+@pytest.mark.parametrize("takes_s", [0, 3, 10, 29])
+def test_slow_answers_release_nodes_only_after_a_while(
+    harness: DaemonHarness, takes_s: float
+) -> None:
+    """Fresh ones may come soon; if not, slow ones must do."""
+    in_service(harness)
+    harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    # Its VM was read by name.
+    harness.reconcile()
+    begun = harness.clock.since_boot
+    harness.called = lambda: harness.passes(takes_s)
+    for _ in range(100):
+        harness.daemon.slurm_reader.read()
+        if harness.released:
+            break
+    took = harness.clock.since_boot - begun
+    assert harness.released == [NODE], "once for each reading"
+    assert took == takes_s if takes_s <= FRESH_S else SLOW_S < took <= SLOW_S + 2 * takes_s

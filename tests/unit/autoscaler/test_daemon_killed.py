@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from faulty_cloud import watch_operations
 from killed_daemon import KilledDaemonRun, Mark
-from quick import hurry
 from test_daemon_in_trouble import report, run_all
 
 pytestmark = pytest.mark.proof(
@@ -25,7 +24,6 @@ LOTS = 3
 def test_whenever_it_is_killed_a_restarted_daemon_reaches_the_same_end(
     lot: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hurry(monkeypatch.setattr)
     watch_operations(monkeypatch)
     marks = MARKS[lot::LOTS]
     wrong = run_all([KilledDaemonRun(mark, tmp_path / str(mark)) for mark in marks])

@@ -10,10 +10,12 @@ import pytest
 from driverkit import until
 
 from muster.autoscaler import daemon
-from muster.autoscaler.daemon import Called, Daemon, Inbox, Pace
+from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.messages import Called, Inbox
+from muster.autoscaler.readers import Pace
 from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
 BOTH = 2
@@ -110,7 +112,7 @@ def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonH
     before = harness.pace.busy
     harness.inbox.put(Called())
     # Both readers have read that nodes power up, and read nothing in the next minute.
-    until(lambda: NAMES[0] in harness.daemon.tracked.powering_up)
+    until(lambda: harness.daemon.tracked.node(NAMES[0]).start)
     until(lambda: harness.pace.busy >= before + BOTH)
     until(harness.inbox.empty)
     harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", 1000)))

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clockkit import SetClock
 from plankit import Rounds
 
-from muster.autoscaler.reconcile.model import Close
+from muster.autoscaler.reconcile.model import Close, Released, ReleaseNodes
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.observer import Observer
@@ -25,17 +26,33 @@ class Watched:
 
     def begin(self) -> None:
         """Start a daemon's observer."""
-        self.metrics = Metrics(lambda: self.rounds.observed.now)
+        self.clock = SetClock()
+        self.metrics = Metrics(self.clock)
         self.observer = Observer(StatusFile(self.status_file), self.events, self.metrics)
 
     def round(self, at: float, **given: Any) -> None:
         self.rounds.round({"at": at, **given})
         actions, observed = self.rounds.actions, self.rounds.observed
+        self.clock.since_boot = observed.now
         self.observer(observed, self.rounds.tracked, actions)
+        released = [
+            Released(action, action.names) for action in actions if isinstance(action, ReleaseNodes)
+        ]
+        if released:
+            self.observer(replace(observed, events=released), self.rounds.tracked, [])
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
         left = [request for request in observed.requests if request.id not in closed]
         self.rounds.observed = replace(observed, requests=left)
+
+    def stops(self, place: str, at: float, *, since: int = 100, spot: bool = False) -> None:
+        """Let a VM stop, such as that of `debug-0 in a`: a list says it, and then the VM itself."""
+        node, _, zone = place.partition(" in ")
+        text = f"TERMINATED in {zone} since {since}{' spot' if spot else ''}"
+        self.round(at - 5, vms={node: text})
+        self.round(at, events=[f"found {place}: TERMINATED"])
+        # The status file is written again.
+        self.round(at + 1)
 
     def restart(self) -> None:
         """Restart the daemon, which then tracks nothing."""

@@ -1,13 +1,13 @@
 """Google fails in many ways, and still each action gets exactly one event."""
 
-import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
 from driverkit import BUSY, CHOICE, DriverHarness, names
+from quick import DRIVER_LIMITS
 
-from muster.autoscaler.compute import api_client, insert
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Vm
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
@@ -15,12 +15,6 @@ from muster_sandbox.fakecloud.api_errors import ApiError, quota, rate_limit
 from muster_sandbox.fakecloud.injected_faults import OperationError
 
 METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList")
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let retries follow at once."""
-    monkeypatch.setattr(api_client, "FIRST_BACKOFF_S", 0.02)
 
 
 def all_at_once(harness: DriverHarness) -> None:
@@ -54,7 +48,7 @@ def test_a_lost_answer_changes_nothing_twice(harness: DriverHarness, method: str
 
 @pytest.mark.parametrize("method", LOST)
 def test_a_call_without_an_answer_is_sent_again(cloud: Cloud, harness: DriverHarness, method: str):
-    impatient = DriverHarness(cloud, Limits(try_s=0.3))
+    impatient = DriverHarness(cloud, harness.clock, replace(DRIVER_LIMITS, try_s=6))
     impatient.fault(method, delay_seconds=3600)
     all_at_once(impatient)
     impatient.google.close()
@@ -119,7 +113,7 @@ def test_a_quota_in_the_operation_is_named(harness: DriverHarness):
 
 def test_an_operation_without_its_optional_members_is_read(harness: DriverHarness):
     """instancesBulkInsertOperationMetadata may be missing."""
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 0.5}
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 5}
     harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 1}
     harness.google.submit(Insert("request", CHOICE, names(2), 1))
     harness.forget("instancesBulkInsertOperationMetadata")
@@ -156,7 +150,6 @@ def test_a_list_that_lacks_more_vms_than_were_not_created_is_not_used(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ):
     """The VM that it lacks runs, so it must not be created again in another zone."""
-    monkeypatch.setattr(insert, "AGAIN_S", 0.01)
     harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
     harness.rewrite(only_counted)
     existing = harness.google._inserts.existing
@@ -184,7 +177,7 @@ def test_a_restarted_daemon_that_inserts_again_creates_nothing(
     cloud: Cloud, harness: DriverHarness
 ):
     harness.insert(*names(3), least=3, action="request")
-    restarted = DriverHarness(cloud)
+    restarted = DriverHarness(cloud, harness.clock)
     assert restarted.insert(*names(3), least=3, action="request") == Inserted("request")
     # The requestId was enough: no VM had to be looked up.
     assert restarted.calls() == {"instances.bulkInsert": 1}
@@ -213,6 +206,28 @@ def test_a_vm_that_is_stopping_is_a_failure(harness: DriverHarness):
     assert event.failed["lab-debug-1"].message == f"the previous VM is still STOPPING in {ZONE}"
 
 
+def test_a_job_of_which_one_vm_exists_lacks_only_the_others(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 2}
+    event = harness.insert(*names(3), least=3)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == dict.fromkeys(
+        ("lab-debug-0", "lab-debug-2"), "ZONE_RESOURCE_POOL_EXHAUSTED"
+    )
+    assert harness.names() == {"lab-debug-1"}
+
+
+def test_a_job_of_which_one_vm_exists_lacks_only_those_that_are_refused(harness: DriverHarness):
+    harness.make("lab-debug-1")
+    no_quota = quota("Quota 'C2_CPUS' exceeded.")
+    harness.refuse_second("instances.bulkInsert", "/bulkInsert", no_quota)
+    event = harness.insert(*names(2), least=2)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == {
+        "lab-debug-0": "quotaExceeded"
+    }
+
+
 def test_a_job_that_lacks_one_vm_gets_none(harness: DriverHarness):
     harness.make("lab-debug-1", labels={"owner": "ada"})
     event = harness.insert(*names(3), least=3)
@@ -224,15 +239,15 @@ def test_a_job_that_lacks_one_vm_gets_none(harness: DriverHarness):
 def test_an_operation_that_does_not_end_gets_an_event(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 3600}
     harness.make("lab-debug-9")
-    impatient = DriverHarness(cloud, Limits(deadline_s=1))
-    began = time.monotonic()
+    impatient = DriverHarness(cloud, harness.clock, replace(DRIVER_LIMITS, deadline_s=20))
+    began = harness.clock.monotonic()
     inserted = impatient.insert(*names(2))
     assert inserted.whole is not None
     assert inserted.whole.code == "timeout"
     deleted = impatient.delete("lab-debug-9")
     assert deleted.failure is not None
     assert deleted.failure.code == "timeout"
-    assert time.monotonic() - began < 5
+    assert harness.clock.monotonic() - began < 90
     impatient.google.close()
 
 
@@ -247,8 +262,8 @@ def test_a_deletion_that_fails_later_is_reported(harness: DriverHarness):
 
 
 def test_what_the_rate_limit_holds_back_too_long_is_not_sent(cloud: Cloud, harness: DriverHarness):
-    """At nine calls a minute the second one would wait for seconds."""
-    slow = DriverHarness(cloud, Limits(per_minute=9, burst=2, deadline_s=0.5))
+    """At two calls a minute the last one would wait for half a minute."""
+    slow = DriverHarness(cloud, harness.clock, Limits(per_minute=2, burst=2, deadline_s=20))
     slow.insert(*names(2))
     slow.google.submit(Insert("late", CHOICE, names(2, start=2), 1))
     slow.google.submit(Insert("later", CHOICE, names(2, start=4), 1))
@@ -274,7 +289,7 @@ def test_lists_fail_as_a_whole(harness: DriverHarness):
 
 
 def test_there_are_no_events_after_the_end(harness: DriverHarness):
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.3}
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 3}
     harness.google.submit(Insert("request", CHOICE, names(2), 1))
     for number in range(50):
         harness.google.submit(
@@ -282,5 +297,5 @@ def test_there_are_no_events_after_the_end(harness: DriverHarness):
         )
     harness.google.close()
     harness.events.clear()
-    time.sleep(0.6)
+    harness.clock.sleep(9)
     assert harness.events == []

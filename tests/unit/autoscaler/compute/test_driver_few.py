@@ -1,15 +1,18 @@
 """Small groups don't wait while ten bulk operations run."""
 
+from dataclasses import replace
+
 from controllerkit import ZONE, Cloud
 from driverkit import CHOICE, DriverHarness, names, until
+from quick import DRIVER_LIMITS
 
-from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Insert, Inserted
+from muster_sandbox.fakecloud.api_errors import quota
 
 
 def with_all_slots_taken(harness: DriverHarness) -> None:
     """Start ten bulk operations that take long."""
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 4}
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 40}
     for number in range(10):
         harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
     until(lambda: harness.calls().get("instances.bulkInsert") == 10)
@@ -24,13 +27,32 @@ def test_a_pair_is_created_by_single_inserts(harness: DriverHarness):
     assert len(harness.take_events(10)) == 10
 
 
-def test_a_pair_with_room_for_one_only_is_deleted(harness: DriverHarness):
+def test_of_a_pair_with_room_for_one_the_other_is_reported_and_nothing_is_deleted(
+    harness: DriverHarness,
+):
     with_all_slots_taken(harness)
     harness.cloud.server.cloud.settings.capacity = {(ZONE, CHOICE.machine_type): 51}
     event = harness.insert(*names(2), least=2)
-    assert event.whole is not None
-    assert event.whole.code == "ZONE_RESOURCE_POOL_EXHAUSTED"
-    until(lambda: not harness.names() & set(names(2)))
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == {
+        "lab-debug-1": "ZONE_RESOURCE_POOL_EXHAUSTED"
+    }
+    assert harness.names() >= {"lab-debug-0"}
+    assert "instances.delete" not in harness.calls()
+
+
+def test_those_that_are_not_tried_any_more_are_reported_too(harness: DriverHarness):
+    """The second one is refused, so the job can't have all of its nodes."""
+    with_all_slots_taken(harness)
+    harness.refuse_second("instances.insert", "/instances", quota("Quota 'C2_CPUS' exceeded."))
+    event = harness.insert(*names(4), least=4)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == dict.fromkeys(
+        names(3, start=1), "quotaExceeded"
+    )
+    assert harness.names() & set(names(4)) == {"lab-debug-0"}
+    assert "instances.delete" not in harness.calls()
+    assert harness.calls()["instances.insert"] == 2
 
 
 def test_a_pair_of_which_one_exists_is_success(harness: DriverHarness):
@@ -51,8 +73,10 @@ def test_a_large_group_waits_for_its_turn(harness: DriverHarness):
 
 
 def test_a_large_group_that_gets_no_turn_is_not_sent(cloud: Cloud, harness: DriverHarness):
-    narrow = DriverHarness(cloud, Limits(bulk_at_once=1, deadline_s=1))
-    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
+    narrow = DriverHarness(
+        cloud, harness.clock, replace(DRIVER_LIMITS, bulk_at_once=1, deadline_s=20)
+    )
+    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 40}
     narrow.google.submit(Insert("first", CHOICE, names(5), 1))
     until(lambda: narrow.google.budget().bulk == 1)
     narrow.google.submit(Insert("second", CHOICE, names(5, 5), 1))

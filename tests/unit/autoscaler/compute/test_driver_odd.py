@@ -18,10 +18,10 @@ def invalid_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_that_is_no_object_fails_its_action_and_no_thread(
-    cloud, quick: None, monkeypatch: pytest.MonkeyPatch, invalid_answers: None
+    cloud, clock, monkeypatch: pytest.MonkeyPatch, invalid_answers: None
 ):
     monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", f"{cloud.server.url}/compute/v1/")
-    harness = DriverHarness(cloud, Limits(deadline_s=1, try_s=0.5))
+    harness = DriverHarness(cloud, clock, Limits(deadline_s=15, try_s=7))
     try:
         for name in names(6):
             # More deletions than threads that delete.

@@ -28,7 +28,7 @@ def policies_of(cloud: Cloud, name: str) -> list[str]:
 
 
 def test_a_job_has_its_own_policy_while_it_has_vms(cloud: Cloud, harness: DriverHarness):
-    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 0.2}
+    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 3}
     assert harness.insert(*names(2), least=2, job=7, placement=True) == Inserted("request-1")
     assert policies_of(cloud, "lab-debug-1") == ["lab-job7"]
     vms = harness.google.vms()
@@ -40,7 +40,7 @@ def test_a_job_has_its_own_policy_while_it_has_vms(cloud: Cloud, harness: Driver
 
 
 def test_single_inserts_have_the_policy_too(cloud: Cloud, harness: DriverHarness):
-    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 2}
+    cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
     for number in range(10):
         harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
     until(lambda: harness.google.budget().bulk == 10)
@@ -56,12 +56,12 @@ def test_an_existing_policy_is_used(cloud: Cloud, harness: DriverHarness):
 
 
 def test_policies_are_created_at_the_same_time(cloud: Cloud, harness: DriverHarness):
-    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 1}
+    cloud.server.cloud.settings.latency_seconds = {"compute.resourcePolicies.insert": 60}
     for job in range(1, 9):
         harness.google.submit(
             Insert(f"job-{job}", CHOICE, names(2, 2 * job), 2, job, placement=True)
         )
-    until(lambda: len(policies(cloud)) == 8, seconds=1)
+    until(lambda: len(policies(cloud)) == 8, seconds=3)
     assert len(harness.take_events(8)) == 8
 
 
@@ -69,7 +69,7 @@ def test_policies_that_an_earlier_daemon_left_are_deleted(cloud: Cloud, harness:
     harness.insert("lab-debug-0", job=7, placement=True)
     harness.delete("lab-debug-0")
     harness.insert("lab-debug-1", job=8, placement=True)
-    restarted = DriverHarness(cloud)
+    restarted = DriverHarness(cloud, harness.clock)
     restarted.google.vms()
     until(lambda: policies(cloud) == {"lab-job8"})
     restarted.google.close()

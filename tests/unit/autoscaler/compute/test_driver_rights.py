@@ -1,10 +1,12 @@
 """The driver works with the controller's rights, needs each, and its errors name a missing one."""
 
+from dataclasses import replace
+
 import pytest
 from controllerkit import REGION, Cloud
 from driverkit import DriverHarness, names, until
+from quick import DRIVER_LIMITS
 
-from muster.autoscaler.compute.api_client import Limits
 from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError
 
@@ -43,7 +45,7 @@ def work(harness: DriverHarness) -> set[str]:
 
 
 def test_the_rights_are_enough(harness: DriverHarness):
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 0.1}
+    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 1}
     assert work(harness) == set()
 
 
@@ -66,10 +68,10 @@ LOGGED = {"compute.resourcePolicies.delete", "compute.resourcePolicies.list"}
 @pytest.mark.parametrize("permission", sorted(NEEDED - LOGGED))
 def test_a_missing_right_is_named(cloud: Cloud, harness_without, permission: str):
     cloud.server.cloud.settings.latency_seconds = {
-        "compute.instances.*": 0.1,
-        "compute.resourcePolicies.*": 0.1,
+        "compute.instances.*": 1,
+        "compute.resourcePolicies.*": 1,
     }
-    harness = harness_without(permission, Limits(deadline_s=1))
+    harness = harness_without(permission, replace(DRIVER_LIMITS, deadline_s=15))
     problems = work(harness)
     assert any(MESSAGES.get(permission, permission) in problem for problem in problems), problems
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 from driverkit import until
+from quick import FastClock
 
 from muster.autoscaler.compute.operations import Operations
 
@@ -15,7 +16,7 @@ def test_a_fault_at_the_end_of_one_does_not_lose_the_ends_of_others():
     stop = threading.Event()
     page = {"items": [{"name": name, "status": "DONE"} for name in NAMES]}
     transport = Mock(call=lambda *_, **__: page, limits=SimpleNamespace(try_s=1))
-    operations = Operations(transport, "p", (0.01, 0.01), stop)
+    operations = Operations(transport, "p", (0.5, 0.5), stop, clock=FastClock())
     ended: list[str] = []
 
     def end(operation):

@@ -1,7 +1,5 @@
 """What is left of the project's quotas for the capacity pools of the node sets."""
 
-import time
-
 from controllerkit import ZONE, Cloud
 from driverkit import MACHINE_TYPE, DriverHarness, names
 
@@ -24,9 +22,9 @@ def test_zones_of_a_region_share_its_quotas(cloud: Cloud, harness: DriverHarness
     """c2-standard-4 has 4 CPUs."""
     cloud.server.cloud.settings.quotas = {"europe-west4": {"C2_CPUS": 14, "PREEMPTIBLE_CPUS": 8}}
     harness.insert(*names(1))
-    before = time.time()
-    quotas = Fleet(harness.google).quotas(SETS)
-    assert before <= quotas.at <= time.time()
+    before = harness.clock.monotonic()
+    quotas = Fleet(harness.google, clock=harness.clock).quotas(SETS)
+    assert before <= quotas.at <= harness.clock.monotonic()
     assert quotas.room(HERE) == quotas.room(THERE) == 2
     less = quotas.less(HERE, 2)
     assert less.room(HERE) == less.room(THERE) == 0

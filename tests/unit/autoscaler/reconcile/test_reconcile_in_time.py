@@ -1,29 +1,58 @@
-"""Randomized fault-injection tests of `reconcile`, with a simulated SLURM and cloud.
+"""Randomized fault-injection tests of the real daemon, in virtual time.
 
 MUSTER_SEED=N repeats a run's schedules. One that fails is printed, as simple as it can be made.
 """
 
+import logging
 import random
 import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schedules import RATES, SEED, Schedule, schedules
-from simcloud import place
-from simkit import FAULTS, SimulatedRun
+from simcloud import CODES, OPERATION_ERRORS, SimCloud, place
+from simkit import FAULTS, SimSpool, SimulatedRun
+from simtime import VirtualClock
 
-from muster.autoscaler.reconcile.model import Action, Delete, Insert, Power, ReleaseNodes
+from muster.autoscaler import daemon, readers
+from muster.autoscaler.reconcile import retry_policy
+from muster.autoscaler.reconcile.model import (
+    Action,
+    Close,
+    Delete,
+    Failure,
+    Insert,
+    Inserted,
+    Power,
+    Probe,
+    Released,
+    ReleaseNodes,
+    Vm,
+    Withdraw,
+)
 from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.reconcile import reconcile
+from muster.autoscaler.reconcile.records import TrackedState
 
+pytestmark = pytest.mark.usefixtures("quiet")
 LOTS, EACH = 4, 250
+PROOF_SEEDS, PROOF_LOTS = 3, 14
+"""Of `make proof`: 10,500 schedules."""
 SIMPLER_S = 120
 """After that a schedule that fails is not made simpler any more."""
 LEAST = 20
 """How often each class of faults occurs in a lot at least."""
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Don't keep what thousands of daemons log."""
+    caplog.set_level(logging.CRITICAL)
 
 
 def test_without_faults_all_jobs_end_and_nothing_is_left() -> None:
@@ -31,15 +60,27 @@ def test_without_faults_all_jobs_end_and_nothing_is_left() -> None:
         assert SimulatedRun(Schedule(number)).play() == []
 
 
-@pytest.mark.parametrize("lot", range(LOTS))
-def test_whatever_happens_the_oracle_finds_nothing_wrong(
-    lot: int, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_schedule_determines_all() -> None:
+    rates = dict.fromkeys(FAULTS, RATES[0])
+    first, second = (SimulatedRun(Schedule(7, rates)) for _ in range(2))
+    assert first.play() == second.play()
+    assert (first.now, first.faults.counts) == (second.now, second.faults.counts)
+
+
+def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
+    named = (
+        *(*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._BUSY),
+        *(*retry_policy._OPERATION, retry_policy._REPLACED),
+    )
+    assert {*named} <= {error.code for error in OPERATION_ERRORS}
+
+
+def play_lot(lot: int, own_seed: int, record_property: Callable[[str, object], None]) -> None:
     counts: Counter[str] = Counter()
     failed: dict[str, list[str]] = {}
     begun = time.monotonic()
 
-    @seed(SEED + lot)
+    @seed(own_seed + lot)
     @settings(
         max_examples=EACH,
         database=None,
@@ -61,15 +102,34 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
         counts.update(run.faults.counts)
         assert wrong == []
 
-    record_property("fault_runs", "reconcile, in simulated time")
-    record_property("seed", SEED)
+    record_property("fault_runs", "the daemon, in virtual time")
+    record_property("seed", own_seed)
     record_property("lots", LOTS)
     try:
         play()
     finally:
         record_property("faults", dict(counts))
-    assert {kind: counts[kind] for kind in FAULTS if counts[kind] < LEAST} == {}
+    kinds = (*FAULTS, *CODES)
+    assert {kind: counts[kind] for kind in kinds if counts[kind] < LEAST} == {}
     assert counts["runs"] >= EACH
+
+
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_whatever_happens_the_oracle_finds_nothing_wrong(
+    lot: int, record_property: Callable[[str, object], None]
+) -> None:
+    play_lot(lot, SEED, record_property)
+
+
+@pytest.mark.proof("ten thousand schedules take half an hour")
+@pytest.mark.parametrize("number", range(PROOF_SEEDS))
+@pytest.mark.parametrize("lot", range(PROOF_LOTS))
+def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
+    number: int, lot: int, record_property: Callable[[str, object], None]
+) -> None:
+    # Seeds that nobody chose: all follow from the run's.
+    own_seed = random.Random(SEED + number).getrandbits(28)  # noqa: S311
+    play_lot(lot, own_seed, record_property)
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
@@ -78,39 +138,64 @@ WITHIN = 200
 """Schedules within which each planted bug must be found."""
 
 
-class LostVerdict(SimulatedRun):
+class Planted(SimulatedRun):
+    """A run with a bug. The daemon decides by `plan`."""
+
+    says: ClassVar[str]
+    """What the oracle says, as a regular expression."""
+    constants: ClassVar[dict[str, float]] = {}
+    """Other values of constants of `readers`."""
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        return reconcile(observed, tracked)
+
+    def delete(self, vm: Vm | None) -> None:
+        """Delete a VM, whatever it is for."""
+        if vm is not None:
+            self.cloud.delete(vm)
+
+    def there(self, name: str, zone: str) -> Vm | None:
+        """The VM that has a name now."""
+        return self.cloud.vms.get((name, zone))
+
+
+class LostVerdict(Planted):
     """No node is released."""
 
     says = "has no verdict after"
 
-    def do(self, action: Action) -> None:
-        if not isinstance(action, ReleaseNodes):
-            super().do(action)
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        return [action for action in actions if not isinstance(action, ReleaseNodes)], after
 
 
-class LeakedVm(SimulatedRun):
+class LeakedVm(Planted):
     """Some VMs are not deleted."""
 
     says = "is left over"
 
-    def do(self, action: Action) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         if not isinstance(action, Delete) or not action.vm.name.endswith("-1"):
-            super().do(action)
+            super().submit(action)
 
 
-class DoubleInsert(SimulatedRun):
+class DoubleInsert(Planted):
     """A VM is made in a second zone, too."""
 
     says = "two accepted inserts for one resume"
 
-    def do(self, action: Action) -> None:
-        super().do(action)
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        super().submit(action)
         if isinstance(action, Insert):
             elsewhere = replace(action.choice, zone="europe-west4-b", machine_type="n1")
-            super().do(replace(action, id=f"{action.id}-2", choice=elsewhere))
+            super().submit(replace(action, id=f"{action.id}-2", choice=elsewhere))
 
 
-class ReleasedInService(SimulatedRun):
+class ReleasedInService(Planted):
     """Now and then a node is released that works."""
 
     says = "is in service on a sound VM"
@@ -120,10 +205,16 @@ class ReleasedInService(SimulatedRun):
         busy = [name for name, node in self.slurm.nodes.items() if node.busy]
         up = [name for name in busy if self.slurm.nodes[name].power is Power.UP]
         if up and self.random.random() < 0.02:
-            self.do(ReleaseNodes((up[0],), "a mistake", Power.UP))
+            self.slurm.release_nodes((up[0],), self.now)
 
 
-class DeletedInService(SimulatedRun):
+class LostJob(ReleasedInService):
+    """The same, as the job sees it."""
+
+    says = "runs on sound VMs and is lost"
+
+
+class DeletedInService(Planted):
     """Now and then the VM of a node is deleted that works."""
 
     says = "is in service and its VM"
@@ -132,13 +223,13 @@ class DeletedInService(SimulatedRun):
         super().second()
         vms = [vm for vm in self.cloud.vms.values() if self.slurm.works(place(vm))]
         if vms and self.random.random() < 0.02:
-            self.do(Delete(vms[0], "a mistake"))
+            self.delete(vms[0])
 
 
-class DeletedInBoot(SimulatedRun):
+class DeletedInBoot(Planted):
     """Now and then a VM is deleted that boots."""
 
-    says = "SLURM waits for"
+    says = "SLURM waits for .* its new VM"
 
     def second(self) -> None:
         super().second()
@@ -148,50 +239,278 @@ class DeletedInBoot(SimulatedRun):
             if vm.status == "STAGING" and self.slurm.nodes[vm.name].power is Power.POWERING_UP
         ]
         if booting and self.random.random() < 0.1:
-            self.do(Delete(booting[0], "a mistake"))
+            self.delete(booting[0])
 
 
-class ReleasedUnread(SimulatedRun):
+class ReleasedUnread(Planted):
     """A node is released when slurmctld answers again, whatever it has become."""
 
     says = "is in service on a sound VM"
 
-    def release_nodes(self) -> None:
-        releases, self.releases = self.releases, []
-        for action in releases:
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        for action in actions:
+            if isinstance(action, ReleaseNodes):
+                self._when_it_answers(action)
+        return [action for action in actions if not isinstance(action, ReleaseNodes)], after
+
+    def _when_it_answers(self, action: ReleaseNodes) -> None:
+        when = max(self.now, self.away_until, self.hangs_until, self.slow_until) + 1
+
+        def release() -> None:
             self.slurm.release_nodes(action.names, self.now)
+            self.inbox.put(Released(action, action.names))
+
+        self.world.at(when, release)
 
 
-class DeletedByName(SimulatedRun):
-    """The VM that has the name when it is deleted, an answer is late, and lists are old."""
+class DeletedByName(Planted):
+    """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
-    says = "its VM in|its new VM in"
+    says = "a later VM|its VM in"
 
-    def do(self, action: Action) -> None:
+    def start(self) -> None:
+        super().start()
+        self.cloud.there = lambda vm: self.there(vm.name, vm.zone)  # type: ignore[method-assign]
+
+
+class DeletionExpires(DeletedByName):
+    """A deletion of which nothing was heard for 180 s is sent again."""
+
+    says = "is in service and its VM"
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        super().submit(action)
         if isinstance(action, Delete):
-            there = self.cloud.vms.get((action.vm.name, action.vm.zone))
-            action = replace(action, vm=there or action.vm)
-        super().do(action)
-
-    def seen(self, observed: ObservedState) -> ObservedState:
-        # And what was deleted is forgotten.
-        self.tracked.gone.clear()
-        return observed
+            self.world.at(self.now + 180, lambda: self.cloud.delete(action.vm))
 
 
-class OldNews(SimulatedRun):
+class GoneForgotten(DeletedByName):
+    """When the next VM is made, it is forgotten that the one before is gone; lists have it."""
+
+    says = "is in service and its VM|a later VM|its new VM"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        for vm in observed.vms:
+            old = vm.created < observed.asked.get(vm.name, 0) - 10
+            if old and vm.id in after.node(vm.name).gone and not after.node(vm.name).insert:
+                actions.append(Delete(vm, "it is from before SLURM asked", urgent=True))
+        return actions, after
+
+
+class OldNews(ReleasedUnread):
     """Readings count as new, however old they are."""
 
     says = "is in service on a sound VM|has no verdict|is in service and its VM"
 
-    def seen(self, observed: ObservedState) -> ObservedState:
-        return replace(observed, nodes_at=self.now, vms_at=self.now)
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        return super().plan(replace(observed, nodes_at=observed.now, vms_at=observed.now), tracked)
 
-    def do(self, action: Action) -> None:
-        if isinstance(action, ReleaseNodes):
-            self.slurm.release_nodes(action.names, self.now)
-        else:
-            super().do(action)
+
+class DeadlinesByNow(ReleasedUnread):
+    """Deadlines are judged by the time of the pass, not of the reading."""
+
+    says = "is in service on a sound VM|healthy, boots, and is released too early"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        return super().plan(
+            replace(
+                observed,
+                nodes_at=observed.nodes_at and observed.now,
+                vms_at=observed.vms_at and observed.now,
+            ),
+            tracked,
+        )
+
+
+class StoppedInOldList(Planted):
+    """A node in service is released where any list has a VM of its name as stopped."""
+
+    says = "is in service on a sound VM"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        names = dict.fromkeys(
+            vm.name
+            for vm in observed.vms
+            if vm.status == "TERMINATED"
+            and vm.name in observed.nodes
+            and observed.nodes[vm.name].power is Power.UP
+        )
+        if names:
+            actions.append(ReleaseNodes(tuple(names), "its VM is TERMINATED", Power.UP))
+        return actions, after
+
+
+@dataclass
+class TakesBack(SimCloud):
+    """An insert whose end is unknown deletes what it has made."""
+
+    def _report(self, action: Insert, *, lost: bool) -> None:
+        super()._report(action, lost=lost)
+        for name in action.names if lost else ():
+            vm = self.vms.get((name, action.choice.zone))
+            if vm is not None:
+                self.delete(vm)
+
+
+class InsertTakesBack(Planted):
+    """A single insert whose end is unknown deletes its VM, though its node may be in service."""
+
+    says = "is in service and its VM"
+
+    def new_cloud(self) -> SimCloud:
+        return TakesBack(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
+
+
+class LooksInCurrentZones(Planted):
+    """A node whose VM is in no list is looked for in the zones that its set has now."""
+
+    says = "is in service on a sound VM"
+
+    def start(self) -> None:
+        super().start()
+        self.lacking: dict[str, float] = {}
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        listed = {vm.name for vm in observed.vms}
+        for name, node in observed.nodes.items():
+            if node.power is not Power.UP or node.down or name in listed:
+                self.lacking.pop(name, None)
+            elif observed.vms_at >= self.lacking.setdefault(name, observed.vms_at) + 20:
+                node_set = observed.set_of(name)
+                zones = {choice.zone for choice in node_set.choices} if node_set else set()
+                if not any(self.there(name, zone) for zone in zones):
+                    actions.append(ReleaseNodes((name,), "its VM is gone", Power.UP))
+        return actions, after
+
+
+class ClosedByDate(Planted):
+    """Requests have the date at which they were written: one from after a step back seems old."""
+
+    says = "its request is closed"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        requests = [
+            replace(request, asked=request.asked + self.spool.files[request.id][2])
+            for request in observed.requests
+            if request.id in self.spool.files
+        ]
+        return reconcile(replace(observed, requests=requests), tracked)
+
+
+class ClosedWithoutVerdict(Planted):
+    """A request is closed when its VMs are made."""
+
+    says = "its request is closed"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        listed = {vm.name for vm in observed.vms}
+        made = [request for request in observed.requests if listed.issuperset(request.nodes)]
+        return [*actions, *(Close(request.id) for request in made)], after
+
+
+@dataclass
+class FrailSpool(SimSpool):
+    """A file that can't be removed is an error that nobody expects."""
+
+    def close(self, request: str) -> None:
+        if self.run.now < self.read_only_until:
+            raise OSError("Read-only file system")
+        super().close(request)
+
+
+class EndsWithReadOnlySpool(Planted):
+    """A spool that is read-only ends the daemon."""
+
+    says = "the daemon ended by itself"
+
+    def new_spool(self) -> SimSpool:
+        return FrailSpool(self)
+
+
+class TemporaryIsPermanent(Planted):
+    """An operation's temporary error counts as one that no other try helps."""
+
+    says = "is healthy and is released"
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        def lasting(event: object) -> object:
+            if isinstance(event, Inserted) and event.whole:
+                return replace(event, whole=Failure("invalid", event.whole.message, 400))
+            return event
+
+        events = [lasting(event) for event in observed.events]
+        return reconcile(replace(observed, events=events), tracked)
+
+
+@dataclass
+class SystemClock(VirtualClock):
+    """Intervals are counted by the system clock."""
+
+    def monotonic(self) -> float:
+        return self.time + self.skew_s
+
+
+class IntervalsBySystemClock(Planted):
+    """A step of the system clock makes everything older, or younger."""
+
+    says = "is healthy|has no verdict|in service on a sound VM|healthy, boots"
+
+    def new_clock(self) -> VirtualClock:
+        return SystemClock()
+
+
+class ReleasedAfterStop(Planted):
+    """A node is released by a reading from before the process was stopped."""
+
+    says = "is in service on a sound VM"
+    constants: ClassVar = {"FRESH_S": 1e9, "RELEASE_S": 1e9}
+
+
+class DeletesByOldStates(DeletedByName):
+    """A VM is deleted whose node was powered down by the states before the last ones."""
+
+    says = "is in service and its VM|its new VM|a later VM"
+
+    def start(self) -> None:
+        super().start()
+        self.before: ObservedState | None = None
+
+    def plan(
+        self, observed: ObservedState, tracked: TrackedState
+    ) -> tuple[list[Action], TrackedState]:
+        actions, after = reconcile(observed, tracked)
+        before = self.before
+        if before is None or observed.nodes_at > before.nodes_at + 40:
+            self.before = before = before or observed
+            for vm in observed.vms:
+                node = before.nodes.get(vm.name)
+                if node and node.power is Power.OFF:
+                    actions.append(Delete(vm, "its node is powered down"))
+            self.before = observed
+        return actions, after
 
 
 PLANTED = (
@@ -199,22 +518,47 @@ PLANTED = (
     LeakedVm,
     DoubleInsert,
     ReleasedInService,
+    LostJob,
     DeletedInService,
     DeletedInBoot,
     ReleasedUnread,
     DeletedByName,
+    DeletionExpires,
+    GoneForgotten,
     OldNews,
+    DeadlinesByNow,
+    StoppedInOldList,
+    InsertTakesBack,
+    LooksInCurrentZones,
+    ClosedByDate,
+    ClosedWithoutVerdict,
+    EndsWithReadOnlySpool,
+    TemporaryIsPermanent,
+    IntervalsBySystemClock,
+    ReleasedAfterStop,
+    DeletesByOldStates,
 )
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found(
-    bug: type[SimulatedRun], record_property: Callable[[str, object], None]
+    bug: type[Planted],
+    record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chance = random.Random(SEED)  # noqa: S311
+    for name, value in bug.constants.items():
+        monkeypatch.setattr(readers, name, value)
     for number in range(WITHIN):
         rates = {kind: max(RATES) for kind in FAULTS if chance.random() < 0.5}
-        if any(re.search(bug.says, said) for said in bug(Schedule(number, rates)).play(600)):
+        schedule = Schedule(number, rates)
+        run = bug(schedule)
+        monkeypatch.setattr(daemon, "reconcile", run.plan)
+        if not any(re.search(bug.says, said) for said in run.play(600)):
+            continue
+        # It is the planted bug's, and not of the daemon as it is.
+        monkeypatch.setattr(daemon, "reconcile", reconcile)
+        if SimulatedRun(schedule).play(600) == []:
             record_property("planted", f"{bug.__name__}: found in schedule {number + 1}")
             return
     pytest.fail(f"not found in {WITHIN} schedules: {bug.__doc__}")

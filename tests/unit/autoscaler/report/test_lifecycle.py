@@ -64,7 +64,14 @@ CASES = {
         Stage.NOT_RESPONDING,
     ),
     "its VM is in no list": (LISTS[:1], Stage.MISSING),
-    "its VM was taken back": ([node("up busy", "TERMINATED in a since 9 spot")], Stage.RELEASED),
+    "a list has its VM as stopped": ([node("up busy", "TERMINATED in a since 9")], Stage.MISSING),
+    "its VM was taken back": (
+        [
+            node("up busy", "TERMINATED in a since 9 spot"),
+            {"events": ["found debug-0 in a: TERMINATED"]},
+        ],
+        Stage.RELEASED,
+    ),
     "powered down": ([node("powering_down", "RUNNING in a since 9")], Stage.GOING),
     "off, and its VM still there": ([node("off", "STOPPING in a since 9")], Stage.GOING),
     "off for SLURM, until SuspendTimeout": ([node("powering_down")], Stage.GOING),

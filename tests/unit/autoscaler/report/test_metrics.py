@@ -34,7 +34,7 @@ def test_a_cold_start_is_measured_phase_by_phase(watched):
 
 def test_requests_and_actions_are_counted(watched):
     cold_start(watched)
-    watched.round(200, vms={"debug-0": "TERMINATED in a since 100"})
+    watched.stops("debug-0 in a", 200)
     watched.round(201, nodes={"debug-0": "powering_down"})
     assert watched.sample("muster_requests_total") == 1
     assert watched.sample("muster_requested_nodes_total") == 1

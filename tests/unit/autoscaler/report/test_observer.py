@@ -10,9 +10,9 @@ from simkit import FAULTS, SimulatedRun
 from viewkit import Watched, cold_start
 
 from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, VmList
 from muster.autoscaler.reconcile.reconcile import reconcile
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.lifecycle import stages
 from muster.autoscaler.report.metrics import Metrics
@@ -103,7 +103,7 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     watched.round(101, events=["refused debug-0: QUOTA_EXCEEDED 'CPUS' is used up"])
     watched.round(103, events=["made debug-0"], vms={"debug-0": "RUNNING in b since 102"})
     watched.round(130, nodes={"debug-0": "up busy"})
-    watched.round(200, vms={"debug-0": "TERMINATED in b since 102"})
+    watched.stops("debug-0 in b", 200, since=102)
     watched.round(201, nodes={"debug-0": "powering_down"})
     watched.round(210, events=["deleted debug-0 in b"])
     lines = grep(watched, 41)
@@ -111,8 +111,8 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
         *("request", "insert", "asked"),
         *("insert", "refused"),
         *("inserted", "booting"),
-        "busy",
-        *("release", "delete", "released"),
+        *("busy", "probe", "missing"),
+        *("release", "delete", "probed", "released"),
         "going",
         "deleted",
     ]
@@ -155,7 +155,7 @@ def test_a_node_without_a_job_is_reported_without(watched):
 def test_after_a_restart_a_released_node_still_has_its_job(watched):
     cold_start(watched)
     watched.restart()
-    watched.round(300, vms={"debug-0": "TERMINATED in a since 100 spot"})
+    watched.stops("debug-0 in a", 300, spot=True)
     [line] = lines_of(watched, "release")
     assert (line["requests"], line["jobs"]) == (["r100"], [7])
     assert watched.status.returned.keys() == {7}
@@ -197,7 +197,8 @@ def test_a_burst_of_1000_jobs_has_no_long_lines(watched):
 def test_the_daemon_s_own_log_says_which_nodes_of_which_jobs_were_released(watched, caplog):
     three_jobs(watched)
     watched.round(101, events=["refused debug-[0-1]: forbidden a\nb\x1b[2J"])
-    watched.round(102, nodes={"spot-0": "up"}, vms={"spot-0": "TERMINATED in a since 1"})
+    watched.round(102, nodes={"spot-0": "up"})
+    watched.stops("spot-0 in a", 110)
     said = [
         record.message
         for record in caplog.records
@@ -222,7 +223,7 @@ def test_what_was_refused_last_is_reported_for_each_set(watched):
 
 def test_a_node_that_is_released_says_why_and_so_does_its_job(watched):
     cold_start(watched)
-    watched.round(200, vms={"debug-0": "TERMINATED in a since 100 spot"})
+    watched.stops("debug-0 in a", 200, spot=True)
     row = watched.status.nodes["lab-debug-0"]
     assert (row.view.stage, row.since) == ("released", 200)
     assert "was taken back (spot)" in row.view.reason
@@ -327,7 +328,7 @@ def large(now: float) -> ObservedState:
             for number, name in enumerate(names)
         },
         nodes_at=now,
-        vms=[Vm(name, "europe-west4-a", name, "RUNNING", 1, "n1") for name in names[:5000]],
+        vms=VmList(Vm(name, "europe-west4-a", name, "RUNNING", 1, "n1") for name in names[:5000]),
         vms_at=now,
         sets={"debug": NodeSet("debug", (Choice("T", "europe-west4-a", "n1"),))},
     )
@@ -341,7 +342,7 @@ def test_when_nothing_changed_5000_vms_and_10000_nodes_cost_little(observer):
     spent = []
     for now in range(1001, 1006):
         observed = large(now)
-        assert observed.vm
+        assert observed.vms.by_name
         _, tracked = reconcile(observed, tracked)
         begin = time.thread_time()
         observer(observed, tracked, ())

@@ -18,7 +18,7 @@ from muster.autoscaler.reconcile.model import (
     Unread,
 )
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.tracked import TrackedState
+from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import (
     BreakerStatus,
@@ -126,10 +126,21 @@ def test_when_nothing_changes_it_is_written_every_ten_seconds(file):
     assert sorted(set(written)) == [1000, 1010, 1020, 1030]
 
 
-def test_a_clock_that_is_set_back_does_not_stop_it(file):
-    update(file)
-    update(file, replace(OBSERVED, now=400))
-    assert read(file.path).written == 400
+@pytest.mark.parametrize("started", [-400, 1_790_000_000.25])
+def test_all_its_times_are_dates(file, started):
+    """By the system clock at that pass, whatever it was before."""
+    update(file, OBSERVED)
+    update(file, replace(OBSERVED, now=1020, started=started))
+    status = read(file.path)
+    assert status.written == 1020 + started
+    assert (status.slurm_read, status.cloud_read) == (999 + started, 998 + started)
+    assert status.breakers[0].until == 1050 + started
+    assert status.unread["the cloud"].since == 960 + started
+
+
+def test_what_was_never_read_has_no_date(file):
+    update(file, replace(OBSERVED, nodes_at=0, vms_at=0, started=1_790_000_000))
+    assert (read(file.path).slurm_read, read(file.path).cloud_read) == (0, 0)
 
 
 def test_a_reader_sees_a_whole_file_while_it_is_written(file):

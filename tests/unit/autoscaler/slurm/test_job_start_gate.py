@@ -10,9 +10,10 @@ from threading import Event, Thread
 
 import jinja2
 import pytest
+from quick import FastClock
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import Node, Power
-from muster.autoscaler.slurm import job_start_gate as gates
 from muster.autoscaler.slurm.job_start_gate import ADDRESS, Gate, coming
 
 TEMPLATE = (
@@ -37,8 +38,8 @@ class Nodes:
 
 
 @contextmanager
-def gate(nodes: Callable[[], set[str]], limit: int = 2000) -> Iterator[int]:
-    stop, server = Event(), Gate(nodes, ("127.0.0.1", 0), limit)
+def gate(nodes: Callable[[], set[str]], limit: int = 2000, clock: Clock = Clock()) -> Iterator[int]:
+    stop, server = Event(), Gate(nodes, ("127.0.0.1", 0), limit, clock=clock)
     thread = Thread(target=server.run, args=(stop,))
     thread.start()
     try:
@@ -208,9 +209,8 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
 
-def test_a_connection_that_sends_nothing_is_closed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gates, "TO_SPEAK_S", 0.2)
-    with gate(Nodes("n1")) as port, closing(connected(port)) as idle:
+def test_a_connection_that_sends_nothing_is_closed():
+    with gate(Nodes("n1"), clock=FastClock()) as port, closing(connected(port)) as idle:
         assert idle.recv(1) == b""
 
 

@@ -72,7 +72,7 @@ def woken(listener: int) -> bool:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_call_is_one_file(programs, program):
-    before = time.time()
+    before, since_boot = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
     assert programs.run(program, "lab-debug-[0-3,5]") == (0, "")
     [file] = programs.files()
     assert re.fullmatch(rf"\d{{19}}-\d+\.{program}", file.name)
@@ -80,6 +80,8 @@ def test_a_call_is_one_file(programs, program):
     head, rest = file.read_text().split("\n")
     request = json.loads(head)
     assert before - 0.001 <= request.pop("asked") <= time.time()
+    assert since_boot - 0.001 <= request.pop("since_boot")
+    assert request.pop("boot") == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert request == {"program": program, "nodes": "lab-debug-[0-3,5]"}
     assert rest == ""
 

@@ -6,9 +6,12 @@ import logging
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from clockkit import SetClock
 
+from muster.autoscaler.clock import Clock
 from muster.autoscaler.reconcile.model import Job, Request
 from muster.autoscaler.slurm import power_save_program
 from muster.autoscaler.slurm.spool import DAMAGED_KEPT, Spool, SpoolError, hold
@@ -44,7 +47,7 @@ def test_a_request_has_the_nodes_and_the_jobs_that_wait_for_them(spool, release)
         Job(5, ("lab-debug-5",)),
     )
     assert request == Request(name, request.asked, NODES, jobs)
-    assert abs(request.asked - time.time()) < 60
+    assert abs(request.asked - Clock().monotonic()) < 60
 
 
 def test_a_request_without_slurms_file_has_no_jobs(spool):
@@ -63,6 +66,65 @@ def test_a_job_whose_nodes_are_all_up_does_not_wait(spool):
 def test_the_oldest_request_comes_first(spool):
     names = [put(spool.folder, "resume", f"lab-debug-{n}") for n in (3, 1, 2)]
     assert [request.id for request in spool.requests()] == names
+
+
+def test_a_request_s_time_is_by_the_clock_that_nobody_sets(tmp_path, monkeypatch):
+    """Neither the date in its file nor that of the daemon counts."""
+    clock = SetClock(time.clock_gettime(time.CLOCK_BOOTTIME) + 30)
+    stepped = SimpleNamespace(
+        time=lambda: 7.0,
+        time_ns=lambda: 7 * 10**9,
+        clock_gettime=lambda _: clock.since_boot - 30,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(power_save_program, "time", stepped)
+    put(tmp_path, "resume", "lab-debug-7")
+    clock.date -= 1000
+    assert [request.asked for request in Spool(tmp_path, clock).requests()] == [
+        pytest.approx(clock.since_boot - 30)
+    ]
+
+
+def test_requests_are_in_the_order_of_their_times_also_after_a_step_back(spool, monkeypatch):
+    first = put(spool.folder, "resume", "lab-debug-1")
+    earlier = SimpleNamespace(
+        time=lambda: time.time() - 600,
+        time_ns=lambda: time.time_ns() - 600 * 10**9,
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(power_save_program, "time", earlier)
+    second = put(spool.folder, "resume", "lab-debug-2")
+    assert second < first, "by the name"
+    assert [request.id for request in spool.requests()] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "since_boot", "asked"),
+    [
+        # The machine was booted 100 s ago: the request is from before that.
+        (250, 7000, -150),
+        (250, 1, -150),
+        # The clock was set back since, or forward by an hour.
+        (-5, 7000, -1),
+        (30, 7000, -1),
+        (3600, 7000, -3500),
+    ],
+)
+def test_a_request_from_before_a_reboot_is_as_old_as_its_date_says(
+    tmp_path, age_s, since_boot, asked
+):
+    clock = SetClock(100)
+    head = {"nodes": "lab-debug-0", "boot": "another", "since_boot": since_boot}
+    head["asked"] = clock.date - age_s
+    (tmp_path / "1795310721027048695-1.resume").write_text(json.dumps(head) + "\n")
+    [request] = Spool(tmp_path, clock).requests()
+    assert request.asked == asked
+
+
+def test_a_request_is_never_in_the_future(tmp_path):
+    put(tmp_path, "resume", "lab-debug-0")
+    assert Spool(tmp_path, SetClock(7)).requests()[0].asked == 7
 
 
 def test_a_file_is_read_once(spool):
@@ -106,7 +168,14 @@ def test_nodes_are_requested_although_slurms_file_is_damaged(spool, caplog, tmp_
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0\0\0\0", b"[]\n", b'{"nodes": 1, "asked": 2}\n', b'{"nodes": "a[", "asked": 2}'],
+    [
+        b"",
+        b"\0\0\0\0",
+        b"[]\n",
+        b'{"nodes": "lab-debug-0", "asked": 2}\n',
+        b'{"nodes": 1, "asked": 2, "boot": "a", "since_boot": 2}\n',
+        b'{"nodes": "a[", "asked": 2, "boot": "a", "since_boot": 2}',
+    ],
 )
 def test_a_file_that_cant_be_read_is_set_aside(spool, caplog, content):
     """An empty file, for example, after the machine went down."""
@@ -190,7 +259,9 @@ def test_a_request_that_cant_be_removed_stays_and_is_closed_later(spool, monkeyp
     assert spool.requests() == []
 
 
-@pytest.mark.parametrize("content", [b"", b'{"nodes": "lab-debug-0", "asked": 2}\n{'])
+@pytest.mark.parametrize(
+    "content", [b"", b'{"nodes": "lab-debug-0", "asked": 2, "boot": "a", "since_boot": 2}\n{']
+)
 def test_a_damaged_file_that_cant_be_removed_stops_nothing(spool, monkeypatch, content):
     name = "1795310721027048695-1.resume"
     (spool.folder / name).write_bytes(content)

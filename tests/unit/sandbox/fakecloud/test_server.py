@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from muster_sandbox.fakecloud import Settings, handle, open_cloud
 from muster_sandbox.fakecloud.call import HANDLERS, Call
-from muster_sandbox.fakecloud.clock import ManualClock
+from muster_sandbox.fakecloud.clock import LoopClock, ManualClock, Task
 from muster_sandbox.fakecloud.http import Request
 from muster_sandbox.fakecloud.server import Server
 
@@ -33,6 +34,28 @@ def test_a_connection_that_uvicorn_leaves_open_ends_with_the_server(
         # Until the answer's end; a connection that is open has none, and times out.
         while client.recv(4096):
             pass
+
+
+class FastClock(LoopClock):
+    """An hour ahead, and sixty times as fast."""
+
+    def now(self) -> float:
+        return 60 * super().now() + 3600
+
+    def later(self, seconds: float, task: Task) -> None:
+        super().later(seconds / 60, task)
+
+
+def test_its_dates_and_delays_are_by_its_own_clock():
+    server = Server(clock=FastClock).start()
+    server.do(lambda fake: setattr(fake.settings, "answer_seconds", 30))
+    before, began = server.cloud.clock.now(), time.monotonic()
+    answer = httpx.get(f"{server.url}{BASE}", headers={"Authorization": "Bearer owner"})
+    assert 0.4 < time.monotonic() - began < 10
+    date = parsedate_to_datetime(answer.headers["date"]).timestamp()
+    assert before + 29 <= date <= server.cloud.clock.now()
+    assert len(answer.headers.get_list("date")) == 1
+    server.stop()
 
 
 def test_a_network_is_made_found_and_deleted(http: httpx.Client):

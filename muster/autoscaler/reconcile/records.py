@@ -1,0 +1,237 @@
+"""What one reconcile pass knows for the next: a record of each node of which anything is known.
+
+All of it may be lost: a daemon that starts without it gets to the same result a little later. What
+must not be lost is in the spool, in slurmctld and in the cloud.
+
+Records never change; a pass replaces them. Each fact has the time at which the outside world said
+it: when a list was asked for, when slurmctld was asked, when a result came.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from muster.autoscaler.reconcile.circuit_breaker import Breaker
+from muster.autoscaler.reconcile.model import (
+    CapacityPool,
+    Choice,
+    Failure,
+    Insert,
+    Vm,
+)
+
+T = TypeVar("T")
+
+
+class Phase(StrEnum):
+    """How far a node is. `transitions` says which evidence leads from one to the next."""
+
+    SETTLED = "settled"
+    """In service, or powered down; nothing is under way."""
+    WAITING = "waiting"
+    """SLURM waits for it, and no VM is being made for it."""
+    INSERTING = "inserting"
+    """Google makes its VM."""
+    CREATED = "created"
+    """Its VM is made, or may be, and does not run yet."""
+    BOOTING = "booting"
+    """Its VM runs, and slurmd has not registered."""
+    STUCK = "stuck"
+    """Its boot takes too long: the VM is asked for its report."""
+    VERIFYING = "verifying"
+    """In service, but a list lacks its VM or has it as stopped: the VM is read by its name."""
+    RELEASED = "released"
+    """Released; slurmctld does not show it yet."""
+
+
+POWERING_UP = frozenset({Phase.WAITING, Phase.INSERTING, Phase.CREATED, Phase.BOOTING, Phase.STUCK})
+"""SLURM waits for the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is known of a node's start, from SLURM's request on."""
+
+    asked: float
+    """When SLURM asked for it; without a request, when it was first seen powering up."""
+    oldest: float
+    """A VM that was made before is from before SLURM asked: its registration is not accepted."""
+    attempts: int = 0
+    """How many inserts there were."""
+    refused: tuple[tuple[Choice, Failure], ...] = ()
+    """Choices that had no room."""
+    again: float = 0
+    """The time before which it is not asked for again."""
+    failure: Failure | None = None
+    """Why not before."""
+    permanent_error: str = ""
+    """Why no further try helps."""
+    undeleted: Failure | None = None
+    """Why its previous VM could not be deleted."""
+    report: str | None = None
+    """Its VM's last report of its boot, perhaps empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class VmFacts:
+    """The VM that was made for a start."""
+
+    seen_at: float
+    """When its insert succeeded, or when the first list that has it was asked for."""
+    pool: CapacityPool | None = None
+    """None: an earlier daemon may have made it, anywhere."""
+    id: str = ""
+    """Empty until a list has it."""
+    lacking_at: float = 0
+    """When the first list after that which lacks it was asked for; 0: none does."""
+    running_at: float = 0
+    """When the first list that has it running was asked for; 0: none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The search by name for the VM of a node in service."""
+
+    since: float
+    """When the first list without it, or with it stopped, was asked for."""
+    asked: frozenset[str] = frozenset()
+    """Zones that are probed for it."""
+    without: frozenset[str] = frozenset()
+    """Zones that have answered that they don't have it."""
+    stopped: str = ""
+    """Its status, where it was found and has stopped."""
+    again: float = 0
+    """By a list that was asked for before, it is not searched again: a probe has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A VM's deletion that is under way, or has failed."""
+
+    vm: Vm
+    since: float
+    """When it was asked for first."""
+    again: float = math.inf
+    """When it may be asked for again; infinite while it is under way."""
+    urgent: bool = False
+    withdrawn: bool = False
+    """It is not wanted any more, and ends soon."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether its end is still to come."""
+        return self.again == math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What is tracked of one node; times as in `model`."""
+
+    phase: Phase = Phase.SETTLED
+    since: float = 0
+    """When the outside world said what began this phase."""
+    start: Start | None = None
+    """While SLURM waits for it."""
+    insert: str = ""
+    """Id of the insert that is under way for it."""
+    vm: VmFacts | None = None
+    """Its VM, while SLURM waits for it."""
+    lookup: Lookup | None = None
+    """While its VM is read by name."""
+    verified_at: float = 0
+    """When its VM was found by name; a list that was asked for before says nothing against it."""
+    preempted_at: float = 0
+    """When it was first seen leaving because Google takes its VM back."""
+    not_responding_at: float = 0
+    """Since when it is down for not answering."""
+    deletions: Mapping[str, Deletion] = field(default_factory=dict)
+    """By VM's id."""
+    gone: Mapping[str, float] = field(default_factory=dict)
+    """VM's id -> when its deletion succeeded. Lists may have it for some time."""
+    no_room: Mapping[str, float] = field(default_factory=dict)
+    """Zone -> when an insert there found no room. Older lists may have a VM: Google lists it while
+    it looks for room."""
+
+    def to(self, phase: Phase, at: float) -> "NodeRecord":
+        """Return it in a phase that evidence of this time leads to."""
+        return self if phase is self.phase else replace(self, phase=phase, since=at)
+
+    def settled(self, at: float) -> "NodeRecord":
+        """Return what stays true when SLURM does not wait for the node any more."""
+        return replace(
+            self.to(Phase.SETTLED, at),
+            start=None,
+            vm=None,
+            lookup=None,
+            verified_at=0.0,
+            preempted_at=0.0,
+            not_responding_at=0.0,
+        )
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether anything is tracked of its service."""
+        return bool(self.lookup or self.verified_at or self.preempted_at or self.not_responding_at)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says no more than that nothing is under way."""
+        return self.phase is Phase.SETTLED and not any(
+            (
+                self.insert,
+                self.in_doubt,
+                self.deletions,
+                self.gone,
+                self.no_room,
+            )
+        )
+
+
+NOTHING = NodeRecord()
+"""The record of a node of which nothing is tracked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedState:
+    """The records, and what is not of one node."""
+
+    nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
+    """By node's name; also of VMs whose node SLURM does not know. Without: `NOTHING`."""
+    inserts: Mapping[str, Insert] = field(default_factory=dict)
+    """Those under way, by id."""
+    breakers: Mapping[CapacityPool, Breaker] = field(default_factory=dict)
+    began: float | None = None
+    """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
+    then."""
+    read: tuple[float, float, tuple[str, ...]] = (0.0, 0.0, ())
+    """When slurmctld and the VMs were read, and the ids of the requests, as of this pass."""
+    fresh: bool = False
+    """Whether any of that is new: all nodes are judged."""
+    changed: frozenset[str] = frozenset()
+    """The nodes that results have come for: else only they are."""
+
+    def node(self, name: str) -> NodeRecord:
+        """Return a node's record."""
+        return self.nodes.get(name, NOTHING)
+
+    def with_nodes(self, records: Mapping[str, NodeRecord]) -> "TrackedState":
+        """Return it with other records of some nodes."""
+        if not records:
+            return self
+        nodes = {**self.nodes, **records}
+        for name, record in records.items():
+            if record.empty:
+                del nodes[name]
+        return replace(self, nodes=nodes)
+
+
+def put(facts: Mapping[str, T], key: str, fact: T) -> dict[str, T]:
+    """Return facts with another one."""
+    return {**facts, key: fact}
+
+
+def take(facts: Mapping[str, T], key: str) -> dict[str, T]:
+    """Return facts without one."""
+    return {other: fact for other, fact in facts.items() if other != key}

@@ -1,0 +1,145 @@
+"""What becomes of a node: the table from (phase, evidence) to (phase, action); data only.
+
+docs/autoscaler.md prints it. Where an action is not possible now (slurmctld does not answer, too
+many probes are under way, no pool has room at present) the node stays in its phase, and the next
+pass decides again.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from muster.autoscaler.reconcile.records import POWERING_UP, Phase
+
+
+class Evidence(StrEnum):
+    """What the newest readings and results say of a node: of several the first one here."""
+
+    # SLURM
+    ASKED = "SLURM asks for it"
+    ASKED_BEFORE = "SLURM asked for it before this daemon saw it: a VM may be made"
+    NO_LONGER_ASKED = "SLURM does not wait for it any more: it registered, or was given up"
+    RELEASE_SHOWN = "slurmctld shows the release"
+    RELEASE_NOT_SHOWN = "slurmctld does not show the release of a node in service 10 s later"
+    STILL_ASKED = "SLURM still waits for it 10 s after its release"
+
+    # results of an insert
+    INSERTED = "its insert succeeded"
+    REFUSED = "its insert failed"
+
+    # SLURM waits for it
+    FAILED = "an insert failed in a way that no further try helps"
+    OVERDUE = "0.9 of ResumeTimeout is over"
+    LACKING = "lists lack its VM, for less than 20 s"
+    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
+    INSERT_RUNS = "lists have no VM of it, and its insert runs"
+    NO_VM = "lists have no VM of it, and none is being made"
+    LEFT_OVER = "its VM is from before SLURM asked"
+    BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
+    BOOT_OVERDUE = "its VM has run for 0.4 of ResumeTimeout"
+    RUNNING = "its VM runs"
+    COMING = "its VM does not run yet"
+    LEAVING = "its VM is stopping"
+    STOPPED = "its VM has stopped"
+    ROOM = "a capacity pool has room for it"
+    NO_PLACE = "no choice of its set has room for it"
+
+    # in service
+    GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"
+    OUTDATED = "SLURM drained it, as its VM has a machine type that its set had before"
+    KEPT = "it is down or drained, for somebody to look at"
+    TAKEN_BACK = (
+        "it said that Google takes its VM back, and a newer list lacks the VM or has it stopped"
+    )
+    ABSENT = "no zone has its VM, read by name"
+    SHUT_DOWN = "its VM has stopped, read by name"
+    LISTED_STOPPED = "a list has its VM as stopped"
+    LISTED_NOWHERE_LONG = "lists lack its VM for 20 s"
+    LISTED_NOWHERE = "lists lack its VM"
+    SILENT = "slurmd has not answered for 10 minutes, and its VM runs"
+    FOUND = "its VM runs, read by name"
+    WORKING = "its VM runs, or is stopping"
+
+    # powered down, or unknown to SLURM
+    UNWANTED = "it has a VM, and is powered down, released, or unknown to SLURM for 2 minutes"
+    WANTED = "a deletion of its VM waits, and the VM is wanted again"
+
+
+class Act(StrEnum):
+    """What is done."""
+
+    NOTHING = ""
+    INSERT = "create a VM"
+    DELETE = "delete that VM"
+    WITHDRAW = "withdraw that deletion"
+    RELEASE = "release the node"
+    READ_REPORT = "read the VM's report"
+    LOOK_UP = "read the VM by its name"
+
+
+_ANY_START = tuple(phase for phase in Phase if phase in POWERING_UP)
+_VM_MADE = (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
+_UP = (Phase.SETTLED, Phase.VERIFYING)
+_ANY = tuple(Phase)
+
+Row = tuple[tuple[Phase, ...], Evidence, Phase | None, Act]
+ROWS: tuple[Row, ...] = (
+    # phases, evidence, next phase (None: the same), action
+    (_ANY, Evidence.ASKED, Phase.WAITING, Act.NOTHING),
+    (_ANY, Evidence.ASKED_BEFORE, Phase.CREATED, Act.NOTHING),
+    ((*_ANY_START, Phase.VERIFYING), Evidence.NO_LONGER_ASKED, Phase.SETTLED, Act.NOTHING),
+    ((Phase.RELEASED,), Evidence.RELEASE_SHOWN, Phase.SETTLED, Act.NOTHING),
+    ((Phase.RELEASED,), Evidence.RELEASE_NOT_SHOWN, Phase.SETTLED, Act.NOTHING),
+    ((Phase.RELEASED,), Evidence.STILL_ASKED, Phase.CREATED, Act.NOTHING),
+    ((Phase.WAITING, Phase.INSERTING), Evidence.INSERTED, Phase.CREATED, Act.NOTHING),
+    ((*_VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
+    ((Phase.INSERTING,), Evidence.REFUSED, Phase.WAITING, Act.NOTHING),
+    ((Phase.WAITING, *_VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
+    (_ANY_START, Evidence.FAILED, Phase.RELEASED, Act.RELEASE),
+    (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
+    (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
+    (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
+    (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
+    (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
+    (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
+    ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
+    ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
+    ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
+    (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
+    (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),
+    ((Phase.INSERTING,), Evidence.LEAVING, None, Act.NOTHING),
+    ((Phase.WAITING, *_VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
+    (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
+    ((Phase.WAITING,), Evidence.ROOM, Phase.INSERTING, Act.INSERT),
+    ((Phase.WAITING,), Evidence.NO_PLACE, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.GIVEN_UP, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.OUTDATED, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.KEPT, Phase.SETTLED, Act.NOTHING),
+    (_UP, Evidence.TAKEN_BACK, Phase.RELEASED, Act.RELEASE),
+    ((Phase.VERIFYING,), Evidence.ABSENT, Phase.RELEASED, Act.RELEASE),
+    ((Phase.VERIFYING,), Evidence.SHUT_DOWN, Phase.RELEASED, Act.RELEASE),
+    (_UP, Evidence.LISTED_STOPPED, Phase.VERIFYING, Act.LOOK_UP),
+    (_UP, Evidence.LISTED_NOWHERE_LONG, Phase.VERIFYING, Act.LOOK_UP),
+    (_UP, Evidence.LISTED_NOWHERE, Phase.VERIFYING, Act.NOTHING),
+    (_UP, Evidence.SILENT, Phase.RELEASED, Act.RELEASE),
+    ((Phase.VERIFYING,), Evidence.FOUND, Phase.SETTLED, Act.NOTHING),
+    (_UP, Evidence.WORKING, Phase.SETTLED, Act.NOTHING),
+    (_ANY, Evidence.UNWANTED, None, Act.DELETE),
+    (_ANY, Evidence.WANTED, None, Act.WITHDRAW),
+)
+
+_STEPS = {
+    (phase, evidence): (following or phase, act)
+    for phases, evidence, following, act in ROWS
+    for phase in phases
+}
+
+
+def step(phase: Phase, evidence: Evidence) -> tuple[Phase, Act]:
+    """Return the next phase, and what is done before the node is in it."""
+    return _STEPS[phase, evidence]
+
+
+def table() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the rows as words: phases, evidence, next phase, action."""
+    for phases, evidence, following, act in ROWS:
+        yield ", ".join(phases), evidence, following or "the same", act

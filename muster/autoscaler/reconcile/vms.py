@@ -1,0 +1,36 @@
+"""Which listed VM a node has; pure."""
+
+from muster.autoscaler.reconcile.model import Vm
+from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.records import NodeRecord
+
+COMING = ("PROVISIONING", "STAGING", "PENDING", "REPAIRING")
+RUNNING = "RUNNING"
+STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
+"""The next pass checks a VM that is STOPPING again."""
+LEAVING = ("STOPPING", "PENDING_STOP", "DEPROVISIONING")
+
+
+def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
+    """Return a node's VM, without those that have gone since they were listed.
+
+    Of several the one that most likely works: it runs, is not left over, and is older.
+    """
+    vms = observed.vms.by_name.get(name, ())
+    if len(vms) == 1:
+        return None if is_gone(observed, record, vms[0]) else vms[0]
+    return min(
+        (vm for vm in vms if not is_gone(observed, record, vm)),
+        key=lambda vm: (vm.status != RUNNING, left_over(record, vm), vm.created),
+        default=None,
+    )
+
+
+def is_gone(observed: ObservedState, record: NodeRecord, vm: Vm) -> bool:
+    """Whether a VM has gone since it was listed, or was never really made."""
+    return vm.id in record.gone or record.no_room.get(vm.zone, 0) >= observed.vms_at
+
+
+def left_over(record: NodeRecord, vm: Vm) -> bool:
+    """Whether a VM is from before SLURM asked: SLURM does not accept its registration."""
+    return record.start is not None and vm.created < record.start.oldest
