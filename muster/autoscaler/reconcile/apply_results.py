@@ -74,11 +74,9 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
         before = tracked.nodes
         changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
     read = Readings(
-        observed.nodes_at,
-        observed.vms_at,
-        tuple(request.id for request in observed.requests),
+        observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
     )
-    fresh = read != tracked.read
+    fresh = tracked.read is None or not read.are(tracked.read)
     if fresh:
         for name in observed.powering_up():
             nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
