@@ -217,6 +217,8 @@ class SimFleet:
     """The daemon's view of the cloud."""
 
     run: "SimulatedRun"
+    reached: dict[str, list[Vm]] = field(default_factory=dict)
+    """The VMs of each zone, as they were listed last while Google reached it."""
 
     def sets(self) -> dict[str, NodeSet]:
         self.run.call(0.01, "cloud")
@@ -233,14 +235,22 @@ class SimFleet:
             took = cloud.no_list_until - run.now
         if run.now < cloud.no_token_until:
             took = LIST_S + 1
-        listed = cloud.content()
+        listed = self._listed()
         run.call(min(took, LIST_S), "cloud")
         if took > LIST_S:
             raise CloudError("no answer")
         if run.random.random() < 0.5:
-            listed = cloud.content()
+            listed = self._listed()
         run.called()
         return listed
+
+    def _listed(self) -> list[Vm]:
+        cloud = self.run.cloud
+        listed = cloud.content()
+        for zone in simcloud.ZONES.values():
+            if not cloud.away(zone):
+                self.reached[zone] = [vm for vm in listed if vm.zone == zone]
+        return [vm for zone in simcloud.ZONES.values() for vm in self.reached.get(zone, ())]
 
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         self.run.submit(action)
