@@ -4,7 +4,6 @@ A call that changes something has a requestId, so it can be sent again.
 """
 
 import json
-import logging
 import random
 import threading
 from collections import Counter
@@ -21,10 +20,9 @@ from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import batch
 from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
+from muster.autoscaler.compute.refusals import Refusals
 from muster.autoscaler.compute.server_time import ServerTime
 from muster.gcp.api import CloudError, refused
-
-log = logging.getLogger("muster")
 
 CONNECTIONS = 96
 CONNECT_S = 5.0
@@ -98,6 +96,7 @@ class Transport:
         self._called = called
         self._clock = clock
         self.server_time = ServerTime(clock)
+        self.refusals = Refusals(clock)
         self.calls: Counter[tuple[str, str]] = Counter()
         """(method, HTTP status or Google's reason) -> how often."""
         self.buckets = {
@@ -127,10 +126,12 @@ class Transport:
         groups: tuple[Group, ...],
         body: Any = None,
         query: Mapping[str, Any] | None = None,
+        urgent: bool = True,
     ) -> dict[str, Any]:
         """Send a call, with retries, and return the answer.
 
-        `method` is its name in the API, for the counters; `path` is relative to the base.
+        `method` is its name in the API, for the counters; `path` is relative to the base. Calls
+        that are not `urgent` leave half of the rate limit's bucket to those that are.
 
         Raises:
             CloudError: it was refused, or has no answer by `until` (Clock.monotonic).
@@ -142,7 +143,7 @@ class Transport:
         for tried in count():
             try:
                 for group in groups:
-                    self.buckets[group].take(until)
+                    self.buckets[group].take(until, urgent=urgent)
                 return self._once(method, verb, target, content, until)
             except TooLateError:
                 raise failed or _too_late(method) from None
@@ -152,7 +153,7 @@ class Transport:
                 self.buckets[groups[0]].slow()
             elif not may_pass(failed):
                 raise failed
-            log.warning("%s %s: %s %s", verb, path, failed.reason, failed)
+            self.refusals.add(method, failed.reason, f"{verb} {path}: {failed.reason} {failed}")
             if not self.pause(pause_s(tried), until):
                 raise failed
         raise AssertionError

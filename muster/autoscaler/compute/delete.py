@@ -7,13 +7,17 @@ before. Google accepts an id in place of the name; the controller's rights are b
 whether they hold for an id can't be shown without Google. So there is a window, from that reading
 to the deletion (two HTTP requests, mostly below a second), in which the VM would have to end by
 itself and another one of its name be made.
+
+A deletion may wait here for minutes. Who asked for it may withdraw it until its call is sent.
 """
 
 import heapq
 import logging
+import math
 import threading
 import uuid
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -28,13 +32,15 @@ from muster.gcp.api import NOT_FOUND, CloudError
 
 log = logging.getLogger("muster")
 
-THREADS = 4
-"""Requests at the same time: one that hangs must not stop the others."""
+THREADS, THREADS_OF_ZONE = 8, 4
+"""Requests at the same time, of all zones and of one: one that hangs must not stop the others."""
 IDLE_S = 1.0
 """How long it may take to notice `stop`."""
+Answer = dict[str, Any] | CloudError
+WITHDRAWN = Failure("withdrawn", "it is not wanted any more")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Deletion:
     vm: Vm
     request_id: uuid.UUID = field(default_factory=uuid.uuid4)
@@ -43,9 +49,50 @@ class _Deletion:
     """A node waits for it."""
     queued: bool = False
     """It waits to be sent."""
+    sent: bool = False
+    """Google gets its call, or has it."""
     until: float = 0
     """Deadline, from the first try: thousands may wait before it."""
     tried: int = 0
+
+
+class _Queue:
+    """The deletions of a zone that wait to be sent."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[bool, list[tuple[float, int, _Deletion]]] = {True: [], False: []}
+        """Urgent or not -> (when to try, number, deletion)."""
+        self._order = count()
+
+    def put(self, when: float, deletion: _Deletion) -> None:
+        """Add one; if it is there with another urgency, that is passed over."""
+        deletion.queued = True
+        heapq.heappush(self._heaps[deletion.urgent], (when, next(self._order), deletion))
+
+    def head(self, now: float) -> tuple[bool, float]:
+        """Whether the next one to send is not urgent, and when it is due; inf: there is none."""
+        heads = []
+        for urgent, heap in self._heaps.items():
+            while heap and not _waits(heap[0][2], urgent):
+                heapq.heappop(heap)
+            # One that is not due yet is not before others.
+            heads += [(not urgent or heap[0][0] > now, heap[0][0])] if heap else []
+        return min(heads, default=(True, math.inf))
+
+    def take(self, now: float, most: int) -> list[_Deletion]:
+        """Remove those that are due, the urgent ones first."""
+        lot: list[_Deletion] = []
+        for urgent, heap in self._heaps.items():
+            while heap and heap[0][0] <= now and len(lot) < most:
+                deletion = heapq.heappop(heap)[2]
+                if _waits(deletion, urgent):
+                    deletion.queued = False
+                    lot.append(deletion)
+        return lot
+
+
+def _waits(deletion: _Deletion, urgent: bool) -> bool:
+    return deletion.queued and deletion.urgent is urgent
 
 
 class Deletes:
@@ -63,6 +110,7 @@ class Deletes:
     ) -> None:
         self._transport = transport
         self._bucket = transport.buckets[Group.MUTATE]
+        self._reads = transport.buckets[Group.READ]
         self._most = max(1, transport.limits.burst // 2)
         """Calls in one HTTP request."""
         self._operations = operations
@@ -71,12 +119,12 @@ class Deletes:
         self._stop = stop
         self._clock = clock
         self._changed = threading.Condition()
-        self._reads = transport.buckets[Group.READ]
         self._pending: dict[str, _Deletion] = {}
         """VM's id -> its deletion, until that has ended."""
-        self._order = count()
-        self._waiting: dict[bool, list[tuple[float, int, _Deletion]]] = {True: [], False: []}
-        """Urgent or not -> (when to try, number, deletion), a heap."""
+        self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
+        """By zone."""
+        self._requests: Counter[str] = Counter()
+        """Zone -> requests under way."""
         for number in range(THREADS):
             threading.Thread(target=self._run, name=f"delete-{number}", daemon=True).start()
 
@@ -96,123 +144,156 @@ class Deletes:
                     # What is in the other heap is passed over.
                     self._put(0, deletion)
 
-    def _end(self, vm: Vm, failure: Failure | None) -> None:
+    def withdraw(self, vm: Vm) -> None:
+        """End the deletion of a VM, unless Google gets its call already, or has it.
+
+        One whose call has got no answer, and waits to be sent again, is ended, although Google may
+        have it.
+        """
         with self._changed:
-            if vm.id not in self._pending:
+            deletion = self._pending.get(vm.id)
+            if deletion and not deletion.sent:
+                self._end(deletion, WITHDRAWN)
+
+    def _end(self, deletion: _Deletion, failure: Failure | None) -> None:
+        with self._changed:
+            if self._pending.get(deletion.vm.id) is not deletion:
                 return
-            del self._pending[vm.id]
-        self._say(Deleted(vm, failure))
+            del self._pending[deletion.vm.id]
+            deletion.queued = False
+        self._say(Deleted(deletion.vm, failure))
 
     def _put(self, when: float, deletion: _Deletion) -> None:
         with self._changed:
-            deletion.queued = True
-            heapq.heappush(self._waiting[deletion.urgent], (when, next(self._order), deletion))
-            self._changed.notify()
+            if self._pending.get(deletion.vm.id) is deletion:
+                deletion.sent = False
+                self._queues[deletion.vm.zone].put(when, deletion)
+                self._changed.notify()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             lot = self._next()
-            if lot:
-                try:
-                    # Both before the reading: nothing waits between it and the deletion.
-                    urgent = lot[0].urgent
-                    self._reads.take(float("inf"), urgent=urgent, count=len(lot))
-                    self._bucket.take(float("inf"), urgent=urgent, count=len(lot))
-                except TooLateError:
-                    return
-                try:
-                    self._delete(self._same(lot))
-                except Exception as error:
-                    # Each deletion must get its event, and this thread serves the others too.
-                    log.exception("unexpected error")
-                    for deletion in lot:
-                        self._end(deletion.vm, errors.unexpected(error))
+            if not lot:
+                continue
+            try:
+                self._request(lot)
+            except TooLateError:
+                return
+            except Exception as error:
+                # Each deletion must get its event, and this thread serves the others too.
+                log.exception("unexpected error")
+                for deletion in lot:
+                    self._end(deletion, errors.unexpected(error))
+            finally:
+                with self._changed:
+                    self._requests[lot[0].vm.zone] -= 1
+                    self._changed.notify()
 
     def _next(self) -> list[_Deletion]:
-        """The deletions that are due, at most one request's; [] after a while without any.
+        """The deletions of a zone that are due, at most one request's; [] after a while without.
 
         Those that nodes wait for come first.
         """
         with self._changed:
-            heads = [heap[0][0] for heap in self._waiting.values() if heap]
-            due = min(heads, default=float("inf")) - self._clock.monotonic()
-            if due > 0:
-                self._clock.wait(self._changed.wait, min(due, IDLE_S))
             now = self._clock.monotonic()
-            lot: list[_Deletion] = []
-            for urgent, heap in self._waiting.items():
-                while heap and heap[0][0] <= now and len(lot) < self._most:
-                    deletion = heapq.heappop(heap)[2]
-                    if deletion.queued and deletion.urgent is urgent:
-                        deletion.queued = False
-                        lot.append(deletion)
-            return lot
+            heads = {
+                zone: queue.head(now)
+                for zone, queue in self._queues.items()
+                if self._requests[zone] < THREADS_OF_ZONE
+            }
+            zone = min(heads, key=lambda zone: heads[zone], default="")
+            due_s = heads[zone][1] - now if zone else IDLE_S
+            if due_s > 0:
+                self._clock.wait(self._changed.wait, min(due_s, IDLE_S))
+                return []
+            self._requests[zone] += 1
+            return self._queues[zone].take(now, self._most)
+
+    def _request(self, lot: list[_Deletion]) -> None:
+        # Both before the reading: nothing waits between it and the deletion.
+        urgent = lot[0].urgent
+        self._reads.take(math.inf, urgent=urgent, count=len(lot))
+        self._bucket.take(math.inf, urgent=urgent, count=len(lot))
+        self._delete(self._same(self._wanted(lot)))
+
+    def _wanted(self, lot: list[_Deletion]) -> list[_Deletion]:
+        """Return those that have not been withdrawn."""
+        with self._changed:
+            return [one for one in lot if self._pending.get(one.vm.id) is one]
 
     def _same(self, lot: list[_Deletion]) -> list[_Deletion]:
         """Return those whose VM is there by its id; end the others, or try them again later."""
         began = self._clock.monotonic()
         for deletion in lot:
             deletion.until = deletion.until or began + self._transport.limits.deadline_s
-        answers = self._transport.batch(
-            "instances.get", [("GET", f"{self._path(one.vm)}?fields=id") for one in lot]
-        )
         there = []
-        for deletion, answer in zip(lot, answers, strict=True):
+        for deletion, answer in self._batch("instances.get", "GET", lot, lambda _: "fields=id"):
             if isinstance(answer, CloudError):
-                self._refused(deletion, answer, self._reads)
+                self._refused(deletion, "instances.get", answer, self._reads)
             elif answer.get("id") == deletion.vm.id:
                 there.append(deletion)
             else:
                 # Another VM has its name now.
-                self._end(deletion.vm, None)
+                self._end(deletion, None)
         return there
 
     def _delete(self, lot: list[_Deletion]) -> None:
-        if not lot:
-            return
-        answers = self._transport.batch(
-            "instances.delete",
-            [("DELETE", f"{self._path(one.vm)}?requestId={one.request_id}") for one in lot],
+        with self._changed:
+            lot = self._wanted(lot)
+            for deletion in lot:
+                deletion.sent = True
+        answers = self._batch(
+            "instances.delete", "DELETE", lot, lambda one: f"requestId={one.request_id}"
         )
-        for deletion, answer in zip(lot, answers, strict=True):
+        for deletion, answer in answers:
             try:
                 self._answered(deletion, answer)
             except Exception as error:
                 # One bad answer must not fail the other deletions of the request.
                 log.exception("unexpected error")
-                self._end(deletion.vm, errors.unexpected(error))
+                self._end(deletion, errors.unexpected(error))
 
-    def _path(self, vm: Vm) -> str:
-        return f"{self._project}/zones/{vm.zone}/instances/{vm.name}"
+    def _batch(
+        self, method: str, verb: str, lot: list[_Deletion], query: Callable[[_Deletion], str]
+    ) -> Iterable[tuple[_Deletion, Answer]]:
+        """Send a call for each, and return them with their answers."""
+        if not lot:
+            return ()
+        calls = [
+            (verb, f"{self._project}/zones/{vm.zone}/instances/{vm.name}?{query(one)}")
+            for one in lot
+            for vm in [one.vm]
+        ]
+        return zip(lot, self._transport.batch(method, calls), strict=True)
 
-    def _answered(self, deletion: _Deletion, answer: dict[str, Any] | CloudError) -> None:
-        vm = deletion.vm
+    def _answered(self, deletion: _Deletion, answer: Answer) -> None:
         if isinstance(answer, CloudError):
-            self._refused(deletion, answer, self._bucket)
+            self._refused(deletion, "instances.delete", answer, self._bucket)
         else:
             self._operations.follow(
-                answer, deletion.until, lambda operation: self._ended(vm, operation)
+                answer, deletion.until, lambda operation: self._ended(deletion, operation)
             )
 
-    def _ended(self, vm: Vm, operation: Operation | None) -> None:
+    def _ended(self, deletion: _Deletion, operation: Operation | None) -> None:
         try:
             failure = errors.of_operation(operation)
         except Exception as error:
             log.exception("unexpected error")
             failure = errors.unexpected(error)
-        self._end(vm, failure)
+        self._end(deletion, failure)
 
-    def _refused(self, deletion: _Deletion, error: CloudError, bucket: Bucket) -> None:
+    def _refused(self, deletion: _Deletion, method: str, error: CloudError, bucket: Bucket) -> None:
         """Try again later, if that may help; else end a deletion."""
         if limited(error):
             bucket.slow()
         again = self._clock.monotonic() + pause_s(deletion.tried)
         if (limited(error) or may_pass(error)) and again < deletion.until:
-            log.warning("delete %s: %s %s", deletion.vm.name, error.reason, error)
+            message = f"delete {deletion.vm.name}: {error.reason} {error}"
+            self._transport.refusals.add(method, error.reason, message)
             deletion.tried += 1
             self._put(again, deletion)
         else:
-            self._end(deletion.vm, _why(error))
+            self._end(deletion, _why(error))
 
 
 def _why(error: CloudError) -> Failure | None:

@@ -9,8 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
 import google.auth.transport.urllib3
@@ -25,6 +24,8 @@ from muster.autoscaler.compute.delete import Deletes
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.compute.vm_list import VmList
+from muster.autoscaler.compute.zones import Pools
 from muster.autoscaler.reconcile.model import (
     Delete,
     Event,
@@ -33,23 +34,19 @@ from muster.autoscaler.reconcile.model import (
     Probe,
     ProbeResult,
     Vm,
+    Withdraw,
 )
-from muster.catalog import accelerators
 from muster.catalog.quotas import counts
-from muster.gcp.api import NOT_FOUND, PAGE, CloudError, endpoint, last
+from muster.gcp.api import NOT_FOUND, CloudError, endpoint
 from muster.gcp.api import credentials as default_credentials
-from muster.gcp.names import NODE, of_cluster
 from muster.gcp.reports import ATTRIBUTE
 
 log = logging.getLogger("muster")
 
-VM_FIELDS = (
-    "items/*/instances(name,id,zone,status,creationTimestamp,machineType,"
-    "scheduling/provisioningModel,guestAccelerators,resourcePolicies),nextPageToken"
-)
 INSERTERS = 256
-"""Inserts at the same time; most of them wait for Google. Threads start when they are needed."""
+"""Inserts of a zone at the same time; most of them wait for Google."""
 PROBERS = 16
+"""Probes of a zone at the same time."""
 INSERT_PAUSES_S = (0.5, 4.0)
 DELETE_PAUSES_S = (5.0, 10.0)
 """A deletion takes half a minute, and mostly nothing waits for its end."""
@@ -96,7 +93,6 @@ class Google:
         self.limits = limits or Limits()
         self._tell = tell
         self._clock = clock
-        self._cluster = cluster
         self._project = f"projects/{project}"
         self._stop = threading.Event()
         token = Token(
@@ -110,13 +106,17 @@ class Google:
         )
         self._transport = transport
         operations = Operations(transport, project, INSERT_PAUSES_S, self._stop, clock=clock)
-        deletions = Operations(transport, project, DELETE_PAUSES_S, self._stop, clock=clock)
+        deletions = Operations(
+            transport, project, DELETE_PAUSES_S, self._stop, clock=clock, urgent=False
+        )
+        self._vms = VmList(transport, project, cluster)
         self._inserts = Inserts(transport, operations, project, cluster, clock=clock)
         self._deletes = Deletes(
             transport, deletions, self._project, self._say, self._stop, clock=clock
         )
-        self._inserters = ThreadPoolExecutor(INSERTERS, "insert")
-        self._probers = ThreadPoolExecutor(PROBERS, "probe")
+        self._inserters = Pools(INSERTERS, "insert in")
+        self._probers = Pools(PROBERS, "probe in")
+        self._sweeper = ThreadPoolExecutor(1, "placement policies")
 
     def close(self) -> None:
         """Stop. Operations at Google continue there, and there are no more events.
@@ -124,11 +124,12 @@ class Google:
         The daemon doesn't need this, as it ends with its process; tests do.
         """
         self._stop.set()
-        for pool in (self._inserters, self._probers):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._inserters.close()
+        self._probers.close()
+        self._sweeper.shutdown(wait=False, cancel_futures=True)
 
     def vms(self) -> list[Vm]:
-        """Return all VMs of the cluster's nodes, in all zones, with one call per 500.
+        """Return all VMs of the cluster's nodes, in all zones: see `VmList`.
 
         Also starts to delete placement policies that no VM uses any more.
 
@@ -137,30 +138,9 @@ class Google:
 
         """
         until = self._clock.monotonic() + self.limits.deadline_s / 2
-        pages = self._transport.pages(
-            "instances.aggregatedList",
-            f"{self._project}/aggregated/instances",
-            until=until,
-            query={
-                "filter": of_cluster(self._cluster, NODE),
-                "fields": VM_FIELDS,
-                "maxResults": PAGE,
-            },
-        )
-        instances = [
-            (instance, last(zone))
-            for page in pages
-            for zone, scope in page.get("items", {}).items()
-            for instance in scope.get("instances", ())
-        ]
-        used = {
-            last(policy): zone.rpartition("-")[0]
-            for instance, zone in instances
-            for policy in instance.get("resourcePolicies", ())
-        }
-        self._probers.submit(self._inserts.placements.delete_unused, used)
-        ahead_s = self._transport.server_time.ahead_s
-        return [_vm(instance, zone, ahead_s) for instance, zone in instances]
+        vms = self._vms.read(until)
+        self._sweeper.submit(self._inserts.placements.delete_unused, self._vms.policies)
+        return vms
 
     def quotas(self, region: str) -> dict[str, float]:
         """Return what is left of each metric in a region, with those of all regions together.
@@ -201,15 +181,17 @@ class Google:
             bulk=len(self._inserts.bulk),
         )
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action; `tell` gets its event."""
         until = self._clock.monotonic() + self.limits.deadline_s
         if isinstance(action, Insert):
-            self._inserters.submit(self._insert, action, until)
+            self._inserters.submit(action.choice.zone, self._insert, action, until)
         elif isinstance(action, Delete):
             self._deletes.submit(action.vm, urgent=action.urgent)
+        elif isinstance(action, Withdraw):
+            self._deletes.withdraw(action.vm)
         else:
-            self._probers.submit(self._probe, action, until)
+            self._probers.submit(action.zone, self._probe, action, until)
 
     def _insert(self, action: Insert, until: float) -> None:
         try:
@@ -234,62 +216,33 @@ class Google:
             self._say(ProbeResult(action.name, action.zone, exists=False, failure=why))
 
     def _probe_result(self, action: Probe, path: str, until: float) -> ProbeResult:
-        """Read the VM's report, which exists only with the VM; where there is none, read the VM."""
+        """Read the VM's report, if asked for, which exists only with the VM; else read the VM."""
+        result = ProbeResult(action.name, action.zone, exists=True)
+        if action.report:
+            query = {"queryPath": ATTRIBUTE}
+            method = "instances.getGuestAttributes"
+            attributes = self._read(method, f"{path}/getGuestAttributes", until, query)
+            if attributes is not None:
+                items = attributes.get("queryValue", {}).get("items") or [{}]
+                return replace(result, report=items[0].get("value", ""))
+        vm = self._read("instances.get", path, until, {"fields": "id,status"})
+        if vm is None:
+            return replace(result, exists=False)
+        return replace(result, status=vm.get("status", ""))
+
+    def _read(
+        self, method: str, path: str, until: float, query: dict[str, str]
+    ) -> dict[str, Any] | None:
+        """Return Google's answer; None: there is no such thing."""
         try:
-            attributes = self._transport.call(
-                "instances.getGuestAttributes",
-                "GET",
-                f"{path}/getGuestAttributes",
-                until=until,
-                groups=(Group.READ,),
-                query={"queryPath": ATTRIBUTE},
-            )
-            items = attributes.get("queryValue", {}).get("items") or [{}]
-            return ProbeResult(
-                action.name, action.zone, exists=True, report=items[0].get("value", "")
+            return self._transport.call(
+                method, "GET", path, until=until, groups=(Group.READ,), query=query
             )
         except CloudError as error:
-            if error.status != NOT_FOUND:
-                raise
-        try:
-            self._transport.call(
-                "instances.get",
-                "GET",
-                path,
-                until=until,
-                groups=(Group.READ,),
-                query={"fields": "status"},
-            )
-        except CloudError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return ProbeResult(action.name, action.zone, exists=False)
-        return ProbeResult(action.name, action.zone, exists=True)
+            if error.status == NOT_FOUND:
+                return None
+            raise
 
     def _say(self, event: Event) -> None:
         if not self._stop.is_set():
             self._tell(event)
-
-
-def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
-    """A VM of a list; `ahead_s`: Google's clock minus ours, see ServerTime."""
-    machine_type = last(instance.get("machineType", ""))
-    return Vm(
-        name=instance["name"],
-        zone=zone,
-        id=instance["id"],
-        status=instance["status"],
-        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp() - ahead_s,
-        machine_type=machine_type,
-        spot=instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
-        gpus=attached_gpus(machine_type, instance.get("guestAccelerators", [])),
-    )
-
-
-def attached_gpus(machine_type: str, listed: list[dict[str, Any]]) -> str:
-    """The GPUs that are attached to a VM, without those that its machine type includes."""
-    shape = accelerators.machine(machine_type)
-    if not listed or shape is None or not accelerators.taken_by(shape):
-        return ""
-    # One VM has GPUs of one type.
-    return accelerators.of_api(listed[0]["acceleratorType"], listed[0]["acceleratorCount"])

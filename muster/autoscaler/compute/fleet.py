@@ -13,6 +13,7 @@ from muster.autoscaler.reconcile.model import (
     Probe,
     Quotas,
     Vm,
+    Withdraw,
 )
 from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
 
@@ -67,7 +68,7 @@ class Fleet:
             at,
         )
 
-    def submit(self, action: Insert | Delete | Probe) -> None:
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         """Start an action."""
         self.google.submit(action)
 

@@ -11,7 +11,6 @@ have none: a VM that exists may be that of a node in service.
 """
 
 import re
-import threading
 import uuid
 from typing import Any
 
@@ -22,12 +21,15 @@ from muster.autoscaler.compute.existing import ExistingVms
 from muster.autoscaler.compute.operations import Operation, Operations
 from muster.autoscaler.compute.placement_policy import Placements
 from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.compute.zones import Slots
 from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
 from muster.gcp.api import ALREADY_EXISTS, PAGE, CloudError, last
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
 """If no bulk operation can start, at most this number of VMs are created one by one."""
+LEFT_TO_OTHERS = 2
+"""So many bulk operations a zone leaves to the others, in case it does not answer."""
 LATE = 0.25
 """In this last part of an action's time no bulk operation starts: it would end too late."""
 AGAIN_S = 1.0
@@ -60,7 +62,8 @@ class Inserts:
         self.clock = clock
         self.existing = ExistingVms(transport, project, cluster)
         self.placements = Placements(transport, operations, project, cluster, clock=clock)
-        self.slots = threading.BoundedSemaphore(transport.limits.bulk_at_once)
+        most = transport.limits.bulk_at_once
+        self.slots = Slots(most, max(1, most - LEFT_TO_OTHERS))
         self.bulk: set[str] = set()
         """Ids of the actions whose bulk operations run."""
 
@@ -118,7 +121,7 @@ class _Creation:
                     why = self._bulk()
                 finally:
                     self.inserts.bulk.discard(self.action.id)
-                    self.inserts.slots.release()
+                    self.inserts.slots.give_back(self.action.choice.zone)
             elif len(self.names) <= FEW:
                 self._one_by_one()
             else:
@@ -128,9 +131,9 @@ class _Creation:
     def _slot(self) -> bool:
         """Wait until a bulk operation can start; return whether it can. A few VMs don't wait."""
         late = self.until - LATE * self.inserts.transport.limits.deadline_s
-        clock, slots = self.inserts.clock, self.inserts.slots
+        clock, slots, zone = self.inserts.clock, self.inserts.slots, self.action.choice.zone
         patience = 0 if len(self.names) <= FEW else late - clock.monotonic()
-        return clock.wait(lambda seconds: slots.acquire(timeout=seconds), patience)
+        return clock.wait(lambda seconds: slots.take(zone, seconds), patience)
 
     # --- all with one call ------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ https://cloud.google.com/compute/docs/api/how-tos/api-requests-responses#handlin
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,10 +40,11 @@ class _Followed:
 
 
 class Operations:
-    """Polls operations until they have ended.
+    """Polls operations until they have ended, those of each scope in a thread of its own.
 
-    `pauses` are the shortest and the longest seconds between two rounds; a new operation resets the
-    pause to the shortest.
+    So a zone that does not answer delays no other. `pauses` are the shortest and the longest
+    seconds between two rounds; a new operation resets its scope's pause to the shortest. `urgent`:
+    nodes wait for their ends.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Operations:
         stop: threading.Event,
         *,
         clock: Clock,
+        urgent: bool = True,
     ) -> None:
         self._transport = transport
         self._project = project
-        self._shortest, self._longest = pauses
-        self._pause = self._shortest
+        self._pauses = pauses
         self._stop = stop
         self._clock = clock
-        self._changed = threading.Condition()
-        self._followed: dict[str, dict[str, _Followed]] = defaultdict(dict)
-        """Scope, as `zones/Z` -> name -> what to call at its end."""
-        threading.Thread(target=self._run, name="operations", daemon=True).start()
+        self._urgent = urgent
+        self._lock = threading.Lock()
+        self._scopes: dict[str, _Scope] = {}
+        """As `zones/Z`."""
 
     def follow(self, operation: Operation, until: float, ended: Ended) -> None:
         """Call `ended` with the operation once it is done; with None if it is not by `until`.
@@ -78,10 +78,19 @@ class Operations:
         if self._stop.is_set():
             ended(None)
             return
-        with self._changed:
-            self._followed[place(operation)][operation["name"]] = _Followed(until, ended)
-            self._pause = self._shortest
-            self._changed.notify()
+        place = scope_of(operation)
+        with self._lock:
+            if place not in self._scopes:
+                self._scopes[place] = _Scope(
+                    self._transport,
+                    f"projects/{self._project}/{place}",
+                    self._pauses,
+                    self._stop,
+                    clock=self._clock,
+                    urgent=self._urgent,
+                )
+            scope = self._scopes[place]
+        scope.follow(operation["name"], _Followed(until, ended))
 
     def wait(self, operation: Operation, until: float) -> Operation | None:
         """Return the operation when it is done; None: not by `until`."""
@@ -93,50 +102,75 @@ class Operations:
             done.set()
 
         self.follow(operation, until, ended)
-        self._clock.wait(done.wait, max(0, until - self._clock.monotonic()) + LATE_S)
+        left_s = max(0, until - self._clock.monotonic())
+        self._clock.wait(done.wait, left_s + LATE_S)
         return result[0]
+
+
+class _Scope:
+    """Polls the operations of a zone, a region or of the project, in its own thread."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: str,
+        pauses: tuple[float, float],
+        stop: threading.Event,
+        *,
+        clock: Clock,
+        urgent: bool,
+    ) -> None:
+        self._transport = transport
+        self._path = path
+        self._shortest, self._longest = pauses
+        self._pause = self._shortest
+        self._stop = stop
+        self._clock = clock
+        self._urgent = urgent
+        self._changed = threading.Condition()
+        self._followed: dict[str, _Followed] = {}
+        """By the operation's name."""
+        threading.Thread(target=self._run, name=f"operations of {path}", daemon=True).start()
+
+    def follow(self, name: str, followed: _Followed) -> None:
+        with self._changed:
+            self._followed[name] = followed
+            self._pause = self._shortest
+            self._changed.notify()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             with self._changed:
-                if not any(self._followed.values()):
+                if not self._followed:
                     self._clock.wait(self._changed.wait, IDLE_S)
                     continue
                 pause = self._pause
                 self._pause = min(self._pause * SLOWER, self._longest)
             self._clock.wait(self._stop.wait, pause)
             with self._changed:
-                rounds = [
-                    (scope, names[at : at + AT_A_TIME])
-                    for scope, followed in self._followed.items()
-                    for names in [list(followed)]
-                    for at in range(0, len(names), AT_A_TIME)
-                ]
-            for scope, names in rounds:
+                names = list(self._followed)
+            for at in range(0, len(names), AT_A_TIME):
                 try:
-                    self._poll(scope, names)
+                    self._poll(names[at : at + AT_A_TIME])
                 except Exception:
                     # All waiting threads depend on this one; the next round polls again.
                     log.exception("unexpected error")
         # Threads that still wait would keep the process from ending.
         with self._changed:
-            left = [
-                waiting.ended
-                for followed in self._followed.values()
-                for waiting in followed.values()
-            ]
+            left = list(self._followed.values())
             self._followed.clear()
-        for call in left:
-            call(None)
+        for followed in left:
+            followed.ended(None)
 
-    def _poll(self, scope: str, names: list[str]) -> None:
+    def _poll(self, names: list[str]) -> None:
         now = self._clock.monotonic()
+        kind = self._path.split("/")[2].removesuffix("s")
         done: dict[str, Operation] = {}
         try:
             page = self._transport.call(
-                f"{scope.partition('s/')[0]}Operations.list",
+                f"{kind}Operations.list",
                 "GET",
-                f"projects/{self._project}/{scope}/operations",
+                f"{self._path}/operations",
                 # One try: the next round is the retry.
                 until=now + self._transport.limits.try_s,
                 groups=(Group.LIST,),
@@ -145,6 +179,7 @@ class Operations:
                     "fields": FIELDS,
                     "maxResults": PAGE,
                 },
+                urgent=self._urgent,
             )
             # One that isn't listed yet is polled again.
             done = {
@@ -153,13 +188,13 @@ class Operations:
                 if operation.get("status") == "DONE"
             }
         except CloudError as error:
-            log.warning("operations in %s: %s", scope, error)
+            message = f"operations of {self._path}: {error.reason} {error}"
+            self._transport.refusals.add(self._path, error.reason, message)
         ended: list[tuple[Ended, Operation | None]] = []
         with self._changed:
-            followed = self._followed[scope]
             for name in names:
-                if name in done or followed[name].until < now:
-                    ended.append((followed.pop(name).ended, done.get(name)))
+                if name in done or self._followed[name].until < now:
+                    ended.append((self._followed.pop(name).ended, done.get(name)))
         for call, operation in ended:
             try:
                 call(operation)
@@ -168,7 +203,7 @@ class Operations:
                 log.exception("unexpected error")
 
 
-def place(operation: Operation) -> str:
+def scope_of(operation: Operation) -> str:
     """The scope of an operation: `zones/Z`, `regions/R` or `global`."""
     for collection in ("zone", "region"):
         if collection in operation:

@@ -145,7 +145,8 @@ class Placements:
         except CloudError as error:
             # Without the right to list policies it may not delete any, so it doesn't list again.
             self._listed = error.reason == NO_RIGHTS
-            log.warning("placement policies: %s", error)
+            message = f"placement policies: {error}"
+            self._transport.refusals.add("resourcePolicies.aggregatedList", error.reason, message)
             return
         with self._lock:
             self._known |= policies
@@ -172,7 +173,8 @@ class Placements:
                 return
             if error.status != NOT_FOUND:
                 # Mostly because a VM that isn't listed yet uses it; the next call tries again.
-                log.info("placement policy %s stays: %s", name, error)
+                message = f"placement policy {name} stays: {error}"
+                self._transport.refusals.add("resourcePolicies.delete", error.reason, message)
                 return
         self._forget(name)
 

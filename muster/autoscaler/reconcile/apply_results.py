@@ -25,6 +25,7 @@ from muster.autoscaler.reconcile.records import (
     Lookup,
     NodeRecord,
     Phase,
+    Readings,
     Start,
     TrackedState,
     VmFacts,
@@ -51,6 +52,7 @@ WITHDRAWN = "withdrawn"
 def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedState:
     """Return the tracked state after what happened since the last pass, without what is over."""
     began = (observed.nodes_at or None) if tracked.began is None else tracked.began
+    tracked = replace(tracked, began=began)
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
     for event in observed.events:
@@ -71,17 +73,22 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
     if observed.events:
         before = tracked.nodes
         changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
-    read = observed.nodes_at, observed.vms_at, tuple(one.id for one in observed.requests)
+    read = Readings(
+        observed.nodes_at,
+        observed.vms_at,
+        tuple(request.id for request in observed.requests),
+    )
     fresh = read != tracked.read
     if fresh:
         for name in observed.powering_up():
-            nodes[name] = _asked(observed, nodes.get(name, NOTHING), name, began)
+            nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
         nodes = {
             name: record
             for name, old in nodes.items()
             if not (record := _without_what_is_over(observed, old, name)).empty
         }
-    return TrackedState(nodes, inserts, breakers, began, read, fresh, changed)
+    zones = tracked.zones | observed.zones
+    return TrackedState(nodes, inserts, breakers, began, zones, read, fresh, changed)
 
 
 def moved(record: NodeRecord, evidence: Evidence, at: float) -> NodeRecord:
@@ -200,16 +207,20 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
     if record.phase is Phase.STUCK and record.start:
         return replace(record, start=replace(record.start, report=event.report))
     lookup = record.lookup
-    if lookup is None:
+    if lookup is None or record.phase is Phase.RELEASED:
         return record
     if event.failure:
         # Without an answer nothing is known: the search starts again, not at once.
         again = observed.now + observed.limits.missing_s
         return replace(record, lookup=Lookup(lookup.since, again=again))
-    if not event.exists:
-        return replace(record, lookup=replace(lookup, without=lookup.without | {event.zone}))
-    if event.status in STOPPED:
-        return replace(record, lookup=replace(lookup, stopped=event.status))
+    if record.vm and event.exists:
+        # A list will have it.
+        seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)
+        return replace(record, vm=seen, lookup=None)
+    if not event.exists or event.status in STOPPED:
+        stopped = event.status if event.exists else lookup.stopped
+        without = lookup.without | {event.zone}
+        return replace(record, lookup=replace(lookup, without=without, stopped=stopped))
     return replace(moved(record, Evidence.FOUND, observed.now), verified_at=observed.now)
 
 
@@ -225,7 +236,7 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
 
 
 def _asked(
-    observed: ObservedState, before: NodeRecord, name: str, began: float | None
+    observed: ObservedState, tracked: TrackedState, before: NodeRecord, name: str
 ) -> NodeRecord:
     """Begin a start where SLURM waits for a node, or asks for it again."""
     asked = observed.asked.get(name)
@@ -233,17 +244,10 @@ def _asked(
     newer = record.start is None or (asked is not None and asked > record.start.asked)
     if record.phase is Phase.RELEASED or not newer:
         return record
-    if asked is None:
-        # The request is lost: no VM is known to be from before it.
-        start = Start(observed.nodes_at, -math.inf)
-    elif asked > observed.now - observed.limits.resume_s:
-        start = Start(asked, asked - SKEW_S)
-    else:
-        # Its file could not be removed and SLURM has asked again since, or slurmctld was away.
-        start = Start(observed.nodes_at, asked - SKEW_S)
+    start = _start(observed, tracked, asked)
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(start.asked), start=start)
-    if before.start or (began is not None and start.asked > began):
+    if before.start or (tracked.began is not None and start.asked > tracked.began):
         return moved(record, Evidence.ASKED, start.asked)
     # An earlier daemon may have made the VM, in a zone that this one would not choose, and one list
     # that lacks it does not prove that there is none.
@@ -251,12 +255,24 @@ def _asked(
     return moved(maybe, Evidence.ASKED_BEFORE, start.asked)
 
 
+def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
+    if asked is not None and asked > observed.now - observed.limits.resume_s:
+        return Start(asked, asked - SKEW_S)
+    # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
+    # again, or slurmctld was away. SLURM asked after it was read last, if it was.
+    oldest = -math.inf if asked is None else asked - SKEW_S
+    read_at = tracked.read.nodes_at if tracked.read else 0
+    if 0 < read_at < observed.nodes_at:
+        oldest = max(oldest, read_at - SKEW_S)
+    return Start(observed.nodes_at, oldest)
+
+
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
     """Return what becomes of a release when slurmctld was read again."""
     if record.phase is not Phase.RELEASED:
         return record
     node = observed.nodes.get(name)
-    away = node is None or (not node.down and node.power is not Power.POWERING_UP)
+    away = node is None or (node.power in (Power.POWERING_DOWN, Power.OFF) and not node.down)
     if observed.asked.get(name, 0) > record.since or (observed.nodes_at > record.since and away):
         return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
     # By a new reading, not by the clock: slurmctld may be slow to apply an update.

@@ -3,7 +3,7 @@
 A list may be old, and of an earlier VM: what it says against a node is verified by the VM's name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.apply_results import LISTED_S
@@ -37,7 +37,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
     """Release nodes in service that lost their VM; read VMs by name before that."""
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
-    doubtful: list[tuple[NodeRecord, Node, Vm | None]] = []
+    doubtful: dict[str, NodeRecord] = {}
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
         if before.phase is Phase.RELEASED:
@@ -51,12 +51,12 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
         if (node.leaving and not node.busy) or observed.asked.get(name, 0) > observed.nodes_at:
             continue
         vm = vm_of(observed, before, name)
-        in_order = vm and vm.status == RUNNING and not (node.down or node.drained or node.leaving)
-        if in_order and before is NOTHING:
+        flagged = node.down or node.drained or node.leaving
+        if before is NOTHING and vm and not flagged and vm.status == RUNNING:
             # Nearly all of thousands of nodes: the quick way.
             continue
         record = _noted(observed, before, node)
-        evidence = _evidence(observed, record, node, vm)
+        evidence = _evidence(observed, tracked.zones, record, node, vm)
         if evidence is not None:
             phase, act = step(record.phase, evidence)
             if act is Act.RELEASE:
@@ -64,7 +64,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
             else:
                 record = _in(phase, observed, record)
                 if act is Act.LOOK_UP:
-                    doubtful.append((record, node, vm))
+                    doubtful[name] = record
         if record is not before:
             records[name] = record
     probes, asked = _probes(observed, tracked, doubtful)
@@ -99,9 +99,9 @@ def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord
 
 
 def _evidence(
-    observed: ObservedState, record: NodeRecord, node: Node, vm: Vm | None
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, node: Node, vm: Vm | None
 ) -> Evidence | None:
-    """What is known of a node in service; None: nothing new."""
+    """What is known of a node in service; None: nothing new. `zones`: where its VM may be."""
     if node.down or node.drained:
         not_responding = _is_not_responding(node)
         if node.down and not not_responding and _ours(node.reason):
@@ -110,15 +110,17 @@ def _evidence(
             outdated = node.invalid and not node.down and vm and _is_outdated(observed, vm)
             return Evidence.OUTDATED if outdated else Evidence.KEPT
     if vm is None:
-        return _listed_nowhere(observed, record)
+        return _listed_nowhere(observed, zones, record)
     if vm.status in STOPPED:
-        return _listed_stopped(observed, record)
+        return _listed_stopped(observed, zones, record)
     since = record.not_responding_at
     silent = since and observed.nodes_at >= since + observed.limits.not_responding_s
     return Evidence.SILENT if silent else Evidence.WORKING
 
 
-def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+def _listed_nowhere(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord
+) -> Evidence | None:
     limits, lookup = observed.limits, record.lookup
     if observed.vms_at <= record.verified_at or (
         # The list may be from before the node was in service.
@@ -130,54 +132,53 @@ def _listed_nowhere(observed: ObservedState, record: NodeRecord) -> Evidence | N
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
-    found = _found(observed, lookup)
+    found = _found(observed, zones, lookup)
     if found:
         return found
     long = observed.vms_at >= lookup.since + limits.missing_s
     return Evidence.LISTED_NOWHERE_LONG if long else Evidence.LISTED_NOWHERE
 
 
-def _listed_stopped(observed: ObservedState, record: NodeRecord) -> Evidence | None:
+def _listed_stopped(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord
+) -> Evidence | None:
     if observed.vms_at <= record.verified_at:
         return None
     if record.preempted_at:
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
-    found = _found(observed, record.lookup) if record.lookup else None
+    found = _found(observed, zones, record.lookup) if record.lookup else None
     return found or Evidence.LISTED_STOPPED
 
 
-def _found(observed: ObservedState, lookup: Lookup) -> Evidence | None:
+def _found(observed: ObservedState, zones: frozenset[str], lookup: Lookup) -> Evidence | None:
     """What the search by name has shown."""
-    if lookup.stopped:
-        return Evidence.SHUT_DOWN
-    if not observed.zones:
+    if not zones:
         # The cluster has no node set and no VM any more.
         return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
-    return Evidence.ABSENT if observed.zones <= lookup.without else None
+    if zones <= lookup.without:
+        return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
+    return None
 
 
 def _probes(
     observed: ObservedState,
     tracked: TrackedState,
-    doubtful: list[tuple[NodeRecord, Node, Vm | None]],
+    doubtful: Mapping[str, NodeRecord],
 ) -> tuple[list[Probe], dict[str, NodeRecord]]:
     """Read VMs by name where they may be; begin with those that are missing longest."""
     probes: list[Probe] = []
     records: dict[str, NodeRecord] = {}
     most = spare(tracked)
-    for record, node, vm in sorted(doubtful, key=lambda one: one[0].since):
+    for name in sorted(doubtful, key=lambda name: doubtful[name].since):
         if len(probes) >= most:
             break
-        lookup = record.lookup or Lookup(observed.vms_at)
-        if observed.vms_at < lookup.again:
-            continue
-        # Where it is listed; only if it is not there, elsewhere.
-        listed = frozenset({vm.zone} if vm else ())
-        due = (listed if listed - lookup.without else observed.zones) - lookup.asked
-        if due:
+        lookup = doubtful[name].lookup or Lookup(observed.vms_at)
+        # In each zone, though a list has it in one: that may be an earlier VM.
+        due = tracked.zones - lookup.asked
+        if due and observed.vms_at >= lookup.again:
             looked = replace(lookup, asked=lookup.asked | due)
-            records[node.name] = replace(record, lookup=looked)
-            probes += [Probe(node.name, zone) for zone in sorted(due)]
+            records[name] = replace(doubtful[name], lookup=looked)
+            probes += [Probe(name, zone) for zone in sorted(due)]
     return probes, records
 
 

@@ -71,6 +71,11 @@ class VmList(tuple[Vm, ...]):
         """The ids of all VMs."""
         return frozenset(vm.id for vm in self)
 
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """The zones that have VMs."""
+        return frozenset(vm.zone for vm in self)
+
 
 @dataclass(frozen=True)
 class ObservedState:
@@ -104,11 +109,11 @@ class ObservedState:
         """Return a time in seconds since the epoch, for people; 0 stays 0 = never."""
         return time + self.started if time else 0
 
-    @cached_property
+    @property
     def zones(self) -> frozenset[str]:
-        """All zones in which VMs may be: those of the node sets, and of VMs from earlier sets."""
+        """The zones of all node sets, and of all VMs."""
         choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
-        return frozenset(choice.zone for choice in choices) | {vm.zone for vm in self.vms}
+        return self.vms.zones.union(choice.zone for choice in choices)
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""

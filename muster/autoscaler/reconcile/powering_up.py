@@ -5,6 +5,7 @@ booted, registered (then SLURM takes the node into service). A deadline is over 
 after it shows nothing better.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Probe, Vm
@@ -12,6 +13,7 @@ from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.probes import spare
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
+    Lookup,
     NodeRecord,
     Phase,
     Start,
@@ -32,28 +34,51 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
     records: dict[str, NodeRecord] = {}
     release: dict[str, str] = {}
     overdue: list[tuple[float, Vm, NodeRecord]] = []
+    lost: dict[str, NodeRecord] = {}
     for name in observed.powering_up() if tracked.fresh else tracked.changed:
         before = tracked.node(name)
         if before.phase not in POWERING_UP:
             continue
         vm = vm_of(observed, before, name)
         record, start = _noted(observed, before, vm), started(before)
-        evidence = _evidence(observed, record, start, vm)
+        evidence = _evidence(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence)
         if act is Act.RELEASE:
             release[name] = _reason(observed.limits, evidence, start, vm)
         elif act is Act.READ_REPORT and vm and record.vm:
             overdue.append((record.vm.running_at, vm, record))
+        elif act is Act.LOOK_UP:
+            lost[name] = record
         else:
             record = record.to(phase, observed.vms_at)
+            if evidence is Evidence.VM_IS_GONE:
+                record = replace(record, vm=None, lookup=None)
         if record is not before:
             records[name] = record
     # Those whose time was over first come first; the others are released without a report.
     overdue.sort(key=lambda late: late[0])
-    due = [late for late in overdue if late[1].name not in release][: spare(tracked)]
+    most = spare(tracked)
+    due = [late for late in overdue if late[1].name not in release][:most]
     records |= {vm.name: record.to(Phase.STUCK, observed.now) for _, vm, record in due}
     probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
-    return Verdicts(records, release=release, actions=probes)
+    more, looked_up = _look_up(observed, tracked, lost, most - len(due))
+    return Verdicts(records | looked_up, release=release, actions=[*probes, *more])
+
+
+def _look_up(
+    observed: ObservedState, tracked: TrackedState, lost: Mapping[str, NodeRecord], most: int
+) -> tuple[list[Probe], dict[str, NodeRecord]]:
+    """Read VMs by their names where they were made, or may be."""
+    probes: list[Probe] = []
+    records: dict[str, NodeRecord] = {}
+    for name, record in lost.items():
+        lookup = record.lookup or Lookup(observed.vms_at)
+        due = _zones(record, tracked.zones) - lookup.asked
+        if due and len(probes) < most and observed.vms_at >= lookup.again:
+            looked = replace(lookup, asked=lookup.asked | due)
+            records[name] = replace(record, lookup=looked)
+            probes += [Probe(name, zone) for zone in sorted(due)]
+    return probes, records
 
 
 def started(record: NodeRecord) -> Start:
@@ -85,12 +110,17 @@ def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRe
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
     running_at = 0.0
     if vm.status == RUNNING:
-        running_at = (facts.running_at if facts else 0) or observed.vms_at
+        # The list may be older than the request.
+        first = max(observed.vms_at, started(record).asked)
+        running_at = (facts.running_at if facts else 0) or first
     seen = VmFacts(facts.seen_at if facts else observed.vms_at, vm.pool, vm.id, 0, running_at)
-    return record if seen == facts else replace(record, vm=seen)
+    return record if seen == facts else replace(record, vm=seen, lookup=None)
 
 
-def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm | None) -> Evidence:
+def _evidence(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
+) -> Evidence:
+    start = started(record)
     if start.permanent_error:
         return Evidence.FAILED
     if observed.nodes_at >= start.asked + observed.limits.verdict_s:
@@ -99,7 +129,7 @@ def _evidence(observed: ObservedState, record: NodeRecord, start: Start, vm: Vm 
     # 0: not read yet, while SLURM may have asked before the boot.
     late = both_at > 0 and both_at >= start.asked + observed.limits.made_s
     if vm is None:
-        return _without_vm(observed, record, late=late)
+        return _without_vm(observed, zones, record, late=late)
     return (
         Evidence.LEFT_OVER if left_over(record, vm) else _with_vm(observed, record, vm, late=late)
     )
@@ -113,18 +143,30 @@ def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool)
     return Evidence.LEAVING if vm.status in LEAVING else Evidence.STOPPED
 
 
-def _without_vm(observed: ObservedState, record: NodeRecord, *, late: bool) -> Evidence:
-    facts = record.vm
+def _without_vm(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, *, late: bool
+) -> Evidence:
+    facts, missing_s = record.vm, observed.limits.missing_s
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
-    if (
-        facts
-        and observed.vms_at <= (facts.lacking_at or observed.vms_at) + observed.limits.missing_s
-    ):
+    lacking_s = observed.vms_at - (facts.lacking_at or observed.vms_at) if facts else 0
+    if facts and lacking_s <= missing_s:
         return Evidence.LACKING
     if late:
         return Evidence.NO_RUNNING_VM
-    return Evidence.INSERT_RUNS if record.insert else Evidence.NO_VM
+    if record.insert:
+        return Evidence.INSERT_RUNS
+    if facts is None or record.phase not in (Phase.CREATED, Phase.BOOTING, Phase.STUCK):
+        return Evidence.NO_VM
+    if record.lookup and _zones(record, zones) <= record.lookup.without:
+        return Evidence.VM_IS_GONE
+    # Of very many that an earlier daemon may have made, not each can be read by its name in time.
+    return Evidence.LACKING_LONG if facts.pool or lacking_s <= 2 * missing_s else Evidence.NO_VM
+
+
+def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
+    """Where a node's VM was made, or may be, if an earlier daemon made it."""
+    return frozenset({record.vm.pool.zone}) if record.vm and record.vm.pool else zones
 
 
 def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:

@@ -99,9 +99,9 @@ class Lookup:
     asked: frozenset[str] = frozenset()
     """Zones that are probed for it."""
     without: frozenset[str] = frozenset()
-    """Zones that have answered that they don't have it."""
+    """Zones that have answered that they don't have it, or have it stopped."""
     stopped: str = ""
-    """Its status, where it was found and has stopped."""
+    """Its status, where it has stopped."""
     again: float = 0
     """By a list that was asked for before, it is not searched again: a probe has failed."""
 
@@ -173,7 +173,8 @@ class NodeRecord:
     @property
     def in_doubt(self) -> bool:
         """Whether anything is tracked of its service."""
-        return bool(self.lookup or self.verified_at or self.preempted_at or self.not_responding_at)
+        times = self.verified_at, self.preempted_at, self.not_responding_at
+        return any((self.lookup, *times))
 
     @property
     def empty(self) -> bool:
@@ -194,6 +195,16 @@ NOTHING = NodeRecord()
 
 
 @dataclass(frozen=True, slots=True)
+class Readings:
+    """Which readings a pass works on."""
+
+    nodes_at: float
+    vms_at: float
+    requests: tuple[str, ...]
+    """Their ids."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedState:
     """The records, and what is not of one node."""
 
@@ -205,8 +216,10 @@ class TrackedState:
     began: float | None = None
     """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
     then."""
-    read: tuple[float, float, tuple[str, ...]] = (0.0, 0.0, ())
-    """When slurmctld and the VMs were read, and the ids of the requests, as of this pass."""
+    zones: frozenset[str] = frozenset()
+    """All zones that the node sets or VMs have had."""
+    read: Readings | None = None
+    """As of this pass."""
     fresh: bool = False
     """Whether any of that is new: all nodes are judged."""
     changed: frozenset[str] = frozenset()

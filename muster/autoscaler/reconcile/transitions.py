@@ -1,8 +1,8 @@
 """What becomes of a node: the table from (phase, evidence) to (phase, action); data only.
 
-docs/autoscaler.md prints it. Where an action is not possible now (slurmctld does not answer, too
-many probes are under way, no pool has room at present) the node stays in its phase, and the next
-pass decides again.
+docs/autoscaler.md has it. VMs have no phases: which of them are deleted depends on their nodes
+alone (`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too many
+probes are under way, no pool has room at present) the node stays in its phase and is judged again.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,13 @@ class Evidence(StrEnum):
     # SLURM waits for it
     FAILED = "an insert failed in a way that no further try helps"
     OVERDUE = "0.9 of ResumeTimeout is over"
+    LEFT_OVER = "its VM is from before SLURM asked"
     LACKING = "lists lack its VM, for less than 20 s"
     NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
+    VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
+    LACKING_LONG = "lists lack its VM for 20 s"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
     NO_VM = "lists have no VM of it, and none is being made"
-    LEFT_OVER = "its VM is from before SLURM asked"
     BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
     BOOT_OVERDUE = "its VM has run for 0.4 of ResumeTimeout"
     RUNNING = "its VM runs"
@@ -59,10 +61,6 @@ class Evidence(StrEnum):
     FOUND = "its VM runs, read by name"
     WORKING = "its VM runs, or is stopping"
 
-    # powered down, or unknown to SLURM
-    UNWANTED = "it has a VM, and is powered down, released, or unknown to SLURM for 2 minutes"
-    WANTED = "a deletion of its VM waits, and the VM is wanted again"
-
 
 class Act(StrEnum):
     """What is done."""
@@ -70,7 +68,6 @@ class Act(StrEnum):
     NOTHING = ""
     INSERT = "create a VM"
     DELETE = "delete that VM"
-    WITHDRAW = "withdraw that deletion"
     RELEASE = "release the node"
     READ_REPORT = "read the VM's report"
     LOOK_UP = "read the VM by its name"
@@ -78,6 +75,7 @@ class Act(StrEnum):
 
 _ANY_START = tuple(phase for phase in Phase if phase in POWERING_UP)
 _VM_MADE = (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
+"""Phases in which a VM is made, or may be."""
 _UP = (Phase.SETTLED, Phase.VERIFYING)
 _ANY = tuple(Phase)
 
@@ -96,11 +94,13 @@ ROWS: tuple[Row, ...] = (
     ((Phase.WAITING, *_VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
     (_ANY_START, Evidence.FAILED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
+    (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
     (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
+    (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
+    (_VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
     (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
-    (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
     ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
     ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
     ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
@@ -123,8 +123,6 @@ ROWS: tuple[Row, ...] = (
     (_UP, Evidence.SILENT, Phase.RELEASED, Act.RELEASE),
     ((Phase.VERIFYING,), Evidence.FOUND, Phase.SETTLED, Act.NOTHING),
     (_UP, Evidence.WORKING, Phase.SETTLED, Act.NOTHING),
-    (_ANY, Evidence.UNWANTED, None, Act.DELETE),
-    (_ANY, Evidence.WANTED, None, Act.WITHDRAW),
 )
 
 _STEPS = {
@@ -142,4 +140,10 @@ def step(phase: Phase, evidence: Evidence) -> tuple[Phase, Act]:
 def table() -> Iterator[tuple[str, str, str, str]]:
     """Yield the rows as words: phases, evidence, next phase, action."""
     for phases, evidence, following, act in ROWS:
-        yield ", ".join(phases), evidence, following or "the same", act
+        yield _words(phases), evidence, following or "the same", act
+
+
+def _words(phases: tuple[Phase, ...]) -> str:
+    if phases == _ANY:
+        return "any"
+    return "SLURM waits for it" if phases == _ANY_START else ", ".join(phases)

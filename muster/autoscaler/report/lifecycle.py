@@ -42,7 +42,7 @@ class Stage(StrEnum):
     NOT_RESPONDING = "not responding"
     """Its VM runs, and slurmd does not answer."""
     MISSING = "missing"
-    """In service, and its VM is in no list: the VM is being asked for by name."""
+    """In service, but a list lacks its VM or has it as stopped: the VM is read by its name."""
     RELEASED = "released"
     """Taken out of its jobs; SLURM has not powered it down yet."""
     GOING = "going"
@@ -105,6 +105,9 @@ def touched(
     if old.vms is not new.vms:
         names |= _differing(old.vms.by_name, new.vms.by_name)
     names |= _differing(old_tracked.nodes, new_tracked.nodes)
+    if old.started != new.started:
+        # The dates in their views have changed.
+        names |= old_tracked.nodes.keys() | new_tracked.nodes.keys()
     if old.requests is not new.requests or old.nodes_at != new.nodes_at:
         # Whether SLURM waits for a node follows from both.
         names.update(old.asked, new.asked)

@@ -134,7 +134,9 @@ def _node(row: Row, now: float) -> str:
         Stage.DRAINED: f"has been drained for {since}{because}",
         Stage.DOWN: f"has been down for {since}{because}",
         Stage.NOT_RESPONDING: f"has not answered for {since} and its VM runs ({where})",
-        Stage.MISSING: "is in service, but its VM is in no list; it is asked for by name",
+        Stage.MISSING: (
+            "is in service, but a list lacks its VM or has it as stopped; it is read by its name"
+        ),
         Stage.RELEASED: f"was released {since} ago{because}",
         Stage.GOING: f"was powered down {since} ago, its VM is deleted{because}",
         Stage.STRAY: f"is a VM that no node of SLURM has; it is deleted ({where})",

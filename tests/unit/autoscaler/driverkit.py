@@ -37,6 +37,11 @@ def names(count: int, start: int = 0) -> tuple[str, ...]:
     return tuple(f"lab-debug-{number}" for number in range(start, start + count))
 
 
+def lost_vm(number: int, zone: str = ZONE) -> Vm:
+    """A VM that is not there."""
+    return Vm(f"lab-gone-{number}", zone, str(number), "RUNNING", 0)
+
+
 class DriverHarness:
     """`google` with a list of its events."""
 
@@ -92,8 +97,8 @@ class DriverHarness:
         )
         return Vm(name, zone, (stored or {"id": "7"})["id"], "RUNNING", 0)
 
-    def probe(self, name: str) -> ProbeResult:
-        self.google.submit(Probe(name, ZONE))
+    def probe(self, name: str, *, report: bool = False) -> ProbeResult:
+        self.google.submit(Probe(name, ZONE, report))
         (event,) = self.take_events(1)
         assert isinstance(event, ProbeResult)
         assert event.name == name

@@ -56,8 +56,9 @@ FAULTS = (
     "spool read-only",
     "request lost",
 )
-KILLED, STOPPED = 0.04, 0.01
-"""Parts of the rates of these faults, at each call of the daemon."""
+KILLED, STOPPED, STOPPED_WITH_STATES = 0.04, 0.005, 0.03
+"""Parts of the rates of these faults, at each call of the daemon; the last one between slurmctld's
+states and the releases that follow."""
 LIMITS = Limits()
 CALM_S = 6.0
 """A daemon that could not reach slurmctld or Google tries again after this time."""
@@ -167,7 +168,7 @@ class SimSlurm:
         slow = run.now - asked_at > WINDOW_S
         self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
         self.known_at, self.asked_at = known_at, asked_at
-        run.called()
+        run.called(STOPPED_WITH_STATES)
         return nodes
 
     def release_nodes(self, names: Iterable[str], reason: str) -> None:
@@ -320,13 +321,13 @@ class SimulatedRun:
         self._advance(end)
         self.calls.pop()
 
-    def called(self) -> None:
+    def called(self, stopped: float = STOPPED) -> None:
         """A call of the daemon ends: here its process may be killed, or stopped for a while."""
         if self.faults.strike("killed", KILLED):
             raise Killed
-        if self.faults.strike("stopped", STOPPED):
+        if self.faults.strike("stopped", stopped):
             self.stopped = True
-            self._advance(self.now + self.random.choice([20, 40, 80, 160, 300]))
+            self._advance(self.now + self.random.choice([20, 30, 60, 120, 300]))
             self.stopped = False
             # As after a start: what it knows is old.
             self.begun = self.now

@@ -50,7 +50,8 @@ class Watched:
         node, _, zone = place.partition(" in ")
         text = f"TERMINATED in {zone} since {since}{' spot' if spot else ''}"
         self.round(at - 5, vms={node: text})
-        self.round(at, events=[f"found {place}: TERMINATED"])
+        elsewhere = [f"absent {node} in {other}" for other in "ab" if other != zone]
+        self.round(at, events=[f"found {place}: TERMINATED", *elsewhere])
         # The status file is written again.
         self.round(at + 1)
 

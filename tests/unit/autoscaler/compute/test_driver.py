@@ -1,9 +1,9 @@
 """The main path of Compute Engine's driver: list, create, probe and delete VMs, with few calls."""
 
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
-from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, names, until
+from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
 
-from muster.autoscaler.reconcile.model import Delete, Deleted, Insert, Inserted, ProbeResult, Vm
+from muster.autoscaler.reconcile.model import Delete, Deleted, Insert, Inserted, ProbeResult
 
 
 def test_vms_are_created_listed_and_deleted(harness: DriverHarness):
@@ -78,20 +78,30 @@ def test_a_later_vm_of_the_same_name_is_not_deleted(harness: DriverHarness):
 
 
 def test_an_insert_does_not_wait_behind_deletions(harness: DriverHarness):
-    for number in range(100):
-        harness.google.submit(
-            Delete(Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0), "idle")
-        )
+    """Neither its call, nor the calls that poll its operation."""
+    harness.insert(*names(1000))
+    vms = harness.google.vms()
+    latency_seconds = {"compute.instances.delete": 30, "compute.instances.bulkInsert": 15}
+    harness.cloud.server.cloud.settings.latency_seconds = latency_seconds
     began = harness.clock.monotonic()
-    harness.google.submit(Insert("request", CHOICE, names(2), 2))
-    ended = [event for event in harness.take_events(101) if isinstance(event, Inserted | Deleted)]
-    assert [isinstance(event, Inserted) for event in ended].index(True) < 50
-    # The rate limit holds for deletions: 100 at 20 a second.
-    assert harness.clock.monotonic() - began > 3
+    for vm in vms:
+        harness.google.submit(Delete(vm, "idle"))
+    deleted = harness.times("DELETE", "")
+    until(lambda: len(deleted) > 200)
+    inserted = harness.inserts()
+    before, asked = len(deleted), harness.clock.monotonic()
+    harness.google.submit(Insert("request", CHOICE, names(2, start=1000), 2))
+    until(lambda: inserted)
+    assert sum(asked < at < inserted[0] for at in deleted) <= 20
+    until(lambda: Inserted("request") in harness.events)
+    assert len(deleted) - before < 600
+    assert len(harness.take_events(1001, seconds=60)) == 1001
+    # The rate limit holds for deletions: 1,000 at 20 a second.
+    assert harness.clock.monotonic() - began > 45
 
 
 def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarness):
-    gone = [Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0) for number in range(100)]
+    gone = [lost_vm(number) for number in range(100)]
     for vm in gone:
         harness.google.submit(Delete(vm, "idle"))
     # The last one is asked for once more: SLURM asks for its node now.
@@ -103,13 +113,21 @@ def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarnes
 
 def test_a_vm_is_probed_by_its_name(harness: DriverHarness):
     harness.make("lab-debug-0")
-    assert harness.probe("lab-debug-0") == ProbeResult("lab-debug-0", ZONE, exists=True)
+    there = ProbeResult("lab-debug-0", ZONE, exists=True, status="RUNNING")
+    assert harness.probe("lab-debug-0") == there
+    assert harness.probe("lab-debug-0", report=True) == there
+    assert harness.probe("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)
+
+
+def test_a_vm_s_report_is_read_if_it_is_asked_for(harness: DriverHarness):
+    harness.make("lab-debug-0")
     report = '{"state": "running", "step": "mounts"}'
     harness.report("lab-debug-0", report)
-    assert harness.probe("lab-debug-0") == ProbeResult(
+    assert harness.probe("lab-debug-0").report == ""
+    assert harness.probe("lab-debug-0", report=True) == ProbeResult(
         "lab-debug-0", ZONE, exists=True, report=report
     )
-    assert harness.probe("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)
+    assert not harness.probe("lab-debug-1", report=True).exists
 
 
 def test_what_is_left_of_quotas_is_read(harness: DriverHarness):

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from controllerkit import COMPUTE, ZONE, Cloud
-from driverkit import BUSY, CHOICE, DriverHarness, names
+from driverkit import BUSY, CHOICE, DriverHarness, lost_vm, names
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.compute.api_client import Limits
-from muster.autoscaler.reconcile.model import Delete, Insert, Inserted, Vm
+from muster.autoscaler.reconcile.model import Delete, Insert, Inserted
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
 from muster_sandbox.fakecloud.api_errors import ApiError, quota, rate_limit
 from muster_sandbox.fakecloud.injected_faults import OperationError
@@ -276,7 +276,7 @@ def test_what_the_rate_limit_holds_back_too_long_is_not_sent(cloud: Cloud, harne
 
 def test_a_report_that_cannot_be_read_is_a_failure(harness: DriverHarness):
     harness.fault("instances.getGuestAttributes", error=ApiError(400, "invalid", "Invalid value."))
-    event = harness.probe("lab-debug-0")
+    event = harness.probe("lab-debug-0", report=True)
     assert event.failure is not None
     assert event.failure.code == "invalid"
 
@@ -292,9 +292,7 @@ def test_there_are_no_events_after_the_end(harness: DriverHarness):
     harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.*": 3}
     harness.google.submit(Insert("request", CHOICE, names(2), 1))
     for number in range(50):
-        harness.google.submit(
-            Delete(Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0), "idle")
-        )
+        harness.google.submit(Delete(lost_vm(number), "idle"))
     harness.google.close()
     harness.events.clear()
     harness.clock.sleep(9)

@@ -41,9 +41,9 @@ def test_a_job_has_its_own_policy_while_it_has_vms(cloud: Cloud, harness: Driver
 
 def test_single_inserts_have_the_policy_too(cloud: Cloud, harness: DriverHarness):
     cloud.server.cloud.settings.latency_seconds = {"compute.instances.bulkInsert": 60}
-    for number in range(10):
+    for number in range(8):
         harness.google.submit(Insert(f"bulk-{number}", CHOICE, names(5, 100 + 5 * number), 1))
-    until(lambda: harness.google.budget().bulk == 10)
+    until(lambda: harness.google.budget().bulk == 8)
     assert harness.insert(*names(2), least=2, job=8, placement=True) == Inserted("request-1")
     assert policies_of(cloud, "lab-debug-0") == ["lab-job8"]
     assert "instances.insert" in harness.calls()

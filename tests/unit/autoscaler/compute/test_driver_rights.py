@@ -30,7 +30,7 @@ def work(harness: DriverHarness) -> set[str]:
         harness.insert("lab-debug-5", job=7, placement=True),
     ):
         refused += [failure for failure in [event.whole, *event.failed.values()] if failure]
-    refused.append(harness.probe("lab-debug-0").failure)
+    refused.append(harness.probe("lab-debug-0", report=True).failure)
     refused.append(harness.probe("lab-debug-7").failure)
     refused.append(harness.delete("lab-debug-0").failure)
     problems = {

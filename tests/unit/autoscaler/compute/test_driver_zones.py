@@ -1,14 +1,16 @@
 """A zone whose calls hang does not delay what is done in others."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from controllerkit import OTHER_ZONE, ZONE, Cloud
-from driverkit import CHOICE, DriverHarness, names, until
+from driverkit import CHOICE, DriverHarness, lost_vm, names, until
 from quick import DRIVER_LIMITS
 
-from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe, Vm
+from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 THERE = replace(CHOICE, zone=OTHER_ZONE)
 SOON_S = 60
@@ -36,8 +38,7 @@ def test_deletions(patient: DriverHarness):
     there = [patient.vm(name, OTHER_ZONE) for name in names(10)]
     patient.hang(ZONE)
     for number in range(100):
-        here = Vm(f"lab-gone-{number}", ZONE, str(number), "RUNNING", 0)
-        patient.google.submit(Delete(here, "idle"))
+        patient.google.submit(Delete(lost_vm(number), "idle"))
     for vm in there:
         patient.google.submit(Delete(vm, "idle"))
     take(patient, lambda event: event in [Deleted(vm) for vm in there], 10)
@@ -70,3 +71,55 @@ def test_probes(patient: DriverHarness):
         patient.google.submit(Probe(name, ZONE))
     patient.google.submit(Probe("lab-debug-0", OTHER_ZONE))
     take(patient, lambda event: event.exists, 1)
+
+
+def unreachable(harness: DriverHarness, zone: str) -> None:
+    """Let Google list all zones but one."""
+    before = harness.cloud.server.cloud.middleware
+
+    def without(handle: Handle, request: Request) -> Reply | Deferred:
+        answer = before(handle, request)
+        if isinstance(answer, Reply) and request.path.endswith("/aggregated/instances"):
+            page = json.loads(answer.content)
+            page["items"][f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE"}}
+            return replace(answer, content=json.dumps(page).encode())
+        return answer
+
+    harness.cloud.server.cloud.middleware = without
+
+
+def test_the_vms_of_a_zone_that_cannot_be_listed_are_those_of_the_last_list(
+    harness: DriverHarness, caplog: pytest.LogCaptureFixture
+):
+    harness.make("lab-debug-0", ZONE)
+    harness.make("lab-debug-1", OTHER_ZONE)
+    before = harness.google.vms()
+    unreachable(harness, ZONE)
+    harness.make("lab-debug-2", OTHER_ZONE)
+    harness.remove("lab-debug-0")
+    for _ in range(3):
+        vms = {vm.name: vm for vm in harness.google.vms()}
+        assert set(vms) == set(names(3))
+        assert [vms[vm.name] for vm in before] == before
+    assert [record.message for record in caplog.records] == [
+        f"VMs in {ZONE} can't be listed: Google does not reach that zone; using the last list of it"
+    ]
+
+
+def test_a_daemon_that_starts_then_knows_the_other_zones(harness: DriverHarness):
+    harness.make("lab-debug-0", ZONE)
+    harness.make("lab-debug-1", OTHER_ZONE)
+    unreachable(harness, ZONE)
+    assert [vm.name for vm in harness.google.vms()] == ["lab-debug-1"]
+
+
+def test_a_zone_that_can_be_listed_again_is(harness: DriverHarness):
+    harness.make("lab-debug-0", ZONE)
+    harness.google.vms()
+    listed = harness.cloud.server.cloud.middleware
+    unreachable(harness, ZONE)
+    harness.google.vms()
+    harness.cloud.server.cloud.middleware = listed
+    harness.remove("lab-debug-0")
+    until(lambda: not harness.names())
+    assert harness.google.vms() == []

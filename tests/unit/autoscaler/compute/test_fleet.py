@@ -3,8 +3,8 @@
 from controllerkit import ZONE, Cloud
 from driverkit import MACHINE_TYPE, DriverHarness, names
 
-from muster.autoscaler.compute.driver import attached_gpus
 from muster.autoscaler.compute.fleet import Fleet
+from muster.autoscaler.compute.vm_list import attached_gpus
 from muster.autoscaler.reconcile.model import CapacityPool, Choice, NodeSet
 
 OTHER_ZONE = "europe-west4-b"

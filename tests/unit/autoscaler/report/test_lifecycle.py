@@ -68,7 +68,7 @@ CASES = {
     "its VM was taken back": (
         [
             node("up busy", "TERMINATED in a since 9 spot"),
-            {"events": ["found debug-0 in a: TERMINATED"]},
+            {"events": ["found debug-0 in a: TERMINATED", "absent debug-0 in b"]},
         ],
         Stage.RELEASED,
     ),

@@ -104,15 +104,15 @@ def test_one_search_for_its_number_finds_all_that_became_of_a_job_s_node(watched
     watched.round(103, events=["made debug-0"], vms={"debug-0": "RUNNING in b since 102"})
     watched.round(130, nodes={"debug-0": "up busy"})
     watched.stops("debug-0 in b", 200, since=102)
-    watched.round(201, nodes={"debug-0": "powering_down"})
+    watched.round(202, nodes={"debug-0": "powering_down"})
     watched.round(210, events=["deleted debug-0 in b"])
     lines = grep(watched, 41)
     assert [line.get("stage", line["event"]) for line in lines] == [
         *("request", "insert", "asked"),
         *("insert", "refused"),
         *("inserted", "booting"),
-        *("busy", "probe", "missing"),
-        *("release", "delete", "probed", "released"),
+        *("busy", "probe", "probe", "missing"),
+        *("release", "delete", "probed", "probed", "released"),
         "going",
         "deleted",
     ]

@@ -1,0 +1,104 @@
+"""Lists the VMs of a cluster's nodes, in all zones."""
+
+import logging
+from datetime import datetime
+from typing import Any
+
+from muster.autoscaler.compute.api_client import Transport
+from muster.autoscaler.reconcile.model import Vm
+from muster.catalog import accelerators
+from muster.gcp.api import PAGE, last
+from muster.gcp.names import NODE, of_cluster
+
+log = logging.getLogger("muster")
+
+FIELDS = (
+    "items/*(warning/code,instances(name,id,zone,status,creationTimestamp,machineType,"
+    "scheduling/provisioningModel,guestAccelerators,resourcePolicies)),nextPageToken"
+)
+UNREACHABLE = "UNREACHABLE"
+"""Warning in place of a zone's VMs, of InstancesScopedList:
+https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList"""
+
+
+class VmList:
+    """The VMs as they were listed last; one thread uses it.
+
+    If Google does not reach a zone, its VMs are those of the last list that had it: they are not
+    gone. A daemon that starts meanwhile does not know them.
+    """
+
+    def __init__(self, transport: Transport, project: str, cluster: str) -> None:
+        self._transport = transport
+        self._path = f"projects/{project}/aggregated/instances"
+        self._filter = of_cluster(cluster, NODE)
+        self._last: dict[str, list[Vm]] = {}
+        """By zone."""
+        self._lost: set[str] = set()
+        """Zones that could not be listed."""
+        self.policies: dict[str, str] = {}
+        """Placement policies of the VMs: name -> region."""
+
+    def read(self, until: float) -> list[Vm]:
+        """List them, with one call per 500.
+
+        Raises:
+            CloudError: they can't be listed; a part of a zone's VMs is never returned.
+
+        """
+        query = {"filter": self._filter, "fields": FIELDS, "maxResults": PAGE}
+        pages = self._transport.pages(
+            "instances.aggregatedList", self._path, until=until, query=query
+        )
+        zones: dict[str, list[dict[str, Any]]] = {}
+        lost: set[str] = set()
+        for page in pages:
+            for place, scope in page.get("items", {}).items():
+                zones.setdefault(last(place), []).extend(scope.get("instances", ()))
+                if scope.get("warning", {}).get("code") == UNREACHABLE:
+                    lost.add(last(place))
+        for zone in sorted(lost - self._lost):
+            log.warning(
+                "VMs in %s can't be listed: Google does not reach that zone; using the last list "
+                "of it",
+                zone,
+            )
+        self._lost = lost
+        self.policies = {
+            last(policy): zone.rpartition("-")[0]
+            for zone, instances in zones.items()
+            for instance in instances
+            for policy in instance.get("resourcePolicies", ())
+        }
+        ahead_s = self._transport.server_time.ahead_s
+        self._last = {
+            zone: self._last.get(zone, [])
+            if zone in lost
+            else [_vm(instance, zone, ahead_s) for instance in instances]
+            for zone, instances in zones.items()
+        }
+        return [vm for vms in self._last.values() for vm in vms]
+
+
+def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
+    """A VM of a list; `ahead_s`: Google's clock minus ours, see ServerTime."""
+    machine_type = last(instance.get("machineType", ""))
+    return Vm(
+        name=instance["name"],
+        zone=zone,
+        id=instance["id"],
+        status=instance["status"],
+        created=datetime.fromisoformat(instance["creationTimestamp"]).timestamp() - ahead_s,
+        machine_type=machine_type,
+        spot=instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
+        gpus=attached_gpus(machine_type, instance.get("guestAccelerators", [])),
+    )
+
+
+def attached_gpus(machine_type: str, listed: list[dict[str, Any]]) -> str:
+    """The GPUs that are attached to a VM, without those that its machine type includes."""
+    shape = accelerators.machine(machine_type)
+    if not listed or shape is None or not accelerators.taken_by(shape):
+        return ""
+    # One VM has GPUs of one type.
+    return accelerators.of_api(listed[0]["acceleratorType"], listed[0]["acceleratorCount"])
