@@ -45,6 +45,8 @@ DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 LISTED_S = 150.0
 """So long lists may have a VM that is gone. One that is listed after that is there, although Google
 has said that it is not."""
+NO_ANSWER = ("unreachable", "timeout")
+"""Codes of an insert whose outcome is unknown."""
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
@@ -159,7 +161,12 @@ def _refused(
             start = replace(start, again=observed.now + backoff_s, failure=failure)
         case Remedy.NOTHING:
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
-    return moved(replace(record, start=start), Evidence.REFUSED, observed.now)
+    record = replace(record, start=start)
+    if failure.code not in NO_ANSWER:
+        return moved(record, Evidence.REFUSED, observed.now)
+    # Only lists and the VM's name tell whether it can be asked for elsewhere.
+    maybe = record.vm or VmFacts(observed.now, choice.pool)
+    return moved(replace(record, vm=maybe), Evidence.UNKNOWN, observed.now)
 
 
 def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome) -> None:
