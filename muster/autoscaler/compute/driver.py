@@ -7,7 +7,7 @@ first call). The code of its failure is then `notSent`, or `timeout` where the o
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,12 +37,13 @@ from muster.autoscaler.reconcile.model import (
     Withdraw,
 )
 from muster.catalog.quotas import counts
-from muster.gcp.api import NOT_FOUND, CloudError, endpoint
+from muster.gcp.api import NOT_FOUND, CloudError, endpoint, last
 from muster.gcp.api import credentials as default_credentials
 from muster.gcp.reports import ATTRIBUTE
 
 log = logging.getLogger("muster")
 
+QUOTAS = "quotas(metric,limit,usage)"
 INSERTERS = 256
 """Inserts of a zone at the same time; most of them wait for Google."""
 PROBERS = 16
@@ -52,6 +53,15 @@ DELETE_PAUSES_S = (5.0, 10.0)
 """A deletion takes half a minute, and mostly nothing waits for its end."""
 
 Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What is read of a region."""
+
+    left: Mapping[str, float]
+    """Quota's metric -> how much."""
+    zones: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +152,8 @@ class Google:
         self._sweeper.submit(self._inserts.placements.delete_unused, self._vms.policies)
         return vms
 
-    def quotas(self, region: str) -> dict[str, float]:
-        """Return what is left of each metric in a region, with those of all regions together.
+    def region(self, name: str) -> Region:
+        """Return what is left of each quota in a region and in all regions, and its zones.
 
         https://cloud.google.com/compute/resource-usage
 
@@ -153,9 +163,10 @@ class Google:
         """
         until = self._clock.monotonic() + self.limits.try_s
         left: dict[str, float] = {}
-        for method, path in (
-            ("projects.get", self._project),
-            ("regions.get", f"{self._project}/regions/{region}"),
+        zones: list[str] = []
+        for method, path, fields in (
+            ("projects.get", self._project, QUOTAS),
+            ("regions.get", f"{self._project}/regions/{name}", f"{QUOTAS},zones"),
         ):
             resource = self._transport.call(
                 method,
@@ -163,12 +174,13 @@ class Google:
                 path,
                 until=until,
                 groups=(Group.READ,),
-                query={"fields": "quotas(metric,limit,usage)"},
+                query={"fields": fields},
             )
             for quota in resource.get("quotas", ()):
                 if counts(quota["metric"], quota["limit"]):
                     left[quota["metric"]] = quota["limit"] - quota.get("usage", 0)
-        return left
+            zones += [last(zone) for zone in resource.get("zones", ())]
+        return Region(left, frozenset(zones))
 
     def budget(self) -> Budget:
         """Return the calls until now."""

@@ -56,16 +56,17 @@ class Fleet:
         at = self._clock.monotonic()
         pools = {choice.pool for node_set in node_sets for choice in node_set.choices}
         regions = {_region(pool) for pool in pools}
-        left = {region: self.google.quotas(region) for region in regions}
-        uses = {pool: _uses(pool, left[_region(pool)]) for pool in pools}
+        read = {region: self.google.region(region) for region in regions}
+        uses = {pool: _uses(pool, read[_region(pool)].left) for pool in pools}
         return Quotas(
             {
                 _named(metric, region): amount
                 for region in regions
-                for metric, amount in left[region].items()
+                for metric, amount in read[region].left.items()
             },
             uses,
             at,
+            frozenset().union(*(region.zones for region in read.values())),
         )
 
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:

@@ -45,6 +45,8 @@ DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 LISTED_S = 150.0
 """So long lists may have a VM that is gone. One that is listed after that is there, although Google
 has said that it is not."""
+NO_ANSWER = ("unreachable", "timeout")
+"""Codes of an insert whose outcome is unknown."""
 WITHDRAWN = "withdrawn"
 """Code of a deletion that `Withdraw` has ended."""
 
@@ -74,11 +76,9 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
         before = tracked.nodes
         changed = frozenset(name for name in nodes if nodes[name] is not before.get(name))
     read = Readings(
-        observed.nodes_at,
-        observed.vms_at,
-        tuple(request.id for request in observed.requests),
+        observed.nodes, observed.nodes_at, observed.vms, observed.vms_at, observed.requests
     )
-    fresh = read != tracked.read
+    fresh = tracked.read is None or not read.are(tracked.read)
     if fresh:
         for name in observed.powering_up():
             nodes[name] = _asked(observed, tracked, nodes.get(name, NOTHING), name)
@@ -161,7 +161,12 @@ def _refused(
             start = replace(start, again=observed.now + backoff_s, failure=failure)
         case Remedy.NOTHING:
             start = replace(start, permanent_error=f"{sentence(failure)} ({choice.pool})")
-    return moved(replace(record, start=start), Evidence.REFUSED, observed.now)
+    record = replace(record, start=start)
+    if failure.code not in NO_ANSWER:
+        return moved(record, Evidence.REFUSED, observed.now)
+    # Only lists and the VM's name tell whether it can be asked for elsewhere.
+    maybe = record.vm or VmFacts(observed.now, choice.pool)
+    return moved(replace(record, vm=maybe), Evidence.UNKNOWN, observed.now)
 
 
 def _apply_to_breaker(breakers: dict[CapacityPool, Breaker], now: float, outcome: _Outcome) -> None:

@@ -146,6 +146,8 @@ class Quotas:
     """What a VM of a pool takes of each quota; a pool that is not here is unknown."""
     at: float = 0
     """When they were read."""
+    zones: frozenset[str] = frozenset()
+    """All zones of the regions that they are of."""
 
     def room(self, pool: CapacityPool) -> int | None:
         """How many VMs of a pool they allow, if it had all that is left; None: unknown."""

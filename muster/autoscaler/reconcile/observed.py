@@ -111,9 +111,9 @@ class ObservedState:
 
     @property
     def zones(self) -> frozenset[str]:
-        """The zones of all node sets, and of all VMs."""
+        """The zones of all regions of the node sets, and of all VMs."""
         choices = (choice for node_set in self.sets.values() for choice in node_set.choices)
-        return self.vms.zones.union(choice.zone for choice in choices)
+        return self.vms.zones.union(self.quotas.zones, (choice.zone for choice in choices))
 
     def set_of(self, name: str) -> NodeSet | None:
         """The node set of a node called CLUSTER-SET-NUMBER."""

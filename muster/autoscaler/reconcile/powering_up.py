@@ -150,7 +150,7 @@ def _without_vm(
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
     lacking_s = observed.vms_at - (facts.lacking_at or observed.vms_at) if facts else 0
-    if facts and lacking_s <= missing_s:
+    if facts and lacking_s <= missing_s and (facts.id or not late):
         return Evidence.LACKING
     if late:
         return Evidence.NO_RUNNING_VM

@@ -194,14 +194,21 @@ NOTHING = NodeRecord()
 """The record of a node of which nothing is tracked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Readings:
     """Which readings a pass works on."""
 
+    nodes: object
     nodes_at: float
+    vms: object
     vms_at: float
-    requests: tuple[str, ...]
-    """Their ids."""
+    requests: object
+
+    def are(self, others: "Readings") -> bool:
+        """Whether these are the same objects, read at the same time."""
+        same = self.nodes is others.nodes and self.vms is others.vms
+        times = (self.nodes_at, self.vms_at) == (others.nodes_at, others.vms_at)
+        return same and times and self.requests is others.requests
 
 
 @dataclass(frozen=True, slots=True)

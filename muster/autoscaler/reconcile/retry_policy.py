@@ -1,6 +1,10 @@
 """What the cloud's refusals mean: whether another try, another place or nothing helps; pure.
 
-https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation and
+Google's codes are of calls (`quotaExceeded`) or of operations (`QUOTA_EXCEEDED`). Those of
+operations come with an HTTP status or without; if a code is not known the status decides.
+
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation,
+https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation and
 https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability
 """
 
@@ -9,27 +13,41 @@ from enum import Enum
 from muster.autoscaler.reconcile.model import Failure
 
 # Prefixes: Google has _WITH_DETAILS forms.
-_NO_ROOM = ("ZONE_RESOURCE_POOL_EXHAUSTED", "VM_MIN_COUNT_NOT_REACHED", "insufficientCapacity")
+_NO_ROOM = (
+    "ZONE_RESOURCE_POOL_EXHAUSTED",
+    "RESOURCE_POOL_EXHAUSTED",
+    "VM_MIN_COUNT_NOT_REACHED",
+    "insufficientCapacity",
+)
 _NO_QUOTA = ("QUOTA_EXCEEDED", "quotaExceeded")
 # A code of muster.autoscaler.compute.insert: a bulkInsert makes as many as there is room for.
 _NOT_MADE = "notMade"
-# https://cloud.google.com/compute/api-quota: refilled each minute.
-_BUSY = ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED")
 
-# Of operations; each means that the same call may succeed later. Some come without an HTTP status.
-_OPERATION = (
-    "INTERNAL_ERROR",
-    "RESOURCE_NOT_READY",
+# Prefixes; each means that the same call may succeed later.
+_TEMPORARY = (
+    # https://cloud.google.com/compute/api-quota: refilled each minute.
+    "rateLimitExceeded",
+    "userRateLimitExceeded",
+    "RATE_LIMIT_EXCEEDED",
     "RESOURCE_OPERATION_RATE_EXCEEDED",
+    "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED",
+    "INTERNAL_ERROR",
+    "ABORTED",
+    "RESOURCE_NOT_READY",
+    "resourceNotReady",
+    # The subnet has no free address; those of VMs that are deleted become free. It is the same in
+    # all zones of its region.
+    "IP_SPACE_EXHAUSTED",
+    # A template that has just been replaced: the metadata names the new one in a moment.
+    "notFound",
+    # Codes of muster.autoscaler.compute: no answer, or none in time.
+    "unreachable",
+    "timeout",
+    "notSent",
+    "noToken",
 )
 
-# A template that has just been replaced: the metadata names the new one in a moment.
-_REPLACED = "notFound"
-
-# Codes of muster.autoscaler.compute: no answer, or none in time.
-_UNKNOWN = ("unreachable", "timeout", "notSent", "noToken")
-
-TOO_MANY, SERVER_ERROR = 429, 500
+TIMEOUT, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 408, 429, 500, 501
 
 
 class Remedy(Enum):
@@ -44,8 +62,9 @@ def remedy(failure: Failure) -> Remedy:
     """What may help after a failure."""
     if failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE):
         return Remedy.ELSEWHERE
-    temporary = failure.code in (*_BUSY, *_OPERATION, _REPLACED, *_UNKNOWN)
-    if temporary or failure.status == TOO_MANY or failure.status >= SERVER_ERROR:
+    status = failure.status
+    passes = status in (TIMEOUT, TOO_MANY) or status >= SERVER_ERROR
+    if failure.code.startswith(_TEMPORARY) or (passes and status != NOT_IMPLEMENTED):
         return Remedy.LATER
     return Remedy.NOTHING
 

@@ -25,6 +25,7 @@ class Evidence(StrEnum):
     # results of an insert
     INSERTED = "its insert succeeded"
     REFUSED = "its insert failed"
+    UNKNOWN = "its insert has no answer: the VM may be made"
 
     # SLURM waits for it
     FAILED = "an insert failed in a way that no further try helps"
@@ -92,6 +93,8 @@ ROWS: tuple[Row, ...] = (
     ((*_VM_MADE, Phase.RELEASED), Evidence.INSERTED, None, Act.NOTHING),
     ((Phase.INSERTING,), Evidence.REFUSED, Phase.WAITING, Act.NOTHING),
     ((Phase.WAITING, *_VM_MADE, Phase.RELEASED), Evidence.REFUSED, None, Act.NOTHING),
+    ((Phase.WAITING, Phase.INSERTING), Evidence.UNKNOWN, Phase.CREATED, Act.NOTHING),
+    ((*_VM_MADE, Phase.RELEASED), Evidence.UNKNOWN, None, Act.NOTHING),
     (_ANY_START, Evidence.FAILED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),

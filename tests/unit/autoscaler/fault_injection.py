@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from muster.autoscaler.compute import node_templates
 from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
-from muster.autoscaler.reconcile.model import Job, Node, NodeSet
+from muster.autoscaler.reconcile.model import Delete, Insert, Job, Node, NodeSet, Probe, Withdraw
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
@@ -62,6 +63,8 @@ TOKEN_S = 30.0
 """Google's last an hour; an outage of the token endpoint would last longer than a run."""
 LIMITS = Limits()
 COUNTS = {"debug": 8, "calm": 3}
+Meant = dict[tuple[str, str], set[str]]
+"""Name and zone -> ids of the VMs that daemons wanted to delete."""
 creating = threading.Lock()
 """The driver reads its address from the environment, which all runs share."""
 
@@ -102,15 +105,23 @@ class Tokens(Credentials):  # type: ignore[misc]
 class Metadata(Fleet):
     """The fleet, with a metadata server that is sometimes down."""
 
-    def __init__(self, google: Google, text: str, faults: Faults, clock: FastClock) -> None:
+    def __init__(
+        self, google: Google, text: str, faults: Faults, clock: FastClock, meant: Meant
+    ) -> None:
         super().__init__(google, clock=clock)
         self.node_sets = node_templates.parse(text)
         self.faults = faults
+        self.meant = meant
 
     def sets(self) -> dict[str, NodeSet]:
         if self.faults.strike("metadata server down"):
             raise CloudError("the metadata server does not answer")
         return self.node_sets
+
+    def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
+        if isinstance(action, Delete):
+            self.meant[action.vm.name, action.vm.zone].add(action.vm.id)
+        super().submit(action)
 
 
 class FaultRun:
@@ -135,6 +146,7 @@ class FaultRun:
         self.away_until = 0.0
         self.hangs_until = 0.0
         self.deaths: list[str] = []
+        self.meant: Meant = defaultdict(set)
         off_s = self.random.uniform(-OFF_S, OFF_S)
         self.cloud = FaultyCloud(self.faults, replace(self.clock, set_s=off_s))
         self.tokens = Tokens(self.cloud.kit.token(), self.faults, self.clock)
@@ -214,9 +226,16 @@ class FaultRun:
                 case status:
                     if status == "deleted":
                         runs = moved.vm in self.machines
-                        self.oracle.deleted(moved.vm, works=runs and self.slurm.works(moved.vm))
+                        works = runs and self.slurm.works(moved.vm)
+                        self.oracle.deleted(moved.vm, works=works, meant=self._meant(moved.vm))
                     self.oracle.stopped(moved.vm)
                     self.machines.pop(moved.vm, None)
+
+    def _meant(self, vm: Place) -> str:
+        """The id of the VM of that name that was to be deleted, if it is known."""
+        name, zone, vm_id = vm
+        ids = self.meant.get((name, zone), set())
+        return vm_id if vm_id in ids else next(iter(ids), "")
 
     def _verdict(self) -> list[str]:
         """What is wrong, with all that has happened to VMs until now."""
@@ -256,7 +275,7 @@ class FaultRun:
 
     def fleet(self) -> Metadata:
         """The cluster's VMs for the daemon."""
-        return Metadata(self.google, self.cloud.sets(), self.faults, self.clock)
+        return Metadata(self.google, self.cloud.sets(), self.faults, self.clock, self.meant)
 
     def _run(self, daemon: Daemon) -> None:
         try:

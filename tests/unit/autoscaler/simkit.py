@@ -226,7 +226,7 @@ class SimFleet:
         return self.run.cloud.sets
 
     def quotas(self, _sets: Iterable[NodeSet]) -> Quotas:
-        return Quotas()
+        return Quotas(zones=frozenset(simcloud.ZONES.values()))
 
     def vms(self) -> list[Vm]:
         run, cloud = self.run, self.run.cloud

@@ -26,6 +26,7 @@ from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Inbox
 from muster.autoscaler.readers import Pace
+from muster.autoscaler.reconcile import observed
 from muster.autoscaler.reconcile.in_service import PREEMPTED
 from muster.autoscaler.reconcile.model import Node, Power
 from muster.autoscaler.reconcile.observed import ObservedState
@@ -41,6 +42,8 @@ from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.injected_faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
+QUICK = observed.Limits(missing_s=1)
+"""A daemon that starts again waits for lists only briefly."""
 SLOW = Limits(per_minute=240, burst=6)
 NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
 
@@ -135,7 +138,7 @@ class Service:
             "demo-project", "lab", inbox.put, self.limits, self.harness.credentials
         )
         self.daemon = Daemon(
-            ObservedState("lab", 0),
+            ObservedState("lab", 0, limits=QUICK),
             inbox,
             slurm=self.slurm,
             cloud=Fleet(self.google),

@@ -136,7 +136,7 @@ def test_what_is_left_of_quotas_is_read(harness: DriverHarness):
         "global": {"CPUS_ALL_REGIONS": 9},
     }
     harness.insert("lab-debug-0")
-    left = harness.google.quotas(REGION)
+    left = harness.google.region(REGION).left
     assert (left["C2_CPUS"], left["CPUS_ALL_REGIONS"]) == (6, 5)
 
 

@@ -36,7 +36,7 @@ def work(harness: DriverHarness) -> set[str]:
     problems = {
         failure.message for failure in refused if failure and failure.code != "alreadyExists"
     }
-    for read in (harness.google.vms, lambda: harness.google.quotas(REGION)):
+    for read in (harness.google.vms, lambda: harness.google.region(REGION)):
         try:
             read()
         except CloudError as error:

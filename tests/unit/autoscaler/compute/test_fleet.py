@@ -25,6 +25,7 @@ def test_zones_of_a_region_share_its_quotas(cloud: Cloud, harness: DriverHarness
     before = harness.clock.monotonic()
     quotas = Fleet(harness.google, clock=harness.clock).quotas(SETS)
     assert before <= quotas.at <= harness.clock.monotonic()
+    assert quotas.zones == {f"europe-west4-{letter}" for letter in "abc"}
     assert quotas.room(HERE) == quotas.room(THERE) == 2
     less = quotas.less(HERE, 2)
     assert less.room(HERE) == less.room(THERE) == 0
