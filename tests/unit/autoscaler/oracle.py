@@ -120,6 +120,15 @@ class Oracle:
             return None
         return asked, max(ran)
 
+    def forgotten(self, name: str, now: float) -> None:
+        """A daemon starts; the request of a node that SLURM waits for never came into the spool.
+
+        That is an excuse: the daemon that saw the node powering up has ended, and SLURM does not
+        say when it asked. The time counts from now; ResumeTimeout may be over before.
+        """
+        if name in self._asked:
+            self._asked[name] = now, self._unreachable_s, self._asked[name][2]
+
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
         self._settled(name, now)

@@ -117,7 +117,7 @@ class SimSpool:
         now, faults = self.run.now, self.run.faults
         lost = faults.strike("request lost")
         if lost or now < max(self.full_until, self.read_only_until):
-            self.run.lost |= dict.fromkeys(names, asked)
+            self.run.lost.update(names)
             self.woken |= not lost
             return
         self.written += 1
@@ -270,8 +270,8 @@ class SimulatedRun:
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()
-        self.lost: dict[str, float] = {}
-        """Nodes whose request is not in the spool -> when SLURM asked."""
+        self.lost: set[str] = set()
+        """Nodes whose last request is not in the spool."""
         self.away_until = 0.0
         self.hangs_until = 0.0
         self.slow_until = 0.0
@@ -315,6 +315,8 @@ class SimulatedRun:
             observe=self.observe,
             clock=self.clock,
         )
+        for name in self.lost:
+            self.oracle.forgotten(name, self.now)
         self.slurm_at = self.cloud_at = self.pass_at = self.now
         self.inbox.put(Called())
 
@@ -520,7 +522,6 @@ class SimulatedRun:
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
         asked = self.now
-        for name in names:
-            self.lost.pop(name, None)
+        self.lost.difference_update(names)
         when = asked + self.random.uniform(0.02, 0.5)
         self.world.at(when, lambda: self.spool.resume(names, jobs, asked))
