@@ -90,13 +90,17 @@ class Oracle:
         self._settled(name, now)
 
     def released_together(self, names: Collection[str], now: float) -> None:
-        """One update releases these nodes; healthy ones must have had their time."""
-        for name in names:
-            asked, _, idle_s = self._asked.get(name, (0, 0, math.inf))
-            if self.healthy in name and idle_s < math.inf and now < asked + self.boot_s:
-                self.wrong.append(
-                    f"{name} is healthy and is released {now - asked:.1f} s after SLURM asked"
-                )
+        """Nodes are released, and with them their jobs: healthy ones must have had their time.
+
+        `names`: all nodes that those jobs still wait for; one of them may be the reason.
+        """
+        asked_at = [self._asked.get(name, (-math.inf, 0, 0))[0] for name in names]
+        healthy = all(self.healthy in name for name in names)
+        if healthy and asked_at and now < min(asked_at) + self.boot_s:
+            self.wrong.append(
+                f"{', '.join(names)}: healthy, and released {now - min(asked_at):.1f} s after "
+                "SLURM asked"
+            )
         started = [self._started(name) for name in names]
         if (
             started
@@ -115,6 +119,15 @@ class Oracle:
         if self.healthy not in name or idle_s == math.inf or not ran:
             return None
         return asked, max(ran)
+
+    def forgotten(self, name: str, now: float) -> None:
+        """A daemon starts; the request of a node that SLURM waits for never came into the spool.
+
+        That is an excuse: the daemon that saw the node powering up has ended, and SLURM does not
+        say when it asked. The time counts from now; ResumeTimeout may be over before.
+        """
+        if name in self._asked:
+            self._asked[name] = now, self._unreachable_s, self._asked[name][2]
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""

@@ -114,6 +114,8 @@ FAULTS = (
 )
 DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
+AGAIN_S = 10
+"""After that it calls again, where a call has no answer."""
 HISTORY_S = 10
 """So old a stale list may be."""
 ZONES = {name: f"europe-west4-{name}" for name in "abcd"}
@@ -205,8 +207,8 @@ class SimCloud:
         if faults.strike("zone unreachable", 0.05):
             zone = faults.random.choice([*ZONES.values()])
             self.away_until[zone] = now + faults.random.uniform(60, 300)
-            if faults.random.random() < 0.5:
-                # A list of all zones has no answer either.
+            if faults.random.random() < 0.3:
+                # A list of all zones has no answer either; else only this zone is not in it.
                 self.no_list_until = self.away_until[zone]
         for kind, labelled in (("made by hand", True), ("made by hand, no label", False)):
             if faults.strike(kind, 0.1):
@@ -469,15 +471,19 @@ class SimCloud:
         there = self.vms.get((vm.name, vm.zone))
         return there if there is not None and there.id == vm.id else None
 
-    def delete(self, vm: Vm) -> None:
-        """Delete a VM, or not."""
+    def delete(self, vm: Vm, until: float = 0) -> None:
+        """Delete a VM, or not; tried again until a time while the zone is not reached."""
         faults, now = self.faults, self.now
+        until = until or now + DEADLINE_S
         troubled = self.troubled(vm.name)
         if self.no_token_until > now:
             self.driver.at(self.no_token_until, lambda: self.delete(vm))
             return
         if self.away(vm.zone):
-            self._tell_at(now + DEADLINE_S, Deleted(vm, UNREACHABLE))
+            if now + AGAIN_S < until:
+                self.driver.at(now + AGAIN_S, lambda: self.delete(vm, until))
+            else:
+                self._tell_at(until, Deleted(vm, UNREACHABLE))
             return
         why = self._refusal() if troubled else None
         if why:

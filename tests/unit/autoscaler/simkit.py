@@ -117,7 +117,7 @@ class SimSpool:
         now, faults = self.run.now, self.run.faults
         lost = faults.strike("request lost")
         if lost or now < max(self.full_until, self.read_only_until):
-            self.run.lost |= dict.fromkeys(names, asked)
+            self.run.lost.update(names)
             self.woken |= not lost
             return
         self.written += 1
@@ -217,6 +217,8 @@ class SimFleet:
     """The daemon's view of the cloud."""
 
     run: "SimulatedRun"
+    reached: dict[str, list[Vm]] = field(default_factory=dict)
+    """The VMs of each zone, as they were listed last while Google reached it."""
 
     def sets(self) -> dict[str, NodeSet]:
         self.run.call(0.01, "cloud")
@@ -233,14 +235,22 @@ class SimFleet:
             took = cloud.no_list_until - run.now
         if run.now < cloud.no_token_until:
             took = LIST_S + 1
-        listed = cloud.content()
+        listed = self._listed()
         run.call(min(took, LIST_S), "cloud")
         if took > LIST_S:
             raise CloudError("no answer")
         if run.random.random() < 0.5:
-            listed = cloud.content()
+            listed = self._listed()
         run.called()
         return listed
+
+    def _listed(self) -> list[Vm]:
+        cloud = self.run.cloud
+        listed = cloud.content()
+        for zone in simcloud.ZONES.values():
+            if not cloud.away(zone):
+                self.reached[zone] = [vm for vm in listed if vm.zone == zone]
+        return [vm for zone in simcloud.ZONES.values() for vm in self.reached.get(zone, ())]
 
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         self.run.submit(action)
@@ -260,8 +270,8 @@ class SimulatedRun:
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()
-        self.lost: dict[str, float] = {}
-        """Nodes whose request is not in the spool -> when SLURM asked."""
+        self.lost: set[str] = set()
+        """Nodes whose last request is not in the spool."""
         self.away_until = 0.0
         self.hangs_until = 0.0
         self.slow_until = 0.0
@@ -305,6 +315,8 @@ class SimulatedRun:
             observe=self.observe,
             clock=self.clock,
         )
+        for name in self.lost:
+            self.oracle.forgotten(name, self.now)
         self.slurm_at = self.cloud_at = self.pass_at = self.now
         self.inbox.put(Called())
 
@@ -510,7 +522,6 @@ class SimulatedRun:
 
     def _resume(self, names: tuple[str, ...], jobs: tuple[Job, ...]) -> None:
         asked = self.now
-        for name in names:
-            self.lost.pop(name, None)
+        self.lost.difference_update(names)
         when = asked + self.random.uniform(0.02, 0.5)
         self.world.at(when, lambda: self.spool.resume(names, jobs, asked))

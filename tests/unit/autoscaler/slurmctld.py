@@ -113,7 +113,8 @@ class Slurmctld:
     ) -> None:
         """`scontrol update ... state=power_down_force`; `unseen`: as the oracle says."""
         self.now = now
-        self.oracle.released_together([name for name in names if name not in unseen], now)
+        if not unseen:
+            self.oracle.released_together(self._wait_with(names), now)
         for name in names:
             self._queue_again(name, unseen)
             node = self.nodes[name]
@@ -121,6 +122,12 @@ class Slurmctld:
             self._set(name, power=Power.POWERING_DOWN, down=True)
             vm = self.home.get(name) if in_service else None
             self.oracle.released(name, now, vm, unseen=name in unseen)
+
+    def _wait_with(self, names: tuple[str, ...]) -> list[str]:
+        """Nodes that are waited for, of the jobs that have any of these nodes."""
+        jobs = [task.nodes for task in self.running if not set(task.nodes).isdisjoint(names)]
+        nodes = dict.fromkeys(name for job in jobs for name in job)
+        return [name for name in nodes if self.nodes[name].power is Power.POWERING_UP]
 
     def _queue_again(self, name: str, unseen: Collection[str] = ()) -> None:
         """Queue the jobs of a node again."""
