@@ -8,7 +8,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -45,6 +45,11 @@ PROOF_SEEDS, PROOF_LOTS = 3, 14
 """Of `make proof`: 10,500 schedules."""
 SIMPLER_S = 120
 """After that a schedule that fails is not made simpler any more."""
+RARE = (
+    *("sets change", "works and is in no list", "gone and is in lists"),
+    *("made by hand", "made by hand, no label"),
+)
+"""Only in `make proof`."""
 LEAST = 20
 """How often each class of faults occurs in a lot at least."""
 
@@ -68,14 +73,17 @@ def test_a_schedule_determines_all() -> None:
 
 
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
-    named = (
-        *(*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._BUSY),
-        *(*retry_policy._OPERATION, retry_policy._REPLACED),
-    )
-    assert {*named} <= {error.code for error in OPERATION_ERRORS}
+    own = {"notMade", "unreachable", "timeout", "notSent", "noToken"}
+    named = {*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._TEMPORARY}
+    assert named - own <= {error.code for error in OPERATION_ERRORS}
 
 
-def play_lot(lot: int, own_seed: int, record_property: Callable[[str, object], None]) -> None:
+def play_lot(
+    lot: int,
+    own_seed: int,
+    kinds: Collection[str],
+    record_property: Callable[[str, object], None],
+) -> None:
     counts: Counter[str] = Counter()
     failed: dict[str, list[str]] = {}
     begun = time.monotonic()
@@ -88,7 +96,7 @@ def play_lot(lot: int, own_seed: int, record_property: Callable[[str, object], N
         phases=[Phase.generate, Phase.shrink],
         print_blob=True,
     )
-    @given(schedules(FAULTS))
+    @given(schedules(kinds))
     def play(schedule: Schedule) -> None:
         if failed and time.monotonic() > begun + SIMPLER_S:
             # It is simple enough.
@@ -109,8 +117,8 @@ def play_lot(lot: int, own_seed: int, record_property: Callable[[str, object], N
         play()
     finally:
         record_property("faults", dict(counts))
-    kinds = (*FAULTS, *CODES)
-    assert {kind: counts[kind] for kind in kinds if counts[kind] < LEAST} == {}
+    expected = (*kinds, *CODES)
+    assert {kind: counts[kind] for kind in expected if counts[kind] < LEAST} == {}
     assert counts["runs"] >= EACH
 
 
@@ -118,7 +126,8 @@ def play_lot(lot: int, own_seed: int, record_property: Callable[[str, object], N
 def test_whatever_happens_the_oracle_finds_nothing_wrong(
     lot: int, record_property: Callable[[str, object], None]
 ) -> None:
-    play_lot(lot, SEED, record_property)
+    """The same schedules in each run: the result depends on the change alone."""
+    play_lot(lot, 0, [kind for kind in FAULTS if kind not in RARE], record_property)
 
 
 @pytest.mark.proof("ten thousand schedules take half an hour")
@@ -129,7 +138,7 @@ def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
 ) -> None:
     # Seeds that nobody chose: all follow from the run's.
     own_seed = random.Random(SEED + number).getrandbits(28)  # noqa: S311
-    play_lot(lot, own_seed, record_property)
+    play_lot(lot, own_seed, FAULTS, record_property)
 
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
@@ -482,13 +491,6 @@ class IntervalsBySystemClock(Planted):
         return SystemClock()
 
 
-class ReleasedAfterStop(Planted):
-    """A node is released by a reading from before the process was stopped."""
-
-    says = "is in service on a sound VM"
-    constants: ClassVar = {"FRESH_S": 1e9, "RELEASE_S": 1e9}
-
-
 class DeletesByOldStates(DeletedByName):
     """A VM is deleted whose node was powered down by the states before the last ones."""
 
@@ -535,7 +537,6 @@ PLANTED = (
     EndsWithReadOnlySpool,
     TemporaryIsPermanent,
     IntervalsBySystemClock,
-    ReleasedAfterStop,
     DeletesByOldStates,
 )
 
