@@ -338,11 +338,15 @@ class SimulatedRun:
         if self.faults.strike("killed", KILLED):
             raise Killed
         if self.faults.strike("stopped", stopped):
-            self.stopped = True
-            self._advance(self.now + self.random.choice([20, 30, 60, 120, 300]))
-            self.stopped = False
-            # As after a start: what it knows is old.
-            self.begun = self.now
+            self.stop(self.random.choice([20, 30, 60, 120, 300]))
+
+    def stop(self, seconds: float) -> None:
+        """Stop the daemon's process for a while."""
+        self.stopped = True
+        self._advance(self.now + seconds)
+        self.stopped = False
+        # As after a start: what it knows is old.
+        self.begun = self.now
 
     # --- time
 
