@@ -142,7 +142,9 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
     record_property("fault_runs", "the daemon, in virtual time")
     record_property("seed", 0)
     record_property("lots", LOTS)
-    record_property("faults", dict(counts))
+    # Too rare here, and counted in `make proof`: each error of an operation, and this one.
+    rare = (*RARE, *CODES, "error without detail")
+    record_property("faults", {kind: counts[kind] for kind in counts if kind not in rare})
     assert wrong == {}
 
 
