@@ -279,6 +279,7 @@ class Deletes:
         try:
             failure = errors.of_operation(operation)
         except Exception as error:
+            # As above: each deletion must get its event.
             log.exception("unexpected error")
             failure = errors.unexpected(error)
         self._end(deletion, failure)

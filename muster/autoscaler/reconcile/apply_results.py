@@ -278,8 +278,12 @@ def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRec
         return record
     node = observed.nodes.get(name)
     away = node is None or (node.power in (Power.POWERING_DOWN, Power.OFF) and not node.down)
-    if observed.asked.get(name, 0) > record.since or (observed.nodes_at > record.since and away):
+    newer = observed.nodes_at > record.since
+    if observed.asked.get(name, 0) > record.since or (newer and away):
         return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
+    if newer and record.start and node and node.power in (Power.POWERING_DOWN, Power.OFF):
+        # It is down, and perhaps released again; when SLURM asks for it, that is a new start.
+        record = replace(record, start=None, vm=None)
     # By a new reading, not by the clock: slurmctld may be slow to apply an update.
     if observed.nodes_at > record.since + RELEASED_AGAIN_S:
         return _not_released(observed, record, name)

@@ -160,8 +160,10 @@ def _without_vm(
         return Evidence.NO_VM
     if record.lookup and _zones(record, zones) <= record.lookup.without:
         return Evidence.VM_IS_GONE
-    # Of very many that an earlier daemon may have made, not each can be read by its name in time.
-    return Evidence.LACKING_LONG if facts.pool or lacking_s <= 2 * missing_s else Evidence.NO_VM
+    # Of very many that an earlier daemon may have made, not each can be read by its name in time:
+    # by lists alone go those for which that was not tried. No answer does not mean that it is gone.
+    by_lists = facts.pool is None and record.lookup is None and lacking_s > 2 * missing_s
+    return Evidence.NO_VM if by_lists else Evidence.LACKING_LONG
 
 
 def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
