@@ -159,7 +159,7 @@ def test_what_the_sandbox_forbids(host, command, error):
     """Run another command in the sandbox of the unit."""
     unit = host.check_output(f"systemctl cat {UNIT}")
     settings = re.findall(
-        r"^((?:User|UMask|Protect\w+|Private\w+|ProcSubset|ReadWritePaths|NoNewPrivileges|"
+        r"^((?:User|UMask|Protect\w+|Private\w+|ReadWritePaths|NoNewPrivileges|"
         r"CapabilityBoundingSet|Restrict\w+|LockPersonality|Memory\w+|SystemCall\w+)=.*)$",
         unit,
         re.MULTILINE,

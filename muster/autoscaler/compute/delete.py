@@ -80,15 +80,17 @@ class _Queue:
         return min(heads, default=(True, math.inf))
 
     def take(self, now: float, most: int) -> list[_Deletion]:
-        """Remove those that are due, the urgent ones first."""
-        lot: list[_Deletion] = []
+        """Remove those that are due: urgent ones, or if there are none the others."""
         for urgent, heap in self._heaps.items():
+            lot: list[_Deletion] = []
             while heap and heap[0][0] <= now and len(lot) < most:
                 deletion = heapq.heappop(heap)[2]
                 if _waits(deletion, urgent):
                     deletion.queued = False
                     lot.append(deletion)
-        return lot
+            if lot:
+                return lot
+        return []
 
 
 def _waits(deletion: _Deletion, urgent: bool) -> bool:
@@ -111,8 +113,8 @@ class Deletes:
         self._transport = transport
         self._bucket = transport.buckets[Group.MUTATE]
         self._reads = transport.buckets[Group.READ]
-        self._most = max(1, transport.limits.burst // 2)
-        """Calls in one HTTP request."""
+        self._most = transport.limits.burst
+        """Calls in one HTTP request: most of a call's CPU time goes into that."""
         self._operations = operations
         self._project = project
         self._say = say
@@ -210,10 +212,9 @@ class Deletes:
             return self._queues[zone].take(now, self._most)
 
     def _request(self, lot: list[_Deletion]) -> None:
-        # Both before the reading: nothing waits between it and the deletion.
-        urgent = lot[0].urgent
-        self._reads.take(math.inf, urgent=urgent, count=len(lot))
-        self._bucket.take(math.inf, urgent=urgent, count=len(lot))
+        # All before the reading: nothing waits between it and the deletion.
+        for bucket in (self._reads, self._bucket):
+            bucket.take(math.inf, urgent=lot[0].urgent, count=len(lot))
         self._delete(self._same(self._wanted(lot)))
 
     def _wanted(self, lot: list[_Deletion]) -> list[_Deletion]:

@@ -62,7 +62,9 @@ class Bucket:
         self._turn = {True: threading.Lock(), False: threading.Lock()}
 
     def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
-        """Wait for tokens; `until` by Clock.monotonic. At most half a bucket at a time.
+        """Wait for tokens; `until` by Clock.monotonic. Many are taken in parts, half a bucket each.
+
+        Those of one call of this function are taken together: two that wait don't end at once.
 
         Raises:
             TooLateError: there are none by then, or the driver stops.
@@ -76,10 +78,13 @@ class Bucket:
         if not in_time:
             raise TooLateError
         try:
-            while missing := self._missing(count, 0 if urgent else self.burst // 2):
-                late = self._clock.monotonic() + missing > until
-                if late or self._clock.wait(self._stop.wait, missing):
-                    raise TooLateError
+            half = max(1, self.burst // 2)
+            for taken in range(0, count, half):
+                part = min(half, count - taken)
+                while missing := self._missing(part, 0 if urgent else self.burst // 2):
+                    late = self._clock.monotonic() + missing > until
+                    if late or self._clock.wait(self._stop.wait, missing):
+                        raise TooLateError
         finally:
             self.waited_s += self._clock.monotonic() - began
             turn.release()

@@ -56,6 +56,33 @@ def test_half_of_the_bucket_is_kept_for_urgent_calls(clock: FastClock, bucket):
         calls.take(at_once)
 
 
+def test_many_are_taken_in_parts_that_leave_half_of_the_bucket(clock: FastClock, bucket):
+    calls = bucket(5, 10)
+    began = clock.monotonic()
+    calls.take(began + SOON_S, urgent=False, count=20)
+    # Five of them are there.
+    assert clock.monotonic() - began >= 2.9
+    assert calls.left >= 5
+
+
+def test_those_of_one_lot_are_taken_before_those_of_the_next(clock: FastClock, bucket):
+    calls = bucket(5, 4)
+    taken: list[float] = []
+
+    def take() -> None:
+        calls.take(clock.monotonic() + SOON_S, urgent=False, count=10)
+        taken.append(clock.monotonic())
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second, third = sorted(taken)
+    assert second - first >= 1.5
+    assert third - second >= 1.5
+
+
 def test_refusals_at_the_same_time_halve_the_pace_once(clock: FastClock, bucket):
     calls = bucket(5, 10)
     for _ in range(5):
