@@ -98,12 +98,13 @@ class Oracle:
 
         `names`: all nodes that those jobs still wait for; one of them may be the reason.
         """
-        asked_at = [self._asked.get(name, (-math.inf, 0, 0))[0] for name in names]
-        healthy = all(self.healthy in name for name in names)
-        if healthy and asked_at and now < min(asked_at) + self.boot_s:
+        facts = [self._asked.get(name, (-math.inf, 0, math.inf)) for name in names]
+        known = all(idle_s < math.inf for _, _, idle_s in facts)
+        healthy = known and all(self.healthy in name for name in names)
+        asked = min((asked for asked, _, _ in facts), default=-math.inf)
+        if healthy and now < asked + self.boot_s:
             self.wrong.append(
-                f"{', '.join(names)}: healthy, and released {now - min(asked_at):.1f} s after "
-                "SLURM asked"
+                f"{', '.join(names)}: healthy, and released {now - asked:.1f} s after SLURM asked"
             )
         started = [self._started(name) for name in names]
         if (
@@ -131,7 +132,7 @@ class Oracle:
         say when it asked. The time counts from now; ResumeTimeout may be over before.
         """
         if name in self._asked:
-            self._asked[name] = now, self._unreachable_s, self._asked[name][2]
+            self._asked[name] = now, self._unreachable_s, math.inf
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
