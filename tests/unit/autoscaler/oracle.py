@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
 """A VM: name, zone and id. The next VM of that name in that zone has another id."""
+SKEW_S = 10
+"""By less a VM is not from before SLURM's request."""
 
 
 @dataclass
@@ -59,13 +61,15 @@ class Oracle:
 
     # --- slurmctld's records
 
-    def asked(self, name: str, now: float, *, ahead: bool = False) -> None:
+    def asked(self, name: str, now: float, *, wrong_clock: bool = False) -> None:
         """ResumeProgram was called for a node.
 
-        `ahead` is an excuse: the system clock was ahead, so slurmctld takes a VM that boots now for
-        one from before its request, and refuses it. A verdict is due all the same.
+        `wrong_clock` is an excuse: the system clock is ahead, so slurmctld takes a VM that boots
+        now for one from before its request, and refuses it; or a step of the clock has ended
+        SuspendTimeout early, so nobody can tell this request from the one before. A verdict is due
+        all the same.
         """
-        self._asked[name] = now, self._unreachable_s, math.inf if ahead else self._idle_s
+        self._asked[name] = now, self._unreachable_s, math.inf if wrong_clock else self._idle_s
         self._resumed[name] = now
 
     def in_service(self, name: str, now: float) -> None:
@@ -94,12 +98,13 @@ class Oracle:
 
         `names`: all nodes that those jobs still wait for; one of them may be the reason.
         """
-        asked_at = [self._asked.get(name, (-math.inf, 0, 0))[0] for name in names]
-        healthy = all(self.healthy in name for name in names)
-        if healthy and asked_at and now < min(asked_at) + self.boot_s:
+        facts = [self._asked.get(name, (-math.inf, 0, math.inf)) for name in names]
+        known = all(idle_s < math.inf for _, _, idle_s in facts)
+        healthy = known and all(self.healthy in name for name in names)
+        asked = min((asked for asked, _, _ in facts), default=-math.inf)
+        if healthy and now < asked + self.boot_s:
             self.wrong.append(
-                f"{', '.join(names)}: healthy, and released {now - min(asked_at):.1f} s after "
-                "SLURM asked"
+                f"{', '.join(names)}: healthy, and released {now - asked:.1f} s after SLURM asked"
             )
         started = [self._started(name) for name in names]
         if (
@@ -127,7 +132,7 @@ class Oracle:
         say when it asked. The time counts from now; ResumeTimeout may be over before.
         """
         if name in self._asked:
-            self._asked[name] = now, self._unreachable_s, self._asked[name][2]
+            self._asked[name] = now, self._unreachable_s, math.inf
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
@@ -202,7 +207,9 @@ class Oracle:
         `meant`: the id of the VM that was to be deleted, where it is known.
         """
         name, zone, vm_id = vm
-        if works:
+        # By a clock that was set back slurmctld has taken a VM from before its request: an excuse.
+        late = self._works.get(vm, 0) > self._resumed.get(name, 0) - SKEW_S
+        if works and late:
             self.wrong.append(f"{name} is in service and its VM in {zone} is deleted")
         elif meant and meant != vm_id:
             self.wrong.append(f"{name}: a later VM in {zone} is deleted than was meant")

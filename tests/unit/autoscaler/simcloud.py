@@ -121,6 +121,8 @@ DEADLINE_S = 120
 """After that the driver reports a timeout or an error."""
 AGAIN_S = 10
 """After that it calls again, where a call has no answer."""
+SHOWN_S = 15
+"""So soon after an insert was accepted its VMs are there: the daemon takes 20 s for enough."""
 HISTORY_S = 10
 """So old a stale list may be."""
 ZONES = {name: f"europe-west4-{name}" for name in "abcd"}
@@ -372,7 +374,7 @@ class SimCloud:
             when = now + DEADLINE_S if why is TIMEOUT else end
             self._tell_at(when, Inserted(action.id, whole=why))
             return
-        begins = faults.random.choice([now, now, faults.random.uniform(now, end)])
+        begins = faults.random.choice([now, faults.random.uniform(now, min(end, now + SHOWN_S))])
         self.world.at(begins, lambda: self._insert(action))
         lost = faults.strike("answer lost")
         self.driver.at(now + DEADLINE_S if lost else end, lambda: self._report(action, lost=lost))
@@ -390,7 +392,7 @@ class SimCloud:
         return self._operation_error(OPERATION_ERRORS)
 
     def _operation_error(self, failures: Iterable[Failure]) -> Failure | None:
-        if not self.faults.strike("operation error", 2):
+        if not self.faults.strike("operation error", 4):
             return None
         why = self.faults.random.choice([*failures])
         self.faults.counts[f"operation error {why.code}"] += 1

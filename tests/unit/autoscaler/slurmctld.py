@@ -5,6 +5,7 @@ and their jobs are queued again; a node that does not come within ResumeTimeout 
 timeouts follow the system clock, which somebody may set. The oracle gets all that it sees and does.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +82,8 @@ class Slurmctld:
         """When each node's state began."""
         self.registered = dict.fromkeys(self.names, 0.0)
         """When each node registered last."""
+        self.down_at = dict.fromkeys(self.names, -math.inf)
+        """When each node was powered down last."""
 
     def submit(self, node_set: str, size: int, seconds: float) -> None:
         """Submit a job for nodes of a set."""
@@ -162,6 +165,8 @@ class Slurmctld:
     def _set(self, name: str, **changes: object) -> None:
         if self.nodes[name].power is not changes.get("power", self.nodes[name].power):
             self.since[name] = self.now + self.skew_s
+            if changes["power"] is Power.POWERING_DOWN:
+                self.down_at[name] = self.now
         self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
 
     def _jobs_end(self) -> None:
@@ -213,5 +218,7 @@ class Slurmctld:
         if names:
             for name in names:
                 self._set(name, power=Power.POWERING_UP)
-                self.oracle.asked(name, self.now, ahead=self.skew_s > self.times.early_s)
+                early = self.now < self.down_at[name] + self.times.suspend_s - 1
+                ahead = self.skew_s > self.times.early_s
+                self.oracle.asked(name, self.now, wrong_clock=early or ahead)
             self.resume(names, tuple(Job(task, group) for task, group in resuming.items() if group))

@@ -299,7 +299,7 @@ class DeletedByName(Planted):
     """A deletion that waited is sent by name, and ends the VM that has the name then."""
 
     says = "a later VM|its VM in"
-    needs = ("answer lost", "never done", "refused", "deletions wait")
+    needs = ("answer lost", "gone and is in lists", "list late", "stale list", "zone unreachable")
 
     def start(self) -> None:
         super().start()
