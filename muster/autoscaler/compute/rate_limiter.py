@@ -62,7 +62,7 @@ class Bucket:
         self._turn = {True: threading.Lock(), False: threading.Lock()}
 
     def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
-        """Wait for tokens; `until` by Clock.monotonic. Many are taken in parts, half a bucket each.
+        """Wait for tokens; `until` by Clock.monotonic. Many are taken in parts.
 
         Those of one call of this function are taken together: two that wait don't end at once.
 
@@ -78,9 +78,10 @@ class Bucket:
         if not in_time:
             raise TooLateError
         try:
-            half = max(1, self.burst // 2)
-            for taken in range(0, count, half):
-                part = min(half, count - taken)
+            # Less than the half that may be taken: what comes while a thread is late is not lost.
+            most = max(1, self.burst // 2 - 1)
+            for taken in range(0, count, most):
+                part = min(most, count - taken)
                 while missing := self._missing(part, 0 if urgent else self.burst // 2):
                     late = self._clock.monotonic() + missing > until
                     if late or self._clock.wait(self._stop.wait, missing):
