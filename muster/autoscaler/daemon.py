@@ -46,7 +46,7 @@ from muster.autoscaler.reconcile.model import (
     Unread,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, VmList
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.slurm.spool import SpoolError
@@ -216,7 +216,7 @@ class Daemon:
                 case NodesRead(at, nodes):
                     news |= {"nodes": nodes, "nodes_at": at}
                 case VmsRead(at, vms, quotas):
-                    news |= {"vms": VmList(vms), "vms_at": at, "quotas": quotas}
+                    news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
                     news |= {"sets": sets}
                 case NotRead(what, at, why, verb):

@@ -3,7 +3,7 @@
 import queue
 from dataclasses import dataclass
 
-from muster.autoscaler.reconcile.model import Event, Node, NodeSet, Quotas, Vm
+from muster.autoscaler.reconcile.model import Event, Node, NodeSet, Quotas, VmList
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class VmsRead:
     """The cloud's answer; `at` is the time of the question."""
 
     at: float
-    vms: list[Vm]
+    vms: VmList
     quotas: Quotas
     """The daemon reads them just before the VMs."""
 

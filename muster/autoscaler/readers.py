@@ -22,7 +22,7 @@ from muster.autoscaler.reconcile.model import (
     Quotas,
     Released,
     ReleaseNodes,
-    Vm,
+    VmList,
 )
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.slurm.slurmctld import SlurmError
@@ -54,7 +54,7 @@ class Slurm(Protocol):
 class CloudReadings(Protocol):
     """What is read of the cloud. CloudError: it can't be read."""
 
-    def vms(self) -> list[Vm]:
+    def vms(self) -> VmList:
         """Return the nodes' VMs."""
 
     def sets(self) -> dict[str, NodeSet]:

@@ -24,7 +24,7 @@ from muster.autoscaler.compute.delete import Deletes
 from muster.autoscaler.compute.insert import Inserts
 from muster.autoscaler.compute.operations import Operations
 from muster.autoscaler.compute.rate_limiter import Group
-from muster.autoscaler.compute.vm_list import VmList
+from muster.autoscaler.compute.vm_list import VmLister
 from muster.autoscaler.compute.zones import Pools
 from muster.autoscaler.reconcile.model import (
     Delete,
@@ -33,7 +33,7 @@ from muster.autoscaler.reconcile.model import (
     Inserted,
     Probe,
     ProbeResult,
-    Vm,
+    VmList,
     Withdraw,
 )
 from muster.catalog.quotas import counts
@@ -119,7 +119,7 @@ class Google:
         deletions = Operations(
             transport, project, DELETE_PAUSES_S, self._stop, clock=clock, urgent=False
         )
-        self._vms = VmList(transport, project, cluster)
+        self._vms = VmLister(transport, project, cluster)
         self._inserts = Inserts(transport, operations, project, cluster, clock=clock)
         self._deletes = Deletes(
             transport, deletions, self._project, self._say, self._stop, clock=clock
@@ -138,8 +138,8 @@ class Google:
         self._probers.close()
         self._sweeper.shutdown(wait=False, cancel_futures=True)
 
-    def vms(self) -> list[Vm]:
-        """Return all VMs of the cluster's nodes, in all zones: see `VmList`.
+    def vms(self) -> VmList:
+        """Return all VMs of the cluster's nodes, in all zones: see `VmLister`.
 
         Also starts to delete placement policies that no VM uses any more.
 

@@ -12,7 +12,7 @@ from muster.autoscaler.reconcile.model import (
     NodeSet,
     Probe,
     Quotas,
-    Vm,
+    VmList,
     Withdraw,
 )
 from muster.catalog.quotas import ALL_REGIONS, GPUS_ALL_REGIONS, amounts
@@ -37,7 +37,7 @@ class Fleet:
             metadata.read(f"instance/attributes/{node_templates.ATTRIBUTE}")
         )
 
-    def vms(self) -> list[Vm]:
+    def vms(self) -> VmList:
         """Return the nodes' VMs.
 
         Raises:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from muster.autoscaler.compute.api_client import Transport
-from muster.autoscaler.reconcile.model import Vm
+from muster.autoscaler.reconcile.model import Vm, VmList
 from muster.catalog import accelerators
 from muster.gcp.api import PAGE, last
 from muster.gcp.names import NODE, of_cluster
@@ -21,8 +21,8 @@ UNREACHABLE = "UNREACHABLE"
 https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList"""
 
 
-class VmList:
-    """The VMs as they were listed last; one thread uses it.
+class VmLister:
+    """Lists the VMs; one thread uses it.
 
     If Google does not reach a zone, its VMs are those of the last list that had it: they are not
     gone. A daemon that starts meanwhile does not know them.
@@ -39,7 +39,7 @@ class VmList:
         self.policies: dict[str, str] = {}
         """Placement policies of the VMs: name -> region."""
 
-    def read(self, until: float) -> list[Vm]:
+    def read(self, until: float) -> VmList:
         """List them, with one call per 500.
 
         Raises:
@@ -77,7 +77,7 @@ class VmList:
             else [_vm(instance, zone, ahead_s) for instance in instances]
             for zone, instances in zones.items()
         }
-        return [vm for vms in self._last.values() for vm in vms]
+        return VmList((vm for vms in self._last.values() for vm in vms), lost)
 
 
 def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:

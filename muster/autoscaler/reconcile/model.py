@@ -7,6 +7,7 @@ negative before it. A step of the system clock changes none of them.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 
 class Power(StrEnum):
@@ -63,6 +64,37 @@ class Vm:
     def pool(self) -> "CapacityPool":
         """The capacity pool that it is made from."""
         return CapacityPool(self.zone, self.machine_type, self.spot, self.gpus)
+
+
+class VmList(tuple[Vm, ...]):
+    """VMs of one list; what follows from it is computed once, for all passes that use it."""
+
+    unreachable: frozenset[str]
+    """Zones that Google did not reach: their VMs are those of an earlier list, if there was one."""
+
+    def __new__(cls, vms: Iterable[Vm] = (), unreachable: Iterable[str] = ()) -> "VmList":
+        """Return a list of these VMs."""
+        made = super().__new__(cls, vms)
+        made.unreachable = frozenset(unreachable)
+        return made
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Vm, ...]]:
+        """Name -> its VMs: more than one where they are in different zones."""
+        listed: dict[str, tuple[Vm, ...]] = {}
+        for vm in self:
+            listed[vm.name] = (*listed.get(vm.name, ()), vm)
+        return listed
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all VMs."""
+        return frozenset(vm.id for vm in self)
+
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """The zones that have VMs."""
+        return frozenset(vm.zone for vm in self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from muster.autoscaler.reconcile.model import (
     Quotas,
     Request,
     Unread,
-    Vm,
+    VmList,
     set_name,
 )
 
@@ -53,28 +53,6 @@ class Limits:
     def boot_s(self) -> float:
         """From a VM that runs to a node that has registered."""
         return 0.4 * self.resume_s
-
-
-class VmList(tuple[Vm, ...]):
-    """VMs of one list; what follows from it is computed once, for all passes that use it."""
-
-    @cached_property
-    def by_name(self) -> dict[str, tuple[Vm, ...]]:
-        """Name -> its VMs: more than one where they are in different zones."""
-        listed: dict[str, tuple[Vm, ...]] = {}
-        for vm in self:
-            listed[vm.name] = (*listed.get(vm.name, ()), vm)
-        return listed
-
-    @cached_property
-    def ids(self) -> frozenset[str]:
-        """The ids of all VMs."""
-        return frozenset(vm.id for vm in self)
-
-    @cached_property
-    def zones(self) -> frozenset[str]:
-        """The zones that have VMs."""
-        return frozenset(vm.zone for vm in self)
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,10 @@ from muster.autoscaler.reconcile.model import (
     ReleaseNodes,
     Request,
     Vm,
+    VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState, VmList
+from muster.autoscaler.reconcile.observed import Limits, ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -147,7 +148,10 @@ class Rounds:
                 for name in expand(names)
                 for text in ([texts] if isinstance(texts, str) else texts)
             ]
-            observed = replace(observed, vms=VmList(listed))
+            observed = replace(observed, vms=VmList(listed, observed.vms.unreachable))
+        if "unreachable" in given:
+            zones = [REGION + zone for zone in given["unreachable"]]
+            observed = replace(observed, vms=VmList(observed.vms, zones))
         if "requests" in given:
             requests = [request(name, facts) for name, facts in given["requests"].items()]
             observed = replace(observed, requests=requests)

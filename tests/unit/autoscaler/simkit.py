@@ -35,6 +35,7 @@ from muster.autoscaler.reconcile.model import (
     Quotas,
     Request,
     Vm,
+    VmList,
     Withdraw,
 )
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
@@ -228,7 +229,7 @@ class SimFleet:
     def quotas(self, _sets: Iterable[NodeSet]) -> Quotas:
         return Quotas(zones=frozenset(simcloud.ZONES.values()))
 
-    def vms(self) -> list[Vm]:
+    def vms(self) -> VmList:
         run, cloud = self.run, self.run.cloud
         took = run.random.uniform(0.1, 1)
         if run.now < cloud.no_list_until:
@@ -244,13 +245,15 @@ class SimFleet:
         run.called()
         return listed
 
-    def _listed(self) -> list[Vm]:
+    def _listed(self) -> VmList:
         cloud = self.run.cloud
         listed = cloud.content()
+        away = {zone for zone in simcloud.ZONES.values() if cloud.away(zone)}
         for zone in simcloud.ZONES.values():
-            if not cloud.away(zone):
+            if zone not in away:
                 self.reached[zone] = [vm for vm in listed if vm.zone == zone]
-        return [vm for zone in simcloud.ZONES.values() for vm in self.reached.get(zone, ())]
+        vms = (vm for zone in simcloud.ZONES.values() for vm in self.reached.get(zone, ()))
+        return VmList(vms, away)
 
     def submit(self, action: Insert | Delete | Withdraw | Probe) -> None:
         self.run.submit(action)

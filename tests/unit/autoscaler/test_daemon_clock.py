@@ -25,8 +25,9 @@ from muster.autoscaler.reconcile.model import (
     Quotas,
     Request,
     Vm,
+    VmList,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.slurm.power_save_program import BOOT_ID
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import Spool
@@ -82,8 +83,8 @@ class DaemonHarness:
         self.called()
         return [Node(NODE, power)]
 
-    def _vms(self) -> list[Vm]:
-        listed = list(self.listed)
+    def _vms(self) -> VmList:
+        listed = VmList(self.listed)
         self.called()
         return listed
 
@@ -222,7 +223,7 @@ def in_service(harness: DaemonHarness) -> None:
 def test_after_a_gap_a_list_from_before_it_releases_no_node(harness: DaemonHarness) -> None:
     """In the gap the VM had stopped, and SLURM had asked for the node again."""
     in_service(harness)
-    stopped = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    stopped = VmList([Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")])
     listed = VmsRead(harness.clock.since_boot, stopped, Quotas())
     harness.clock.passes(300)
     harness.listed = [Vm(NODE, "a", "2", "RUNNING", harness.clock.since_boot - 60, "n1")]
@@ -250,7 +251,7 @@ def test_a_gap_is_noticed_while_the_spool_is_read(
 ) -> None:
 
     in_service(harness)
-    stopped = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    stopped = VmList([Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")])
     requests = harness.daemon.spool.requests
 
     def slowly() -> list[Request]:
@@ -289,6 +290,25 @@ def test_after_a_gap_a_request_is_met_also_while_slurmctld_does_not_answer(
     assert [type(action) for action in harness.done] == [Insert]
 
 
+def test_what_slurmctld_says_after_a_gap_is_known_although_the_cloud_does_not_answer(
+    harness: DaemonHarness,
+) -> None:
+    """It powers the node down, and asks for it again; that request is lost."""
+    harness.resume()
+    harness.reconcile(Called())
+    harness.clock.passes(300)
+    harness.reconcile()
+    for power in (Power.POWERING_DOWN, Power.POWERING_UP):
+        harness.power = power
+        harness.daemon.slurm_reader.read()
+        harness.passes(5)
+    harness.passes(STALE_S)
+    for _ in range(3):
+        harness.read()
+        harness.passes(5)
+    assert harness.released == []
+
+
 def test_a_release_that_was_decided_before_a_gap_is_decided_again(harness: DaemonHarness) -> None:
     """In the gap SLURM may have given the node up, and asked for it again."""
     in_service(harness)
@@ -303,7 +323,7 @@ def test_a_release_that_was_decided_before_a_gap_is_decided_again(harness: Daemo
     assert harness.released == []
 
 
-@pytest.mark.parametrize("gap_s", [0, 20, 300])
+@pytest.mark.parametrize("gap_s", [0, 20, 40, 300])
 def test_a_node_is_released_by_a_reading_from_directly_before(
     harness: DaemonHarness, gap_s: float
 ) -> None:

@@ -13,7 +13,7 @@ from muster.autoscaler import daemon
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Called, Inbox
 from muster.autoscaler.readers import Pace
-from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm
+from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm, VmList
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -55,7 +55,7 @@ class DaemonHarness:
         self.ends: list[int] = []
         """How many deletions ended in each reconcile pass in which any did."""
         cloud = Mock(
-            sets=dict, vms=lambda: [Vm(name, "z", name, "RUNNING", 1000) for name in NAMES]
+            sets=dict, vms=lambda: VmList(Vm(name, "z", name, "RUNNING", 1000) for name in NAMES)
         )
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(

@@ -12,7 +12,7 @@ from muster.autoscaler.clock import Clock
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Called, Inbox
 from muster.autoscaler.readers import Pace
-from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request
+from muster.autoscaler.reconcile.model import Node, Power, Quotas, Request, VmList
 from muster.autoscaler.reconcile.observed import ObservedState
 
 NODES = ("lab-debug-0", "lab-debug-1")
@@ -41,7 +41,7 @@ class DaemonHarness:
     def __init__(self, come: tuple[str, ...]) -> None:
         self.slurm = Slurm(come)
         self.inbox = Inbox()
-        cloud = Mock(sets=dict, vms=list)
+        cloud = Mock(sets=dict, vms=VmList)
         cloud.quotas.return_value = Quotas()
         requests = [Request("r", Clock().monotonic() - 280, NODES)]
         self.daemon = Daemon(

@@ -73,7 +73,7 @@ def test_a_later_vm_of_the_same_name_is_not_deleted(harness: DriverHarness):
     (second,) = harness.google.vms()
     assert first.id != second.id
     assert harness.delete(first).failure is None
-    assert harness.google.vms() == [second]
+    assert harness.google.vms() == (second,)
     assert "instances.delete" not in harness.calls()
 
 

@@ -9,8 +9,8 @@ from schedules import Schedule
 from simkit import FAULTS, SimulatedRun
 from viewkit import Watched, cold_start
 
-from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm
-from muster.autoscaler.reconcile.observed import ObservedState, VmList
+from muster.autoscaler.reconcile.model import Choice, Node, NodeSet, Power, Vm, VmList
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 from muster.autoscaler.report.event_log import EventLog
