@@ -33,6 +33,7 @@ from muster.autoscaler.readers import (
     Slurm,
     SlurmReader,
 )
+from muster.autoscaler.reconcile.apply_results import apply_results
 from muster.autoscaler.reconcile.model import (
     Action,
     Close,
@@ -200,8 +201,11 @@ class Daemon:
             self._gap_until = now
             self._inbox.put(Called())
         self._pass_at = now
-        if not self._blind(now):
-            self._decide(now)
+        self._begin_pass(now)
+        if self._blind(now):
+            self.tracked = apply_results(self.observed, self.tracked)
+        else:
+            self._decide()
 
     def _blind(self, now: float) -> bool:
         """Whether what is known is from before a gap, and new readings may come soon."""
@@ -236,12 +240,14 @@ class Daemon:
                     self._events.append(event)
         return news
 
-    def _decide(self, now: float) -> None:
+    def _begin_pass(self, now: float) -> None:
         events, self._events = self._events, []
         started = self._clock.now() - now
         if abs(started - self.observed.started) < DATE_S:
             started = self.observed.started
         self.observed = replace(self.observed, now=now, started=started, events=events)
+
+    def _decide(self) -> None:
         actions, self.tracked = reconcile(self.observed, self.tracked)
         for action in actions:
             self._do(action)

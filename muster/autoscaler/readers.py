@@ -167,14 +167,17 @@ class SlurmReader:
         """Until when nodes may be released by a reading that began at a time.
 
         By one that took longer than FRESH_S none are, but it is read again. If slurmctld has been
-        so slow for SLOW_S, a reading counts from its end, or no node would ever be released.
+        so slow for SLOW_S, a reading counts from its end, or no node would ever be released. A
+        single one says nothing of that: perhaps this process was stopped meanwhile.
         """
         answered = self._clock.monotonic()
         if answered <= at + FRESH_S:
             self._slow_since = math.inf
             return at + FRESH_S
+        first = self._slow_since == math.inf
         self._slow_since = min(self._slow_since, at)
-        return answered + FRESH_S if self._slow() else at
+        slow = self._slow() and not first and answered < at + SLOW_S
+        return answered + FRESH_S if slow else at
 
     def _slow(self) -> bool:
         """Whether slurmctld has been slow for long."""

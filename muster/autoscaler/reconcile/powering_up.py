@@ -40,7 +40,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
         if before.phase not in POWERING_UP:
             continue
         vm = vm_of(observed, before, name)
-        record, start = _noted(observed, before, vm), started(before)
+        record, start = _noted(observed, tracked.zones, before, vm), started(before)
         evidence = _evidence(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence)
         if act is Act.RELEASE:
@@ -93,11 +93,18 @@ def started(record: NodeRecord) -> Start:
     return record.start
 
 
-def _noted(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> NodeRecord:
+def _noted(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
+) -> NodeRecord:
     """Take from the newest list how far a node's VM is."""
     facts = record.vm
     if vm is None or left_over(record, vm):
-        if facts and not facts.lacking_at and observed.vms_at > facts.seen_at:
+        if (
+            facts
+            and not facts.lacking_at
+            and observed.vms_at > facts.seen_at
+            and _all_listed(observed, zones, record)
+        ):
             return replace(record, vm=replace(facts, lacking_at=observed.vms_at))
         return record
     if vm.status in LEAVING:
@@ -150,7 +157,8 @@ def _without_vm(
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
     lacking_s = observed.vms_at - (facts.lacking_at or observed.vms_at) if facts else 0
-    if facts and lacking_s <= missing_s and (facts.id or not late):
+    short = lacking_s <= missing_s or not _all_listed(observed, zones, record)
+    if facts and short and (facts.id or not late):
         return Evidence.LACKING
     if late:
         return Evidence.NO_RUNNING_VM
@@ -164,6 +172,11 @@ def _without_vm(
     # by lists alone go those for which that was not tried. No answer does not mean that it is gone.
     by_lists = facts.pool is None and record.lookup is None and lacking_s > 2 * missing_s
     return Evidence.NO_VM if by_lists else Evidence.LACKING_LONG
+
+
+def _all_listed(observed: ObservedState, zones: frozenset[str], record: NodeRecord) -> bool:
+    """Whether the newest list has all zones in which a node's VM may be."""
+    return observed.vms.unreachable.isdisjoint(_zones(record, zones))
 
 
 def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
