@@ -125,14 +125,17 @@ class Oracle:
             return None
         return asked, max(ran)
 
-    def forgotten(self, name: str, now: float) -> None:
-        """A daemon starts; the request of a node that SLURM waits for never came into the spool.
+    def restarted(self, now: float, lost: Collection[str]) -> None:
+        """A daemon starts, which must guess when SLURM asked for some of the nodes it waits for.
 
-        That is an excuse: the daemon that saw the node powering up has ended, and SLURM does not
-        say when it asked. The time counts from now; ResumeTimeout may be over before.
+        `lost`: their requests never came into the spool. Others are older than ResumeTimeout, and
+        may belong to an earlier start: SLURM would have given the node up, by a right clock. That
+        is an excuse, as the daemon before knew: the time counts from now, and ResumeTimeout may be
+        over before.
         """
-        if name in self._asked:
-            self._asked[name] = now, self._unreachable_s, math.inf
+        for name, (asked, _, _) in self._asked.items():
+            if name in lost or now - asked > self.resume_s:
+                self._asked[name] = now, self._unreachable_s, math.inf
 
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""

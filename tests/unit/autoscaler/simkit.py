@@ -318,8 +318,7 @@ class SimulatedRun:
             observe=self.observe,
             clock=self.clock,
         )
-        for name in self.lost:
-            self.oracle.forgotten(name, self.now)
+        self.oracle.restarted(self.now, self.lost)
         self.slurm_at = self.cloud_at = self.pass_at = self.now
         self.inbox.put(Called())
 
