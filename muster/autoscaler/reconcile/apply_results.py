@@ -269,7 +269,8 @@ def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) 
     read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
         oldest = max(oldest, read_at - SKEW_S)
-    return Start(observed.nodes_at, oldest)
+    seen_at = observed.nodes_at if observed.nodes_at > (asked or 0) else observed.now
+    return Start(seen_at, oldest)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
