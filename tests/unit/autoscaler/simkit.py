@@ -487,6 +487,9 @@ class SimulatedRun:
         """What happens each second."""
         self.second_at += 1
         self._strike()
+        if self.now < self.begun + BEGINS_S and any(map(self.cloud.away, simcloud.ZONES.values())):
+            # An earlier daemon may have made VMs there: it begins when all zones are listed.
+            self.begun = self.now
         self.cloud.second()
         if self.now < self.away_until:
             self.slurm.away(1)
