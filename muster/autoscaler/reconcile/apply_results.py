@@ -215,9 +215,11 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
     if lookup is None or record.phase is Phase.RELEASED:
         return record
     if event.failure:
-        # Without an answer nothing is known: the search starts again, not at once.
+        # Without an answer nothing is known of that zone: it is asked again, not at once.
         again = observed.now + observed.limits.missing_s
-        return replace(record, lookup=Lookup(lookup.since, again=again))
+        return replace(
+            record, lookup=replace(lookup, asked=lookup.asked - {event.zone}, again=again)
+        )
     if record.vm and event.exists:
         # A list will have it.
         seen = replace(record.vm, seen_at=observed.now, lacking_at=0.0)

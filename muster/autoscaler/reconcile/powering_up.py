@@ -176,7 +176,8 @@ def _without_vm(
 
 def _all_listed(observed: ObservedState, zones: frozenset[str], record: NodeRecord) -> bool:
     """Whether the newest list has all zones in which a node's VM may be."""
-    return observed.vms.unreachable.isdisjoint(_zones(record, zones))
+    answered = record.lookup.without if record.lookup else frozenset()
+    return observed.vms.unreachable.isdisjoint(_zones(record, zones) - answered)
 
 
 def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
