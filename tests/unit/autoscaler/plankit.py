@@ -28,6 +28,7 @@ from muster.autoscaler.reconcile.model import (
     Probe,
     ProbeResult,
     Quotas,
+    Released,
     ReleaseNodes,
     Request,
     Vm,
@@ -118,18 +119,41 @@ class Rounds:
         self.tracked = TrackedState(began=0)
         self.inserts: list[Insert] = []
         self.deletions: list[Vm] = []
+        self.reports: set[tuple[str, str]] = set()
+        """Name and zone of the VMs that are asked for their report."""
         self.actions: list[Action] = []
         """Of the last round."""
         self.heard: list[Event] = []
-        """Events of the next round, besides those that it has as text."""
+        """Events of the next round, besides those that it has as text. What is released is released
+        at once."""
 
     def round(self, given: dict[str, Any]) -> list[str]:
         """Run a reconcile pass; return its actions as text."""
         now = float(given["at"])
+        if given.get("unreleased"):
+            # slurmctld has not taken the last releases yet.
+            self.heard = [event for event in self.heard if not isinstance(event, Released)]
+        observed = self._read(given, now)
+        self.heard = []
+        if given.get("restarted"):
+            self.tracked = TrackedState()
+        actions, self.tracked = reconcile(observed, self.tracked)
+        self.actions = actions
+        self.inserts += [action for action in actions if isinstance(action, Insert)]
+        self.deletions += [action.vm for action in actions if isinstance(action, Delete)]
+        for action in actions:
+            if isinstance(action, ReleaseNodes):
+                self.heard.append(Released(action, action.names))
+            elif isinstance(action, Probe) and action.report:
+                self.reports.add((action.name, action.zone))
+        self.observed = observed
+        return [self._text(action) for action in actions]
+
+    def _read(self, given: dict[str, Any], now: float) -> ObservedState:
+        """Return what the daemon knows in this round."""
         observed = replace(
             self.observed, now=now, events=[*self.heard, *self._events(given.get("events", []))]
         )
-        self.heard = []
         if "nodes" in given:
             read = {
                 name: node(name, text)
@@ -167,19 +191,11 @@ class Rounds:
             observed = replace(observed, sets=sets)
         if "resume_timeout" in given:
             observed = replace(observed, limits=Limits(resume_s=given["resume_timeout"]))
-        observed = replace(
+        return replace(
             observed,
             nodes_at=float(given.get("nodes_at", now)),
             vms_at=float(given.get("vms_at", now)),
         )
-        if given.get("restarted"):
-            self.tracked = TrackedState()
-        actions, self.tracked = reconcile(observed, self.tracked)
-        self.actions = actions
-        self.inserts += [action for action in actions if isinstance(action, Insert)]
-        self.deletions += [action.vm for action in actions if isinstance(action, Delete)]
-        self.observed = observed
-        return [self._text(action) for action in actions]
 
     def _events(self, texts: list[str]) -> list[Event]:
         return [self._event(text) for text in texts]
@@ -203,14 +219,15 @@ class Rounds:
                 vm for vm in reversed(self.deletions) if (vm.name, vm.zone) == (nodes[0], zone)
             )
             return Deleted(deleted, Failure(why, "", STATUS.get(why, 0)) if why else None)
-        if what == "unknown":
-            return ProbeResult(
-                nodes[0], REGION + rest[1], exists=False, failure=Failure(why, "", 403)
-            )
-        if what == "found":
-            return ProbeResult(nodes[0], REGION + rest[1], exists=True, status=why)
+        result = ProbeResult(nodes[0], REGION + rest[1], exists=what in {"there", "found"})
+        result = replace(result, of_report=(result.name, result.zone) in self.reports)
+        match what:
+            case "unknown":
+                return replace(result, failure=Failure(why, "", 403))
+            case "found":
+                return replace(result, status=why)
         assert what in {"there", "absent"}, text
-        return ProbeResult(nodes[0], REGION + rest[1], what == "there", why)
+        return replace(result, report=why)
 
     @staticmethod
     def _text(action: Action) -> str:

@@ -524,4 +524,4 @@ class SimCloud:
             result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
         elif self.faults.strike("refused"):
             result = ProbeResult(name, zone, exists=False, failure=REFUSALS[0])
-        self._tell_at(end, result)
+        self._tell_at(end, replace(result, of_report=action.report))

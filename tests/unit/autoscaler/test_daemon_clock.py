@@ -28,6 +28,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
 )
 from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
+from muster.autoscaler.reconcile.records import Phase
 from muster.autoscaler.slurm.power_save_program import BOOT_ID
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import Spool
@@ -45,6 +46,7 @@ class DaemonHarness:
         self.folder = folder
         self.inbox = Inbox()
         self.power = Power.OFF
+        self.down = False
         self.listed: list[Vm] = []
         self.away = False
         self.done: list[Action] = []
@@ -79,9 +81,9 @@ class DaemonHarness:
     def _nodes(self) -> list[Node]:
         if self.away:
             raise SlurmError("no answer")
-        power = self.power
+        node = Node(NODE, self.power, down=self.down, not_responding=self.down)
         self.called()
-        return [Node(NODE, power)]
+        return [node]
 
     def _vms(self) -> VmList:
         listed = VmList(self.listed)
@@ -357,3 +359,37 @@ def test_slow_answers_release_nodes_only_after_a_while(
     took = harness.clock.since_boot - begun
     assert harness.released == [NODE], "once for each reading"
     assert took == takes_s if takes_s <= FRESH_S else SLOW_S < took <= SLOW_S + 2 * takes_s
+
+
+def test_a_node_that_has_answered_again_is_not_released(harness: DaemonHarness) -> None:
+    """It was down when that was decided."""
+    in_service(harness)
+    harness.down = True
+    for _ in range(65):
+        harness.passes(10)
+        if harness.daemon.tracked.node(NODE).phase is Phase.RELEASED:
+            break
+        harness.daemon.slurm_reader.read()
+        harness.listed = [Vm(NODE, "a", "1", "RUNNING", BEGIN, "n1")]
+        harness.daemon.cloud_reader.read()
+    assert harness.daemon.tracked.node(NODE).phase is Phase.RELEASED
+    harness.down = False
+    harness.daemon.slurm_reader.read()
+    harness.read()
+    assert harness.actions() == []
+
+
+def test_an_update_that_slurmctld_refuses_for_an_hour_is_logged_once(
+    harness: DaemonHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = Mock(side_effect=SlurmError("scontrol: Access/permission denied"))
+    harness.daemon.slurm_reader._slurm.release_nodes = calls
+    in_service(harness)
+    harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    for _ in range(3600 // 5):
+        harness.passes(5)
+        harness.daemon.slurm_reader.read()
+        harness.daemon.cloud_reader.read()
+    assert 0 < calls.call_count <= 3600 / 5
+    said = [record.message for record in caplog.records if "be released" in record.message]
+    assert said == ["nodes can't be released: scontrol: Access/permission denied"]

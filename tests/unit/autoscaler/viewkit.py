@@ -8,7 +8,7 @@ from typing import Any
 from clockkit import SetClock
 from plankit import Rounds
 
-from muster.autoscaler.reconcile.model import Close, Released, ReleaseNodes
+from muster.autoscaler.reconcile.model import Close, Released
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.observer import Observer
@@ -35,11 +35,11 @@ class Watched:
         actions, observed = self.rounds.actions, self.rounds.observed
         self.clock.since_boot = observed.now
         self.observer(observed, self.rounds.tracked, actions)
-        released = [
-            Released(action, action.names) for action in actions if isinstance(action, ReleaseNodes)
-        ]
+        released = [event for event in self.rounds.heard if isinstance(event, Released)]
         if released:
             self.observer(replace(observed, events=released), self.rounds.tracked, [])
+            # The observer hears of it once.
+            self.rounds.heard = []
         # As the daemon does.
         closed = {action.request for action in actions if isinstance(action, Close)}
         left = [request for request in observed.requests if request.id not in closed]

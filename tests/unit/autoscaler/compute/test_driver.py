@@ -1,5 +1,7 @@
 """The main path of Compute Engine's driver: list, create, probe and delete VMs, with few calls."""
 
+from dataclasses import replace
+
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
 from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
 
@@ -115,7 +117,7 @@ def test_a_vm_is_probed_by_its_name(harness: DriverHarness):
     harness.make("lab-debug-0")
     there = ProbeResult("lab-debug-0", ZONE, exists=True, status="RUNNING")
     assert harness.probe("lab-debug-0") == there
-    assert harness.probe("lab-debug-0", report=True) == there
+    assert harness.probe("lab-debug-0", report=True) == replace(there, of_report=True)
     assert harness.probe("lab-debug-1") == ProbeResult("lab-debug-1", ZONE, exists=False)
 
 
@@ -125,7 +127,7 @@ def test_a_vm_s_report_is_read_if_it_is_asked_for(harness: DriverHarness):
     harness.report("lab-debug-0", report)
     assert harness.probe("lab-debug-0").report == ""
     assert harness.probe("lab-debug-0", report=True) == ProbeResult(
-        "lab-debug-0", ZONE, exists=True, report=report
+        "lab-debug-0", ZONE, exists=True, report=report, of_report=True
     )
     assert not harness.probe("lab-debug-1", report=True).exists
 

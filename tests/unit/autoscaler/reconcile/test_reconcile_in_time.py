@@ -154,6 +154,8 @@ def test_whatever_happens_often_the_oracle_finds_nothing_wrong(
 
 # --- the oracle finds what is wrong ---------------------------------------------------------------
 
+SOUND = (Power.UP, False, False)
+"""State of a node in service."""
 WITHIN = 200
 """Schedules within which each planted bug must be found."""
 
@@ -373,7 +375,7 @@ class StoppedInOldList(Planted):
             and observed.nodes[vm.name].power is Power.UP
         )
         if names:
-            actions.append(ReleaseNodes(tuple(names), "its VM is TERMINATED", Power.UP))
+            actions.append(ReleaseNodes(tuple(names), "its VM is TERMINATED", SOUND))
         return actions, after
 
 
@@ -419,7 +421,7 @@ class LooksInCurrentZones(Planted):
                 node_set = observed.set_of(name)
                 zones = {choice.zone for choice in node_set.choices} if node_set else set()
                 if not any(self.there(name, zone) for zone in zones):
-                    actions.append(ReleaseNodes((name,), "its VM is gone", Power.UP))
+                    actions.append(ReleaseNodes((name,), "its VM is gone", SOUND))
         return actions, after
 
 

@@ -98,7 +98,7 @@ def test_a_vm_without_a_node_is_shown():
 
 def test_before_slurmctld_is_read_no_vm_is_called_stray():
     rounds = Rounds()
-    rounds.round({"at": 100, "vms": {"debug-9": "RUNNING in a since 99"}})
+    rounds.round({"at": 100, "nodes_at": 0, "vms": {"debug-9": "RUNNING in a since 99"}})
     assert stages(rounds.observed, rounds.tracked, {}) == {}
 
 
