@@ -218,7 +218,8 @@ class Daemon:
         for message in messages:
             match message:
                 case NodesRead(at, nodes):
-                    news |= {"nodes": nodes, "nodes_at": at}
+                    # With the requests of the nodes that it shows as powering up.
+                    news |= {"nodes": nodes, "nodes_at": at, "requests": self._requests()}
                 case VmsRead(at, vms, quotas):
                     news |= {"vms": vms, "vms_at": at, "quotas": quotas}
                 case SetsRead(sets):
@@ -230,15 +231,16 @@ class Daemon:
                     failed = {what: Unread(since, why, verb)} if why else {}
                     news |= {"unread": others | failed}
                 case Called():
-                    requests = self.spool.requests()
-                    left = [request for request in requests if request.id not in self._settled]
-                    news |= {"requests": left}
+                    news |= {"requests": self._requests()}
                     # These files say no more than the nodes' states: read those soon.
                     self.spool.forget_calls()
                     self._read_soon()
                 case event:
                     self._events.append(event)
         return news
+
+    def _requests(self) -> list[Request]:
+        return [request for request in self.spool.requests() if request.id not in self._settled]
 
     def _begin_pass(self, now: float) -> None:
         events, self._events = self._events, []

@@ -213,14 +213,15 @@ class SlurmReader:
 
     def _release(self, action: ReleaseNodes, nodes: Mapping[str, Node]) -> bool:
         names = tuple(
-            name for name in action.names if name in nodes and nodes[name].power is action.power
+            name for name in action.names if name in nodes and nodes[name].state == action.state
         )
         try:
             if names:
                 self._slurm.release_nodes(names, action.reason)
         except SlurmError as error:
-            log.error("nodes can't be released, retrying: %s", error)
+            self._failures.failed("nodes", str(error), "released")
             return False
+        self._failures.works("nodes")
         self._inbox.put(Released(action, names))
         # The next reading shows it.
         self.due.set()

@@ -219,17 +219,27 @@ class Google:
             self._say(self._probe_result(action, path, until))
         except CloudError as error:
             self._say(
-                ProbeResult(action.name, action.zone, exists=False, failure=errors.of_call(error))
+                ProbeResult(
+                    action.name,
+                    action.zone,
+                    exists=False,
+                    failure=errors.of_call(error),
+                    of_report=action.report,
+                )
             )
         except Exception as error:
             # As above: each probe must get its event.
             log.exception("unexpected error")
             why = errors.unexpected(error)
-            self._say(ProbeResult(action.name, action.zone, exists=False, failure=why))
+            self._say(
+                ProbeResult(
+                    action.name, action.zone, exists=False, failure=why, of_report=action.report
+                )
+            )
 
     def _probe_result(self, action: Probe, path: str, until: float) -> ProbeResult:
         """Read the VM's report, if asked for, which exists only with the VM; else read the VM."""
-        result = ProbeResult(action.name, action.zone, exists=True)
+        result = ProbeResult(action.name, action.zone, exists=True, of_report=action.report)
         if action.report:
             query = {"queryPath": ATTRIBUTE}
             method = "instances.getGuestAttributes"
@@ -237,7 +247,7 @@ class Google:
             if attributes is not None:
                 items = attributes.get("queryValue", {}).get("items") or [{}]
                 return replace(result, report=items[0].get("value", ""))
-        vm = self._read("instances.get", path, until, {"fields": "id,status"})
+        vm = self._read("instances.get", path, until, {"fields": "status"})
         if vm is None:
             return replace(result, exists=False)
         return replace(result, status=vm.get("status", ""))

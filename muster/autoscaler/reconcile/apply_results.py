@@ -22,7 +22,6 @@ from muster.autoscaler.reconcile.records import (
     NOTHING,
     POWERING_UP,
     Deletion,
-    Lookup,
     NodeRecord,
     Phase,
     Readings,
@@ -67,9 +66,12 @@ def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedStat
             case Deleted(vm=vm):
                 nodes[vm.name] = _deleted(observed, nodes.get(vm.name, NOTHING), event)
             case ProbeResult(name=name):
-                nodes[name] = _probed(observed, nodes.get(name, NOTHING), event)
+                take_answer = _reported if event.of_report else _probed
+                nodes[name] = take_answer(observed, nodes.get(name, NOTHING), event)
             case Released():
-                for name in event.left:
+                for name in event.names:
+                    nodes[name] = replace(nodes.get(name, NOTHING), released_at=observed.now)
+                for name in event.not_released:
                     nodes[name] = _not_released(observed, nodes.get(name, NOTHING), name)
     changed: frozenset[str] = frozenset()
     if observed.events:
@@ -110,9 +112,9 @@ class _Outcome:
     @property
     def failures(self) -> Mapping[str, Failure]:
         """Name -> why it has no VM."""
-        if self.event.whole:
-            return dict.fromkeys(self.insert.names, self.event.whole)
-        return self.event.failed
+        whole = self.event.whole
+        of_all = dict.fromkeys(self.insert.names, whole) if whole else {}
+        return {**of_all, **self.event.failed}
 
     @property
     def too_few(self) -> bool:
@@ -133,7 +135,7 @@ def _inserted(
             return record
         facts = record.vm or VmFacts(0)
         made = replace(facts, seen_at=observed.now, pool=insert.choice.pool, lacking_at=0.0)
-        return moved(replace(record, vm=made), Evidence.INSERTED, observed.now)
+        return moved(replace(record, vm=made, lookup=None), Evidence.INSERTED, observed.now)
     # A job can't use VMs of several places: it is queued again, and its VMs are deleted.
     help_is = Remedy.NOTHING if outcome.too_few else remedy(failure)
     return _refused(observed, record, insert.choice, failure, help_is)
@@ -149,7 +151,7 @@ def _refused(
     if help_is is Remedy.ELSEWHERE:
         record = replace(record, no_room=put(record.no_room, choice.zone, observed.now))
         if record.vm and record.vm.pool and record.vm.pool.zone == choice.zone:
-            record = replace(record, vm=None)
+            record = record.without_vm()
     start = record.start
     if start is None:
         return record
@@ -208,9 +210,13 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     return replace(record, deletions=put(record.deletions, vm.id, deletion))
 
 
+def _reported(_: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
+    if record.phase is not Phase.STUCK or record.start is None:
+        return record
+    return replace(record, start=replace(record.start, report=event.report))
+
+
 def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
-    if record.phase is Phase.STUCK and record.start:
-        return replace(record, start=replace(record.start, report=event.report))
     lookup = record.lookup
     if lookup is None or record.phase is Phase.RELEASED:
         return record
@@ -286,9 +292,9 @@ def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRec
         return moved(record, Evidence.RELEASE_SHOWN, observed.nodes_at)
     if newer and record.start and node and node.power in (Power.POWERING_DOWN, Power.OFF):
         # It is down, and perhaps released again; when SLURM asks for it, that is a new start.
-        record = replace(record, start=None, vm=None)
+        record = replace(record.without_vm(), start=None)
     # By a new reading, not by the clock: slurmctld may be slow to apply an update.
-    if observed.nodes_at > record.since + RELEASED_AGAIN_S:
+    if record.released_at and observed.nodes_at > record.released_at + RELEASED_AGAIN_S:
         return _not_released(observed, record, name)
     return record
 

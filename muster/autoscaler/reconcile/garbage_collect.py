@@ -20,6 +20,9 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     deletions: list[Action] = []
     for vm in _to_check(observed, tracked):
         record = records.get(vm.name) or tracked.node(vm.name)
+        unknown_at = 0.0 if vm.name in observed.nodes else record.unknown_at or observed.nodes_at
+        if unknown_at != record.unknown_at:
+            record = records[vm.name] = replace(record, unknown_at=unknown_at)
         before = record.deletions.get(vm.id)
         why = _unwanted(observed, record, vm)
         if why:
@@ -38,7 +41,7 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
 
 def _to_check(observed: ObservedState, tracked: TrackedState) -> Iterable[Vm]:
     """All VMs, if anything was read since the last pass; else those of nodes with a record."""
-    if not observed.nodes:
+    if not observed.nodes_at:
         # slurmctld has not been read yet.
         return ()
     if tracked.fresh:
@@ -58,11 +61,13 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
         works = vm.status in (RUNNING, *COMING)
-        up = node is not None and node.power is Power.UP and not node.down
+        up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
     if record.insert:
         return ""
     if node is None:
-        youngest = min(observed.now, observed.nodes_at) - observed.limits.orphan_s
-        return "SLURM knows no such node" if vm.created < youngest else ""
+        # Counted from the first reading without it: one alone may be wrong, or be from before its
+        # node was added.
+        long = observed.nodes_at >= record.unknown_at + observed.limits.orphan_s
+        return "SLURM knows no such node" if record.unknown_at and long else ""
     return "its node is powered down" if node.power in OFF else ""

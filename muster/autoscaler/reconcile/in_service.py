@@ -9,7 +9,7 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.apply_results import LISTED_S
 from muster.autoscaler.reconcile.model import Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.probes import spare
+from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
     NOTHING,
     Lookup,
@@ -18,7 +18,7 @@ from muster.autoscaler.reconcile.records import (
     TrackedState,
 )
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
-from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 from muster.autoscaler.reconcile.vms import RUNNING, STOPPED, vm_of
 
 UP = Power.UP
@@ -36,7 +36,7 @@ NOT_RESPONDING = "Not responding"
 def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     """Release nodes in service that lost their VM; read VMs by name before that."""
     records: dict[str, NodeRecord] = {}
-    release: dict[str, str] = {}
+    release: dict[str, Release] = {}
     doubtful: dict[str, NodeRecord] = {}
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
@@ -45,7 +45,7 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
         if node.power is not UP:
             if node.down and node.power is Power.OFF and _ours(node.reason):
                 # SLURM gave up this node while no daemon ran. It never brings such nodes up again.
-                release[name] = _why(node.reason)
+                release[name] = Release(Evidence.GIVEN_UP, _why(node.reason))
             continue
         # If a request is newer than slurmctld's states, the node is no longer in service.
         if (node.leaving and not node.busy) or observed.asked.get(name, 0) > observed.nodes_at:
@@ -60,7 +60,8 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
         if evidence is not None:
             phase, act = step(record.phase, evidence)
             if act is Act.RELEASE:
-                release[name] = _reason(observed, evidence, record, node, vm)
+                reason = _reason(observed, evidence, record, node, vm)
+                release[name] = Release(evidence, reason)
             else:
                 record = _in(phase, observed, record)
                 if act is Act.LOOK_UP:
@@ -132,7 +133,7 @@ def _listed_nowhere(
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
-    found = _found(observed, zones, lookup)
+    found = _found(observed, zones, record, lookup)
     if found:
         return found
     long = observed.vms_at >= lookup.since + limits.missing_s
@@ -146,18 +147,21 @@ def _listed_stopped(
         return None
     if record.preempted_at:
         return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
-    found = _found(observed, zones, record.lookup) if record.lookup else None
+    found = _found(observed, zones, record, record.lookup) if record.lookup else None
     return found or Evidence.LISTED_STOPPED
 
 
-def _found(observed: ObservedState, zones: frozenset[str], lookup: Lookup) -> Evidence | None:
+def _found(
+    observed: ObservedState, zones: frozenset[str], record: NodeRecord, lookup: Lookup
+) -> Evidence | None:
     """What the search by name has shown."""
     if not zones:
         # The cluster has no node set and no VM any more.
         return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
-    return None
+    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
+    return Evidence.SHUT_DOWN if lookup.stopped and record.not_responding_at else None
 
 
 def _probes(
@@ -168,14 +172,14 @@ def _probes(
     """Read VMs by name where they may be; begin with those that are missing longest."""
     probes: list[Probe] = []
     records: dict[str, NodeRecord] = {}
-    most = spare(tracked)
+    places = Places(tracked)
     for name in sorted(doubtful, key=lambda name: doubtful[name].since):
-        if len(probes) >= most:
-            break
         lookup = doubtful[name].lookup or Lookup(observed.vms_at)
+        if observed.vms_at < lookup.again:
+            continue
         # In each zone, though a list has it in one: that may be an earlier VM.
-        due = tracked.zones - lookup.asked
-        if due and observed.vms_at >= lookup.again:
+        due = places.take(tracked.zones - lookup.asked)
+        if due:
             looked = replace(lookup, asked=lookup.asked | due)
             records[name] = replace(doubtful[name], lookup=looked)
             probes += [Probe(name, zone) for zone in sorted(due)]

@@ -42,6 +42,11 @@ class Node:
     """Its slurmd reports less than slurm.conf says, and SLURM drains it for that."""
     reason: str = ""
 
+    @property
+    def state(self) -> tuple[Power, bool, bool]:
+        """What a release rests on: power, down, drained."""
+        return self.power, self.down, self.drained
+
 
 @dataclass(frozen=True, slots=True)
 class Vm:
@@ -204,7 +209,7 @@ class Unread:
     why: str
     """The error of the last try."""
     verb: str = "read"
-    """Or `written`."""
+    """Or `written`, `released`."""
 
 
 # --- actions --------------------------------------------------------------------------------------
@@ -258,8 +263,9 @@ class ReleaseNodes:
     names: tuple[str, ...]
     reason: str
     """Without `muster: `, with which each of Muster's reasons begins."""
-    power: Power
-    """Of nodes that have it no more, when they are read directly before, nothing is changed."""
+    state: tuple[Power, bool, bool]
+    """`Node.state` by which it was decided: nodes that have another one when they are read directly
+    before are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +337,8 @@ class ProbeResult:
     """Why it is not known whether it exists."""
     status: str = ""
     """As of a `Vm`; empty: it was not read."""
+    of_report: bool = False
+    """The probe was one for the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,12 +347,12 @@ class Released:
 
     action: ReleaseNodes
     names: tuple[str, ...] = ()
-    """Those of its nodes that slurmctld has released; the others had moved."""
+    """Those of its nodes that slurmctld has released; the others had another state."""
     failure: str = ""
     """Why slurmctld has released none."""
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def not_released(self) -> tuple[str, ...]:
         """The nodes that are not released."""
         released = frozenset(self.names)
         return tuple(name for name in self.action.names if name not in released)

@@ -78,7 +78,7 @@ class ObservedState:
     """Read before the VMs were listed."""
     unread: Mapping[str, Unread] = field(default_factory=dict)
     """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`; what
-    can't be written: `the spool`."""
+    can't be written: `the spool`, or released: `nodes`."""
     events: Sequence[Event] = ()
     """Results of earlier actions, since the last pass."""
     limits: Limits = Limits()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Probe, Vm
 from muster.autoscaler.reconcile.observed import Limits, ObservedState
-from muster.autoscaler.reconcile.probes import spare
+from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
     Lookup,
@@ -22,7 +22,7 @@ from muster.autoscaler.reconcile.records import (
 )
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
-from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 from muster.autoscaler.reconcile.vms import COMING, LEAVING, RUNNING, left_over, vm_of
 
 PROBE_S = 20.0
@@ -32,49 +32,51 @@ PROBE_S = 20.0
 def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     """Release the nodes that will not come in time; read the reports of those that are late."""
     records: dict[str, NodeRecord] = {}
-    release: dict[str, str] = {}
+    release: dict[str, Release] = {}
     overdue: list[tuple[float, Vm, NodeRecord]] = []
     lost: dict[str, NodeRecord] = {}
     for name in observed.powering_up() if tracked.fresh else tracked.changed:
         before = tracked.node(name)
         if before.phase not in POWERING_UP:
             continue
-        vm = vm_of(observed, before, name)
-        record, start = _noted(observed, tracked.zones, before, vm), started(before)
+        vm = _current(observed, before, vm_of(observed, before, name))
+        record = _noted(observed, tracked.zones, before, vm)
         evidence = _evidence(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence)
         if act is Act.RELEASE:
-            release[name] = _reason(observed.limits, evidence, start, vm)
+            release[name] = Release(evidence, _reason(observed.limits, evidence, record, vm))
         elif act is Act.READ_REPORT and vm and record.vm:
             overdue.append((record.vm.running_at, vm, record))
         elif act is Act.LOOK_UP:
             lost[name] = record
         else:
             record = record.to(phase, observed.vms_at)
-            if evidence is Evidence.VM_IS_GONE:
-                record = replace(record, vm=None, lookup=None)
+            if evidence in (Evidence.VM_IS_GONE, Evidence.NO_VM):
+                record = record.without_vm()
         if record is not before:
             records[name] = record
     # Those whose time was over first come first; the others are released without a report.
     overdue.sort(key=lambda late: late[0])
-    most = spare(tracked)
-    due = [late for late in overdue if late[1].name not in release][:most]
+    places = Places(tracked)
+    due = [late for late in overdue if late[1].name not in release and places.take([late[1].zone])]
     records |= {vm.name: record.to(Phase.STUCK, observed.now) for _, vm, record in due}
     probes = [Probe(vm.name, vm.zone, report=True) for _, vm, _ in due]
-    more, looked_up = _look_up(observed, tracked, lost, most - len(due))
+    more, looked_up = _look_up(observed, tracked, lost, places)
     return Verdicts(records | looked_up, release=release, actions=[*probes, *more])
 
 
 def _look_up(
-    observed: ObservedState, tracked: TrackedState, lost: Mapping[str, NodeRecord], most: int
+    observed: ObservedState, tracked: TrackedState, lost: Mapping[str, NodeRecord], places: Places
 ) -> tuple[list[Probe], dict[str, NodeRecord]]:
     """Read VMs by their names where they were made, or may be."""
     probes: list[Probe] = []
     records: dict[str, NodeRecord] = {}
     for name, record in lost.items():
         lookup = record.lookup or Lookup(observed.vms_at)
-        due = _zones(record, tracked.zones) - lookup.asked
-        if due and len(probes) < most and observed.vms_at >= lookup.again:
+        if observed.vms_at < lookup.again:
+            continue
+        due = places.take(_zones(record, tracked.zones) - lookup.asked)
+        if due:
             looked = replace(lookup, asked=lookup.asked | due)
             records[name] = replace(record, lookup=looked)
             probes += [Probe(name, zone) for zone in sorted(due)]
@@ -93,6 +95,22 @@ def started(record: NodeRecord) -> Start:
     return record.start
 
 
+def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm | None:
+    """Return a listed VM, but for one that stopped and may be from before the last insert.
+
+    Lists may have it for a while, until they have the one that was inserted.
+    """
+    if vm is None or vm.status in (RUNNING, *COMING):
+        return vm
+    if record.insert:
+        return None
+    facts = record.vm
+    if facts is None or facts.pool is None:
+        return vm
+    earlier = vm.id != facts.id and observed.vms_at <= facts.seen_at + observed.limits.missing_s
+    return None if earlier else vm
+
+
 def _noted(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, vm: Vm | None
 ) -> NodeRecord:
@@ -109,7 +127,7 @@ def _noted(
         return record
     if vm.status in LEAVING:
         # When the next list lacks it, it is gone: that is no gap in the list.
-        return replace(record, vm=None) if facts else record
+        return record.without_vm()
     if vm.status not in (RUNNING, *COMING):
         return record
     if facts and facts.id and facts.id != vm.id:
@@ -145,26 +163,29 @@ def _evidence(
 def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool) -> Evidence:
     if vm.status == RUNNING:
         return _boots(observed, record)
-    if vm.status in COMING:
-        return Evidence.NO_RUNNING_VM if late else Evidence.COMING
-    return Evidence.LEAVING if vm.status in LEAVING else Evidence.STOPPED
+    if vm.status not in (*COMING, *LEAVING):
+        return Evidence.STOPPED
+    if late:
+        return Evidence.NO_RUNNING_VM
+    return Evidence.COMING if vm.status in COMING else Evidence.LEAVING
 
 
 def _without_vm(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, *, late: bool
 ) -> Evidence:
-    facts, missing_s = record.vm, observed.limits.missing_s
+    made = record.phase in (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
+    facts, missing_s = record.vm if made else None, observed.limits.missing_s
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
     lacking_s = observed.vms_at - (facts.lacking_at or observed.vms_at) if facts else 0
     short = lacking_s <= missing_s or not _all_listed(observed, zones, record)
     if facts and short and (facts.id or not late):
         return Evidence.LACKING
-    if late:
+    if late and not (facts and _ran(record)):
         return Evidence.NO_RUNNING_VM
     if record.insert:
         return Evidence.INSERT_RUNS
-    if facts is None or record.phase not in (Phase.CREATED, Phase.BOOTING, Phase.STUCK):
+    if facts is None:
         return Evidence.NO_VM
     if record.lookup and _zones(record, zones) <= record.lookup.without:
         return Evidence.VM_IS_GONE
@@ -172,6 +193,10 @@ def _without_vm(
     # by lists alone go those for which that was not tried. No answer does not mean that it is gone.
     by_lists = facts.pool is None and record.lookup is None and lacking_s > 2 * missing_s
     return Evidence.NO_VM if by_lists else Evidence.LACKING_LONG
+
+
+def _ran(record: NodeRecord) -> bool:
+    return record.vm is not None and record.vm.running_at > 0
 
 
 def _all_listed(observed: ObservedState, zones: frozenset[str], record: NodeRecord) -> bool:
@@ -194,12 +219,14 @@ def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:
     return Evidence.BOOT_ENDED if ended else Evidence.BOOT_OVERDUE
 
 
-def _reason(limits: Limits, evidence: Evidence, start: Start, vm: Vm | None) -> str:
+def _reason(limits: Limits, evidence: Evidence, record: NodeRecord, vm: Vm | None) -> str:
+    start = started(record)
     if evidence is Evidence.FAILED:
         return start.permanent_error
     if vm is None:
         waited_s = limits.verdict_s if evidence is Evidence.OVERDUE else limits.made_s
-        return f"no VM within {waited_s:.0f} s{_trouble(start)}"
+        what = "its VM ran and lists lack it; no slurmd" if _ran(record) else "no VM"
+        return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
         return _overdue(limits, start, vm)
     if evidence is Evidence.BOOT_ENDED:

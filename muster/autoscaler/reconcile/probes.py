@@ -3,20 +3,35 @@
 A thousand boots that hang mostly have one cause, and some of them tell it as well as all.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
 
 AT_ONCE = 10
-"""Half of the calls that may be sent in a second (`compute.api_client.Limits`): other calls don't
-wait long for them."""
+"""In each zone, so that one that does not answer takes no place of the others. Half of the calls
+that may be sent in a second (`compute.api_client.Limits`): other calls don't wait long for them."""
 
 
-def spare(tracked: TrackedState) -> int:
-    """How many more probes may be under way."""
-    return max(0, AT_ONCE - sum(_under_way(record) for record in tracked.nodes.values()))
+class Places:
+    """Places of probes that may be under way at the same time."""
+
+    def __init__(self, tracked: TrackedState) -> None:
+        self._taken = Counter(
+            zone for record in tracked.nodes.values() for zone in _under_way(record)
+        )
+
+    def take(self, zones: Iterable[str]) -> frozenset[str]:
+        """Take a place in each zone that has one; return these zones."""
+        free = frozenset(zone for zone in zones if self._taken[zone] < AT_ONCE)
+        self._taken.update(free)
+        return free
 
 
-def _under_way(record: NodeRecord) -> int:
+def _under_way(record: NodeRecord) -> Iterator[str]:
     if record.phase is Phase.STUCK:
-        return int(record.start is not None and record.start.report is None)
-    lookup = record.lookup
-    return len(lookup.asked - lookup.without) if lookup and not lookup.stopped else 0
+        waits = record.start is not None and record.start.report is None
+        if waits and record.vm and record.vm.pool:
+            yield record.vm.pool.zone
+    elif record.lookup:
+        yield from record.lookup.asked - record.lookup.without

@@ -26,8 +26,9 @@ from muster.autoscaler.reconcile.queue import due_nodes, queued
 from muster.autoscaler.reconcile.records import NodeRecord, TrackedState
 from muster.autoscaler.reconcile.release import with_jobs
 from muster.autoscaler.reconcile.transitions import Evidence, step
-from muster.autoscaler.reconcile.verdicts import Verdicts
+from muster.autoscaler.reconcile.verdicts import Release, Verdicts
 
+NO_TEMPLATE = "the controller's metadata has no template for it; run `pulumi up`"
 MOST = 5000
 """Most VMs of one bulkInsert: https://cloud.google.com/compute/docs/instances/using-bulk-api."""
 
@@ -35,13 +36,13 @@ MOST = 5000
 def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     """Return the inserts that are due; release the nodes that no choice has room for."""
     due: dict[str, NodeSet] = {}
-    release: dict[str, str] = {}
+    release: dict[str, Release] = {}
     for name in due_nodes(observed, tracked):
         node_set = observed.set_of(name)
         if node_set and node_set.choices:
             due[name] = node_set
         else:
-            release[name] = "the controller's metadata has no template for it; run `pulumi up`"
+            release[name] = Release(Evidence.NO_TEMPLATE, NO_TEMPLATE)
     for name in with_jobs(observed, tracked, release):
         due.pop(name, None)
     if not due:
@@ -53,7 +54,7 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         if allocation.without:
             noted = tracked.with_nodes(refused)
             release |= {
-                name: no_room(observed, noted, allocation.group, name)
+                name: Release(Evidence.NO_PLACE, no_room(observed, noted, allocation.group, name))
                 for name in allocation.without
             }
         job = allocation.group.job
@@ -94,7 +95,7 @@ def _inserts(
     tracked: TrackedState,
     placed: Mapping[tuple[str, Choice, int], tuple[Group, list[str]]],
     refused: Mapping[str, NodeRecord],
-    release: Mapping[str, str],
+    release: Mapping[str, Release],
 ) -> Verdicts:
     records = dict(refused)
     breakers: dict[CapacityPool, Breaker] = {}
@@ -132,4 +133,5 @@ def _insert(group: Group, choice: Choice, lot: Mapping[str, NodeRecord], tries: 
 def _asked_for(record: NodeRecord, insert: Insert, tries: int) -> NodeRecord:
     start = replace(started(record), attempts=tries, again=0.0, failure=None)
     phase, _ = step(record.phase, Evidence.ROOM)
-    return replace(record.to(phase, start.asked), start=start, insert=insert.id, vm=None)
+    record = record.to(phase, start.asked).without_vm()
+    return replace(record, start=start, insert=insert.id)

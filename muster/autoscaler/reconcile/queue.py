@@ -14,6 +14,9 @@ from muster.autoscaler.reconcile.powering_up import started
 from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.reconcile.vms import vm_of
 
+REQUEST_S = 1.0
+"""So long after a node's state has changed its request may come into the spool."""
+
 
 def queued(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
@@ -66,6 +69,11 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     record = tracked.node(name)
     if record.phase is not Phase.WAITING or record.insert or record.deletions:
         return False
-    if vm_of(observed, record, name) is not None or started(record).again > observed.now:
+    start = started(record)
+    if vm_of(observed, record, name) is not None or start.again > observed.now:
         return False
-    return name in observed.nodes or observed.asked.get(name, 0) > observed.nodes_at
+    if name not in observed.asked:
+        # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
+        # and says which job needs the node.
+        return name in observed.nodes and observed.nodes_at >= start.asked + REQUEST_S
+    return name in observed.nodes or observed.asked[name] > observed.nodes_at

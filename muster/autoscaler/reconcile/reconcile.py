@@ -24,6 +24,7 @@ from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import check_powering_up
 from muster.autoscaler.reconcile.provision import provision
 from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.reconcile.verdicts import Release
 
 # Garbage last: the VM of a node that is released now is deleted, and it is not asked for again.
 PARTS = (check_powering_up, check_in_service, provision, collect_garbage)
@@ -32,14 +33,14 @@ PARTS = (check_powering_up, check_in_service, provision, collect_garbage)
 def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Action], TrackedState]:
     """Return the actions, in the order to do them, and the tracked state after them."""
     after = apply_results(observed, tracked)
-    reasons: dict[str, str] = {}
+    released: dict[str, Release] = {}
     actions: list[Action] = []
     for part in PARTS:
         verdicts = part(observed, after)
         after = verdicts.after(after)
-        released = release.with_jobs(observed, after, verdicts.release)
-        after = after.with_nodes(release.records(observed, after, released))
-        reasons |= released
+        now_released = release.with_jobs(observed, after, verdicts.release)
+        after = after.with_nodes(release.records(after, now_released, observed.now))
+        released |= now_released
         actions += verdicts.actions
     # A request is kept until slurmctld shows of each of its nodes that it does not wait for it.
     closed = [
@@ -47,4 +48,4 @@ def reconcile(observed: ObservedState, tracked: TrackedState) -> tuple[list[Acti
         for request in observed.requests
         if not any(observed.is_powering_up(name) for name in request.nodes)
     ]
-    return [*release.actions(observed, reasons), *actions, *closed], after
+    return [*release.actions(observed, released), *actions, *closed], after

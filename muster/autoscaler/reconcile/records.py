@@ -92,10 +92,10 @@ class VmFacts:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The search by name for the VM of a node in service."""
+    """The search by name for the VM of a node, which lists lack or have as stopped."""
 
     since: float
-    """When the first list without it, or with it stopped, was asked for."""
+    """When the first such list was asked for."""
     asked: frozenset[str] = frozenset()
     """Zones that are probed for it."""
     without: frozenset[str] = frozenset()
@@ -146,6 +146,10 @@ class NodeRecord:
     """When it was first seen leaving because Google takes its VM back."""
     not_responding_at: float = 0
     """Since when it is down for not answering."""
+    released_at: float = 0
+    """When slurmctld took its release; 0: not yet."""
+    unknown_at: float = 0
+    """Since when it has a VM and SLURM does not know it."""
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
     """By VM's id."""
     gone: Mapping[str, float] = field(default_factory=dict)
@@ -158,16 +162,19 @@ class NodeRecord:
         """Return it in a phase that evidence of this time leads to."""
         return self if phase is self.phase else replace(self, phase=phase, since=at)
 
+    def without_vm(self) -> "NodeRecord":
+        """Return it without what is known of its VM, and of the search for that."""
+        return replace(self, vm=None, lookup=None) if self.vm or self.lookup else self
+
     def settled(self, at: float) -> "NodeRecord":
         """Return what stays true when SLURM does not wait for the node any more."""
         return replace(
-            self.to(Phase.SETTLED, at),
+            self.to(Phase.SETTLED, at).without_vm(),
             start=None,
-            vm=None,
-            lookup=None,
             verified_at=0.0,
             preempted_at=0.0,
             not_responding_at=0.0,
+            released_at=0.0,
         )
 
     @property
@@ -183,6 +190,7 @@ class NodeRecord:
             (
                 self.insert,
                 self.in_doubt,
+                self.unknown_at,
                 self.deletions,
                 self.gone,
                 self.no_room,

@@ -1,49 +1,60 @@
 """Nodes that are released: each once, with those that its job can't use without it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
-from muster.autoscaler.reconcile.model import Power, ReleaseNodes
+from muster.autoscaler.reconcile.model import Node, Power, ReleaseNodes
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord, Phase, TrackedState
+from muster.autoscaler.reconcile.transitions import Evidence, step
+from muster.autoscaler.reconcile.verdicts import Release
 
 
 def with_jobs(
-    observed: ObservedState, tracked: TrackedState, release: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the nodes to release and why, with those that wait for the same jobs.
+    observed: ObservedState, tracked: TrackedState, release: Mapping[str, Release]
+) -> dict[str, Release]:
+    """Return the nodes to release, with those that wait for the same jobs.
 
     None while slurmctld does not answer: a node may have come into service since.
     """
-    reasons: dict[str, str] = {}
+    released: dict[str, Release] = {}
     if observed.stale:
-        return reasons
-    for name, reason in release.items():
-        if name in reasons or tracked.node(name).phase is Phase.RELEASED:
+        return released
+    for name, due in release.items():
+        if name in released or tracked.node(name).phase is Phase.RELEASED:
             continue
-        reasons[name] = reason
+        released[name] = due
         job = observed.jobs.get(name)
         if job is None or not observed.is_powering_up(name):
             continue
         for other in job.nodes:
-            released = tracked.node(other).phase is Phase.RELEASED or other in reasons
-            if not released and observed.is_powering_up(other):
+            over = tracked.node(other).phase is Phase.RELEASED or other in released
+            if not over and observed.is_powering_up(other):
                 # The same words for all jobs: each reason costs slurmctld a call.
-                reasons[other] = f"its job needs all of its nodes: {reason}"
-    return reasons
+                reason = f"its job needs all of its nodes: {due.reason}"
+                released[other] = Release(Evidence.JOB_RELEASED, reason)
+    return released
 
 
 def records(
-    observed: ObservedState, tracked: TrackedState, released: Iterable[str]
+    tracked: TrackedState, released: Mapping[str, Release], at: float
 ) -> dict[str, NodeRecord]:
     """Return the records of nodes that are released."""
-    return {name: tracked.node(name).to(Phase.RELEASED, observed.now) for name in released}
+    records: dict[str, NodeRecord] = {}
+    for name, due in released.items():
+        record = tracked.node(name)
+        phase, _ = step(record.phase, due.evidence)
+        records[name] = replace(record.to(phase, at), released_at=0.0)
+    return records
 
 
-def actions(observed: ObservedState, reasons: Mapping[str, str]) -> list[ReleaseNodes]:
-    """Return one action for each reason and power."""
-    names: dict[tuple[str, Power], list[str]] = {}
-    for name, reason in reasons.items():
+def actions(observed: ObservedState, released: Mapping[str, Release]) -> list[ReleaseNodes]:
+    """Return one action for each reason and state."""
+    names: dict[tuple[str, tuple[Power, bool, bool]], list[str]] = {}
+    for name, due in released.items():
         node = observed.nodes.get(name)
-        power = Power.POWERING_UP if observed.is_powering_up(name) or not node else node.power
-        names.setdefault((reason, power), []).append(name)
-    return [ReleaseNodes(tuple(each), reason, power) for (reason, power), each in names.items()]
+        if node is None or (observed.is_powering_up(name) and node.power is not Power.POWERING_UP):
+            # SLURM changes the state before it calls ResumeProgram.
+            node = Node(name, Power.POWERING_UP)
+        names.setdefault((due.reason, node.state), []).append(name)
+    return [ReleaseNodes(tuple(each), reason, state) for (reason, state), each in names.items()]

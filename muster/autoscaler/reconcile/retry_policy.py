@@ -45,9 +45,11 @@ _TEMPORARY = (
     "timeout",
     "notSent",
     "noToken",
+    # Its node's previous VM is on its way out.
+    "stillStopping",
 )
 
-TIMEOUT, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 408, 429, 500, 501
+UNAUTHORIZED, TIMEOUT, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 408, 429, 500, 501
 
 
 class Remedy(Enum):
@@ -63,7 +65,7 @@ def remedy(failure: Failure) -> Remedy:
     if failure.code.startswith(_NO_ROOM) or failure.code in (*_NO_QUOTA, _NOT_MADE):
         return Remedy.ELSEWHERE
     status = failure.status
-    passes = status in (TIMEOUT, TOO_MANY) or status >= SERVER_ERROR
+    passes = status in (UNAUTHORIZED, TIMEOUT, TOO_MANY) or status >= SERVER_ERROR
     if failure.code.startswith(_TEMPORARY) or (passes and status != NOT_IMPLEMENTED):
         return Remedy.LATER
     return Remedy.NOTHING

@@ -1,7 +1,8 @@
 """What becomes of a node: the table from (phase, evidence) to (phase, action); data only.
 
-docs/autoscaler.md has it. VMs have no phases: which of them are deleted depends on their nodes
-alone (`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too many
+docs/autoscaler.md has it. `powering_up`, `in_service` and `apply_results` find the evidence, and
+`provision` finds room. VMs have no phases: which of them are deleted depends on their nodes alone
+(`garbage_collect`). Where an action is not possible now (slurmctld does not answer, too many
 probes are under way, no pool has room at present) the node stays in its phase and is judged again.
 """
 
@@ -31,11 +32,11 @@ class Evidence(StrEnum):
     FAILED = "an insert failed in a way that no further try helps"
     OVERDUE = "0.9 of ResumeTimeout is over"
     LEFT_OVER = "its VM is from before SLURM asked"
-    LACKING = "lists lack its VM, for less than 20 s"
-    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request"
+    LACKING = "lists lack its VM, for less than 20 s, or its zone"
+    NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request, and none has"
+    INSERT_RUNS = "lists have no VM of it, and its insert runs"
     VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
     LACKING_LONG = "lists lack its VM for 20 s"
-    INSERT_RUNS = "lists have no VM of it, and its insert runs"
     NO_VM = "lists have no VM of it, and none is being made"
     BOOT_ENDED = "its VM has reported why the boot takes too long, or nothing for 20 s"
     BOOT_OVERDUE = "its VM has run for 0.4 of ResumeTimeout"
@@ -44,7 +45,9 @@ class Evidence(StrEnum):
     LEAVING = "its VM is stopping"
     STOPPED = "its VM has stopped"
     ROOM = "a capacity pool has room for it"
+    NO_TEMPLATE = "its set is not in the controller's metadata"
     NO_PLACE = "no choice of its set has room for it"
+    JOB_RELEASED = "another node is released, and its job needs both"
 
     # in service
     GIVEN_UP = "SLURM or Muster has taken it down, and nobody brings it up"
@@ -100,20 +103,21 @@ ROWS: tuple[Row, ...] = (
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
     (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
+    (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
     (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
     (_VM_MADE, Evidence.LACKING_LONG, None, Act.LOOK_UP),
-    (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
     (_ANY_START, Evidence.NO_VM, Phase.WAITING, Act.NOTHING),
     ((Phase.BOOTING, Phase.STUCK), Evidence.BOOT_ENDED, Phase.RELEASED, Act.RELEASE),
     ((Phase.BOOTING,), Evidence.BOOT_OVERDUE, Phase.STUCK, Act.READ_REPORT),
     ((Phase.STUCK,), Evidence.BOOT_OVERDUE, None, Act.NOTHING),
     (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
     (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),
-    ((Phase.INSERTING,), Evidence.LEAVING, None, Act.NOTHING),
     ((Phase.WAITING, *_VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
     (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
     ((Phase.WAITING,), Evidence.ROOM, Phase.INSERTING, Act.INSERT),
+    ((Phase.WAITING,), Evidence.NO_TEMPLATE, Phase.RELEASED, Act.RELEASE),
     ((Phase.WAITING,), Evidence.NO_PLACE, Phase.RELEASED, Act.RELEASE),
+    (_ANY_START, Evidence.JOB_RELEASED, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.GIVEN_UP, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.OUTDATED, Phase.RELEASED, Act.RELEASE),
     (_UP, Evidence.KEPT, Phase.SETTLED, Act.NOTHING),

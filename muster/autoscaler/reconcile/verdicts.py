@@ -6,6 +6,16 @@ from dataclasses import dataclass, field, replace
 from muster.autoscaler.reconcile.circuit_breaker import Breaker
 from muster.autoscaler.reconcile.model import Action, CapacityPool, Insert
 from muster.autoscaler.reconcile.records import NodeRecord, TrackedState
+from muster.autoscaler.reconcile.transitions import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A node is to be released."""
+
+    evidence: Evidence
+    reason: str
+    """For users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +26,8 @@ class Verdicts:
     """Node -> its record from now on."""
     breakers: Mapping[CapacityPool, Breaker] = field(default_factory=dict)
     """Pool -> its circuit breaker from now on."""
-    release: Mapping[str, str] = field(default_factory=dict)
-    """Nodes to release, and why; see `release`."""
+    release: Mapping[str, Release] = field(default_factory=dict)
+    """Nodes to release, by name."""
     actions: Sequence[Action] = ()
     """All others."""
 

@@ -123,10 +123,10 @@ def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]
             else:
                 line |= {"exists": exists, "report": report}
             yield line | _ids(*owner(name))
-        case Released() if event.left:
+        case Released() if event.not_released:
             why = event.failure or "it is not as it was when that was decided"
-            line = {"event": "not released", "nodes": fold(event.left), "reason": why}
-            yield line | _ids_of_all(event.left, owner)
+            line = {"event": "not released", "nodes": fold(event.not_released), "reason": why}
+            yield line | _ids_of_all(event.not_released, owner)
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:

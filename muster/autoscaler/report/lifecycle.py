@@ -85,7 +85,7 @@ def stages(
 
     `released_for`: reasons of nodes that were released, until slurmctld shows them.
     """
-    if not observed.nodes:
+    if not observed.nodes_at:
         # slurmctld has not been read yet.
         return {}
     names = {**observed.nodes, **observed.vms.by_name}
