@@ -17,7 +17,7 @@ from muster.autoscaler.reconcile.model import (
     ProbeResult,
     Released,
 )
-from muster.autoscaler.reconcile.observed import SKEW_S, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import (
     NOTHING,
     POWERING_UP,
@@ -41,9 +41,6 @@ RELEASED_AGAIN_S = 10.0
 """A node whose state in slurmctld has not changed so long after its release is released again."""
 DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 """Wait before a deletion that failed is tried again, at least and at most."""
-LISTED_S = 150.0
-"""So long lists may have a VM that is gone. One that is listed after that is there, although Google
-has said that it is not."""
 NO_ANSWER = ("unreachable", "timeout")
 """Codes of an insert whose outcome is unknown."""
 WITHDRAWN = "withdrawn"
@@ -270,13 +267,14 @@ def _asked(
 
 def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
     if asked is not None and asked > observed.now - observed.limits.resume_s:
-        return Start(asked, asked - SKEW_S)
+        return Start(asked, asked - observed.limits.skew_s)
     # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
     # again, or slurmctld was away. SLURM asked after it was read last, if it was.
-    oldest = -math.inf if asked is None else asked - SKEW_S
+    skew_s = observed.limits.skew_s
+    oldest = -math.inf if asked is None else asked - skew_s
     read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
-        oldest = max(oldest, read_at - SKEW_S)
+        oldest = max(oldest, read_at - skew_s)
     seen_at = observed.nodes_at if observed.nodes_at > (asked or 0) else observed.now
     return Start(seen_at, oldest)
 
@@ -322,7 +320,7 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)
     if record.gone or record.no_room:
-        gone = _since(record.gone, observed.vms_at - LISTED_S)
+        gone = _since(record.gone, observed.vms_at - observed.limits.listed_s)
         no_room = _since(record.no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)

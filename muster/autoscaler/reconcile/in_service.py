@@ -6,7 +6,6 @@ A list may be old, and of an earlier VM: what it says against a node is verified
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from muster.autoscaler.reconcile.apply_results import LISTED_S
 from muster.autoscaler.reconcile.model import Node, Power, Probe, Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.probes import Places
@@ -157,7 +156,8 @@ def _found(
     """What the search by name has shown."""
     if not zones:
         # The cluster has no node set and no VM any more.
-        return Evidence.ABSENT if observed.vms_at >= lookup.since + LISTED_S else None
+        long = observed.vms_at >= lookup.since + observed.limits.listed_s
+        return Evidence.ABSENT if long else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
     # If its slurmd is silent too, it is on no VM that works in a zone without an answer.

@@ -20,8 +20,6 @@ from muster.autoscaler.reconcile.model import (
 
 STALE_S = 45.0
 """Age from which slurmctld's states are stale; they are read every 30 s at least."""
-SKEW_S = 10.0
-"""So much the time of a VM's creation may be off; a VM that is left over is older by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +28,20 @@ class Limits:
 
     resume_s: float = 300
     """ResumeTimeout: so long SLURM waits for a node."""
-    orphan_s: float = 120
-    """Age of a VM that no node has, before it is deleted."""
+
+    # Google gives no bound for how late its lists are. These are Muster's choices: a longer delay
+    # costs calls, as a VM is read by its name or deleted by its id.
+
     missing_s: float = 20
-    """How long a VM must be missing from lists before it is asked for by name."""
+    """How long lists must lack a VM before it is read by its name."""
+    listed_s: float = 150
+    """How long lists may have a VM of which Google has said that it is gone."""
+    orphan_s: float = 120
+    """How long SLURM must not know the node of a VM before the VM is deleted."""
+    skew_s: float = 10
+    """How much the time of a VM's creation may be off; one that is left over is older by minutes.
+    """
+
     not_responding_s: float = 600
     """How long slurmd may fail to answer while its VM runs."""
 
