@@ -81,6 +81,9 @@ class Cloud(CloudReadings, Protocol):
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 TICK_S = 1.0
 """The next reconcile pass comes after this time at the latest, to notice deadlines."""
+CALM_S = 5.0
+"""So long nothing is decided while VMs are only deleted and nothing new is known: thousands of
+records take some time."""
 GAP_S = 5.0
 """After so long without a pass this process was stopped, or the machine was suspended."""
 DATE_S = 0.01
@@ -132,7 +135,9 @@ class Daemon:
         self._settled: list[str] = []
         """Requests that need no more, whose files are there still."""
         self._events: list[Event] = []
-        """Results that no pass has seen yet."""
+        """Results that no decision has seen yet."""
+        self._due_at = 0.0
+        """When the next decision is due."""
         self._pass_at = self._clock.monotonic()
         """When the last pass was, or would have been."""
         self._gap_until = 0.0
@@ -190,6 +195,10 @@ class Daemon:
             not isinstance(message, Deleted) or self.tracked.node(message.vm.name).start is not None
         )
 
+    def _matters(self, message: Message) -> bool:
+        """Whether a decision may follow from it, if only when to try a deletion again."""
+        return self.urgent(message) or (isinstance(message, Deleted) and bool(message.failure))
+
     def reconcile_pass(self, messages: list[Message]) -> None:
         """Take messages, decide what is due, and start it."""
         self.observed = replace(self.observed, **self._news(messages))
@@ -200,16 +209,29 @@ class Daemon:
             self._gap_until = now
             self._inbox.put(Called())
         self._pass_at = now
-        if not self._blind(now):
+        if any(map(self._matters, messages)):
+            self._due_at = now
+        if now >= self._due_at and not self._blind(now):
             self._decide(now)
+            self._due_at = self._next_decision(now)
 
     def _blind(self, now: float) -> bool:
         """Whether what is known is from before a gap, and new readings may come soon."""
         read_at = min(self.observed.nodes_at, self.observed.vms_at)
         return read_at < self._gap_until and now < self._gap_until + STALE_S
 
+    def _next_decision(self, now: float) -> float:
+        """When the next decision is due if nothing new comes that matters."""
+        records = self.tracked.nodes.values()
+        if self.tracked.inserts or any(
+            record.phase is not Phase.SETTLED or record.in_doubt for record in records
+        ):
+            return now
+        retries = [deletion.again for record in records for deletion in record.deletions.values()]
+        return min([now + CALM_S, *retries])
+
     def _news(self, messages: list[Message]) -> dict[str, Any]:
-        """Return what messages change in the observed state; keep the events for the next pass."""
+        """Return what messages change in the observed state; keep the events for a decision."""
         news: dict[str, Any] = {}
         for message in messages:
             match message:
