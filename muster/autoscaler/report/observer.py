@@ -7,6 +7,7 @@ returns. It remembers since when each node is in its stage.
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import (
     Action,
@@ -193,38 +194,39 @@ class Observer:
         """Take a node that is seen for the first time; the last daemon may know since when."""
         before = self._before.get(name)
         request, jobs = self._requested_by.get(name, ("", ()))
-        row = Row(view, observed.date(observed.now), jobs, request)
-        self._rows[name] = row
-        self._count(observed, name, view.stage, 1)
         if before and not request and view.stage not in (Stage.IDLE, Stage.OFF):
-            row.jobs, row.request = before.jobs, before.request
-        if before and before.view.stage is view.stage:
-            row.since = before.since
-        elif before or view.stage is not Stage.OFF:
+            request, jobs = before.request, before.jobs
+        was = before.view.stage if before else Stage.OFF
+        since = before.since if before and was is view.stage else observed.date(observed.now)
+        self._rows[name] = row = Row(view, since, jobs, request)
+        self._count(observed, name, view.stage, 1)
+        if view.stage is not was:
             self._lines.append(events.of_stage(name, row, None, 0, {}))
 
     def _changes(
         self, observed: ObservedState, tracked: TrackedState, name: str, row: Row, view: View
     ) -> None:
-        before, since = row.view.stage, row.since
-        row.view = view
+        before = row.view.stage
         if view.stage is before:
+            self._rows[name] = replace(row, view=view)
             return
-        row.since = observed.date(observed.now)
+        since, request, jobs = observed.date(observed.now), row.request, row.jobs
         start = tracked.node(name).start
         asked = start.asked if start else observed.now
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
                 # SLURM asked a moment before this pass.
-                row.since = observed.date(asked)
-            row.request, row.jobs = self._requested_by.get(name, (row.request, row.jobs))
+                since = observed.date(asked)
+            request, jobs = self._requested_by.get(name, (request, jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
-            row.jobs, row.request = (), ""
+            request, jobs = "", ()
+        for_s = max(0.0, since - row.since)
+        self._rows[name] = row = Row(view, since, jobs, request)
         phases = self._cold.moved(name, view.stage, observed.now, asked) or {}
         self.metrics.started(phases)
         self._count(observed, name, before, -1)
         self._count(observed, name, view.stage, 1)
-        self._lines.append(events.of_stage(name, row, before, max(0.0, row.since - since), phases))
+        self._lines.append(events.of_stage(name, row, before, for_s, phases))
 
     def _count(self, observed: ObservedState, name: str, stage: Stage, by: int) -> None:
         self._counts[set_name(observed.cluster, name), stage] += by
