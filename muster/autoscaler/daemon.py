@@ -7,12 +7,14 @@ knows then.
 """
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from muster.autoscaler.clock import Clock
@@ -82,8 +84,8 @@ Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 TICK_S = 1.0
 """The next reconcile pass comes after this time at the latest, to notice deadlines."""
 CALM_S = 5.0
-"""So long nothing is decided while VMs are only deleted and nothing new is known: thousands of
-records take some time."""
+"""While VMs are only deleted, and nothing comes that matters, a decision follows the last one after
+this time, or when a deletion that failed is due again: thousands of records take some time."""
 GAP_S = 5.0
 """After so long without a pass this process was stopped, or the machine was suspended."""
 DATE_S = 0.01
@@ -213,22 +215,11 @@ class Daemon:
             self._due_at = now
         if now >= self._due_at and not self._blind(now):
             self._decide(now)
-            self._due_at = self._next_decision(now)
 
     def _blind(self, now: float) -> bool:
         """Whether what is known is from before a gap, and new readings may come soon."""
         read_at = min(self.observed.nodes_at, self.observed.vms_at)
         return read_at < self._gap_until and now < self._gap_until + STALE_S
-
-    def _next_decision(self, now: float) -> float:
-        """When the next decision is due if nothing new comes that matters."""
-        records = self.tracked.nodes.values()
-        if self.tracked.inserts or any(
-            record.phase is not Phase.SETTLED or record.in_doubt for record in records
-        ):
-            return now
-        retries = [deletion.again for record in records for deletion in record.deletions.values()]
-        return min([now + CALM_S, *retries])
 
     def _news(self, messages: list[Message]) -> dict[str, Any]:
         """Return what messages change in the observed state; keep the events for a decision."""
@@ -278,6 +269,9 @@ class Daemon:
                 # One that has just read, while the daemon was idle, would sleep too long.
                 reader.due.set()
             reader.busy = busy
+        deletions = (record.deletions.values() for record in tracked.nodes.values())
+        retries = (deletion.again for deletion in chain.from_iterable(deletions))
+        self._due_at = now if busy else min(now + CALM_S, min(retries, default=math.inf))
         # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)
         closed = {action.request for action in actions if isinstance(action, Close)}
