@@ -26,6 +26,7 @@ from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.events import Line
 from muster.autoscaler.report.lifecycle import POWERING_UP, Stage, View, stage, stages, touched
 from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.repeats import Repeats
 from muster.autoscaler.report.status_file import (
     LastError,
     Returned,
@@ -67,7 +68,8 @@ class Observer:
         self._seen: tuple[ObservedState, TrackedState] | None = None
         self._before = self._rows_of_last_daemon()
         # Fresh: no daemon has written a status since the machine was booted.
-        self._lines: list[Line] = [{"event": "start", "fresh": not self._before or None}]
+        self._lines = [Line({"event": "start", "fresh": not self._before or None})]
+        self._repeats = Repeats()
 
     def __call__(
         self, observed: ObservedState, tracked: TrackedState, actions: Sequence[Action]
@@ -77,7 +79,8 @@ class Observer:
         self._take_actions(actions)
         self._take_events(observed)
         changed = bool(observed.nodes) and self._take_stages(observed, tracked)
-        self.events.write(observed.date(observed.now), self._lines)
+        lines = self._repeats.bounded(observed.now, self._lines)
+        self.events.write(observed.date(observed.now), list(lines))
         self._lines = []
         self.metrics.saw(observed, tracked, dict(self._counts))
         self.status.update(
@@ -117,7 +120,7 @@ class Observer:
     def _take_actions(self, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
-            self._lines.append(events.of_action(action, self._owner))
+            self._lines.append(events.of_action(action, self._requests, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
             elif isinstance(action, ReleaseNodes):
@@ -188,7 +191,7 @@ class Observer:
         if row:
             del self._rows[name]
             self._count(observed, name, row.view.stage, -1)
-            self._lines.append({"event": "removed", "node": name})
+            self._lines.append(events.of_removed(name))
 
     def _appears(self, observed: ObservedState, name: str, view: View) -> None:
         """Take a node that is seen for the first time; the last daemon may know since when."""
