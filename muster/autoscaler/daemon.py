@@ -7,12 +7,14 @@ knows then.
 """
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from muster.autoscaler.clock import Clock
@@ -82,6 +84,9 @@ class Cloud(CloudReadings, Protocol):
 Observer = Callable[[ObservedState, TrackedState, Sequence[Action]], None]
 TICK_S = 1.0
 """The next reconcile pass comes after this time at the latest, to notice deadlines."""
+CALM_S = 5.0
+"""While VMs are only deleted, and nothing comes that matters, a decision follows the last one after
+this time, or when a deletion that failed is due again: thousands of records take some time."""
 GAP_S = 5.0
 """After so long without a pass this process was stopped, or the machine was suspended."""
 DATE_S = 0.01
@@ -130,10 +135,12 @@ class Daemon:
         self.cloud_reader = CloudReader(cloud, inbox, self._failures, pace, self._clock)
         self._readers = (self.slurm_reader, self.cloud_reader)
         self._stopping = threading.Event()
-        self._settled: list[str] = []
-        """Requests that need no more, whose files are there still."""
+        self._closed: list[str] = []
+        """Closed requests whose files are there still."""
         self._events: list[Event] = []
-        """Results that no pass has seen yet."""
+        """Results that no decision has seen yet."""
+        self._due_at = 0.0
+        """When the next decision is due."""
         self._pass_at = self._clock.monotonic()
         """When the last pass was, or would have been."""
         self._gap_until = 0.0
@@ -191,6 +198,10 @@ class Daemon:
             not isinstance(message, Deleted) or self.tracked.node(message.vm.name).start is not None
         )
 
+    def _matters(self, message: Message) -> bool:
+        """Whether a decision may follow from it, if only when to try a deletion again."""
+        return self.urgent(message) or (isinstance(message, Deleted) and bool(message.failure))
+
     def reconcile_pass(self, messages: list[Message]) -> None:
         """Take messages, decide what is due, and start it."""
         self.observed = replace(self.observed, **self._news(messages))
@@ -201,10 +212,13 @@ class Daemon:
             self._gap_until = now
             self._inbox.put(Called())
         self._pass_at = now
-        self._begin_pass(now)
+        if any(map(self._matters, messages)):
+            self._due_at = now
         if self._blind(now):
+            self._begin_pass(now)
             self.tracked = apply_results(self.observed, self.tracked)
-        else:
+        elif now >= self._due_at:
+            self._begin_pass(now)
             self._decide()
 
     def _blind(self, now: float) -> bool:
@@ -213,7 +227,7 @@ class Daemon:
         return read_at < self._gap_until and now < self._gap_until + STALE_S
 
     def _news(self, messages: list[Message]) -> dict[str, Any]:
-        """Return what messages change in the observed state; keep the events for the next pass."""
+        """Return what messages change in the observed state; keep the events for a decision."""
         news: dict[str, Any] = {}
         for message in messages:
             match message:
@@ -240,7 +254,7 @@ class Daemon:
         return news
 
     def _requests(self) -> list[Request]:
-        return [request for request in self.spool.requests() if request.id not in self._settled]
+        return [request for request in self.spool.requests() if request.id not in self._closed]
 
     def _begin_pass(self, now: float) -> None:
         events, self._events = self._events, []
@@ -253,7 +267,7 @@ class Daemon:
         actions, self.tracked = reconcile(self.observed, self.tracked)
         for action in actions:
             self._do(action)
-        self._remove_settled()
+        self._remove_closed()
         tracked = self.tracked
         busy = bool(tracked.inserts) or any(
             record.phase is not Phase.SETTLED or record.preempted_at
@@ -264,6 +278,10 @@ class Daemon:
                 # One that has just read, while the daemon was idle, would sleep too long.
                 reader.due.set()
             reader.busy = busy
+        deletions = (record.deletions.values() for record in tracked.nodes.values())
+        retries = (deletion.again for deletion in chain.from_iterable(deletions))
+        now = self.observed.now
+        self._due_at = now if busy else min(now + CALM_S, min(retries, default=math.inf))
         # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)
         closed = {action.request for action in actions if isinstance(action, Close)}
@@ -280,16 +298,16 @@ class Daemon:
             case ReleaseNodes():
                 self.slurm_reader.release(self.observed.now, action)
             case Close(request):
-                self._settled.append(request)
+                self._closed.append(request)
             case _:
                 self.cloud.submit(action)
 
-    def _remove_settled(self) -> None:
-        """Remove the files of settled requests; where that fails, the next pass tries again."""
+    def _remove_closed(self) -> None:
+        """Remove the files of closed requests; where that fails, the next pass tries again."""
         try:
-            while self._settled:
-                self.spool.close(self._settled[0])
-                del self._settled[0]
+            while self._closed:
+                self.spool.close(self._closed[0])
+                del self._closed[0]
                 self._failures.works("the spool")
         except SpoolError as error:
             self._failures.failed("the spool", str(error), "written")

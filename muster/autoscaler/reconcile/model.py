@@ -112,7 +112,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one call of ResumeProgram asks for; it stays in the spool until each node is settled."""
+    """What one call of ResumeProgram asks for.
+
+    It stays in the spool until SLURM waits for none of its nodes any more.
+    """
 
     id: str
     """Name of its file: different for each call, the same after a restart of the daemon."""
@@ -280,7 +283,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Delete the file of a request that is settled."""
+    """Delete the file of a request: SLURM waits for none of its nodes any more."""
 
     request: str
 

@@ -4,8 +4,10 @@ logrotate may move the file away at any time: the next line goes to a new one. A
 written never stops the daemon, which says so once in its own log.
 """
 
+import errno
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 EVENTS = Path("/var/log/muster/autoscaler-events.jsonl")
+MOST_BYTES = 500_000_000
+"""A larger file gets no more lines: logrotate, which runs once a day, has not rotated it."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ class EventLog:
         )
         record = logging.LogRecord(__name__, logging.INFO, "", 0, text, None, None)
         try:
+            if self.path.exists() and self.path.stat().st_size > MOST_BYTES:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             self._handler.emit(record)
         except OSError as error:
             if self._works:

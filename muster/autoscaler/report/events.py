@@ -5,6 +5,7 @@ out: one search for its number finds all that happened to its nodes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from muster.autoscaler.reconcile.model import (
@@ -21,20 +22,45 @@ from muster.autoscaler.reconcile.model import (
     Released,
     ReleaseNodes,
     Request,
+    Vm,
     Withdraw,
 )
-from muster.autoscaler.report.lifecycle import Stage
+from muster.autoscaler.report.lifecycle import IN_SERVICE, POWERING_UP, Stage
 from muster.autoscaler.report.status_file import Row
 from muster.catalog.hostlists import fold
 
-Line = dict[str, Any]
+Facts = dict[str, Any]
 Owner = Callable[[str], tuple[str, tuple[int, ...]]]
 """Node -> its request, and the jobs that wait for it or run on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the event log."""
+
+    facts: Facts
+    nodes: Sequence[str] = ()
+    """The nodes that it is about."""
+
+    @property
+    def kind(self) -> str:
+        """Such as `delete`, `refused QUOTA_EXCEEDED` or `stage released after booting`."""
+        facts = self.facts
+        if facts["event"] == "stage":
+            return f"stage {facts['stage']} after {facts['was']}"
+        return " ".join(facts[key] for key in ("event", "code") if key in facts)
+
+    @property
+    def ends(self) -> bool:
+        """Whether its node works, or is gone: what comes then is new."""
+        stage, was = self.facts.get("stage"), self.facts.get("was")
+        works = stage in IN_SERVICE and was in POWERING_UP | IN_SERVICE
+        return works or self.facts["event"] == "removed"
+
+
 def of_request(request: Request, asked: float) -> Line:
     """SLURM asks for nodes; `asked`: when, in seconds since the epoch."""
-    return {
+    facts = {
         "event": "request",
         "request": request.id,
         "asked": round(asked, 3),
@@ -45,6 +71,7 @@ def of_request(request: Request, asked: float) -> Line:
             for job in request.jobs
         },
     }
+    return Line(facts, request.nodes)
 
 
 def of_stage(
@@ -52,7 +79,7 @@ def of_stage(
 ) -> Line:
     """A node has come to another stage; `for_s`: how long it was in the one before."""
     view = row.view
-    return {
+    facts = {
         "event": "stage",
         "node": name,
         "stage": view.stage,
@@ -68,14 +95,20 @@ def of_stage(
         "cold_start_s": {phase: round(took_s, 3) for phase, took_s in phases.items()} or None,
         **_ids(row.request, row.jobs),
     }
+    return Line(facts, (name,))
 
 
-def of_action(action: Action, owner: Owner) -> Line:
-    """The daemon begins an action."""
-    line: Line
+def of_removed(name: str) -> Line:
+    """Neither a node nor a VM has this name any more."""
+    return Line({"event": "removed", "node": name}, (name,))
+
+
+def of_action(action: Action, requests: Mapping[str, Request], owner: Owner) -> Line:
+    """The daemon begins an action; `requests`: those that are open, by id."""
+    facts: Facts
     match action:
         case Insert(id=insert_id, choice=choice, names=names):
-            return {
+            facts = {
                 "event": "insert",
                 "insert": insert_id,
                 "nodes": fold(names),
@@ -83,50 +116,49 @@ def of_action(action: Action, owner: Owner) -> Line:
                 "machine_type": choice.machine_type,
                 "spot": choice.spot or None,
                 "gpus": choice.gpus or None,
-                **_ids_of_all(names, owner),
             }
+            return _of_all(names, facts, owner)
         case Delete(vm=vm, why=why):
-            line = {"event": "delete", "node": vm.name, "zone": vm.zone, "vm": vm.id, "reason": why}
-            return line | _ids(*owner(vm.name))
+            return _of_one(vm.name, {"event": "delete", **_vm(vm), "reason": why}, owner)
         case Withdraw(vm=vm):
-            line = {"event": "withdraw", "node": vm.name, "zone": vm.zone, "vm": vm.id}
-            return line | _ids(*owner(vm.name))
+            return _of_one(vm.name, {"event": "withdraw", **_vm(vm)}, owner)
         case ReleaseNodes(names=names, reason=reason):
-            line = {"event": "release", "nodes": fold(names), "reason": reason}
-            return line | _ids_of_all(names, owner)
+            facts = {"event": "release", "nodes": fold(names), "reason": reason}
+            return _of_all(names, facts, owner)
         case Probe(name=name, zone=zone):
-            return {"event": "probe", "node": name, "zone": zone, **_ids(*owner(name))}
+            return _of_one(name, {"event": "probe", "node": name, "zone": zone}, owner)
         case Close(request=request):
-            return {"event": "settled", "request": request}
+            return Line({"event": "settled", "request": request}, requests[request].nodes)
 
 
 def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]:
     """An action has ended; `asked`: the nodes of an insert."""
-    line: Line
+    facts: Facts
     match event:
         case Inserted(id=insert_id):
             if event.whole is None:
                 made = [name for name in asked if name not in event.failed]
-                yield {"event": "inserted", "insert": insert_id, **_ids_of_all(made, owner)}
+                facts = {"event": "inserted", "insert": insert_id, **_ids_of_all(made, owner)}
+                yield Line(facts, asked)
             for names, failure in _refused(event, asked):
-                line = {"event": "refused", "insert": insert_id, "nodes": fold(names)}
-                yield line | _facts(failure) | _ids_of_all(names, owner)
+                facts = {"event": "refused", "insert": insert_id, "nodes": fold(names)}
+                yield _of_all(names, facts | _facts(failure), owner)
         case Deleted(vm, failure):
-            line = {"event": "deleted", "node": vm.name, "zone": vm.zone, "vm": vm.id}
+            facts = {"event": "deleted", **_vm(vm)}
             if failure:
-                line |= {"event": "not deleted", **_facts(failure)}
-            yield line | _ids(*owner(vm.name))
+                facts |= {"event": "not deleted", **_facts(failure)}
+            yield _of_one(vm.name, facts, owner)
         case ProbeResult(name, zone, exists, report, failure):
-            line = {"event": "probed", "node": name, "zone": zone}
+            facts = {"event": "probed", "node": name, "zone": zone}
             if failure:
-                line |= {"event": "not probed", **_facts(failure)}
+                facts |= {"event": "not probed", **_facts(failure)}
             else:
-                line |= {"exists": exists, "report": report}
-            yield line | _ids(*owner(name))
+                facts |= {"exists": exists, "report": report}
+            yield _of_one(name, facts, owner)
         case Released() if event.not_released:
             why = event.failure or "it is not as it was when that was decided"
-            line = {"event": "not released", "nodes": fold(event.not_released), "reason": why}
-            yield line | _ids_of_all(event.not_released, owner)
+            facts = {"event": "not released", "nodes": fold(event.not_released), "reason": why}
+            yield _of_all(event.not_released, facts, owner)
 
 
 def failures(event: Event, asked: Sequence[str]) -> Iterator[tuple[str, Failure, Sequence[str]]]:
@@ -153,15 +185,27 @@ def _refused(event: Inserted, asked: Sequence[str]) -> Iterator[tuple[Sequence[s
         yield names, event.failed[names[0]]
 
 
-def _facts(failure: Failure) -> Line:
+def _of_one(name: str, facts: Facts, owner: Owner) -> Line:
+    return Line(facts | _ids(*owner(name)), (name,))
+
+
+def _of_all(names: Sequence[str], facts: Facts, owner: Owner) -> Line:
+    return Line(facts | _ids_of_all(names, owner), names)
+
+
+def _vm(vm: Vm) -> Facts:
+    return {"node": vm.name, "zone": vm.zone, "vm": vm.id}
+
+
+def _facts(failure: Failure) -> Facts:
     return {"code": failure.code, "message": failure.message, "status": failure.status or None}
 
 
-def _ids(request: str, jobs: Sequence[int]) -> Line:
+def _ids(request: str, jobs: Sequence[int]) -> Facts:
     return {"request": request, "jobs": list(jobs) or None}
 
 
-def _ids_of_all(names: Sequence[str], owner: Owner) -> Line:
+def _ids_of_all(names: Sequence[str], owner: Owner) -> Facts:
     owners = [owner(name) for name in names]
     return {
         "requests": sorted({request for request, _ in owners if request}) or None,

@@ -7,6 +7,7 @@ returns. It remembers since when each node is in its stage.
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import (
     Action,
@@ -25,6 +26,7 @@ from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.events import Line
 from muster.autoscaler.report.lifecycle import POWERING_UP, Stage, View, stage, stages, touched
 from muster.autoscaler.report.metrics import Metrics
+from muster.autoscaler.report.repeats import Repeats
 from muster.autoscaler.report.status_file import (
     LastError,
     Returned,
@@ -66,7 +68,8 @@ class Observer:
         self._seen: tuple[ObservedState, TrackedState] | None = None
         self._before = self._rows_of_last_daemon()
         # Fresh: no daemon has written a status since the machine was booted.
-        self._lines: list[Line] = [{"event": "start", "fresh": not self._before or None}]
+        self._lines = [Line({"event": "start", "fresh": not self._before or None})]
+        self._repeats = Repeats()
 
     def __call__(
         self, observed: ObservedState, tracked: TrackedState, actions: Sequence[Action]
@@ -76,7 +79,8 @@ class Observer:
         self._take_actions(actions)
         self._take_events(observed)
         changed = bool(observed.nodes) and self._take_stages(observed, tracked)
-        self.events.write(observed.date(observed.now), self._lines)
+        lines = self._repeats.bounded(observed.now, self._lines)
+        self.events.write(observed.date(observed.now), list(lines))
         self._lines = []
         self.metrics.saw(observed, tracked, dict(self._counts))
         self.status.update(
@@ -116,7 +120,7 @@ class Observer:
     def _take_actions(self, actions: Sequence[Action]) -> None:
         for action in actions:
             self.metrics.acted(action)
-            self._lines.append(events.of_action(action, self._owner))
+            self._lines.append(events.of_action(action, self._requests, self._owner))
             if isinstance(action, Insert):
                 self._asks[action.id] = action.names
             elif isinstance(action, ReleaseNodes):
@@ -187,44 +191,45 @@ class Observer:
         if row:
             del self._rows[name]
             self._count(observed, name, row.view.stage, -1)
-            self._lines.append({"event": "removed", "node": name})
+            self._lines.append(events.of_removed(name))
 
     def _appears(self, observed: ObservedState, name: str, view: View) -> None:
         """Take a node that is seen for the first time; the last daemon may know since when."""
         before = self._before.get(name)
         request, jobs = self._requested_by.get(name, ("", ()))
-        row = Row(view, observed.date(observed.now), jobs, request)
-        self._rows[name] = row
-        self._count(observed, name, view.stage, 1)
         if before and not request and view.stage not in (Stage.IDLE, Stage.OFF):
-            row.jobs, row.request = before.jobs, before.request
-        if before and before.view.stage is view.stage:
-            row.since = before.since
-        elif before or view.stage is not Stage.OFF:
+            request, jobs = before.request, before.jobs
+        was = before.view.stage if before else Stage.OFF
+        since = before.since if before and was is view.stage else observed.date(observed.now)
+        self._rows[name] = row = Row(view, since, jobs, request)
+        self._count(observed, name, view.stage, 1)
+        if view.stage is not was:
             self._lines.append(events.of_stage(name, row, None, 0, {}))
 
     def _changes(
         self, observed: ObservedState, tracked: TrackedState, name: str, row: Row, view: View
     ) -> None:
-        before, since = row.view.stage, row.since
-        row.view = view
+        before = row.view.stage
         if view.stage is before:
+            self._rows[name] = replace(row, view=view)
             return
-        row.since = observed.date(observed.now)
+        since, request, jobs = observed.date(observed.now), row.request, row.jobs
         start = tracked.node(name).start
         asked = start.asked if start else observed.now
         if view.stage in POWERING_UP:
             if before not in POWERING_UP:
                 # SLURM asked a moment before this pass.
-                row.since = observed.date(asked)
-            row.request, row.jobs = self._requested_by.get(name, (row.request, row.jobs))
+                since = observed.date(asked)
+            request, jobs = self._requested_by.get(name, (request, jobs))
         elif view.stage in (Stage.IDLE, Stage.OFF):
-            row.jobs, row.request = (), ""
+            request, jobs = "", ()
+        for_s = max(0.0, since - row.since)
+        self._rows[name] = row = Row(view, since, jobs, request)
         phases = self._cold.moved(name, view.stage, observed.now, asked) or {}
         self.metrics.started(phases)
         self._count(observed, name, before, -1)
         self._count(observed, name, view.stage, 1)
-        self._lines.append(events.of_stage(name, row, before, max(0.0, row.since - since), phases))
+        self._lines.append(events.of_stage(name, row, before, for_s, phases))
 
     def _count(self, observed: ObservedState, name: str, stage: Stage, by: int) -> None:
         self._counts[set_name(observed.cluster, name), stage] += by

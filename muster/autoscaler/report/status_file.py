@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ class StatusError(Exception):
     """There is no status; the message is one sentence."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Row:
-    """A node that is not simply off."""
+    """A node as it is shown; the observer replaces it when anything changes."""
 
     view: View
     since: float
@@ -48,6 +49,11 @@ class Row:
     jobs: tuple[int, ...] = ()
     """Jobs for which SLURM asked for it."""
     request: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """As the file has it. Of thousands of nodes few change between two writes."""
+        return json.dumps(_row(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +227,11 @@ def _head(
 
 
 def _nodes(rows: Mapping[str, Row]) -> str:
-    off = [name for name, row in rows.items() if _simply_off(row)]
-    others = {name: _row(row) for name, row in rows.items() if not _simply_off(row)}
-    return json.dumps({"off": off, "nodes": others})
+    off = json.dumps([name for name, row in rows.items() if _simply_off(row)])
+    others = (
+        f"{json.dumps(name)}: {row.text}" for name, row in rows.items() if not _simply_off(row)
+    )
+    return f'{{"off": {off}, "nodes": {{{", ".join(others)}}}}}'
 
 
 def _simply_off(row: Row) -> bool:

@@ -7,13 +7,26 @@ from typing import cast
 from unittest.mock import Mock
 
 import pytest
+from clockkit import SetClock
 from driverkit import until
 
 from muster.autoscaler import daemon
 from muster.autoscaler.daemon import Daemon
-from muster.autoscaler.messages import Called, Inbox
+from muster.autoscaler.messages import Called, Inbox, Message, NodesRead
 from muster.autoscaler.readers import Pace
-from muster.autoscaler.reconcile.model import Action, Deleted, Node, Power, Quotas, Vm, VmList
+from muster.autoscaler.reconcile.model import (
+    Action,
+    Delete,
+    Deleted,
+    Failure,
+    Node,
+    Power,
+    Quotas,
+    Request,
+    Vm,
+    VmList,
+    Withdraw,
+)
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -117,3 +130,105 @@ def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonH
     until(harness.inbox.empty)
     harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", 1000)))
     until(lambda: harness.ends)
+
+
+class Steps:
+    """A daemon that has started to delete all VMs; the test makes its steps."""
+
+    def __init__(self) -> None:
+        self.clock = SetClock()
+        self.inbox = Inbox()
+        self.requests: list[Request] = []
+        self.done: list[Action] = []
+        self.passes: list[float] = []
+        """When the daemon decided."""
+        self.nodes = {name: Node(name, Power.POWERING_DOWN) for name in NAMES}
+        self.vms = VmList(Vm(name, "z", name, "RUNNING", 900) for name in NAMES)
+        cloud = Mock(sets=dict, vms=lambda: self.vms, submit=self.done.append)
+        cloud.quotas.return_value = Quotas()
+        self.daemon = Daemon(
+            ObservedState("lab", 0),
+            self.inbox,
+            slurm=Mock(nodes=lambda: list(self.nodes.values())),
+            cloud=cloud,
+            spool=Mock(requests=lambda: self.requests),
+            observe=lambda observed, *_: self.passes.append(observed.now),
+            clock=self.clock,
+        )
+        self.daemon.slurm_reader.read()
+        self.daemon.cloud_reader.read()
+        self.second()
+        assert len(self.done) == len(NAMES)
+
+    def second(self, *messages: Message) -> None:
+        """Let a second pass, at whose end messages come."""
+        self.clock.passes(1)
+        for message in messages:
+            self.inbox.put(message)
+        self.daemon.reconcile_pass(self.daemon.messages())
+
+    def seconds_until_next(self) -> int:
+        """How long the daemon does not decide anything, if nothing comes."""
+        self.passes.clear()
+        for seconds in range(1, 100):
+            self.second()
+            if self.passes:
+                return seconds
+        raise AssertionError
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+def test_while_vms_are_only_deleted_a_pass_comes_every_five_seconds(steps: Steps):
+    steps.passes.clear()
+    for vm in steps.vms[:20]:
+        steps.second(Deleted(vm))
+    assert [b - a for a, b in zip(steps.passes, steps.passes[1:], strict=False)] == [5, 5, 5]
+    assert steps.seconds_until_next() == 5
+
+
+def test_a_deletion_that_failed_is_tried_again_on_time(steps: Steps):
+    steps.seconds_until_next()
+    steps.done.clear()
+    steps.passes.clear()
+    failed = steps.vms[0]
+    steps.second(Deleted(failed, Failure("forbidden", "not you", 403)))
+    steps.second()
+    steps.second(NodesRead(steps.clock.since_boot + 1, dict(steps.nodes)))
+    for _ in range(9):
+        steps.second(Deleted(steps.vms[1]))
+    # When it failed, when nodes were read, five seconds later, and when it may be tried again.
+    assert [at - steps.passes[0] for at in steps.passes] == [0, 2, 7, 10]
+    assert [action.vm for action in steps.done if isinstance(action, Delete)] == [failed]
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_what_is_read_or_asked_for_among_deletions_is_decided_at_once(steps: Steps, at: int):
+    steps.seconds_until_next()
+    for _ in range(at - 1):
+        steps.second()
+    steps.passes.clear()
+    steps.second(NodesRead(steps.clock.since_boot, dict(steps.nodes)))
+    assert len(steps.passes) == 1
+    for _ in range(at - 1):
+        steps.second()
+    steps.requests = [Request("r", steps.clock.since_boot, (NAMES[0],))]
+    steps.done.clear()
+    steps.second(Called(), Deleted(steps.vms[1]))
+    # Its VM is from before SLURM asked: the node waits for that deletion.
+    assert [type(action) for action in steps.done] == [Delete]
+    assert steps.seconds_until_next() == 1
+
+
+def test_a_deletion_among_others_is_withdrawn_at_once(steps: Steps):
+    steps.seconds_until_next()
+    steps.second()
+    steps.done.clear()
+    name = NAMES[0]
+    steps.second(NodesRead(steps.clock.since_boot, steps.nodes | {name: Node(name, Power.UP)}))
+    assert [action for action in steps.done if isinstance(action, Withdraw)] == [
+        Withdraw(steps.vms[0])
+    ]

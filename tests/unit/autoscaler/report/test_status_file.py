@@ -1,6 +1,7 @@
 import json
 import stat
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from viewkit import Watched, cold_start
@@ -19,6 +20,7 @@ from muster.autoscaler.reconcile.model import (
 )
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
+from muster.autoscaler.report import status_file
 from muster.autoscaler.report.lifecycle import Stage, View
 from muster.autoscaler.report.status_file import (
     BreakerStatus,
@@ -116,6 +118,22 @@ def test_while_thousands_of_rows_change_it_is_written_less_often_and_every_ten_s
         written.append(read(file.path).written if now in (1002, 1011) else 0)
     assert written[2] == 1000
     assert written[11] > 1000
+
+
+def test_only_rows_that_have_changed_are_built_again(file, monkeypatch):
+    built = Mock(wraps=status_file._row)
+    monkeypatch.setattr(status_file, "_row", built)
+    rows = {
+        f"lab-debug-{number}": Row(View(Stage.GOING, "idle%"), 995, (number,))
+        for number in range(100)
+    }
+    changed = Row(View(Stage.IDLE, "idle"), 1010)
+    for now, new in ((1000, {}), (1020, {"lab-debug-7": changed}), (1040, {})):
+        rows |= new
+        observed = replace(OBSERVED, now=now)
+        file.update(observed, TRACKED, rows, changed=True, returned={}, errors={})
+        assert read(file.path).nodes == rows
+    assert built.call_count == 101
 
 
 def test_when_nothing_changes_it_is_written_every_ten_seconds(file):
