@@ -49,7 +49,9 @@ WITHDRAWN = "withdrawn"
 
 def apply_results(observed: ObservedState, tracked: TrackedState) -> TrackedState:
     """Return the tracked state after what happened since the last pass, without what is over."""
-    began = (observed.nodes_at or None) if tracked.began is None else tracked.began
+    began = tracked.began
+    if began is None and observed.nodes_at:
+        began = observed.now
     tracked = replace(tracked, began=began)
     nodes = dict(tracked.nodes)
     inserts, breakers = dict(tracked.inserts), dict(tracked.breakers)
@@ -275,8 +277,7 @@ def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) 
     read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
         oldest = max(oldest, read_at - skew_s)
-    seen_at = observed.nodes_at if observed.nodes_at > (asked or 0) else observed.now
-    return Start(seen_at, oldest)
+    return Start(observed.now, oldest)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:

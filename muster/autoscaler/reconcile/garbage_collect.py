@@ -20,7 +20,7 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
     deletions: list[Action] = []
     for vm in _to_check(observed, tracked):
         record = records.get(vm.name) or tracked.node(vm.name)
-        unknown_at = 0.0 if vm.name in observed.nodes else record.unknown_at or observed.nodes_at
+        unknown_at = 0.0 if vm.name in observed.nodes else record.unknown_at or observed.now
         if unknown_at != record.unknown_at:
             record = records[vm.name] = replace(record, unknown_at=unknown_at)
         before = record.deletions.get(vm.id)

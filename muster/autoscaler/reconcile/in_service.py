@@ -83,9 +83,9 @@ def _noted(observed: ObservedState, record: NodeRecord, node: Node) -> NodeRecor
     """Track since when a node doesn't answer, or leaves because Google takes its VM back."""
     not_responding_at = preempted_at = 0.0
     if _is_not_responding(node):
-        not_responding_at = record.not_responding_at or observed.nodes_at
+        not_responding_at = record.not_responding_at or observed.now
     if _is_preempted(node):
-        preempted_at = record.preempted_at or observed.nodes_at
+        preempted_at = record.preempted_at or observed.now
     if (not_responding_at, preempted_at) == (record.not_responding_at, record.preempted_at):
         return record
     return replace(record, not_responding_at=not_responding_at, preempted_at=preempted_at)
@@ -94,7 +94,7 @@ def _noted(observed: ObservedState, record: NodeRecord, node: Node) -> NodeRecor
 def _in(phase: Phase, observed: ObservedState, record: NodeRecord) -> NodeRecord:
     if phase is record.phase:
         return record
-    lookup = Lookup(observed.vms_at) if phase is Phase.VERIFYING else None
+    lookup = Lookup(observed.now) if phase is Phase.VERIFYING else None
     return replace(record.to(phase, observed.vms_at), lookup=lookup)
 
 
@@ -174,7 +174,7 @@ def _probes(
     records: dict[str, NodeRecord] = {}
     places = Places(tracked)
     for name in sorted(doubtful, key=lambda name: doubtful[name].since):
-        lookup = doubtful[name].lookup or Lookup(observed.vms_at)
+        lookup = doubtful[name].lookup or Lookup(observed.now)
         if observed.vms_at < lookup.again:
             continue
         # In each zone, though a list has it in one: that may be an earlier VM.

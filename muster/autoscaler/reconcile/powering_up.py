@@ -72,7 +72,7 @@ def _look_up(
     probes: list[Probe] = []
     records: dict[str, NodeRecord] = {}
     for name, record in lost.items():
-        lookup = record.lookup or Lookup(observed.vms_at)
+        lookup = record.lookup or Lookup(observed.now)
         if observed.vms_at < lookup.again:
             continue
         due = places.take(_zones(record, tracked.zones) - lookup.asked)
@@ -123,7 +123,7 @@ def _noted(
             and observed.vms_at > facts.seen_at
             and _all_listed(observed, zones, record)
         ):
-            return replace(record, vm=replace(facts, lacking_at=observed.vms_at))
+            return replace(record, vm=replace(facts, lacking_at=observed.now))
         return record
     if vm.status in LEAVING:
         # When the next list lacks it, it is gone: that is no gap in the list.
@@ -135,10 +135,8 @@ def _noted(
         record, facts = record.to(Phase.CREATED, observed.vms_at), None
     running_at = 0.0
     if vm.status == RUNNING:
-        # The list may be older than the request.
-        first = max(observed.vms_at, started(record).asked)
-        running_at = (facts.running_at if facts else 0) or first
-    seen = VmFacts(facts.seen_at if facts else observed.vms_at, vm.pool, vm.id, 0, running_at)
+        running_at = (facts.running_at if facts else 0) or observed.now
+    seen = VmFacts(facts.seen_at if facts else observed.now, vm.pool, vm.id, 0, running_at)
     return record if seen == facts else replace(record, vm=seen, lookup=None)
 
 
@@ -177,7 +175,7 @@ def _without_vm(
     facts, missing_s = record.vm if made else None, observed.limits.missing_s
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
-    lacking_s = observed.vms_at - (facts.lacking_at or observed.vms_at) if facts else 0
+    lacking_s = observed.vms_at - (facts.lacking_at or observed.now) if facts else 0
     short = lacking_s <= missing_s or not _all_listed(observed, zones, record)
     if facts and short and (facts.id or not late):
         return Evidence.LACKING
@@ -211,7 +209,7 @@ def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
 
 
 def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:
-    running_at = record.vm.running_at if record.vm else observed.vms_at
+    running_at = record.vm.running_at if record.vm else observed.now
     late_s = observed.nodes_at - running_at - observed.limits.boot_s
     if record.phase not in (Phase.BOOTING, Phase.STUCK) or late_s < 0:
         return Evidence.RUNNING

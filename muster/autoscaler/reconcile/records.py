@@ -3,8 +3,9 @@
 All of it may be lost: a daemon that starts without it gets to the same result a little later. What
 must not be lost is in the spool, in slurmctld and in the cloud.
 
-Records never change; a pass replaces them. Each fact has the time at which the outside world said
-it: when a list was asked for, when slurmctld was asked, when a result came.
+Records never change; a pass replaces them. What is counted begins when a reading was known: it may
+be as new as that. A deadline is over by a reading that was asked for after it: what that says may
+be as old as its question.
 """
 
 import math
@@ -55,7 +56,7 @@ class Start:
     """What is known of a node's start, from SLURM's request on."""
 
     asked: float
-    """When SLURM asked for it; without a request, when it was first seen powering up."""
+    """When SLURM asked for it; without a request, when it was first known to be powering up."""
     oldest: float
     """A VM that was made before is from before SLURM asked: its registration is not accepted."""
     attempts: int = 0
@@ -79,15 +80,15 @@ class VmFacts:
     """The VM that was made for a start."""
 
     seen_at: float
-    """When its insert succeeded, or when the first list that has it was asked for."""
+    """When its insert succeeded, or when it was first listed."""
     pool: CapacityPool | None = None
     """None: an earlier daemon may have made it, anywhere."""
     id: str = ""
     """Empty until a list has it."""
     lacking_at: float = 0
-    """When the first list after that which lacks it was asked for; 0: none does."""
+    """When a list lacked it first after that; 0: none does."""
     running_at: float = 0
-    """When the first list that has it running was asked for; 0: none does."""
+    """When a list had it running first; 0: none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Lookup:
     """The search by name for the VM of a node, which lists lack or have as stopped."""
 
     since: float
-    """When the first such list was asked for."""
+    """When a list did so first."""
     asked: frozenset[str] = frozenset()
     """Zones that are probed for it."""
     without: frozenset[str] = frozenset()
@@ -229,8 +230,8 @@ class TrackedState:
     """Those under way, by id."""
     breakers: Mapping[CapacityPool, Breaker] = field(default_factory=dict)
     began: float | None = None
-    """When slurmctld was read first: an earlier daemon may have begun what SLURM asked for until
-    then."""
+    """When slurmctld had been read first: an earlier daemon may have begun what SLURM asked for
+    until then."""
     zones: frozenset[str] = frozenset()
     """All zones that the node sets or VMs have had."""
     read: Readings | None = None
