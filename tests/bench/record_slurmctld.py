@@ -95,7 +95,8 @@ def version(release: str) -> str:
 
 def flow(value: object) -> str:
     """A value in one line of YAML."""
-    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000).strip()
+    line = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
+    return line.removesuffix("...\n").strip()
 
 
 def text(recording: dict[str, Any]) -> str:

@@ -27,8 +27,9 @@ POLL_S = 0.2
 ANSWER_S = 1.5
 """A slurmctld that is stopped answers nothing."""
 LONGEST_S = 200.0
-KERNEL_S, SLURMD_S = 0.5, 2.5
-"""From a call of ResumeProgram to the VM's kernel, and to its slurmd."""
+KERNEL_S, SLURMD_S = 2.5, 4.0
+"""From a call of ResumeProgram to the VM's kernel, and to its slurmd. Both sides of slurmctld's
+comparison are whole seconds: it refuses some VMs that boot less than a second after the call."""
 AWAY_AT_S = 45.0
 """From the begin of a group to the moment when slurmctld goes away."""
 FAKETIME = {
@@ -395,6 +396,18 @@ def down_lost(trial: Trial) -> None:
     trial.until_node("POWERED_DOWN")
 
 
+def lost_down(trial: Trial) -> None:
+    """The same, released first and set DOWN then."""
+    trial.up()
+    time.sleep(2)
+    trial.power_off()
+    time.sleep(2)
+    trial.release()
+    trial.set_down()
+    trial.until_called("suspend")
+    trial.until_node("POWERED_DOWN")
+
+
 def release_idle(trial: Trial) -> None:
     """A node in service without a job is released."""
     trial.up()
@@ -510,6 +523,7 @@ ALONE = {
     "released with a job": (release_busy, 1),
     "released with a job, VM gone": (release_lost, 1),
     "set down and released with a job, VM gone": (down_lost, 1),
+    "released and set down with a job, VM gone": (lost_down, 1),
     "released while idle": (release_idle, 1),
     "released while powered down": (release_powered_down, 1),
     "released while powering down": (release_powering_down, 1),
@@ -545,6 +559,22 @@ def boots(trial: Trial) -> None:
     )
 
 
+def just_asked(trial: Trial) -> None:
+    """A job is submitted shortly before the event, and its VM comes; perhaps the job is lost."""
+    trial.until_after(AWAY_AT_S - 2.5)
+    trial.submit()
+    called = trial.until_called("resume")
+    time.sleep(max(0, called + SLURMD_S - clock()))
+    trial.boot()
+    trial.until(
+        lambda event: (
+            event.get("state") in {"RUNNING", "GONE"} or event.get("called") == "resume-failed"
+        ),
+        "its job runs or is lost",
+    )
+    time.sleep(40)
+
+
 def idle(trial: Trial) -> None:
     """A node is idle since 3 s before the event."""
     trial.up()
@@ -574,6 +604,7 @@ def works(trial: Trial) -> None:
 AROUND = {
     "no VM comes": waits,
     "its VM comes": boots,
+    "just asked for": just_asked,
     "idle": idle,
     "powers down": falls,
     "its job ends": works,
