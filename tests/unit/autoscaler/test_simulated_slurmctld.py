@@ -49,7 +49,7 @@ LEFT_OUT = {
     "killed for 20 s: idle": "the end of a job was not saved, and its node is busy for a second "
     "again: for the autoscaler a node in service is the same with a job",
     "killed for 50 s: idle": "the same",
-    "24.11, clock 60 s forward: its job ends": "by the new clock the last answer of slurmd is older "
+    "24.11, clock 60 s forward: its job ends": "by the new clock slurmd answered longer ago "
     "than SlurmdTimeout. The node is DOWN for a second: the autoscaler waits for ten minutes",
     "22.05, shut down for 20 s: idle": "22.05 counts SuspendTime from its start, 24.11 and the "
     "simulated one from the end of the job: the node only powers down some seconds later",
