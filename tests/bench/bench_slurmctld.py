@@ -18,8 +18,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -122,8 +122,11 @@ def definition(release: str, profile: str, nodes: int) -> Definition:
     return validate(data, cloud_hosts(Cluster.model_validate(data)).groups)
 
 
-def slurm_conf(release: str, profile: str, nodes: int, *, waits: bool) -> str:
+def slurm_conf(
+    release: str, profile: str, nodes: int, *, waits: bool, settings: Mapping[str, str] = {}
+) -> str:
     """The profile's slurm.conf, with a container's settings instead of the roles'."""
+    replaced = {**REPLACED, **settings}
     lines = []
     port = FIRST_PORT
     for line in parse(render(definition(release, profile, nodes)).slurm_conf):
@@ -132,16 +135,17 @@ def slurm_conf(release: str, profile: str, nodes: int, *, waits: bool) -> str:
             last = port + len(expand(line["NodeName"])) - 1
             line["Port"] = f"[{port}-{last}]"
             port = last + 1
-        elif line.get("PartitionName") == "full":
-            line["Nodes"] = fold(expand(line["Nodes"])[:100])
-        elif line.keys() & {*REPLACED, *LEFT_OUT}:
+        elif "PartitionName" in line:
+            if line["PartitionName"] == "full":
+                line["Nodes"] = fold(expand(line["Nodes"])[:100])
+        elif line.keys() & {*replaced, *LEFT_OUT}:
             continue
         if "PrologSlurmctld" in line:
             if not waits:
                 continue
             line["PrologSlurmctld"] = "/bench/muster-wait-for-nodes"
-        lines.append(line)
-    lines[:0] = [{key: value} for key, value in REPLACED.items()]
+        lines.append(line | {key: value for key, value in settings.items() if key in line})
+    lines[:0] = [{key: value} for key, value in replaced.items()]
     return "".join(" ".join(f"{k}={v}" for k, v in line.items()) + "\n" for line in lines)
 
 
@@ -168,12 +172,21 @@ def container(
     boots: bool,
     waits: bool = True,
     package: Path | None = None,
+    name: str = NAME,
+    settings: Mapping[str, str] = {},
+    programs: Mapping[str, str] = {"resume": RESUME},
+    inside: str = "inside.py",
+    image: str = "",
 ) -> Iterator[str]:
-    """A container with the profile's configuration; its process id on this machine."""
+    """A container with the profile's configuration; its process id on this machine.
+
+    `settings` are other settings of slurm.conf, `programs` lie in /bench.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "etc").mkdir()
-        (folder / "etc/slurm.conf").write_text(slurm_conf(release, profile, nodes, waits=waits))
+        conf = slurm_conf(release, profile, nodes, waits=waits, settings=settings)
+        (folder / "etc/slurm.conf").write_text(conf)
         # 22.05 can't be configured without cgroups, but these measurements don't need them.
         (folder / "etc/cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\n" if release == "bookworm" else "CgroupPlugin=disabled\n"
@@ -183,25 +196,24 @@ def container(
         wait = environment.from_string(WAIT.read_text()).render(
             ansible_managed=NAME, autoscaler_resume_timeout_seconds=300
         )
-        for name, text in (("resume", RESUME), ("muster-wait-for-nodes", wait)):
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
+        for program, text in {**programs, "muster-wait-for-nodes": wait}.items():
+            (folder / program).write_text(text)
+            (folder / program).chmod(0o755)
         if boots:
             (folder / "boots").touch()
-        inside = Path(__file__).parent / "slurmctld/inside.py"
         podman(
-            *("run", "--detach", "--rm", "--name", NAME, "--hostname", NAME, "--privileged"),
+            *("run", "--detach", "--rm", "--name", name, "--hostname", NAME, "--privileged"),
             *("--volume", f"{folder}:/bench", "--volume", f"{folder}/etc:/etc/slurm"),
-            *("--volume", f"{inside}:/inside.py:ro", *ulimits()),
-            *(slurm_image(release), "sleep", "infinity"),
+            *("--volume", f"{Path(__file__).parent}/slurmctld/{inside}:/inside.py:ro", *ulimits()),
+            *(image or slurm_image(release), "sleep", "infinity"),
         )
         try:
             if package:
-                podman("cp", str(package), f"{NAME}:/slurmctld.deb")
-                podman("exec", NAME, "dpkg", "--install", "/slurmctld.deb")
-            yield podman("inspect", "--format", "{{.State.Pid}}", NAME).strip()
+                podman("cp", str(package), f"{name}:/slurmctld.deb")
+                podman("exec", name, "dpkg", "--install", "/slurmctld.deb")
+            yield podman("inspect", "--format", "{{.State.Pid}}", name).strip()
         finally:
-            podman("rm", "--force", "--time", "1", NAME)
+            podman("rm", "--force", "--time", "1", name)
 
 
 def measure(
@@ -215,18 +227,22 @@ def measure(
     """The output of inside.py; with Muster's gate running if the profile waits at it."""
     boots = work[0] == "cold"
     with container(release, profile, nodes, boots=boots, waits=waits, package=package) as pid:
-        gate = None
-        if work[0] != "reading" and profile == "elastic" and waits:
-            # In the container's network, where the waiting programs connect to it.
-            enter = ["nsenter", "--net", f"--target={pid}", sys.executable, __file__]
-            gate = subprocess.Popen(as_root([*enter, "--gate", pid]))
-        try:
+        gated = work[0] != "reading" and profile == "elastic" and waits
+        with gate(pid) if gated else nullcontext():
             said = podman("exec", NAME, "python3", "/inside.py", *work, timeout=500)
-        finally:
-            if gate:
-                gate.terminate()
-                gate.wait(30)
     return json.loads(said.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+@contextmanager
+def gate(pid: str) -> Iterator[None]:
+    """Muster's gate, in the container's network, where the waiting programs connect to it."""
+    enter = ["nsenter", "--net", f"--target={pid}", sys.executable, __file__]
+    keeper = subprocess.Popen(as_root([*enter, "--gate", pid]))
+    try:
+        yield
+    finally:
+        keeper.terminate()
+        keeper.wait(30)
 
 
 def keep_gate(pid: str) -> None:

@@ -37,6 +37,10 @@ READ_EVERY_S = 0.25
 READING_SHARE = 0.1
 """Part of the time that reading may take, where many nodes make it slow."""
 
+LONGEST_PAUSE_S = 5
+"""Pause after a reading that took long because slurmctld did not answer: waiting for it costs
+nothing."""
+
 
 def coming(nodes: Iterable[Node]) -> set[str]:
     """Return the nodes that will be powered up.
@@ -109,7 +113,8 @@ class Gate:
             if self._waiting and (begun := self._clock.monotonic()) >= read_at:
                 self._check(begun)
                 took = self._clock.monotonic() - begun
-                read_at = begun + max(READ_EVERY_S, took / READING_SHARE)
+                pause = min(took / READING_SHARE, took + LONGEST_PAUSE_S)
+                read_at = begun + max(READ_EVERY_S, pause)
         for connection in list(self._waiting):
             self._let_through(connection)
         self._selector.close()

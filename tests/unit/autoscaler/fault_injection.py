@@ -200,9 +200,7 @@ class FaultRun:
             elif now < self.tokens.down_until:
                 self.oracle.excuse_work(passed)
             self._machines(now)
-            if now < self.away_until:
-                self.slurm.away(passed)
-            else:
+            if now >= self.away_until:
                 self.slurm.step(now, self.machines)
             self.oracle.waits(now)
 
@@ -217,7 +215,7 @@ class FaultRun:
                     # Not sound: it does not run yet, and perhaps never will.
                     self.machines[moved.vm] = Machine(now if sound else 1e12, sound=False)
                 case "RUNNING":
-                    self.machines[moved.vm] = Machine(self.machines[moved.vm].born)
+                    self.machines[moved.vm] = Machine(now)
                 case "gone":
                     self.oracle.gone(moved.vm)
                     self.machines.pop(moved.vm, None)
@@ -226,7 +224,8 @@ class FaultRun:
                 case status:
                     if status == "deleted":
                         runs = moved.vm in self.machines
-                        works = runs and self.slurm.works(moved.vm)
+                        asked = moved.vm not in self.slurm.unasked
+                        works = runs and asked and self.slurm.works(moved.vm)
                         self.oracle.deleted(moved.vm, works=works, meant=self._meant(moved.vm))
                     self.oracle.stopped(moved.vm)
                     self.machines.pop(moved.vm, None)

@@ -215,6 +215,6 @@ class KilledDaemonRun(FaultRun):
 
 def _line(node: Node) -> str:
     base = "DOWN" if node.down else "ALLOCATED" if node.busy else "IDLE"
-    return (
-        f"NodeName={node.name} Arch=x86_64 State={base}+CLOUD{STATES[node.power]} ThreadsPerCore=1"
-    )
+    leaving = "+POWER_DOWN" if node.leaving else ""
+    state = f"{base}+CLOUD{leaving}{STATES[node.power]}"
+    return f"NodeName={node.name} Arch=x86_64 State={state} ThreadsPerCore=1"

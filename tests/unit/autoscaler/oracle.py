@@ -64,13 +64,19 @@ class Oracle:
     def asked(self, name: str, now: float, *, wrong_clock: bool = False) -> None:
         """ResumeProgram was called for a node.
 
-        `wrong_clock` is an excuse: the system clock is ahead, so slurmctld takes a VM that boots
-        now for one from before its request, and refuses it; or a step of the clock has ended
-        SuspendTimeout early, so nobody can tell this request from the one before. A verdict is due
-        all the same.
+        `wrong_clock` is an excuse: a step of the clock has ended SuspendTimeout early, so nobody
+        can tell this request from the one before. A verdict is due all the same.
         """
         self._asked[name] = now, self._unreachable_s, math.inf if wrong_clock else self._idle_s
         self._resumed[name] = now
+
+    def refused(self, name: str) -> None:
+        """Slurmctld refuses the registration of a VM that is newer than its request.
+
+        That is an excuse: its clock was set back since. A verdict is due all the same.
+        """
+        asked, unreachable_s, _ = self._asked[name]
+        self._asked[name] = asked, unreachable_s, math.inf
 
     def in_service(self, name: str, now: float) -> None:
         """A node has registered."""

@@ -162,6 +162,8 @@ class SimCloud:
     """VM's id -> when it ran first."""
     hung: set[str] = field(default_factory=set)
     """Ids of VMs whose boot does not end."""
+    by_hand: set[str] = field(default_factory=set)
+    """Ids of VMs that have no slurmd."""
     history: deque[list[Vm]] = field(default_factory=lambda: deque(maxlen=HISTORY_S))
     """The lists of the last seconds."""
     hidden: dict[str, float] = field(default_factory=dict)
@@ -293,6 +295,7 @@ class SimCloud:
         if labelled:
             self.vms[key] = replace(vm, spot=False)
             self.hung.add(vm.id)
+            self.by_hand.add(vm.id)
         else:
             self.foreign[key] = vm
             self.world.at(

@@ -20,7 +20,7 @@ from plankit import CLUSTER
 from schedules import Faults, Schedule
 from simcloud import SimCloud, place
 from simtime import Agenda, VirtualClock
-from slurmctld import Machine, Slurmctld, Times
+from slurmctld import Machine, Saved, Slurmctld, Times
 
 from muster.autoscaler.daemon import TICK_S, Daemon, Observer
 from muster.autoscaler.messages import Called, Inbox, Message
@@ -276,6 +276,8 @@ class SimulatedRun:
         self.lost: set[str] = set()
         """Nodes whose last request is not in the spool."""
         self.away_until = 0.0
+        self.saved = Saved.ALL
+        """What slurmctld had saved when it went away."""
         self.hangs_until = 0.0
         self.slow_until = 0.0
         self.calls: list[tuple[str, float]] = []
@@ -295,7 +297,7 @@ class SimulatedRun:
         return VirtualClock()
 
     def new_cloud(self) -> SimCloud:
-        return SimCloud(self.faults, self.oracle, self.clock, self.slurm.works, self.world)
+        return SimCloud(self.faults, self.oracle, self.clock, self._works, self.world)
 
     def new_spool(self) -> SimSpool:
         return SimSpool(self)
@@ -365,7 +367,8 @@ class SimulatedRun:
             if self.slurm.quiet and not self.cloud.vms and not self.spool.files:
                 break
         wrong = self.oracle.end(self.now)
-        if sorted(self.slurm.done) != list(range(1, self.slurm.submitted + 1)):
+        over = sorted([*self.slurm.done, *self.slurm.forgotten])
+        if over != list(range(1, self.slurm.submitted + 1)):
             wrong.append("not all jobs have ended")
         return wrong
 
@@ -491,9 +494,9 @@ class SimulatedRun:
             # An earlier daemon may have made VMs there: it begins when all zones are listed.
             self.begun = self.now
         self.cloud.second()
-        if self.now < self.away_until:
-            self.slurm.away(1)
-        else:
+        if self.now >= self.away_until:
+            self.slurm.recover(self.saved)
+            self.saved = Saved.ALL
             self.slurm.step(self.now, self._machines())
         self.oracle.waits(self.now)
 
@@ -501,6 +504,7 @@ class SimulatedRun:
         now, faults, random = self.now, self.faults, self.random
         if faults.strike("slurmctld restarts", 0.02):
             self.away_until = now + random.choice([20, 100, 400])
+            self.saved = random.choice(list(Saved))
         if faults.strike("scontrol hangs", 0.05):
             self.hangs_until = now + random.randint(5, 60)
         if faults.strike("scontrol slow", 0.05):
@@ -522,9 +526,18 @@ class SimulatedRun:
 
         self.world.at(self.now + self.random.uniform(10, 300), set_right)
 
+    def _works(self, vm: Place) -> bool:
+        """Whether a node in service is on a VM, and the daemon may know that.
+
+        SLURM takes a node into service that it has powered down, if a VM of it registers.
+        """
+        unasked = self.slurm.unasked.get(vm, -math.inf)
+        return self.slurm.works(vm) and unasked + WINDOW_S < self.scontrol.known_at
+
     def _machines(self) -> dict[Place, Machine]:
+        no_slurmd = self.cloud.hung | self.cloud.by_hand
         return {
-            place(vm): Machine(self.cloud.booted[vm.id], vm.id not in self.cloud.hung)
+            place(vm): Machine(self.cloud.booted[vm.id], vm.id not in no_slurmd)
             for vm in self.cloud.vms.values()
             if vm.status == "RUNNING"
         }

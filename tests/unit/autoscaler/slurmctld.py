@@ -2,12 +2,14 @@
 
 Jobs allocate nodes. Nodes power up, register, are idle and power down. Released nodes power down
 and their jobs are queued again; a node that does not come within ResumeTimeout is set down. Its
-timeouts follow the system clock, which somebody may set. The oracle gets all that it sees and does.
+timeouts follow the system clock, which somebody may set, and go on while it is away. The oracle
+gets all that it sees and does. test_simulated_slurmctld.py compares it with the real one.
 """
 
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from oracle import Oracle, Place
 
@@ -27,10 +29,10 @@ class Times:
     """SuspendTime."""
     boot_s: float = 20
     """From `Machine.born` to slurmd."""
-    early_s: float = 5
-    """How much older than the request a VM may seem."""
     again_s: float = 30
-    """Until a job that was queued again may run."""
+    """Until a job that was queued again may run: SLURM waits for 121 s, tests have less time."""
+    lost_s: float = 300
+    """SlurmdTimeout: so long SLURM waits until the job of a released node whose VM is gone ends."""
     resume_s: float = 300
     """ResumeTimeout."""
 
@@ -40,7 +42,7 @@ class Machine:
     """A VM on which slurmd is about to start."""
 
     born: float
-    """When it began to boot, by its own clock, which is right."""
+    """When it began to boot."""
     sound: bool = True
     """Whether it runs, and its boot will end."""
 
@@ -53,9 +55,24 @@ class Task:
     node_set: str
     size: int
     seconds: float
+    submitted: float = 0
     nodes: tuple[str, ...] = ()
+    allocated: float = 0
     started: float = 0
     ready_at: float = 0
+
+
+class Saved(Enum):
+    """What slurmctld had saved of its last seconds when it was killed."""
+
+    NOTHING = 0
+    SUBMITTED = 1
+    """Jobs, and not that they have nodes."""
+    ALL = 2
+
+
+SAVED_S = 5
+"""So late it saves what has changed: SAVE_MAX_WAIT of src/slurmctld/state_save.c."""
 
 
 @dataclass
@@ -68,11 +85,26 @@ class Slurmctld:
     times: Times = field(default_factory=Times)
     waiting: list[Task] = field(default_factory=list)
     running: list[Task] = field(default_factory=list)
+    ending: dict[str, tuple[float, Task]] = field(default_factory=dict)
+    """Released node whose VM is gone -> until when its job is ending."""
     done: list[int] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
+    """Jobs that are lost, because it was killed before it saved them."""
     home: dict[str, Place] = field(default_factory=dict)
     """Node -> the VM from which it registered."""
+    machines: Mapping[Place, Machine] = field(default_factory=dict)
+    spoken: set[Place] = field(default_factory=set)
+    """VMs whose slurmd has registered, or was refused: then it does not try again."""
+    unasked: dict[Place, float] = field(default_factory=dict)
+    """VM that registered although its node was off -> when."""
+    saved_at: float = 0
+    """When it saved its nodes' states last: it does not because it powers them down."""
     submitted: int = 0
+    starts: bool = False
+    """It has just started: nodes register before it looks for jobs."""
     now: float = 0
+    looked_at: float = -math.inf
+    """When it looked at nodes last, by the system clock."""
     skew_s: float = 0
     """How far the system clock is ahead of the run's."""
 
@@ -84,32 +116,63 @@ class Slurmctld:
         """When each node registered last."""
         self.down_at = dict.fromkeys(self.names, -math.inf)
         """When each node was powered down last."""
+        self.asked_at = dict.fromkeys(self.names, 0.0)
+        """When ResumeProgram was called for each node last."""
 
     def submit(self, node_set: str, size: int, seconds: float) -> None:
         """Submit a job for nodes of a set."""
         self.submitted += 1
-        self.waiting.append(Task(self.submitted, node_set, size, seconds))
+        self.waiting.append(Task(self.submitted, node_set, size, seconds, self.now))
 
-    def away(self, seconds: float) -> None:
-        """It was down for so long, which its timeouts do not count."""
-        self.since = {name: since + seconds for name, since in self.since.items()}
+    def recover(self, saved: Saved) -> None:
+        """It starts after it was killed: what it had not saved happens again, or never was."""
+        if saved is Saved.ALL:
+            return
+        self.starts = True
+        for task in [task for task in self.running if task.allocated > self.now - SAVED_S]:
+            self.running.remove(task)
+            if saved is Saved.NOTHING and task.submitted > self.now - SAVED_S:
+                self.forgotten.append(task.id)
+            else:
+                self.waiting.append(task)
+            for name in task.nodes:
+                if self.nodes[name].power is Power.POWERING_UP:
+                    self._set(name, power=Power.OFF)
+                    self.oracle.given_up(name, self.now)
+                self._is_idle(name)
+        for name, node in self.nodes.items():
+            if node.power is Power.POWERING_DOWN and self.down_at[name] >= self.saved_at:
+                self._set(name, power=Power.UP, leaving=True)
 
     def step(self, now: float, machines: Mapping[Place, Machine]) -> None:
         """Do what is due."""
-        self.now = now
+        self.now, self.machines = now, machines
+        self._register()
         self._jobs_end()
-        self._allocate()
+        if not self.starts:
+            self._allocate()
+        self.starts = False
+        # It does not look at nodes again before the time at which it did last.
+        if now + self.skew_s > self.looked_at:
+            self.looked_at = now + self.skew_s
+            self._power()
+
+    def _power(self) -> None:
+        """Power nodes up and down: src/slurmctld/power_save.c, _do_power_work."""
+        self._resume()
         for name, node in list(self.nodes.items()):
-            age = now + self.skew_s - self.since[name]
-            if node.power is Power.POWERING_UP:
-                self._register(name, machines)
-                if self.nodes[name].power is Power.POWERING_UP and age > self.times.resume_s:
+            age = self.now + self.skew_s - self.since[name]
+            if node.leaving:
+                if not node.busy:
+                    self._set(name, power=Power.POWERING_DOWN, down=False, leaving=False)
+            elif node.power is Power.POWERING_UP:
+                if age > self.times.resume_s:
                     self._give_up(name)
             elif node.power is Power.UP and not node.busy and not node.down:
                 if age > self.times.idle_s:
                     self._set(name, power=Power.POWERING_DOWN)
             elif node.power is Power.POWERING_DOWN and age > self.times.suspend_s:
-                self._set(name, power=Power.OFF, down=False, reason="")
+                self._set(name, power=Power.OFF, reason="")
 
     def release_nodes(
         self, names: tuple[str, ...], now: float, unseen: Collection[str] = ()
@@ -119,12 +182,16 @@ class Slurmctld:
         if not unseen:
             self.oracle.released_together(self._wait_with(names), now)
         for name in names:
-            self._queue_again(name, unseen)
             node = self.nodes[name]
-            in_service = node.power is Power.UP and not node.down
-            self._set(name, power=Power.POWERING_DOWN, down=True)
-            vm = self.home.get(name) if in_service else None
+            if node.power is Power.POWERING_DOWN:
+                # It ignores that.
+                continue
+            vm = self.home.get(name) if self._in_service(name) else None
+            self._queue_again(name, unseen, ending=vm is not None and vm not in self.machines)
+            up = node.power in (Power.UP, Power.POWERING_UP)
+            self._set(name, power=Power.UP if up else Power.OFF, leaving=True)
             self.oracle.released(name, now, vm, unseen=name in unseen)
+        self.saved_at = now
 
     def _wait_with(self, names: tuple[str, ...]) -> list[str]:
         """Nodes that are waited for, of the jobs that have any of these nodes."""
@@ -132,34 +199,51 @@ class Slurmctld:
         nodes = dict.fromkeys(name for job in jobs for name in job)
         return [name for name in nodes if self.nodes[name].power is Power.POWERING_UP]
 
-    def _queue_again(self, name: str, unseen: Collection[str] = ()) -> None:
-        """Queue the jobs of a node again."""
+    def _in_service(self, name: str) -> bool:
+        node = self.nodes[name]
+        return node.power is Power.UP and not node.down and not node.leaving
+
+    def _queue_again(
+        self, name: str, unseen: Collection[str] = (), *, ending: bool = False
+    ) -> None:
+        """Queue the jobs of a node again; `ending`: it can't say when their processes end."""
         for task in [task for task in self.running if name in task.nodes]:
             if task.started:
                 vms = [self.home.get(other) for other in task.nodes]
                 self.oracle.lost(task.id, vms, unseen=name in unseen)
             self.running.remove(task)
-            self.waiting.append(task)
-            task.ready_at = self.now + self.times.again_s
             for other in task.nodes:
-                self._set(other, busy=False)
+                if other != name or not ending:
+                    self._is_idle(other)
+            if ending:
+                self.ending[name] = self.now + self.times.lost_s, task
+            else:
+                self._wait_again(task)
+
+    def _wait_again(self, task: Task) -> None:
+        self.waiting.append(task)
+        task.ready_at = self.now + self.times.again_s
+
+    def _is_idle(self, name: str) -> None:
+        """No job is on a node any more."""
+        self._set(name, busy=False)
+        if self.nodes[name].power is Power.UP:
+            self.since[name] = self.now + self.skew_s
 
     def _give_up(self, name: str) -> None:
-        """ResumeTimeout is over: src/slurmctld/power_save.c, _do_power_work."""
+        """ResumeTimeout is over."""
         self._queue_again(name)
         self._set(name, power=Power.OFF, down=True, reason="ResumeTimeout reached")
         self.oracle.given_up(name, self.now)
 
     def works(self, vm: Place) -> bool:
         """Whether a node in service is on a VM."""
-        node = self.nodes.get(vm[0])
-        up = node is not None and node.power is Power.UP and not node.down
-        return up and self.home.get(vm[0]) == vm
+        return vm[0] in self.nodes and self._in_service(vm[0]) and self.home.get(vm[0]) == vm
 
     @property
     def quiet(self) -> bool:
         """Whether nothing is left to do."""
-        idle = not self.waiting and not self.running
+        idle = not self.waiting and not self.running and not self.ending
         return idle and all(node.power is Power.OFF for node in self.nodes.values())
 
     def _set(self, name: str, **changes: object) -> None:
@@ -176,49 +260,68 @@ class Slurmctld:
             if task.started and self.now >= task.started + task.seconds:
                 self.running.remove(task)
                 self.done.append(task.id)
+                self.saved_at = self.now
                 for name in task.nodes:
-                    self._set(name, busy=False)
-                    self.since[name] = self.now + self.skew_s
+                    self._is_idle(name)
+        for name, (until, task) in list(self.ending.items()):
+            if self.now > until:
+                del self.ending[name]
+                self._is_idle(name)
+                self._wait_again(task)
 
-    def _register(self, name: str, machines: Mapping[Place, Machine]) -> None:
-        for vm, machine in machines.items():
-            booted = machine.sound and machine.born + self.times.boot_s < self.now
-            # SLURM refuses a machine that booted before it asked for the node.
-            if vm[0] == name and booted and machine.born >= self.since[name] - self.times.early_s:
-                self._set(name, power=Power.UP, reason="")
+    def _register(self) -> None:
+        """Let slurmds register; each tries until it has an answer."""
+        for vm, machine in self.machines.items():
+            name = vm[0]
+            if not machine.sound or machine.born + self.times.boot_s >= self.now:
+                continue
+            first = vm not in self.spoken
+            self.spoken.add(vm)
+            power = self.nodes[name].power if name in self.nodes else None
+            # By its own clock and the machine's uptime it refuses a machine that booted before it
+            # asked for the node. It accepts one for which it never asked.
+            asked = first and power is Power.POWERING_UP
+            unasked = first and power is Power.OFF
+            if unasked:
+                self.unasked[vm] = self.now
+            if asked and machine.born + self.skew_s < self.since[name]:
+                if machine.born >= self.asked_at[name]:
+                    self.oracle.refused(name)
+            elif asked or unasked:
+                self._set(name, power=Power.UP, down=False)
                 self.home[name] = vm
-                self.registered[name] = self.now
+                self.registered[name] = self.saved_at = self.now
                 self.oracle.in_service(name, self.now)
-                return
 
     def _allocate(self) -> None:
-        wanted: list[Task] = []
         for task in list(self.waiting):
             free = [
                 name
                 for name, node in self.nodes.items()
                 if f"-{task.node_set}-" in name
                 and node.power in {Power.OFF, Power.UP}
-                and not node.busy
-                and not node.down
+                and not (node.busy or node.down or node.leaving)
             ]
             if task.ready_at > self.now or len(free) < task.size:
                 continue
             self.waiting.remove(task)
-            task.nodes, task.started = tuple(free[: task.size]), 0
+            task.nodes, task.allocated, task.started = tuple(free[: task.size]), self.now, 0
             self.running.append(task)
-            wanted.append(task)
+            self.saved_at = self.now
             for name in task.nodes:
                 self._set(name, busy=True)
+
+    def _resume(self) -> None:
+        """Call ResumeProgram for the nodes of jobs that are off."""
         resuming = {
             task.id: tuple(name for name in task.nodes if self.nodes[name].power is Power.OFF)
-            for task in wanted
+            for task in self.running
         }
         names = tuple(name for group in resuming.values() for name in group)
         if names:
             for name in names:
                 self._set(name, power=Power.POWERING_UP)
+                self.asked_at[name] = self.now
                 early = self.now < self.down_at[name] + self.times.suspend_s - 1
-                ahead = self.skew_s > self.times.early_s
-                self.oracle.asked(name, self.now, wrong_clock=early or ahead)
+                self.oracle.asked(name, self.now, wrong_clock=early)
             self.resume(names, tuple(Job(task, group) for task, group in resuming.items() if group))

@@ -156,6 +156,25 @@ def test_while_slurmctld_does_not_answer_all_jobs_wait_and_the_gate_works_on(pro
         assert job.wait(PATIENCE_S) == 0
 
 
+def test_a_slurmctld_that_was_slow_once_is_asked_again_soon():
+    clock = FastClock()
+    ended_at: list[float] = []
+
+    def nodes() -> set[str]:
+        if not ended_at:
+            clock.sleep(20)
+            ended_at.append(clock.monotonic())
+        return set()
+
+    with gate(nodes, clock=clock) as port, closing(connected(port)) as first:
+        first.sendall(b"n1\n")
+        assert first.recv(1) == b""
+        with closing(connected(port)) as second:
+            second.sendall(b"n1\n")
+            assert second.recv(1) == b""
+        assert clock.monotonic() - ended_at[0] < 30
+
+
 def test_a_job_above_the_limit_is_left_to_slurm(program):
     with gate(Nodes("n1"), limit=1) as port:
         first = program(port, "n1")
