@@ -39,15 +39,15 @@ def check_in_service(observed: ObservedState, tracked: TrackedState) -> Verdicts
     doubtful: dict[str, NodeRecord] = {}
     for name, node in _to_check(observed, tracked):
         before = tracked.nodes.get(name, NOTHING)
-        if before.phase is Phase.RELEASED:
+        # If a request is newer than slurmctld's states, they say nothing of it.
+        if before.phase is Phase.RELEASED or observed.asked.get(name, 0) > observed.nodes_at:
             continue
         if node.power is not UP:
             if node.down and node.power is Power.OFF and _ours(node.reason):
                 # SLURM gave up this node while no daemon ran. It never brings such nodes up again.
                 release[name] = Release(Evidence.GIVEN_UP, _why(node.reason))
             continue
-        # If a request is newer than slurmctld's states, the node is no longer in service.
-        if (node.leaving and not node.busy) or observed.asked.get(name, 0) > observed.nodes_at:
+        if node.leaving and not node.busy:
             continue
         vm = vm_of(observed, before, name)
         flagged = node.down or node.drained or node.leaving

@@ -49,7 +49,8 @@ OTHER_SETS = (
 """What `pulumi up` may change them to, while nodes of the old ones work."""
 SHORT = Failure("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")
 TOO_FEW = Failure("VM_MIN_COUNT_NOT_REACHED", "Requested minimum count of VMs ...")
-EXISTS = Failure("alreadyExists", "the previous VM still exists", 409)
+EXISTS = Failure("alreadyExists", "another VM has the name", 409)
+STOPS = Failure("stillStopping", "the previous VM is STOPPING", 409)
 TIMEOUT = Failure("timeout", "its operation has not ended in time")
 UNREACHABLE = Failure("unreachable", "no answer")
 NO_TOKEN = Failure("noToken", "no access token")
@@ -425,7 +426,7 @@ class SimCloud:
             if vm is not None and vm.status in ("STAGING", "RUNNING"):
                 continue
             if vm is not None or (name, chosen.zone) in self.foreign:
-                failed[name] = EXISTS
+                failed[name] = STOPS if vm and vm.status == "STOPPING" else EXISTS
             elif self.room.get(chosen.pool, 100) - len(fresh) <= 0 or self.faults.strike(
                 "part without room"
             ):
