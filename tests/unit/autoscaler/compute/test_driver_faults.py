@@ -11,7 +11,8 @@ from quick import DRIVER_LIMITS
 from muster.autoscaler.compute.api_client import Limits
 from muster.autoscaler.reconcile.model import Delete, Insert, Inserted
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
-from muster_sandbox.fakecloud.api_errors import ApiError, quota, rate_limit
+from muster_sandbox.fakecloud.api_errors import ApiError, permission_denied, quota, rate_limit
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
 from muster_sandbox.fakecloud.injected_faults import OperationError
 
 METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList")
@@ -61,6 +62,48 @@ def test_the_rate_limit_slows_all_calls_of_its_group(harness: DriverHarness):
     assert budget.calls["instances.delete", "rateLimitExceeded"] == 3
     assert budget.pace["mutate"] < 1
     assert budget.pace["list"] == 1
+
+
+def refuse_batches(harness: DriverHarness, error: ApiError, times: int) -> None:
+    """Refuse requests with many calls, without an answer to any of these."""
+    before = harness.cloud.server.cloud.middleware
+    left = [error] * times
+
+    def refused(handle: Handle, request: Request) -> Reply | Deferred:
+        if left and request.path.startswith("/batch/"):
+            return reply(left.pop().body(), error.status)
+        return before(handle, request)
+
+    harness.cloud.server.cloud.middleware = refused
+
+
+def test_a_batch_that_is_above_the_rate_limit_slows_calls_and_is_sent_again(harness: DriverHarness):
+    refuse_batches(harness, rate_limit("Rate Limit Exceeded"), times=2)
+    harness.make("lab-debug-0")
+    assert harness.delete("lab-debug-0").failure is None
+    budget = harness.google.budget()
+    assert budget.calls["batch", "rateLimitExceeded"] == 2
+    # The calls of the first request only read.
+    assert budget.pace["read"] < 1
+
+
+def test_a_batch_that_is_not_permitted_is_not_sent_again(harness: DriverHarness):
+    refuse_batches(harness, permission_denied("No permission."), times=1000)
+    harness.make("lab-debug-0")
+    event = harness.delete("lab-debug-0")
+    assert event.failure is not None
+    assert (event.failure.code, event.failure.status) == ("forbidden", 403)
+    assert event.failure.message == "No permission."
+    assert harness.calls() == {"batch": 1}
+
+
+def test_a_batch_that_is_not_found_says_nothing_of_its_vms(harness: DriverHarness):
+    """Its address was not found, and not a VM."""
+    refuse_batches(harness, ApiError(404, "notFound", "Not Found"), times=2)
+    harness.make("lab-debug-0")
+    assert harness.delete("lab-debug-0").failure is None
+    assert harness.names() == set()
+    assert harness.calls()["instances.delete"] == 1
 
 
 def test_what_google_refuses_is_not_sent_again(harness: DriverHarness):
