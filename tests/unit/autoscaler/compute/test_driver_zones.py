@@ -1,13 +1,11 @@
 """A zone whose calls hang does not delay what is done in others."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import parse_qs
 
 import pytest
 from controllerkit import OTHER_ZONE, ZONE, Cloud
-from driverkit import BUSY, CHOICE, DriverHarness, lost_vm, names, until
+from driverkit import CHOICE, DriverHarness, lost_vm, names, unreachable, until
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe
@@ -79,28 +77,6 @@ def test_probes(patient: DriverHarness):
 def form(request: pytest.FixtureRequest) -> str:
     """How Google names a zone that it does not reach."""
     return request.param
-
-
-def unreachable(harness: DriverHarness, zone: str, form: str = "zones/{}") -> None:
-    """Let Google list all zones but one; without returnPartialSuccess it lists none then."""
-    before = harness.cloud.server.cloud.middleware
-
-    def without(handle: Handle, request: Request) -> Reply | Deferred:
-        answer = before(handle, request)
-        if not isinstance(answer, Reply) or not request.path.endswith("/aggregated/instances"):
-            return answer
-        query = parse_qs(request.query)
-        if query.get("returnPartialSuccess") != ["true"]:
-            return reply(BUSY.body(), BUSY.status)
-        page = json.loads(answer.content)
-        page["items"].pop(f"zones/{zone}", None)
-        if form == "WARNING":
-            page["items"][f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE"}}
-        elif "unreachables" in query["fields"][0].split(","):
-            page["unreachables"] = [form.format(zone)]
-        return replace(answer, content=json.dumps(page).encode())
-
-    harness.cloud.server.cloud.middleware = without
 
 
 def test_the_vms_of_a_zone_that_cannot_be_listed_are_those_of_the_last_list(
