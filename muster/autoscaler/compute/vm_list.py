@@ -24,7 +24,7 @@ UNREACHABLE = "UNREACHABLE"
 
 
 class VmLister:
-    """Lists the VMs; one thread uses it.
+    """Lists the VMs; one thread reads, and others may use its `policies`.
 
     If Google does not reach a zone, its VMs are those of the last list that had it: they are not
     gone. A daemon that starts meanwhile does not know them.
@@ -38,10 +38,19 @@ class VmLister:
         """By zone."""
         self._lost: set[str] = set()
         """Zones that could not be listed."""
-        self.policies: dict[str, str] = {}
-        """Placement policies of the VMs: name -> region."""
+        self._policies: dict[str, set[str]] = {}
+        """Zone -> placement policies of its VMs; as `_last`."""
         self._partial = True
         """Google knows the parameter PARTIAL."""
+
+    @property
+    def policies(self) -> dict[str, str]:
+        """Placement policies of the VMs: name -> region."""
+        return {
+            policy: zone.rpartition("-")[0]
+            for zone, policies in self._policies.items()
+            for policy in policies
+        }
 
     def read(self, until: float) -> VmList:
         """List them, with one call per 500.
@@ -65,12 +74,11 @@ class VmLister:
                 zone,
             )
         self._lost = lost
-        self.policies = {
-            last(policy): zone.rpartition("-")[0]
+        policies = {
+            zone: {last(link) for instance in instances for link in _policies(instance)}
             for zone, instances in zones.items()
-            for instance in instances
-            for policy in instance.get("resourcePolicies", ())
         }
+        self._policies = policies | {zone: self._policies.get(zone, set()) for zone in lost}
         ahead_s = self._transport.server_time.ahead_s
         listed = {
             zone: [_vm(instance, zone, ahead_s) for instance in instances]
@@ -101,6 +109,10 @@ class VmLister:
     def _list(self, until: float, query: dict[str, Any]) -> list[dict[str, Any]]:
         method = "instances.aggregatedList"
         return list(self._transport.pages(method, self._path, until=until, query=query))
+
+
+def _policies(instance: dict[str, Any]) -> list[str]:
+    return list(instance.get("resourcePolicies", ()))
 
 
 def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
