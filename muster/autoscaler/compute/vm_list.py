@@ -75,7 +75,7 @@ class VmLister:
             )
         self._lost = lost
         policies = {
-            zone: {last(link) for instance in instances for link in _policies(instance)}
+            zone: {last(link) for vm in instances for link in vm.get("resourcePolicies", ())}
             for zone, instances in zones.items()
         }
         self._policies = policies | {zone: self._policies.get(zone, set()) for zone in lost}
@@ -109,10 +109,6 @@ class VmLister:
     def _list(self, until: float, query: dict[str, Any]) -> list[dict[str, Any]]:
         method = "instances.aggregatedList"
         return list(self._transport.pages(method, self._path, until=until, query=query))
-
-
-def _policies(instance: dict[str, Any]) -> list[str]:
-    return list(instance.get("resourcePolicies", ()))
 
 
 def _vm(instance: dict[str, Any], zone: str, ahead_s: float) -> Vm:
