@@ -60,7 +60,7 @@ class Spool(Protocol):
     """Files that SLURM's programs wrote: `muster.autoscaler.slurm.spool`."""
 
     def requests(self) -> list[Request]:
-        """Return the requests that are not closed."""
+        """Return the requests that are not closed; SpoolError: they can't be read now."""
 
     def forget_calls(self) -> None:
         """Remove the files of the other programs."""
@@ -132,6 +132,8 @@ class Daemon:
         self._stopping = threading.Event()
         self._settled: list[str] = []
         """Requests that need no more, whose files are there still."""
+        self._unread_spool = False
+        """The spool could not be read: each pass tries again."""
         self._events: list[Event] = []
         """Results that no pass has seen yet."""
         self._pass_at = self._clock.monotonic()
@@ -215,6 +217,8 @@ class Daemon:
     def _news(self, messages: list[Message]) -> dict[str, Any]:
         """Return what messages change in the observed state; keep the events for the next pass."""
         news: dict[str, Any] = {}
+        if self._unread_spool:
+            news |= {"requests": self._requests()}
         for message in messages:
             match message:
                 case NodesRead(at, nodes):
@@ -230,15 +234,26 @@ class Daemon:
                     failed = {what: Unread(since, why, verb)} if why else {}
                     news |= {"unread": others | failed}
                 case Called():
-                    requests = self.spool.requests()
-                    left = [request for request in requests if request.id not in self._settled]
-                    news |= {"requests": left}
+                    news |= {"requests": self._requests()}
                     # These files say no more than the nodes' states: read those soon.
                     self.spool.forget_calls()
                     self._read_soon()
                 case event:
                     self._events.append(event)
         return news
+
+    def _requests(self) -> list[Request]:
+        """Return the requests that are not settled; those that are known, if they can't be read."""
+        what = "the spool's requests"
+        try:
+            requests = self.spool.requests()
+            self._failures.works(what)
+            self._unread_spool = False
+        except SpoolError as error:
+            requests = error.requests
+            self._failures.failed(what, str(error))
+            self._unread_spool = True
+        return [request for request in requests if request.id not in self._settled]
 
     def _begin_pass(self, now: float) -> None:
         events, self._events = self._events, []
