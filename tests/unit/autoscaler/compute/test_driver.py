@@ -160,7 +160,7 @@ def test_a_deletion_that_waits_for_its_call_is_hurried_if_a_node_waits(slow: Dri
     assert slow.clock.monotonic() - began < 90
 
 
-def test_a_deletion_that_a_node_waits_for_hurries_those_before_it(slow: DriverHarness):
+def test_a_deletion_that_a_node_waits_for_needs_no_thread_of_others(slow: DriverHarness):
     """All threads wait for tokens with others."""
     began = slow.clock.monotonic()
     hold(slow, [lost_vm(number, (ZONE, OTHER_ZONE)[number % 2]) for number in range(8)])
