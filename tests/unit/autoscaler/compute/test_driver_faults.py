@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from controllerkit import COMPUTE, ZONE, Cloud
+from controllerkit import ZONE, Cloud
 from driverkit import BUSY, CHOICE, DriverHarness, lost_vm, names
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.compute.api_client import Limits
-from muster.autoscaler.reconcile.model import Delete, Insert, Inserted
+from muster.autoscaler.reconcile.model import Delete, Failure, Insert, Inserted
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
 from muster_sandbox.fakecloud.api_errors import ApiError, permission_denied, quota, rate_limit
 from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
@@ -238,15 +238,33 @@ def test_a_vm_of_another_owner_with_the_name_is_a_failure(harness: DriverHarness
     assert harness.names() == set(names(3))
 
 
-def test_a_vm_that_is_stopping_is_a_failure(harness: DriverHarness):
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("STOPPING", "stillStopping"),
+        ("PENDING_STOP", "stillStopping"),
+        ("DEPROVISIONING", "stillStopping"),
+        # These stay until somebody deletes them.
+        ("TERMINATED", "alreadyExists"),
+        ("SUSPENDED", "alreadyExists"),
+    ],
+)
+def test_a_previous_vm_that_is_not_up_is_a_failure(harness: DriverHarness, status: str, code: str):
     harness.make("lab-debug-1")
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3600}
-    harness.cloud.owner.delete(f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-1")
+    scope = f"demo-project/zones/{ZONE}"
+    harness.cloud.server.do(
+        lambda fake: fake.store.put(
+            "compute.instances",
+            scope,
+            "lab-debug-1",
+            {**fake.store.get("compute.instances", scope, "lab-debug-1"), "status": status},
+        )
+    )
     event = harness.insert(*names(2))
-    assert {name: why.code for name, why in event.failed.items()} == {
-        "lab-debug-1": "alreadyExists"
+    assert event.whole is None
+    assert event.failed == {
+        "lab-debug-1": Failure(code, f"the previous VM is still {status} in {ZONE}", 409)
     }
-    assert event.failed["lab-debug-1"].message == f"the previous VM is still STOPPING in {ZONE}"
 
 
 def test_a_job_of_which_one_vm_exists_lacks_only_the_others(harness: DriverHarness):
