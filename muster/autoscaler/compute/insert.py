@@ -23,7 +23,7 @@ from muster.autoscaler.compute.placement_policy import Placements
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.autoscaler.compute.zones import Slots
 from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
-from muster.gcp.api import ALREADY_EXISTS, PAGE, CloudError, last
+from muster.gcp.api import PAGE, CloudError, last
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
@@ -287,7 +287,7 @@ class _Creation:
         self.names = [name for name in self.names if name not in problems]
         for name, problem in problems.items():
             if problem:
-                self.failed[name] = Failure("alreadyExists", problem, ALREADY_EXISTS)
+                self.failed[name] = problem
             else:
                 self.made.add(name)
         if not problems and not self.inserts.transport.pause(AGAIN_S, self.until):
