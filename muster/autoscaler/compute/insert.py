@@ -104,9 +104,10 @@ class _Creation:
         if not lacking:
             return Inserted(self.action.id)
         why = why or errors.commonest(self.failed)
-        if not self.made:
-            return Inserted(self.action.id, self.failed, why)
-        return Inserted(self.action.id, {name: self.failed.get(name, why) for name in lacking})
+        failed = {name: self.failed.get(name, why) for name in lacking}
+        if not self.made and len({failure.code for failure in failed.values()}) == 1:
+            return Inserted(self.action.id, whole=errors.commonest(failed))
+        return Inserted(self.action.id, failed)
 
     def _rounds(self) -> Failure | None:
         """Create the VMs; return why some have not been tried any more, or none was created."""
