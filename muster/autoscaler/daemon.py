@@ -62,7 +62,7 @@ class Spool(Protocol):
     """Files that SLURM's programs wrote: `muster.autoscaler.slurm.spool`."""
 
     def requests(self) -> list[Request]:
-        """Return the requests that are not closed."""
+        """Return the requests that are not closed; SpoolError: they can't be read now."""
 
     def forget_calls(self) -> None:
         """Remove the files of the other programs."""
@@ -254,7 +254,15 @@ class Daemon:
         return news
 
     def _requests(self) -> list[Request]:
-        return [request for request in self.spool.requests() if request.id not in self._closed]
+        """Return the requests that are not closed; those that are known, if they can't be read."""
+        what = "the spool's requests"
+        try:
+            requests = self.spool.requests()
+            self._failures.works(what)
+        except SpoolError as error:
+            requests = error.requests
+            self._failures.failed(what, str(error))
+        return [request for request in requests if request.id not in self._closed]
 
     def _begin_pass(self, now: float) -> None:
         events, self._events = self._events, []

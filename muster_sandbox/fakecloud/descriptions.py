@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import unquote
 
 DOCUMENTS = files("googleapiclient") / "discovery_cache/documents"
+# compute.v1 recommends it in the texts of its lists, but does not list it; compute.beta does.
+PARTIAL = "returnPartialSuccess"
 PLACEHOLDER = re.compile(r"\{(\+?)(\w+)\}")
 
 
@@ -103,7 +105,7 @@ class Description:
                 id=entry["id"],
                 verb=entry["httpMethod"],
                 path=document["servicePath"] + _path(entry),
-                parameters={**shared, **entry.get("parameters", {})},
+                parameters={**shared, **_recommended(entry), **entry.get("parameters", {})},
                 request=entry.get("request"),
                 response=entry.get("response"),
                 scopes=frozenset(entry.get("scopes", ())),
@@ -168,6 +170,12 @@ def _methods(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from resource.get("methods", {}).values()
     for inner in resource.get("resources", {}).values():
         yield from _methods(inner)
+
+
+def _recommended(method: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that only the method's text has."""
+    named = f"`{PARTIAL}` parameter" in " ".join(method.get("description", "").split())
+    return {PARTIAL: {"type": "boolean", "location": "query"}} if named else {}
 
 
 def _path(method: dict[str, Any]) -> str:

@@ -22,13 +22,13 @@ from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.compute.refusals import Refusals
 from muster.autoscaler.compute.server_time import ServerTime
-from muster.gcp.api import CloudError, refused
+from muster.gcp.api import NOT_FOUND, CloudError, refused
 
 CONNECTIONS = 96
 CONNECT_S = 5.0
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.25, 8.0
 
-UNAUTHORIZED, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 401, 429, 500, 501
+BAD_REQUEST, UNAUTHORIZED, TOO_MANY, SERVER_ERROR, NOT_IMPLEMENTED = 400, 401, 429, 500, 501
 # https://cloud.google.com/compute/api-quota
 RATE_LIMIT = {"rateLimitExceeded", "userRateLimitExceeded"}
 # A 503 that is not the server's failure: the zone has no capacity.
@@ -187,7 +187,8 @@ class Transport:
     ) -> list[dict[str, Any] | CloudError]:
         """Send calls of one method (verb, path) in one request, without retries.
 
-        The caller has taken their tokens from the buckets.
+        An error of the request is that of each call. The caller has taken their tokens from the
+        buckets.
         """
         body = batch.request([(verb, self._path + path) for verb, path in calls])
         try:
@@ -199,8 +200,11 @@ class Transport:
                 kind=batch.CONTENT_TYPE,
                 within=self.limits.try_s,
             )
+            if answer.status >= BAD_REQUEST:
+                raise self._refused_batch(answer)
             answers = batch.answers(answer.headers.get("content-type", ""), answer.data)
         except (ValueError, IndexError) as error:
+            self._count("batch", "unreachable")
             lost = CloudError(f"no answers from {self._base}: {error}", 0, "unreachable")
             return [lost] * len(calls)
         except CloudError as error:
@@ -210,6 +214,13 @@ class Transport:
             self._read(method, path, *answers[number]) if number in answers else missing
             for number, (_, path) in enumerate(calls)
         ]
+
+    def _refused_batch(self, answer: urllib3.BaseHTTPResponse) -> CloudError:
+        failure = self._refused("batch", "batch", answer.status, answer.data)
+        if failure.status == NOT_FOUND:
+            # The batch's address is not there: that says nothing of what its calls are for.
+            return CloudError(f"no answers from {self._base}: {failure}", 0, "unreachable")
+        return failure
 
     def _once(
         self, method: str, verb: str, target: str, content: bytes | None, until: float
@@ -266,16 +277,19 @@ class Transport:
     def _read(
         self, method: str, target: str, status: int, data: bytes
     ) -> dict[str, Any] | CloudError:
-        if status >= 400:
-            failure = refused(status, data, self._base + target)
-            self._count(method, failure.reason or str(status))
-            return failure
+        if status >= BAD_REQUEST:
+            return self._refused(method, target, status, data)
         self._count(method, str(status))
         try:
             return dict(json.loads(data)) if data else {}
         except (ValueError, TypeError) as error:
             # A truncated answer, a proxy's page, or JSON that is no object.
             return CloudError(f"no JSON from {self._base}: {error}", 0, "unreachable")
+
+    def _refused(self, method: str, target: str, status: int, data: bytes) -> CloudError:
+        failure = refused(status, data, self._base + target)
+        self._count(method, failure.reason or str(status))
+        return failure
 
     def _count(self, method: str, code: str) -> None:
         with self._counting:

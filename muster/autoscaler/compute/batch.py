@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 BOUNDARY = "muster_calls"
 CONTENT_TYPE = f"multipart/mixed; boundary={BOUNDARY}"
-MOST = 1000
 
 
 def request(calls: Iterable[tuple[str, str]]) -> bytes:

@@ -33,7 +33,8 @@ from muster.gcp.api import NOT_FOUND, CloudError
 log = logging.getLogger("muster")
 
 THREADS, THREADS_OF_ZONE = 8, 4
-"""Requests at the same time, of all zones and of one: one that hangs must not stop the others."""
+"""Requests at the same time, of all zones and of one: one that hangs must not stop the others. One
+more is only for those that nodes wait for: the others may all wait for the rate limit."""
 IDLE_S = 1.0
 """How long it may take to notice `stop`."""
 Answer = dict[str, Any] | CloudError
@@ -43,12 +44,16 @@ WITHDRAWN = Failure("withdrawn", "it is not wanted any more")
 @dataclass(eq=False)
 class _Deletion:
     vm: Vm
+    since: float
+    """When it was asked for."""
     request_id: uuid.UUID = field(default_factory=uuid.uuid4)
     """The same for each try: the answer to an earlier one may have been lost."""
     urgent: bool = False
     """A node waits for it."""
     queued: bool = False
     """It waits to be sent."""
+    when: float = 0
+    """When it may be sent."""
     sent: bool = False
     """Google gets its call, or has it."""
     until: float = 0
@@ -57,44 +62,58 @@ class _Deletion:
 
 
 class _Queue:
-    """The deletions of a zone that wait to be sent."""
+    """The deletions of a zone that wait to be sent; of those that are due the oldest comes first.
+
+    So one that is tried again does not wait behind thousands of later ones, past its deadline.
+    """
 
     def __init__(self) -> None:
-        self._heaps: dict[bool, list[tuple[float, int, _Deletion]]] = {True: [], False: []}
-        """Urgent or not -> (when to try, number, deletion)."""
+        self._later: list[tuple[float, int, _Deletion]] = []
+        """(when it may be sent, number, deletion)."""
+        self._due: dict[bool, list[tuple[float, int, _Deletion]]] = {True: [], False: []}
+        """Urgent or not -> (since when it waits, number, deletion)."""
         self._order = count()
 
     def put(self, when: float, deletion: _Deletion) -> None:
-        """Add one; if it is there with another urgency, that is passed over."""
-        deletion.queued = True
-        heapq.heappush(self._heaps[deletion.urgent], (when, next(self._order), deletion))
+        """Add one; if it is there with another time or urgency, that is passed over."""
+        deletion.queued, deletion.when = True, when
+        heapq.heappush(self._later, (when, next(self._order), deletion))
 
     def head(self, now: float) -> tuple[bool, float]:
-        """Whether the next one to send is not urgent, and when it is due; inf: there is none."""
-        heads = []
-        for urgent, heap in self._heaps.items():
-            while heap and not _waits(heap[0][2], urgent):
-                heapq.heappop(heap)
-            # One that is not due yet is not before others.
-            heads += [(not urgent or heap[0][0] > now, heap[0][0])] if heap else []
-        return min(heads, default=(True, math.inf))
+        """Whether the next one to send is not urgent, and when it was due; inf: there is none."""
+        self._sort(now)
+        for urgent, heap in self._due.items():
+            if heap:
+                return not urgent, heap[0][0]
+        return True, self._later[0][0] if self._later else math.inf
 
     def take(self, now: float, most: int) -> list[_Deletion]:
         """Remove those that are due: urgent ones, or if there are none the others."""
-        for urgent, heap in self._heaps.items():
+        self._sort(now)
+        for urgent, heap in self._due.items():
             lot: list[_Deletion] = []
-            while heap and heap[0][0] <= now and len(lot) < most:
+            while heap and len(lot) < most:
                 deletion = heapq.heappop(heap)[2]
-                if _waits(deletion, urgent):
+                if deletion.queued and deletion.urgent is urgent:
                     deletion.queued = False
                     lot.append(deletion)
             if lot:
                 return lot
         return []
 
-
-def _waits(deletion: _Deletion, urgent: bool) -> bool:
-    return deletion.queued and deletion.urgent is urgent
+    def _sort(self, now: float) -> None:
+        """Move those that are due; remove what is passed over from the heads."""
+        while self._later:
+            when, number, deletion = self._later[0]
+            valid = deletion.queued and deletion.when == when
+            if valid and when > now:
+                break
+            heapq.heappop(self._later)
+            if valid:
+                heapq.heappush(self._due[deletion.urgent], (deletion.since, number, deletion))
+        for urgent, heap in self._due.items():
+            while heap and not (heap[0][2].queued and heap[0][2].urgent is urgent):
+                heapq.heappop(heap)
 
 
 class Deletes:
@@ -120,31 +139,36 @@ class Deletes:
         self._say = say
         self._stop = stop
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._pending: dict[str, _Deletion] = {}
         """VM's id -> its deletion, until that has ended."""
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         """By zone."""
         self._requests: Counter[str] = Counter()
         """Zone -> requests under way."""
-        for number in range(THREADS):
-            threading.Thread(target=self._run, name=f"delete-{number}", daemon=True).start()
+        self._hurried = threading.Condition(self._lock)
+        """As `_changed`, for the thread of urgent ones."""
+        for number in range(THREADS + 1):
+            threading.Thread(
+                target=self._run, args=(number == THREADS,), name=f"delete-{number}", daemon=True
+            ).start()
 
     def submit(self, vm: Vm, *, urgent: bool = False) -> None:
         """Delete a VM, once, before all that are not urgent.
 
         While an earlier deletion of it has not ended, nothing is done but to make that urgent.
         """
+        now = self._clock.monotonic()
         with self._changed:
             deletion = self._pending.get(vm.id)
             if deletion is None:
-                deletion = self._pending[vm.id] = _Deletion(vm, urgent=urgent)
-                self._put(0, deletion)
+                deletion = self._pending[vm.id] = _Deletion(vm, now, urgent=urgent)
+                self._put(now, deletion)
             elif urgent and not deletion.urgent:
                 deletion.urgent = True
                 if deletion.queued:
-                    # What is in the other heap is passed over.
-                    self._put(0, deletion)
+                    self._put(now, deletion)
 
     def withdraw(self, vm: Vm) -> None:
         """End the deletion of a VM, unless Google gets its call already, or has it.
@@ -171,10 +195,12 @@ class Deletes:
                 deletion.sent = False
                 self._queues[deletion.vm.zone].put(when, deletion)
                 self._changed.notify()
+                if deletion.urgent:
+                    self._hurried.notify()
 
-    def _run(self) -> None:
+    def _run(self, only_urgent: bool) -> None:
         while not self._stop.is_set():
-            lot = self._next()
+            lot = self._next(only_urgent)
             if not lot:
                 continue
             try:
@@ -191,22 +217,26 @@ class Deletes:
                     self._requests[lot[0].vm.zone] -= 1
                     self._changed.notify()
 
-    def _next(self) -> list[_Deletion]:
+    def _next(self, only_urgent: bool) -> list[_Deletion]:
         """The deletions of a zone that are due, at most one request's; [] after a while without.
 
         Those that nodes wait for come first.
         """
-        with self._changed:
+        with self._lock:
             now = self._clock.monotonic()
+            most = THREADS_OF_ZONE + only_urgent
             heads = {
-                zone: queue.head(now)
+                zone: head
                 for zone, queue in self._queues.items()
-                if self._requests[zone] < THREADS_OF_ZONE
+                if self._requests[zone] < most
+                for head in [queue.head(now)]
+                if not (only_urgent and head[0])
             }
             zone = min(heads, key=lambda zone: heads[zone], default="")
             due_s = heads[zone][1] - now if zone else IDLE_S
             if due_s > 0:
-                self._clock.wait(self._changed.wait, min(due_s, IDLE_S))
+                changed = self._hurried if only_urgent else self._changed
+                self._clock.wait(changed.wait, min(due_s, IDLE_S))
                 return []
             self._requests[zone] += 1
             return self._queues[zone].take(now, self._most)
@@ -214,7 +244,8 @@ class Deletes:
     def _request(self, lot: list[_Deletion]) -> None:
         # All before the reading: nothing waits between it and the deletion.
         for bucket in (self._reads, self._bucket):
-            bucket.take(math.inf, urgent=lot[0].urgent, count=len(lot))
+            # A node may begin to wait for one of them meanwhile.
+            bucket.take(math.inf, urgent=lambda: any(one.urgent for one in lot), count=len(lot))
         self._delete(self._same(self._wanted(lot)))
 
     def _wanted(self, lot: list[_Deletion]) -> list[_Deletion]:

@@ -8,7 +8,7 @@ first call). The code of its failure is then `notSent`, or `timeout` where the o
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,6 +127,8 @@ class Google:
         self._inserters = Pools(INSERTERS, "insert in")
         self._probers = Pools(PROBERS, "probe in")
         self._sweeper = ThreadPoolExecutor(1, "placement policies")
+        self._sweep: Future[None] | None = None
+        """The last one that was submitted."""
 
     def close(self) -> None:
         """Stop. Operations at Google continue there, and there are no more events.
@@ -149,8 +151,13 @@ class Google:
         """
         until = self._clock.monotonic() + self.limits.deadline_s / 2
         vms = self._vms.read(until)
-        self._sweeper.submit(self._inserts.placements.delete_unused, self._vms.policies)
+        if self._sweep is None or self._sweep.running() or self._sweep.done():
+            self._sweep = self._sweeper.submit(self._delete_policies)
         return vms
+
+    def _delete_policies(self) -> None:
+        # By the newest list: it may have waited for an earlier one that hangs.
+        self._inserts.placements.delete_unused(self._vms.policies)
 
     def region(self, name: str) -> Region:
         """Return what is left of each quota in a region and in all regions, and its zones.

@@ -5,13 +5,17 @@ from typing import Any
 
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.compute.rate_limiter import Group
-from muster.gcp.api import NOT_FOUND, PAGE, CloudError
+from muster.autoscaler.reconcile.model import Failure
+from muster.autoscaler.reconcile.vms import LEAVING
+from muster.gcp.api import ALREADY_EXISTS, NOT_FOUND, PAGE, CloudError
 from muster.gcp.names import CLUSTER_LABEL, of_cluster
 
 UP = {"PROVISIONING", "STAGING", "RUNNING", "REPAIRING"}
 """Others are stopping or stopped:
 https://cloud.google.com/compute/docs/instances/instance-lifecycle"""
 FIELDS = "name,status,labels"
+EXISTS, STOPPING = "alreadyExists", "stillStopping"
+"""Codes of failures: somebody must delete the VM; the VM is going away by itself."""
 
 
 class ExistingVms:
@@ -24,8 +28,8 @@ class ExistingVms:
 
     def find(
         self, zone: str, names: Iterable[str], reported: Iterable[str], until: float
-    ) -> dict[str, str]:
-        """Return which of the names have a VM, and why it can't be used; "": it can.
+    ) -> dict[str, Failure | None]:
+        """Return which of the names have a VM, and why it can't be used; None: it can.
 
         `reported` are names that exist by Google's answer. Each one that is not in the list of VMs,
         which may be stale, is read by its name.
@@ -41,15 +45,18 @@ class ExistingVms:
                 vms[name] = vm
         return {name: self._problem(vms[name], zone) for name in names if name in vms}
 
-    def _problem(self, vm: dict[str, Any], zone: str) -> str:
+    def _problem(self, vm: dict[str, Any], zone: str) -> Failure | None:
         if vm.get("labels", {}).get(CLUSTER_LABEL) != self._cluster:
-            return (
+            message = (
                 f"a VM of this name in {zone} is not one of cluster {self._cluster}; delete it, "
                 "or give it another name"
             )
-        if vm["status"] not in UP:
-            return f"the previous VM is still {vm['status']} in {zone}"
-        return ""
+            return Failure(EXISTS, message, ALREADY_EXISTS)
+        status = vm["status"]
+        if status in UP:
+            return None
+        code = STOPPING if status in LEAVING else EXISTS
+        return Failure(code, f"the previous VM is still {status} in {zone}", ALREADY_EXISTS)
 
     def _list(self, zone: str, until: float) -> dict[str, dict[str, Any]]:
         """The cluster's VMs in a zone by name."""

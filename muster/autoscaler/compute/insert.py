@@ -23,7 +23,7 @@ from muster.autoscaler.compute.placement_policy import Placements
 from muster.autoscaler.compute.rate_limiter import Group
 from muster.autoscaler.compute.zones import Slots
 from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
-from muster.gcp.api import ALREADY_EXISTS, PAGE, CloudError, last
+from muster.gcp.api import PAGE, CloudError, last
 
 NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
@@ -104,9 +104,10 @@ class _Creation:
         if not lacking:
             return Inserted(self.action.id)
         why = why or errors.commonest(self.failed)
-        if not self.made:
-            return Inserted(self.action.id, self.failed, why)
-        return Inserted(self.action.id, {name: self.failed.get(name, why) for name in lacking})
+        failed = {name: self.failed.get(name, why) for name in lacking}
+        if not self.made and len({failure.code for failure in failed.values()}) == 1:
+            return Inserted(self.action.id, whole=errors.commonest(failed))
+        return Inserted(self.action.id, failed)
 
     def _rounds(self) -> Failure | None:
         """Create the VMs; return why some have not been tried any more, or none was created."""
@@ -287,7 +288,7 @@ class _Creation:
         self.names = [name for name in self.names if name not in problems]
         for name, problem in problems.items():
             if problem:
-                self.failed[name] = Failure("alreadyExists", problem, ALREADY_EXISTS)
+                self.failed[name] = problem
             else:
                 self.made.add(name)
         if not problems and not self.inserts.transport.pause(AGAIN_S, self.until):

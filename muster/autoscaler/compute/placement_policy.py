@@ -72,6 +72,8 @@ class Placements:
         finally:
             with self._lock:
                 self._held[name] -= 1
+                if not self._held[name]:
+                    del self._held[name]
 
     def _create(self, name: str, region: str, until: float) -> None:
         try:
@@ -119,7 +121,7 @@ class Placements:
             unused = {
                 name: region
                 for name, region in self._known.items()
-                if name not in used and not self._held[name]
+                if name not in used and name not in self._held
             }
         for name, region in unused.items():
             self._delete(name, region)
@@ -161,6 +163,7 @@ class Placements:
                 until=self._soon(),
                 groups=(Group.MUTATE,),
                 query={"requestId": uuid.uuid4()},
+                urgent=False,
             )
         except CloudError as error:
             if error.reason == NO_RIGHTS:

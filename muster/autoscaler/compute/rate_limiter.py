@@ -5,15 +5,17 @@ Calls above it get 403 rateLimitExceeded until the next minute begins.
 """
 
 import threading
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 
 from muster.autoscaler.clock import Clock
 
 LEAST_PACE = 1 / 8
 RECOVERY_S = 60.0
 """Seconds from zero to the full pace: Google refills each minute."""
-LONGEST_WAIT_S = 1e6
-"""A lock accepts no longer timeout than some centuries."""
+LOOK_S = 1.0
+"""How long it may take to notice that a call is urgent by now, or that the driver stops."""
 
 
 class Group(StrEnum):
@@ -61,34 +63,46 @@ class Bucket:
         # that gets no token costs more than the call.
         self._turn = {True: threading.Lock(), False: threading.Lock()}
 
-    def take(self, until: float, *, urgent: bool = True, count: int = 1) -> None:
+    def take(
+        self, until: float, *, urgent: bool | Callable[[], bool] = True, count: int = 1
+    ) -> None:
         """Wait for tokens; `until` by Clock.monotonic. Many are taken in parts.
 
         Those of one call of this function are taken together: two that wait don't end at once.
+        `urgent` is a function where one that is not urgent may become it meanwhile.
 
         Raises:
             TooLateError: there are none by then, or the driver stops.
 
         """
         began = self._clock.monotonic()
-        turn = self._turn[urgent]
-        in_time = self._clock.wait(
-            lambda seconds: turn.acquire(timeout=seconds), min(until - began, LONGEST_WAIT_S)
-        )
-        if not in_time:
-            raise TooLateError
+        is_urgent = urgent if callable(urgent) else partial(bool, urgent)
+        turn = self._wait_for_turn(until, is_urgent)
         try:
             # Less than the half that may be taken: what comes while a thread is late is not lost.
             most = max(1, self.burst // 2 - 1)
             for taken in range(0, count, most):
                 part = min(most, count - taken)
-                while missing := self._missing(part, 0 if urgent else self.burst // 2):
+                while missing := self._missing(part, 0 if is_urgent() else self.burst // 2):
                     late = self._clock.monotonic() + missing > until
-                    if late or self._clock.wait(self._stop.wait, missing):
+                    if late or self._clock.wait(self._stop.wait, min(missing, LOOK_S)):
                         raise TooLateError
         finally:
             self.waited_s += self._clock.monotonic() - began
             turn.release()
+
+    def _wait_for_turn(self, until: float, is_urgent: Callable[[], bool]) -> threading.Lock:
+        """Return the lock of those that are as urgent, when this thread has it."""
+        while True:
+            turn = self._turn[is_urgent()]
+            left_s = until - self._clock.monotonic()
+            if self._acquire(turn, min(left_s, LOOK_S)):
+                return turn
+            if left_s <= LOOK_S or self._stop.is_set():
+                raise TooLateError
+
+    def _acquire(self, turn: threading.Lock, seconds: float) -> bool:
+        return self._clock.wait(lambda seconds: turn.acquire(timeout=seconds), seconds)
 
     def _missing(self, count: int, leave: int) -> float:
         """Seconds until there may be tokens; 0: the tokens are taken."""

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import select
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,18 @@ UNFINISHED_S = 60
 DAMAGED_KEPT = 20
 """So many damaged files are kept for the administrator."""
 
-_UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError)
 
 
 class SpoolError(Exception):
-    """The spool can't be used; the message is one sentence."""
+    """The spool can't be used; the message is one sentence.
+
+    `requests` are those that are known, if it can't be read now.
+    """
+
+    def __init__(self, message: str, requests: Sequence[Request] = ()) -> None:
+        super().__init__(message)
+        self.requests = list(requests)
 
 
 class Spool:
@@ -78,13 +86,38 @@ class Spool:
         return True
 
     def requests(self) -> list[Request]:
-        """Return the requests of ResumeProgram that are not closed, the oldest first."""
-        names = self._names(RESUME)
+        """Return the requests of ResumeProgram that are not closed, the oldest first.
+
+        Raises:
+            SpoolError: the folder can't be listed, or some of the files can't be read now.
+
+        """
+        try:
+            names = self._names(RESUME)
+        except OSError as error:
+            raise self._unread(str(error.strerror)) from error
         self._requests = {name: self._requests[name] for name in names if name in self._requests}
+        failed: tuple[str, OSError] | None = None
         for name in names:
-            if name not in self._requests and (request := self._request(name)):
-                self._requests[name] = request
+            if name not in self._requests:
+                try:
+                    request = self._request(name)
+                except OSError as error:
+                    # Such as when the process has too many files open.
+                    failed = failed or (name, error)
+                    continue
+                if request:
+                    self._requests[name] = request
+        if failed:
+            name, why = failed
+            raise self._unread(f"{name}: {why.strerror}") from why
+        return self._sorted()
+
+    def _sorted(self) -> list[Request]:
         return sorted(self._requests.values(), key=lambda request: (request.asked, request.id))
+
+    def _unread(self, why: str) -> SpoolError:
+        return SpoolError(f"{why}; using SLURM's node states meanwhile", self._sorted())
 
     def close(self, request: str) -> None:
         """Remove a request from the spool; no error if it is not there.
@@ -105,21 +138,30 @@ class Spool:
 
     def forget_calls(self) -> None:
         """Remove the files of the other programs."""
-        for name in self._names(*OTHERS):
-            # What can't be removed now says nothing that SLURM's node states don't say.
-            with suppress(OSError):
-                (self.folder / name).unlink()
+        # What can't be removed now says nothing that SLURM's node states don't say.
+        with suppress(OSError):
+            for name in self._names(*OTHERS):
+                with suppress(OSError):
+                    (self.folder / name).unlink()
 
     def _names(self, *endings: str) -> list[str]:
         """Names of files, the oldest first: each begins with the time, in as many digits."""
         return sorted(path.name for path in self.folder.iterdir() if path.name.endswith(endings))
 
     def _request(self, name: str) -> Request | None:
+        """Read a request; None: there is none.
+
+        Raises:
+            OSError: its file can't be read now.
+
+        """
         path = self.folder / name
         try:
             head, resume_file = _read(path)
             nodes, asked = _names_of(head["nodes"]), self._asked(head)
-        except _UNREADABLE as error:
+        except FileNotFoundError:
+            return None
+        except _DAMAGED as error:
             # Such as an empty file after the machine went down.
             log.warning("%s can't be read: %r; using SLURM's node states instead", path, error)
             with suppress(OSError):
@@ -127,7 +169,7 @@ class Spool:
             return None
         try:
             jobs = _jobs(resume_file)
-        except _UNREADABLE as error:
+        except _DAMAGED as error:
             log.warning(
                 "%s: its SLURM_RESUME_FILE can't be read: %r; its nodes are created without regard "
                 "to jobs; the file is kept as %s",

@@ -1,9 +1,12 @@
 """A test harness for Compute Engine's driver: its events, and the fake cloud behind it."""
 
+import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs
 
 from controllerkit import COMPUTE, LABELS, ZONE, Cloud, P
 from google.oauth2.credentials import Credentials
@@ -23,7 +26,7 @@ from muster.autoscaler.reconcile.model import (
     Vm,
 )
 from muster_sandbox.fakecloud.api_errors import ApiError
-from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
 from muster_sandbox.fakecloud.services.compute.lifecycle import GUEST_ATTRIBUTES
 
 SOON_S = 20
@@ -194,6 +197,28 @@ class DriverHarness:
         for (method, _), count in self.google.budget().calls.items():
             counted[method] = counted.get(method, 0) + count
         return counted
+
+
+def unreachable(harness: DriverHarness, zone: str, form: str = "zones/{}") -> None:
+    """Let Google list all zones but one; without returnPartialSuccess it lists none then."""
+    before = harness.cloud.server.cloud.middleware
+
+    def without(handle: Handle, request: Request) -> Reply | Deferred:
+        answer = before(handle, request)
+        if not isinstance(answer, Reply) or not request.path.endswith("/aggregated/instances"):
+            return answer
+        query = parse_qs(request.query)
+        if query.get("returnPartialSuccess") != ["true"]:
+            return reply(BUSY.body(), BUSY.status)
+        page = json.loads(answer.content)
+        page["items"].pop(f"zones/{zone}", None)
+        if form == "WARNING":
+            page["items"][f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE"}}
+        elif "unreachables" in query["fields"][0].split(","):
+            page["unreachables"] = [form.format(zone)]
+        return replace(answer, content=json.dumps(page).encode())
+
+    harness.cloud.server.cloud.middleware = without
 
 
 def until(state: Callable[[], object], seconds: float = SOON_S) -> None:

@@ -421,6 +421,34 @@ def test_with_a_read_only_spool_nodes_come_and_go_and_requests_are_removed_later
     until(lambda: not read(service.status).unread)
 
 
+def test_with_a_spool_that_cant_be_listed_nodes_come_and_it_is_read_again(
+    service: Service, spool: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    iterdir = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path == spool:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return iterdir(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "iterdir", refuse)
+        service.slurm.resume("lab-debug-0")
+        until(lambda: service.slurm.all_are(Power.UP, "lab-debug-0"))
+        until(lambda: "the spool's requests" in read(service.status).unread)
+        unread = read(service.status).unread["the spool's requests"]
+        assert (unread.verb, unread.why) == (
+            "read",
+            "Input/output error; using SLURM's node states meanwhile",
+        )
+        time.sleep(3 * daemon.TICK_S)
+        assert caplog.text.count("the spool's requests can't be read") == 1
+        assert list(spool.glob("*.resume"))
+    # No program wakes the daemon.
+    until(lambda: not list(spool.glob("*.resume")))
+    until(lambda: not read(service.status).unread)
+
+
 def test_what_cant_be_read_is_shown_and_blocks_nothing_else(service: Service):
     """Without the right to read quotas nodes are still created: Google checks quotas itself."""
     refused = ApiError(403, "forbidden", "Required 'compute.regions.get' permission.")

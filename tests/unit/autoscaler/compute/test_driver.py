@@ -1,11 +1,16 @@
 """The main path of Compute Engine's driver: list, create, probe and delete VMs, with few calls."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 
-from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE
-from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
+import pytest
+from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE, Cloud
+from driverkit import BUSY, CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
+from quick import DRIVER_LIMITS
 
-from muster.autoscaler.reconcile.model import Delete, Deleted, Insert, Inserted, ProbeResult
+from muster.autoscaler.compute.rate_limiter import Group
+from muster.autoscaler.reconcile.model import Delete, Deleted, Insert, Inserted, ProbeResult, Vm
 
 
 def test_vms_are_created_listed_and_deleted(harness: DriverHarness):
@@ -111,6 +116,57 @@ def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarnes
     ended = [event.vm.id for event in harness.take_events(100) if isinstance(event, Deleted)]
     assert sorted(ended, key=int) == [vm.id for vm in gone]
     assert ended.index(gone[-1].id) < 50
+
+
+def test_a_deletion_that_is_tried_again_does_not_wait_behind_new_ones(
+    cloud: Cloud, harness: DriverHarness
+):
+    """They need 50 s at 20 a second, and it has 20 s."""
+    hasty = DriverHarness(cloud, harness.clock, replace(DRIVER_LIMITS, deadline_s=20))
+    cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3}
+    hasty.make("lab-debug-0")
+    hasty.fault("instances.delete", error=BUSY)
+    vm = hasty.vm("lab-debug-0")
+    hasty.google.submit(Delete(vm, "idle"))
+    for number in range(1000):
+        hasty.google.submit(Delete(lost_vm(number), "idle"))
+    events = hasty.take_events(1001)
+    assert Deleted(vm) in events
+    assert events.index(Deleted(vm)) < 500
+    hasty.google.close()
+
+
+@pytest.fixture
+def slow(cloud: Cloud, harness: DriverHarness) -> Iterator[DriverHarness]:
+    """A driver that reads a VM in 20 s if a node waits for it, and else in 2 minutes."""
+    slow = DriverHarness(cloud, harness.clock, replace(DRIVER_LIMITS, per_minute=3))
+    slow.google._transport.buckets[Group.READ].take(math.inf, count=10)
+    yield slow
+    slow.google.close()
+
+
+def hold(slow: DriverHarness, vms: list[Vm]) -> None:
+    """Let deletions wait for tokens, each in a request of its own."""
+    for number, vm in enumerate(vms, start=1):
+        slow.google.submit(Delete(vm, "idle"))
+        until(lambda number=number: slow.google._deletes._requests.total() == number)
+
+
+def test_a_deletion_that_waits_for_its_call_is_hurried_if_a_node_waits(slow: DriverHarness):
+    began = slow.clock.monotonic()
+    hold(slow, [lost_vm(0)])
+    slow.google.submit(Delete(lost_vm(0), "left over", urgent=True))
+    assert slow.take_events(1) == [Deleted(lost_vm(0))]
+    assert slow.clock.monotonic() - began < 90
+
+
+def test_a_deletion_that_a_node_waits_for_needs_no_thread_of_others(slow: DriverHarness):
+    """All threads wait for tokens with others."""
+    began = slow.clock.monotonic()
+    hold(slow, [lost_vm(number, (ZONE, OTHER_ZONE)[number % 2]) for number in range(8)])
+    slow.google.submit(Delete(lost_vm(9), "left over", urgent=True))
+    until(lambda: Deleted(lost_vm(9)) in slow.events)
+    assert slow.clock.monotonic() - began < 90
 
 
 def test_a_vm_is_probed_by_its_name(harness: DriverHarness):

@@ -4,14 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from controllerkit import COMPUTE, ZONE, Cloud
+from controllerkit import ZONE, Cloud
 from driverkit import BUSY, CHOICE, DriverHarness, lost_vm, names
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.compute.api_client import Limits
-from muster.autoscaler.reconcile.model import Delete, Insert, Inserted
+from muster.autoscaler.reconcile.model import Delete, Failure, Insert, Inserted
 from muster.autoscaler.reconcile.retry_policy import Remedy, remedy
-from muster_sandbox.fakecloud.api_errors import ApiError, quota, rate_limit
+from muster_sandbox.fakecloud.api_errors import ApiError, permission_denied, quota, rate_limit
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
 from muster_sandbox.fakecloud.injected_faults import OperationError
 
 METHODS = ("instances.bulkInsert", "instances.delete", "instances.aggregatedList")
@@ -61,6 +62,48 @@ def test_the_rate_limit_slows_all_calls_of_its_group(harness: DriverHarness):
     assert budget.calls["instances.delete", "rateLimitExceeded"] == 3
     assert budget.pace["mutate"] < 1
     assert budget.pace["list"] == 1
+
+
+def refuse_batches(harness: DriverHarness, error: ApiError, times: int) -> None:
+    """Refuse requests with many calls, without an answer to any of these."""
+    before = harness.cloud.server.cloud.middleware
+    left = [error] * times
+
+    def refused(handle: Handle, request: Request) -> Reply | Deferred:
+        if left and request.path.startswith("/batch/"):
+            return reply(left.pop().body(), error.status)
+        return before(handle, request)
+
+    harness.cloud.server.cloud.middleware = refused
+
+
+def test_a_batch_that_is_above_the_rate_limit_slows_calls_and_is_sent_again(harness: DriverHarness):
+    refuse_batches(harness, rate_limit("Rate Limit Exceeded"), times=2)
+    harness.make("lab-debug-0")
+    assert harness.delete("lab-debug-0").failure is None
+    budget = harness.google.budget()
+    assert budget.calls["batch", "rateLimitExceeded"] == 2
+    # The calls of the first request only read.
+    assert budget.pace["read"] < 1
+
+
+def test_a_batch_that_is_not_permitted_is_not_sent_again(harness: DriverHarness):
+    refuse_batches(harness, permission_denied("No permission."), times=1000)
+    harness.make("lab-debug-0")
+    event = harness.delete("lab-debug-0")
+    assert event.failure is not None
+    assert (event.failure.code, event.failure.status) == ("forbidden", 403)
+    assert event.failure.message == "No permission."
+    assert harness.calls() == {"batch": 1}
+
+
+def test_a_batch_that_is_not_found_says_nothing_of_its_vms(harness: DriverHarness):
+    """Its address was not found, and not a VM."""
+    refuse_batches(harness, ApiError(404, "notFound", "Not Found"), times=2)
+    harness.make("lab-debug-0")
+    assert harness.delete("lab-debug-0").failure is None
+    assert harness.names() == set()
+    assert harness.calls()["instances.delete"] == 1
 
 
 def test_what_google_refuses_is_not_sent_again(harness: DriverHarness):
@@ -195,15 +238,33 @@ def test_a_vm_of_another_owner_with_the_name_is_a_failure(harness: DriverHarness
     assert harness.names() == set(names(3))
 
 
-def test_a_vm_that_is_stopping_is_a_failure(harness: DriverHarness):
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("STOPPING", "stillStopping"),
+        ("PENDING_STOP", "stillStopping"),
+        ("DEPROVISIONING", "stillStopping"),
+        # These stay until somebody deletes them.
+        ("TERMINATED", "alreadyExists"),
+        ("SUSPENDED", "alreadyExists"),
+    ],
+)
+def test_a_previous_vm_that_is_not_up_is_a_failure(harness: DriverHarness, status: str, code: str):
     harness.make("lab-debug-1")
-    harness.cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3600}
-    harness.cloud.owner.delete(f"{COMPUTE}/zones/{ZONE}/instances/lab-debug-1")
+    scope = f"demo-project/zones/{ZONE}"
+    harness.cloud.server.do(
+        lambda fake: fake.store.put(
+            "compute.instances",
+            scope,
+            "lab-debug-1",
+            {**fake.store.get("compute.instances", scope, "lab-debug-1"), "status": status},
+        )
+    )
     event = harness.insert(*names(2))
-    assert {name: why.code for name, why in event.failed.items()} == {
-        "lab-debug-1": "alreadyExists"
+    assert event.whole is None
+    assert event.failed == {
+        "lab-debug-1": Failure(code, f"the previous VM is still {status} in {ZONE}", 409)
     }
-    assert event.failed["lab-debug-1"].message == f"the previous VM is still STOPPING in {ZONE}"
 
 
 def test_a_job_of_which_one_vm_exists_lacks_only_the_others(harness: DriverHarness):

@@ -1,13 +1,15 @@
 """Small groups don't wait while as many bulk operations run as a zone may have."""
 
 from dataclasses import replace
+from itertools import count
 
 from controllerkit import ZONE, Cloud
 from driverkit import CHOICE, DriverHarness, names, until
 from quick import DRIVER_LIMITS
 
-from muster.autoscaler.reconcile.model import Insert, Inserted
+from muster.autoscaler.reconcile.model import Failure, Insert, Inserted
 from muster_sandbox.fakecloud.api_errors import quota
+from muster_sandbox.fakecloud.injected_faults import OperationError
 
 
 def with_all_slots_taken(harness: DriverHarness) -> None:
@@ -53,6 +55,33 @@ def test_those_that_are_not_tried_any_more_are_reported_too(harness: DriverHarne
     assert harness.names() & set(names(4)) == {"lab-debug-0"}
     assert "instances.delete" not in harness.calls()
     assert harness.calls()["instances.insert"] == 2
+
+
+def test_each_name_has_its_own_reason_if_they_differ(harness: DriverHarness):
+    """Of the second one it is not known whether its VM is made: that is not the first one's."""
+    with_all_slots_taken(harness)
+    no_room = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "No room.")
+    harness.fault("instances.insert", times=2, operation_error=no_room)
+    ends = harness.google._inserts.operations
+    wait = ends.wait
+    waited = count(1)
+    ends.wait = lambda *args: wait(*args) if next(waited) < 3 else None
+    event = harness.insert(*names(3), least=3)
+    assert event.whole is None
+    assert {name: why.code for name, why in event.failed.items()} == {
+        "lab-debug-0": "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "lab-debug-1": "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "lab-debug-2": "timeout",
+    }
+
+
+def test_a_reason_that_all_have_is_given_once(harness: DriverHarness):
+    with_all_slots_taken(harness)
+    no_room = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "No room.")
+    harness.fault("instances.insert", times=2, operation_error=no_room)
+    event = harness.insert(*names(2), least=2)
+    assert event.failed == {}
+    assert event.whole == Failure("ZONE_RESOURCE_POOL_EXHAUSTED", "No room.", 503)
 
 
 def test_a_pair_of_which_one_exists_is_success(harness: DriverHarness):

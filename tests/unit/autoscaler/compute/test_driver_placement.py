@@ -1,10 +1,12 @@
 """Placement policies of jobs: created before the job's VMs, deleted after them."""
 
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from controllerkit import ZONE, Cloud
-from driverkit import CHOICE, DriverHarness, names, until
+from driverkit import CHOICE, DriverHarness, names, unreachable, until
 
 from muster.autoscaler.compute.api_client import Transport
 from muster.autoscaler.reconcile.model import Insert, Inserted
@@ -25,6 +27,20 @@ def policies_of(cloud: Cloud, name: str) -> list[str]:
     vm = cloud.server.do(lambda fake: fake.store.get("compute.instances", scope, name))
     assert vm
     return [policy.rpartition("/")[2] for policy in vm["resourcePolicies"]]
+
+
+def counted_sweeps(harness: DriverHarness) -> list[None]:
+    """Each search for policies that no VM uses, from now on, when it has ended."""
+    placements = harness.google._inserts.placements
+    sweep = placements.delete_unused
+    sweeps: list[None] = []
+
+    def counted(used: Mapping[str, str]) -> None:
+        sweep(used)
+        sweeps.append(None)
+
+    placements.delete_unused = counted
+    return sweeps
 
 
 def test_a_job_has_its_own_policy_while_it_has_vms(cloud: Cloud, harness: DriverHarness):
@@ -63,6 +79,67 @@ def test_policies_are_created_at_the_same_time(cloud: Cloud, harness: DriverHarn
         )
     until(lambda: len(policies(cloud)) == 8, seconds=3)
     assert len(harness.take_events(8)) == 8
+
+
+def test_a_policy_in_a_zone_that_cannot_be_listed_is_kept(cloud: Cloud, harness: DriverHarness):
+    harness.insert("lab-debug-0", job=7, placement=True)
+    harness.insert("lab-debug-1", job=8, placement=True)
+    harness.google.vms()
+    unreachable(harness, ZONE)
+    sweeps = counted_sweeps(harness)
+    for number in range(1, 4):
+        harness.google.vms()
+        until(lambda number=number: len(sweeps) == number)
+    assert "resourcePolicies.delete" not in harness.calls()
+    assert policies(cloud) == {"lab-job7", "lab-job8"}
+
+
+def test_of_a_job_that_has_ended_nothing_is_kept(harness: DriverHarness):
+    for job in range(1, 4):
+        harness.insert(f"lab-debug-{job}", job=job, placement=True)
+    assert harness.google._inserts.placements._held == {}
+
+
+def test_deletions_that_hang_do_not_pile_up(
+    cloud: Cloud, harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+):
+    """One runs, and one more begins when that has ended, with the newest list."""
+    hangs = threading.Event()
+    sweeps: list[set[str]] = []
+
+    def sweep(used: Mapping[str, str]) -> None:
+        sweeps.append(set(used))
+        hangs.wait()
+
+    monkeypatch.setattr(harness.google._inserts.placements, "delete_unused", sweep)
+    harness.google.vms()
+    until(lambda: sweeps)
+    for _ in range(5):
+        harness.google.vms()
+    harness.insert("lab-debug-0", job=7, placement=True)
+    harness.google.vms()
+    hangs.set()
+    harness.google._sweeper.shutdown()
+    assert sweeps == [set(), {"lab-job7"}]
+
+
+def test_deletions_leave_half_of_the_rate_limit_to_what_jobs_wait_for(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+):
+    urgent: dict[str, bool] = {}
+    call = Transport.call
+
+    def watched(self: Transport, method: str, *args: Any, **more: Any) -> Any:
+        urgent[method] = more.get("urgent", True)
+        return call(self, method, *args, **more)
+
+    monkeypatch.setattr(Transport, "call", watched)
+    harness.insert("lab-debug-0", job=7, placement=True)
+    harness.delete("lab-debug-0")
+    harness.google.vms()
+    until(lambda: "resourcePolicies.delete" in urgent)
+    assert urgent["resourcePolicies.insert"]
+    assert not urgent["resourcePolicies.delete"]
 
 
 def test_policies_that_an_earlier_daemon_left_are_deleted(cloud: Cloud, harness: DriverHarness):

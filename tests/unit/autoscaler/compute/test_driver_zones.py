@@ -1,16 +1,16 @@
 """A zone whose calls hang does not delay what is done in others."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from controllerkit import OTHER_ZONE, ZONE, Cloud
-from driverkit import CHOICE, DriverHarness, lost_vm, names, until
+from driverkit import CHOICE, DriverHarness, lost_vm, names, unreachable, until
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.reconcile.model import Delete, Deleted, Event, Insert, Inserted, Probe
-from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
+from muster_sandbox.fakecloud.api_errors import ApiError
+from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request, reply
 
 THERE = replace(CHOICE, zone=OTHER_ZONE)
 SOON_S = 60
@@ -73,28 +73,19 @@ def test_probes(patient: DriverHarness):
     take(patient, lambda event: event.exists, 1)
 
 
-def unreachable(harness: DriverHarness, zone: str) -> None:
-    """Let Google list all zones but one."""
-    before = harness.cloud.server.cloud.middleware
-
-    def without(handle: Handle, request: Request) -> Reply | Deferred:
-        answer = before(handle, request)
-        if isinstance(answer, Reply) and request.path.endswith("/aggregated/instances"):
-            page = json.loads(answer.content)
-            page["items"][f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE"}}
-            return replace(answer, content=json.dumps(page).encode())
-        return answer
-
-    harness.cloud.server.cloud.middleware = without
+@pytest.fixture(params=["WARNING", "zones/{}", "projects/demo-project/zones/{}"])
+def form(request: pytest.FixtureRequest) -> str:
+    """How Google names a zone that it does not reach."""
+    return request.param
 
 
 def test_the_vms_of_a_zone_that_cannot_be_listed_are_those_of_the_last_list(
-    harness: DriverHarness, caplog: pytest.LogCaptureFixture
+    harness: DriverHarness, form: str, caplog: pytest.LogCaptureFixture
 ):
     harness.make("lab-debug-0", ZONE)
     harness.make("lab-debug-1", OTHER_ZONE)
     before = harness.google.vms()
-    unreachable(harness, ZONE)
+    unreachable(harness, ZONE, form)
     harness.make("lab-debug-2", OTHER_ZONE)
     harness.remove("lab-debug-0")
     for _ in range(3):
@@ -106,10 +97,10 @@ def test_the_vms_of_a_zone_that_cannot_be_listed_are_those_of_the_last_list(
     ]
 
 
-def test_a_daemon_that_starts_then_knows_the_other_zones(harness: DriverHarness):
+def test_a_daemon_that_starts_then_knows_the_other_zones(harness: DriverHarness, form: str):
     harness.make("lab-debug-0", ZONE)
     harness.make("lab-debug-1", OTHER_ZONE)
-    unreachable(harness, ZONE)
+    unreachable(harness, ZONE, form)
     listed = harness.google.vms()
     assert [vm.name for vm in listed] == ["lab-debug-1"]
     assert listed.unreachable == {ZONE}
@@ -126,3 +117,28 @@ def test_a_zone_that_can_be_listed_again_is(harness: DriverHarness):
     until(lambda: not harness.names())
     assert harness.google.vms() == ()
     assert harness.google.vms().unreachable == set()
+
+
+def test_lists_work_if_google_does_not_know_the_parameter(
+    harness: DriverHarness, caplog: pytest.LogCaptureFixture
+):
+    """The newest description of the API recommends returnPartialSuccess, and does not list it."""
+    harness.make("lab-debug-0", ZONE)
+    before = harness.cloud.server.cloud.middleware
+    unknown = ApiError(
+        400,
+        "badRequest",
+        'Invalid JSON payload received. Unknown name "returnPartialSuccess": Cannot bind query '
+        "parameter. Field 'returnPartialSuccess' could not be found in request message.",
+    )
+
+    def refused(handle: Handle, request: Request) -> Reply | Deferred:
+        if "returnPartialSuccess" in request.query:
+            return reply(unknown.body(), unknown.status)
+        return before(handle, request)
+
+    harness.cloud.server.cloud.middleware = refused
+    for _ in range(3):
+        assert [vm.name for vm in harness.google.vms()] == ["lab-debug-0"]
+    assert harness.google.budget().calls["instances.aggregatedList", "badRequest"] == 1
+    assert len(caplog.records) == 1

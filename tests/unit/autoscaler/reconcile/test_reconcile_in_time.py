@@ -72,7 +72,9 @@ def test_a_schedule_determines_all() -> None:
 def test_operations_fail_with_each_code_that_the_retry_policy_names() -> None:
     named = {*retry_policy._NO_ROOM, *retry_policy._NO_QUOTA, *retry_policy._TEMPORARY}
     # The driver's own words for calls that never had an answer are other faults.
-    assert named - {"timeout", "noToken", "stillStopping"} <= {error.code for error in OPERATION_ERRORS}
+    assert named - {"timeout", "noToken", "stillStopping"} <= {
+        error.code for error in OPERATION_ERRORS
+    }
 
 
 def play_lot(

@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 from clockkit import SetClock
@@ -186,6 +187,50 @@ def test_a_file_that_cant_be_read_is_set_aside(spool, caplog, content):
     assert f"{name} can't be read" in caplog.text
     assert (spool.folder / f"{name}.bad").read_bytes() == content
     assert spool.requests() == []
+
+
+def lacks_files(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_file_that_cant_be_read_now_is_read_later(spool, monkeypatch):
+    """Also if others can be read: their requests are known meanwhile."""
+    first, second = (put(spool.folder, "resume", f"lab-debug-{n}") for n in (0, 1))
+    read_bytes = Path.read_bytes
+    with monkeypatch.context() as fails:
+        fails.setattr(
+            Path,
+            "read_bytes",
+            lambda path: (lacks_files if path.name == first else read_bytes)(path),
+        )
+        for _ in range(2):
+            with pytest.raises(SpoolError, match=rf"^{first}: Too many open files; ") as error:
+                spool.requests()
+            assert [request.id for request in error.value.requests] == [second]
+    assert [request.id for request in spool.requests()] == [first, second]
+
+
+def test_a_file_that_is_gone_since_it_was_listed_is_no_error(spool, monkeypatch):
+    name = put(spool.folder, "resume", "lab-debug-0")
+    monkeypatch.setattr(spool, "_names", lambda *_: [name])
+    (spool.folder / name).unlink()
+    assert spool.requests() == []
+    assert not list(spool.folder.glob("*.bad"))
+
+
+def test_what_was_known_stays_while_the_folder_cant_be_listed(spool, monkeypatch):
+    name = put(spool.folder, "resume", "lab-debug-0")
+    known = spool.requests()
+    put(spool.folder, "suspend", "lab-debug-1")
+    with monkeypatch.context() as fails:
+        fails.setattr(Path, "iterdir", lacks_files)
+        with pytest.raises(SpoolError, match=r"^Too many open files; ") as error:
+            spool.requests()
+        assert error.value.requests == known
+        spool.forget_calls()
+    put(spool.folder, "resume", "lab-debug-2")
+    assert spool.requests()[0].id == name
+    assert len(spool.requests()) == 2
 
 
 def test_damaged_files_do_not_fill_the_disk(spool):

@@ -155,6 +155,19 @@ def test_each_version_has_its_own_description():
         checking.check(v1, view, None)
 
 
+def test_a_parameter_that_a_method_recommends_is_known():
+    """compute.v1 recommends returnPartialSuccess in the text of lists, and lists no parameter."""
+    methods = descriptions.load("compute.v1").methods
+    checking.check(
+        methods["compute.instances.aggregatedList"], {"returnPartialSuccess": ["true"]}, None
+    )
+    for method, value in (("aggregatedList", "perhaps"), ("get", "true")):
+        with pytest.raises(ApiError, match="returnPartialSuccess"):
+            checking.check(
+                methods[f"compute.instances.{method}"], {"returnPartialSuccess": [value]}, None
+            )
+
+
 def test_a_path_parameter_must_fit_its_pattern():
     method = descriptions.load("compute.v1").methods["compute.instances.get"]
     with pytest.raises(ApiError, match="Invalid value for field 'instance': 'A B'"):
