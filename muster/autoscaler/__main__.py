@@ -15,7 +15,7 @@ from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon
 from muster.autoscaler.messages import Inbox
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics, MetricsError, serve
 from muster.autoscaler.report.observer import Observer
@@ -46,7 +46,7 @@ def daemon(settings: Settings, slurm: Slurm, metrics: Metrics, clock: Clock) -> 
     # Until this process ends.
     hold(Path(settings.spool))
     return Daemon(
-        ObservedState(settings.cluster, 0, limits=Limits(resume_s=settings.resume_timeout_s)),
+        ObservedState(settings.cluster, 0, timeouts=Timeouts(resume_s=settings.resume_timeout_s)),
         inbox,
         slurm=slurm,
         cloud=Fleet(google, clock=clock),

@@ -90,7 +90,7 @@ this time, or when a deletion that failed is due again: thousands of records tak
 GAP_S = 5.0
 """After so long without a pass this process was stopped, or the machine was suspended."""
 DATE_S = 0.01
-"""By less the date of the boot is not corrected: it is computed from two clocks, one after the
+"""A smaller difference in the date of the boot is ignored: two clocks are read, one after the
 other."""
 
 

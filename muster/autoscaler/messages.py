@@ -44,7 +44,7 @@ class NotRead:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One of SLURM's programs has written a file into the spool."""
+    """One of SLURM's programs has written a file into the spool, or may have."""
 
 
 Message = NodesRead | VmsRead | SetsRead | NotRead | Called | Event

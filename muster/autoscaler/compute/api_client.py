@@ -17,7 +17,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from muster.autoscaler.clock import Clock
-from muster.autoscaler.compute import batch
+from muster.autoscaler.compute import http_batch
 from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.rate_limiter import Bucket, Group, TooLateError
 from muster.autoscaler.compute.refusals import Refusals
@@ -74,7 +74,7 @@ def pause_s(tried: int) -> float:
     return longest * random.uniform(0.5, 1)  # noqa: S311
 
 
-Called = Callable[[str, float], None]
+OnCall = Callable[[str, float], None]
 """Gets the method and the seconds until its answer, or until it failed without one."""
 
 
@@ -87,7 +87,7 @@ class Transport:
         token: Token,
         limits: Limits,
         stop: threading.Event,
-        called: Called = lambda *_: None,
+        called: OnCall = lambda *_: None,
         *,
         clock: Clock,
     ) -> None:
@@ -190,19 +190,19 @@ class Transport:
         An error of the request is that of each call. The caller has taken their tokens from the
         buckets.
         """
-        body = batch.request([(verb, self._path + path) for verb, path in calls])
+        body = http_batch.request([(verb, self._path + path) for verb, path in calls])
         try:
             answer = self._send(
                 "batch",
                 "POST",
                 f"/batch{self._path.rstrip('/')}",
                 content=body,
-                kind=batch.CONTENT_TYPE,
+                kind=http_batch.CONTENT_TYPE,
                 within=self.limits.try_s,
             )
             if answer.status >= BAD_REQUEST:
                 raise self._refused_batch(answer)
-            answers = batch.answers(answer.headers.get("content-type", ""), answer.data)
+            answers = http_batch.answers(answer.headers.get("content-type", ""), answer.data)
         except (ValueError, IndexError) as error:
             self._count("batch", "unreachable")
             lost = CloudError(f"no answers from {self._base}: {error}", 0, "unreachable")

@@ -18,7 +18,7 @@ from google.auth.credentials import Credentials
 
 from muster.autoscaler.clock import Clock
 from muster.autoscaler.compute import errors
-from muster.autoscaler.compute.api_client import Called, Limits, Transport
+from muster.autoscaler.compute.api_client import Limits, OnCall, Transport
 from muster.autoscaler.compute.credentials import Token
 from muster.autoscaler.compute.delete import Deletes
 from muster.autoscaler.compute.insert import Inserts
@@ -91,7 +91,7 @@ class Google:
         limits: Limits | None = None,
         credentials: Credentials | None = None,
         *,
-        called: Called = lambda *_: None,
+        called: OnCall = lambda *_: None,
         clock: Clock = Clock(),
     ) -> None:
         """Start; `tell` and `called` are called from several threads and must not block.

@@ -14,7 +14,7 @@ NO_QUOTA = Failure("QUOTA_EXCEEDED", "the project's quota has no room for it")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes of one set that are asked for together."""
 
     node_set: NodeSet
@@ -32,7 +32,7 @@ class Group:
 class Allocation:
     """Which of a group's nodes have a place, and where."""
 
-    group: Group
+    group: NodeGroup
     asked: list[tuple[Choice, list[str]]] = field(default_factory=list)
     """Choices and the nodes that may be asked for there."""
     waits: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ def left(observed: ObservedState, tracked: TrackedState) -> Quotas:
 
 
 def allocate(
-    observed: ObservedState, tracked: TrackedState, groups: Sequence[Group], room: Room
+    observed: ObservedState, tracked: TrackedState, groups: Sequence[NodeGroup], room: Room
 ) -> tuple[list[Allocation], Room]:
     """Try the choices of each group's set, the best one first; return also the room left over."""
     allocations, remaining = [], room
@@ -89,7 +89,7 @@ def allocate(
 def _allocate(
     observed: ObservedState,
     tracked: TrackedState,
-    group: Group,
+    group: NodeGroup,
     room: Room,
     trials: frozenset[CapacityPool],
 ) -> tuple[Allocation, Room]:
@@ -129,7 +129,7 @@ def refused(tracked: TrackedState, name: str, choice: Choice) -> list[Failure]:
     return [failure for tried, failure in start.refused if tried == choice] if start else []
 
 
-def no_room(observed: ObservedState, tracked: TrackedState, group: Group, name: str) -> str:
+def no_room(observed: ObservedState, tracked: TrackedState, group: NodeGroup, name: str) -> str:
     """Why none of the choices is possible for a node, in their order."""
     reasons = []
     for choice in group.node_set.choices:

@@ -221,7 +221,7 @@ def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> 
         return record
     if event.failure:
         # Without an answer nothing is known of that zone: it is asked again, not at once.
-        again = observed.now + observed.limits.missing_s
+        again = observed.now + observed.timeouts.missing_s
         return replace(
             record, lookup=replace(lookup, asked=lookup.asked - {event.zone}, again=again)
         )
@@ -268,11 +268,11 @@ def _asked(
 
 
 def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
-    if asked is not None and asked > observed.now - observed.limits.resume_s:
-        return Start(asked, asked - observed.limits.skew_s)
+    if asked is not None and asked > observed.now - observed.timeouts.resume_s:
+        return Start(asked, asked - observed.timeouts.skew_s)
     # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
     # again, or slurmctld was away. SLURM asked after it was read last, if it was.
-    skew_s = observed.limits.skew_s
+    skew_s = observed.timeouts.skew_s
     oldest = -math.inf if asked is None else asked - skew_s
     read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
@@ -321,7 +321,7 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)
     if record.gone or record.no_room:
-        gone = _since(record.gone, observed.vms_at - observed.limits.listed_s)
+        gone = _since(record.gone, observed.vms_at - observed.timeouts.listed_s)
         no_room = _since(record.no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)

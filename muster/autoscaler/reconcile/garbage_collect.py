@@ -68,6 +68,6 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
     if node is None:
         # Counted from the first reading without it: one alone may be wrong, or be from before its
         # node was added.
-        long = observed.nodes_at >= record.unknown_at + observed.limits.orphan_s
+        long = observed.nodes_at >= record.unknown_at + observed.timeouts.orphan_s
         return "SLURM knows no such node" if record.unknown_at and long else ""
     return "its node is powered down" if node.power in OFF else ""

@@ -114,17 +114,17 @@ def _evidence(
     if vm.status in STOPPED:
         return _listed_stopped(observed, zones, record)
     since = record.not_responding_at
-    silent = since and observed.nodes_at >= since + observed.limits.not_responding_s
+    silent = since and observed.nodes_at >= since + observed.timeouts.not_responding_s
     return Evidence.SILENT if silent else Evidence.WORKING
 
 
 def _listed_nowhere(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord
 ) -> Evidence | None:
-    limits, lookup = observed.limits, record.lookup
+    timeouts, lookup = observed.timeouts, record.lookup
     if observed.vms_at <= record.verified_at or (
         # The list may be from before the node was in service.
-        observed.vms_at < observed.nodes_at - limits.missing_s
+        observed.vms_at < observed.nodes_at - timeouts.missing_s
     ):
         return None
     if record.preempted_at:
@@ -135,7 +135,7 @@ def _listed_nowhere(
     found = _found(observed, zones, record, lookup)
     if found:
         return found
-    long = observed.vms_at >= lookup.since + limits.missing_s
+    long = observed.vms_at >= lookup.since + timeouts.missing_s
     return Evidence.LISTED_NOWHERE_LONG if long else Evidence.LISTED_NOWHERE
 
 
@@ -156,7 +156,7 @@ def _found(
     """What the search by name has shown."""
     if not zones:
         # The cluster has no node set and no VM any more.
-        long = observed.vms_at >= lookup.since + observed.limits.listed_s
+        long = observed.vms_at >= lookup.since + observed.timeouts.listed_s
         return Evidence.ABSENT if long else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
@@ -197,7 +197,7 @@ def _reason(
             kind = f" {vm.pool.kind}" if vm else ""
             return f"{its_vm} is of the type{kind}, which its set does not have any more"
         case Evidence.SILENT:
-            silent_s = observed.limits.not_responding_s
+            silent_s = observed.timeouts.not_responding_s
             return f"{its_vm} runs and slurmd has not answered for {silent_s:.0f} s"
         case Evidence.ABSENT:
             return "its VM is gone, and nobody here deleted it"

@@ -23,7 +23,7 @@ STALE_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Timeouts:
     """How long things may take, in seconds."""
 
     resume_s: float = 300
@@ -89,7 +89,7 @@ class ObservedState:
     can't be written: `the spool`, or released: `nodes`."""
     events: Sequence[Event] = ()
     """Results of earlier actions, since the last pass."""
-    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
 
     def date(self, time: float) -> float:
         """Return a time in seconds since the epoch, for people; 0 stays 0 = never."""
@@ -119,7 +119,7 @@ class ObservedState:
         """Node -> the job that needs it and others: the largest one of its latest request."""
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
-            if request.asked <= self.now - self.limits.resume_s:
+            if request.asked <= self.now - self.timeouts.resume_s:
                 # It was settled, and its file could not be removed.
                 continue
             for name in request.nodes:

@@ -7,7 +7,7 @@ without a job come at the end of their request; those whose request was lost com
 from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
 
-from muster.autoscaler.reconcile.allocate import Group
+from muster.autoscaler.reconcile.allocate import NodeGroup
 from muster.autoscaler.reconcile.model import NodeSet
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.powering_up import started
@@ -20,7 +20,7 @@ REQUEST_S = 1.0
 
 def queued(
     observed: ObservedState, tracked: TrackedState, due: Mapping[str, NodeSet]
-) -> Iterator[list[Group]]:
+) -> Iterator[list[NodeGroup]]:
     """Yield which of the nodes are allocated together: a job's, by set, or neighbours of a set."""
     together: dict[int | str, list[str]] = {}
     for name in _ordered(observed, due):
@@ -38,7 +38,7 @@ def queued(
         for name in chain.from_iterable(neighbours):
             parts.setdefault(due[name].name, []).append(name)
         yield [
-            Group(due[names[0]], tuple(names), observed.jobs.get(names[0]))
+            NodeGroup(due[names[0]], tuple(names), observed.jobs.get(names[0]))
             for _, names in sorted(parts.items())
         ]
 

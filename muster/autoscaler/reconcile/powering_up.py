@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.autoscaler.reconcile.model import Probe, Vm
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.probes import Places
 from muster.autoscaler.reconcile.records import (
     POWERING_UP,
@@ -44,7 +44,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
         evidence = _evidence(observed, tracked.zones, record, vm)
         phase, act = step(record.phase, evidence)
         if act is Act.RELEASE:
-            release[name] = Release(evidence, _reason(observed.limits, evidence, record, vm))
+            release[name] = Release(evidence, _reason(observed.timeouts, evidence, record, vm))
         elif act is Act.READ_REPORT and vm and record.vm:
             overdue.append((record.vm.running_at, vm, record))
         elif act is Act.LOOK_UP:
@@ -107,7 +107,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
     facts = record.vm
     if facts is None or facts.pool is None:
         return vm
-    earlier = vm.id != facts.id and observed.vms_at <= facts.seen_at + observed.limits.missing_s
+    earlier = vm.id != facts.id and observed.vms_at <= facts.seen_at + observed.timeouts.missing_s
     return None if earlier else vm
 
 
@@ -146,11 +146,11 @@ def _evidence(
     start = started(record)
     if start.permanent_error:
         return Evidence.FAILED
-    if observed.nodes_at >= start.asked + observed.limits.verdict_s:
+    if observed.nodes_at >= start.asked + observed.timeouts.verdict_s:
         return Evidence.OVERDUE
     both_at = min(observed.nodes_at, observed.vms_at)
     # 0: not read yet, while SLURM may have asked before the boot.
-    late = both_at > 0 and both_at >= start.asked + observed.limits.made_s
+    late = both_at > 0 and both_at >= start.asked + observed.timeouts.made_s
     if vm is None:
         return _without_vm(observed, zones, record, late=late)
     return (
@@ -172,7 +172,7 @@ def _without_vm(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, *, late: bool
 ) -> Evidence:
     made = record.phase in (Phase.CREATED, Phase.BOOTING, Phase.STUCK)
-    facts, missing_s = record.vm if made else None, observed.limits.missing_s
+    facts, missing_s = record.vm if made else None, observed.timeouts.missing_s
     # Counted from the first list that lacks it: there may have been no list for a while since the
     # last one that had it, and then a single list would decide.
     lacking_s = observed.vms_at - (facts.lacking_at or observed.now) if facts else 0
@@ -210,36 +210,36 @@ def _zones(record: NodeRecord, zones: frozenset[str]) -> frozenset[str]:
 
 def _boots(observed: ObservedState, record: NodeRecord) -> Evidence:
     running_at = record.vm.running_at if record.vm else observed.now
-    late_s = observed.nodes_at - running_at - observed.limits.boot_s
+    late_s = observed.nodes_at - running_at - observed.timeouts.boot_s
     if record.phase not in (Phase.BOOTING, Phase.STUCK) or late_s < 0:
         return Evidence.RUNNING
     ended = started(record).report is not None or late_s >= PROBE_S
     return Evidence.BOOT_ENDED if ended else Evidence.BOOT_OVERDUE
 
 
-def _reason(limits: Limits, evidence: Evidence, record: NodeRecord, vm: Vm | None) -> str:
+def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm | None) -> str:
     start = started(record)
     if evidence is Evidence.FAILED:
         return start.permanent_error
     if vm is None:
-        waited_s = limits.verdict_s if evidence is Evidence.OVERDUE else limits.made_s
+        waited_s = timeouts.verdict_s if evidence is Evidence.OVERDUE else timeouts.made_s
         what = "its VM ran and lists lack it; no slurmd" if _ran(record) else "no VM"
         return f"{what} within {waited_s:.0f} s{_trouble(start)}"
     if evidence is Evidence.OVERDUE:
-        return _overdue(limits, start, vm)
+        return _overdue(timeouts, start, vm)
     if evidence is Evidence.BOOT_ENDED:
-        return _stuck(limits, start.report or "", vm)
+        return _stuck(timeouts, start.report or "", vm)
     if evidence is Evidence.STOPPED:
         how = "taken back (spot)" if vm.spot else "stopped"
         return f"its VM in {vm.zone} was {how} while it booted"
     return (
-        f"its VM in {vm.zone} is {vm.status} and does not run {limits.made_s:.0f} s after it was "
+        f"its VM in {vm.zone} is {vm.status} and does not run {timeouts.made_s:.0f} s after it was "
         "asked for"
     )
 
 
-def _overdue(limits: Limits, start: Start, vm: Vm) -> str:
-    waited = f"{limits.verdict_s:.0f} s"
+def _overdue(timeouts: Timeouts, start: Start, vm: Vm) -> str:
+    waited = f"{timeouts.verdict_s:.0f} s"
     if vm.created < start.oldest:
         why = f": {sentence(start.undeleted)}" if start.undeleted else ""
         return (
@@ -248,8 +248,8 @@ def _overdue(limits: Limits, start: Start, vm: Vm) -> str:
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
 
 
-def _stuck(limits: Limits, report: str, vm: Vm) -> str:
-    waited = f"its VM in {vm.zone} has run for {limits.boot_s:.0f} s"
+def _stuck(timeouts: Timeouts, report: str, vm: Vm) -> str:
+    waited = f"its VM in {vm.zone} has run for {timeouts.boot_s:.0f} s"
     if report:
         return f"{waited} and slurmd has not registered; it says: {report}"
     return f"{waited} and has reported nothing of its boot; look at its console"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from muster.autoscaler.reconcile.allocate import (
     NO_QUOTA,
     Allocation,
-    Group,
+    NodeGroup,
     Room,
     allocate,
     left,
@@ -47,7 +47,7 @@ def provision(observed: ObservedState, tracked: TrackedState) -> Verdicts:
         due.pop(name, None)
     if not due:
         return Verdicts(release=release)
-    placed: dict[tuple[str, Choice, int], tuple[Group, list[str]]] = {}
+    placed: dict[tuple[str, Choice, int], tuple[NodeGroup, list[str]]] = {}
     refused: dict[str, NodeRecord] = {}
     for allocation in _allocations(observed, tracked, due):
         refused |= _no_quota(tracked, allocation)
@@ -93,7 +93,7 @@ def _no_quota(tracked: TrackedState, allocation: Allocation) -> dict[str, NodeRe
 
 def _inserts(
     tracked: TrackedState,
-    placed: Mapping[tuple[str, Choice, int], tuple[Group, list[str]]],
+    placed: Mapping[tuple[str, Choice, int], tuple[NodeGroup, list[str]]],
     refused: Mapping[str, NodeRecord],
     release: Mapping[str, Release],
 ) -> Verdicts:
@@ -116,7 +116,7 @@ def _inserts(
     return Verdicts(records, breakers, release, inserts)
 
 
-def _insert(group: Group, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
+def _insert(group: NodeGroup, choice: Choice, lot: Mapping[str, NodeRecord], tries: int) -> Insert:
     since = max(started(record).asked for record in lot.values())
     # The id is the same after a restart of the daemon: Google does each id only once.
     facts = f"{choice} {tries} {since:.3f} {' '.join(sorted(lot))}"

@@ -19,7 +19,7 @@ from faulty_cloud import CALM, FaultyCloud
 from faulty_cloud import FAULTS as CLOUD_FAULTS
 from google.auth.credentials import Credentials
 from oracle import Oracle, Place
-from quick import DRIVER_LIMITS, FastClock
+from quick import DRIVER_TIMEOUTS, FastClock
 from schedules import Faults, Schedule
 from slurmctld import Machine, Slurmctld
 
@@ -28,7 +28,7 @@ from muster.autoscaler.compute.driver import Google
 from muster.autoscaler.compute.fleet import Fleet
 from muster.autoscaler.daemon import Daemon, Inbox
 from muster.autoscaler.reconcile.model import Delete, Insert, Job, Node, NodeSet, Probe, Withdraw
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.report.event_log import EventLog
 from muster.autoscaler.report.metrics import Metrics
 from muster.autoscaler.report.observer import Observer
@@ -61,7 +61,7 @@ HEALTHY_S = 150.0
 SCONTROL_S = 30.0
 TOKEN_S = 30.0
 """Google's last an hour; an outage of the token endpoint would last longer than a run."""
-LIMITS = Limits()
+TIMEOUTS = Timeouts()
 COUNTS = {"debug": 8, "calm": 3}
 Meant = dict[tuple[str, str], set[str]]
 """Name and zone -> ids of the VMs that daemons wanted to delete."""
@@ -133,7 +133,7 @@ class FaultRun:
         self.clock = FastClock()
         self.folder = folder
         (folder / "spool").mkdir(parents=True)
-        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, healthy=CALM)
+        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, healthy=CALM)
         names = [
             f"lab-{node_set}-{number}"
             for node_set, count in COUNTS.items()
@@ -255,11 +255,11 @@ class FaultRun:
         with creating:
             os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = f"{self.cloud.server.url}/compute/v1/"
             self.google = Google(
-                "demo-project", "lab", inbox.put, DRIVER_LIMITS, self.tokens, clock=self.clock
+                "demo-project", "lab", inbox.put, DRIVER_TIMEOUTS, self.tokens, clock=self.clock
             )
         self.events = EventLog(self.folder / "events.jsonl")
         self.daemon = Daemon(
-            ObservedState("lab", 0, limits=LIMITS),
+            ObservedState("lab", 0, timeouts=TIMEOUTS),
             inbox,
             slurm=self,
             cloud=self.fleet(),

@@ -35,7 +35,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.reconcile.reconcile import reconcile
 from muster.autoscaler.reconcile.records import TrackedState
 
@@ -190,7 +190,7 @@ class Rounds:
             }
             observed = replace(observed, sets=sets)
         if "resume_timeout" in given:
-            observed = replace(observed, limits=Limits(resume_s=given["resume_timeout"]))
+            observed = replace(observed, timeouts=Timeouts(resume_s=given["resume_timeout"]))
         return replace(
             observed,
             nodes_at=float(given.get("nodes_at", now)),

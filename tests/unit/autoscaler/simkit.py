@@ -38,7 +38,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import Limits, ObservedState
+from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import SpoolError
 from muster.gcp.api import CloudError
@@ -60,7 +60,7 @@ FAULTS = (
 KILLED, STOPPED, STOPPED_WITH_STATES = 0.04, 0.005, 0.03
 """Parts of the rates of these faults, at each call of the daemon; the last one between slurmctld's
 states and the releases that follow."""
-LIMITS = Limits()
+TIMEOUTS = Timeouts()
 CALM_S = 6.0
 """A daemon that could not reach slurmctld or Google tries again after this time."""
 BEGINS_S = 26.0
@@ -269,7 +269,7 @@ class SimulatedRun:
         self.observe = observe
         self.clock = self.new_clock()
         self.world = Agenda()
-        self.oracle = Oracle(LIMITS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
+        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()
@@ -312,7 +312,7 @@ class SimulatedRun:
         self.cloud.tell = self.inbox.put
         self.cloud.stand_still()
         self.daemon: Daemon | None = Daemon(
-            ObservedState(CLUSTER, 0, limits=LIMITS),
+            ObservedState(CLUSTER, 0, timeouts=TIMEOUTS),
             self.inbox,
             slurm=self.scontrol,
             cloud=SimFleet(self),

@@ -42,7 +42,7 @@ from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.injected_faults import OperationError
 
 PACE = Pace(slurm_busy_s=0.1, cloud_busy_s=0.2, idle_s=0.5, retry_s=0.2)
-QUICK = observed.Limits(missing_s=1)
+QUICK = observed.Timeouts(missing_s=1)
 """A daemon that starts again waits for lists only briefly."""
 SLOW = Limits(per_minute=240, burst=6)
 NO_ROOM = OperationError("ZONE_RESOURCE_POOL_EXHAUSTED", "The zone does not have enough resources")
@@ -138,7 +138,7 @@ class Service:
             "demo-project", "lab", inbox.put, self.limits, self.harness.credentials
         )
         self.daemon = Daemon(
-            ObservedState("lab", 0, limits=QUICK),
+            ObservedState("lab", 0, timeouts=QUICK),
             inbox,
             slurm=self.slurm,
             cloud=Fleet(self.google),

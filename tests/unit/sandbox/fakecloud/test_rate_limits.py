@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fakecloud_calls import ZONE, Caller, instance
 
-from muster.autoscaler.compute import batch
+from muster.autoscaler.compute import http_batch
 from muster_sandbox.fakecloud import Cloud, handle
 from muster_sandbox.fakecloud.clock import ManualClock
 from muster_sandbox.fakecloud.http import Request
@@ -60,9 +60,10 @@ def test_each_call_of_a_batch_counts_and_is_heard(fake: Cloud, lab: Caller):
     fake.heard = lambda method, _came, status: heard.append((method, status))
     fake.settings.calls_per_second = 2
     calls = [("GET", f"{BASE}/{ZONE}/instances")] * 3
-    headers = {"authorization": "Bearer owner", "content-type": batch.CONTENT_TYPE}
+    headers = {"authorization": "Bearer owner", "content-type": http_batch.CONTENT_TYPE}
     handle(
-        fake, Request("POST", "/batch/compute/v1", headers=headers, content=batch.request(calls))
+        fake,
+        Request("POST", "/batch/compute/v1", headers=headers, content=http_batch.request(calls)),
     )
     assert heard == [("compute.instances.list", status) for status in (200, 200, 403)]
 

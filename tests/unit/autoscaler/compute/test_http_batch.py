@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.autoscaler.compute import batch
+from muster.autoscaler.compute import http_batch
 
 # As in https://cloud.google.com/compute/docs/api/how-tos/batch#example: in another order.
 ANSWER = """--batch_foobarbaz\r
@@ -27,7 +27,7 @@ ETag: "etag/pony"\r
 
 @pytest.mark.parametrize("boundary", ["batch_foobarbaz", '"batch_foobarbaz"'])
 def test_answers_are_matched_to_their_calls(boundary: str):
-    answers = batch.answers(f"multipart/mixed; boundary={boundary}", ANSWER.encode())
+    answers = http_batch.answers(f"multipart/mixed; boundary={boundary}", ANSWER.encode())
     assert answers[0] == (200, b'{"name": "operation-1"}\r\n')
     assert answers[1][0] == 404
     assert set(answers) == {0, 1}
@@ -35,4 +35,4 @@ def test_answers_are_matched_to_their_calls(boundary: str):
 
 def test_a_proxys_page_is_not_an_answer():
     with pytest.raises(ValueError, match="text/html"):
-        batch.answers("text/html", b"<h1>Bad gateway</h1>")
+        http_batch.answers("text/html", b"<h1>Bad gateway</h1>")
