@@ -143,6 +143,15 @@ class Oracle:
             if name in lost or now - asked > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
 
+    def unnoticed(self, name: str) -> None:
+        """Slurmctld asks for a node again within seconds, and that request is lost.
+
+        It was killed and does not know that it had asked. That is an excuse: the daemon sees the
+        node powering up before and after that. A verdict is due all the same.
+        """
+        asked, unreachable_s, _ = self._asked[name]
+        self._asked[name] = asked, unreachable_s, math.inf
+
     def given_up(self, name: str, now: float) -> None:
         """Slurmctld itself gave up a node: by the system clock ResumeTimeout is over."""
         self._settled(name, now)

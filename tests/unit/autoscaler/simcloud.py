@@ -468,12 +468,20 @@ class SimCloud:
         when = self.now + self.faults.random.uniform(0.05, 0.5)
         if not deletion.urgent:
             when = max(when, self.deletions_wait_until)
+        until = when + DEADLINE_S
 
         def send() -> None:
+            vm, now = deletion.vm, self.now
             # It may have been withdrawn, or sent because it became urgent.
-            if self.waiting.get(deletion.vm.id) is deletion:
-                del self.waiting[deletion.vm.id]
-                self.delete(deletion.vm)
+            if self.waiting.get(vm.id) is not deletion:
+                return
+            if now < self.no_token_until:
+                self.driver.at(self.no_token_until, send)
+            elif self.away(vm.zone) and now + AGAIN_S < until:
+                self.driver.at(now + AGAIN_S, send)
+            else:
+                del self.waiting[vm.id]
+                self.delete(vm)
 
         self.driver.at(when, send)
 
@@ -482,19 +490,12 @@ class SimCloud:
         there = self.vms.get((vm.name, vm.zone))
         return there if there is not None and there.id == vm.id else None
 
-    def delete(self, vm: Vm, until: float = 0) -> None:
-        """Delete a VM, or not; tried again until a time while the zone is not reached."""
+    def delete(self, vm: Vm) -> None:
+        """Delete a VM, or not."""
         faults, now = self.faults, self.now
-        until = until or now + DEADLINE_S
         troubled = self.troubled(vm.name)
-        if self.no_token_until > now:
-            self.driver.at(self.no_token_until, lambda: self.delete(vm))
-            return
         if self.away(vm.zone):
-            if now + AGAIN_S < until:
-                self.driver.at(now + AGAIN_S, lambda: self.delete(vm, until))
-            else:
-                self._tell_at(until, Deleted(vm, UNREACHABLE))
+            self._tell_at(now, Deleted(vm, UNREACHABLE))
             return
         why = self._refusal() if troubled else None
         if why:

@@ -75,6 +75,8 @@ WINDOW_S = 2.1
 docs/autoscaler.md has it..."""
 SLOW_S = 30.0
 """... unless each answer has taken longer for so long."""
+OFF_AGAIN_S = 3.0
+"""So long the daemon may not see that slurmctld has a node as off again."""
 SCONTROL_S, LIST_S = 30.0, 60.0
 """After that scontrol, and a list of VMs, have failed."""
 COUNTS = {"debug": 12, "calm": 4}
@@ -120,6 +122,10 @@ class SimSpool:
         if lost or now < max(self.full_until, self.read_only_until):
             self.run.lost.update(names)
             self.woken |= not lost
+            off_again = self.run.slurm.off_again
+            for name in names:
+                if asked <= off_again.get(name, -math.inf) + OFF_AGAIN_S:
+                    self.run.oracle.unnoticed(name)
             return
         self.written += 1
         request = Request(f"{self.written:04}.resume", now, names, jobs)

@@ -90,6 +90,8 @@ class Slurmctld:
     done: list[int] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
     """Jobs that are lost, because it was killed before it saved them."""
+    off_again: dict[str, float] = field(default_factory=dict)
+    """Node that it powered up before it was killed, and does not know that -> since when."""
     home: dict[str, Place] = field(default_factory=dict)
     """Node -> the VM from which it registered."""
     machines: Mapping[Place, Machine] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Slurmctld:
             for name in task.nodes:
                 if self.nodes[name].power is Power.POWERING_UP:
                     self._set(name, power=Power.OFF)
+                    self.off_again[name] = self.now
                     self.oracle.given_up(name, self.now)
                 self._is_idle(name)
         for name, node in self.nodes.items():
