@@ -17,7 +17,7 @@ from muster.autoscaler.reconcile.model import (
     ProbeResult,
     Released,
 )
-from muster.autoscaler.reconcile.observed import ObservedState
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState
 from muster.autoscaler.reconcile.records import (
     NOTHING,
     POWERING_UP,
@@ -258,26 +258,27 @@ def _asked(
         return record
     start = _start(observed, tracked, asked)
     # What an insert has said since the last request belongs to that one.
-    record = replace(record.settled(start.asked), start=start)
+    record = replace(record.settled(observed.now), start=start)
     if before.start or (tracked.began is not None and start.asked > tracked.began):
-        return moved(record, Evidence.ASKED, start.asked)
+        return moved(record, Evidence.ASKED, observed.now)
     # An earlier daemon may have made the VM, in a zone that this one would not choose, and one list
     # that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
-    return moved(maybe, Evidence.ASKED_BEFORE, start.asked)
+    return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
     if asked is not None and asked > observed.now - observed.timeouts.resume_s:
         return Start(asked, asked - observed.timeouts.skew_s)
     # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
-    # again, or slurmctld was away. SLURM asked after it was read last, if it was.
-    skew_s = observed.timeouts.skew_s
+    # again, or slurmctld was away. SLURM asked after it was read last, if it was: some seconds ago,
+    # unless it did not answer, or this process was stopped.
+    skew_s, first = observed.timeouts.skew_s, observed.now
     oldest = -math.inf if asked is None else asked - skew_s
     read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
-        oldest = max(oldest, read_at - skew_s)
-    return Start(observed.now, oldest)
+        oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
+    return Start(first, oldest, seen=observed.now)
 
 
 def _released(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:

@@ -75,5 +75,5 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     if name not in observed.asked:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
         # and says which job needs the node.
-        return name in observed.nodes and observed.nodes_at >= start.asked + REQUEST_S
+        return name in observed.nodes and observed.nodes_at >= start.seen + REQUEST_S
     return name in observed.nodes or observed.asked[name] > observed.nodes_at

@@ -56,9 +56,11 @@ class Start:
     """What is known of a node's start, from SLURM's request on."""
 
     asked: float
-    """When SLURM asked for it; without a request, when it was first known to be powering up."""
+    """When SLURM asked for it; without a request, not before this time."""
     oldest: float
     """A VM that was made before is from before SLURM asked: its registration is not accepted."""
+    seen: float = 0
+    """Without a request, when it was first known to be powering up."""
     attempts: int = 0
     """How many inserts there were."""
     refused: tuple[tuple[Choice, Failure], ...] = ()
