@@ -122,9 +122,8 @@ class SimSpool:
         if lost or now < max(self.full_until, self.read_only_until):
             self.run.lost.update(names)
             self.woken |= not lost
-            off_again = self.run.slurm.off_again
-            for name in names:
-                if asked <= off_again.get(name, -math.inf) + OFF_AGAIN_S:
+            if asked <= self.run.away_until + OFF_AGAIN_S:
+                for name in self.run.slurm.off_again.intersection(names):
                     self.run.oracle.unnoticed(name)
             return
         self.written += 1

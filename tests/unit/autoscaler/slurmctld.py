@@ -90,8 +90,8 @@ class Slurmctld:
     done: list[int] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
     """Jobs that are lost, because it was killed before it saved them."""
-    off_again: dict[str, float] = field(default_factory=dict)
-    """Node that it powered up before it was killed, and does not know that -> since when."""
+    off_again: set[str] = field(default_factory=set)
+    """Nodes that it had powered up when it was killed, and does not know that."""
     home: dict[str, Place] = field(default_factory=dict)
     """Node -> the VM from which it registered."""
     machines: Mapping[Place, Machine] = field(default_factory=dict)
@@ -131,6 +131,7 @@ class Slurmctld:
         if saved is Saved.ALL:
             return
         self.starts = True
+        self.off_again.clear()
         for task in [task for task in self.running if task.allocated > self.now - SAVED_S]:
             self.running.remove(task)
             if saved is Saved.NOTHING and task.submitted > self.now - SAVED_S:
@@ -140,7 +141,7 @@ class Slurmctld:
             for name in task.nodes:
                 if self.nodes[name].power is Power.POWERING_UP:
                     self._set(name, power=Power.OFF)
-                    self.off_again[name] = self.now
+                    self.off_again.add(name)
                     self.oracle.given_up(name, self.now)
                 self._is_idle(name)
         for name, node in self.nodes.items():
