@@ -31,11 +31,11 @@ from muster.gcp.api import CloudError
 log = logging.getLogger(__name__)
 
 FRESH_S = 2.0
-"""So long after they were read nodes may be released."""
+"""How long after they were read nodes may be released."""
 SLOW_S = 30.0
 """After so long of slow answers nodes are released by those, too."""
 RELEASE_S = 60.0
-"""So long after it was decided a node may be released: SLURM needs longer (SuspendTimeout) to power
+"""How long after it was decided a node may be released: SLURM needs longer (SuspendTimeout) to power
 a node down and ask for it again."""
 
 T = TypeVar("T")

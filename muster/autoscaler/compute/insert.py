@@ -29,7 +29,7 @@ NAMESPACE = uuid.UUID("5f1c8f0e-2d0b-4a55-8f0a-6b9f5f1f3a60")
 FEW = 4
 """If no bulk operation can start, at most this number of VMs are created one by one."""
 LEFT_TO_OTHERS = 2
-"""So many bulk operations a zone leaves to the others, in case it does not answer."""
+"""How many bulk operations a zone leaves to the others, in case it does not answer."""
 LATE = 0.25
 """In this last part of an action's time no bulk operation starts: it would end too late."""
 AGAIN_S = 1.0

@@ -9,7 +9,7 @@ from muster.autoscaler.clock import Clock
 log = logging.getLogger("muster")
 
 EVERY_S = 600.0
-"""So long a kind is only counted after it was logged."""
+"""How long a kind is only counted after it was logged."""
 
 
 @dataclass

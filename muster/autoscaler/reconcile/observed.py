@@ -27,7 +27,7 @@ class Timeouts:
     """How long things may take, in seconds."""
 
     resume_s: float = 300
-    """ResumeTimeout: so long SLURM waits for a node."""
+    """ResumeTimeout: how long SLURM waits for a node."""
 
     # Google gives no bound for how late its lists are. These are Muster's choices: a longer delay
     # costs calls, as a VM is read by its name or deleted by its id.

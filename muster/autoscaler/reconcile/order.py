@@ -15,7 +15,7 @@ from muster.autoscaler.reconcile.records import Phase, TrackedState
 from muster.autoscaler.reconcile.vms import vm_of
 
 REQUEST_S = 1.0
-"""So long after a node's state has changed its request may come into the spool."""
+"""How long after a node's state has changed its request may come into the spool."""
 
 
 def queued(

@@ -68,7 +68,7 @@ class Start:
     again: float = 0
     """The time before which it is not asked for again."""
     failure: Failure | None = None
-    """Why not before."""
+    """Why it waits until `again`."""
     permanent_error: str = ""
     """Why no further try helps."""
     undeleted: Failure | None = None

@@ -29,7 +29,7 @@ DAMAGED = ".bad"
 UNFINISHED_S = 60
 """Unfinished files that are older are removed."""
 DAMAGED_KEPT = 20
-"""So many damaged files are kept for the administrator."""
+"""How many damaged files are kept for the administrator."""
 
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError)
 
