@@ -35,8 +35,8 @@ FRESH_S = 2.0
 SLOW_S = 30.0
 """After so long of slow answers nodes are released by those, too."""
 RELEASE_S = 60.0
-"""How long after it was decided a node may be released: SLURM needs longer (SuspendTimeout) to power
-a node down and ask for it again."""
+"""How long after that was decided a node may be released: SLURM needs longer (SuspendTimeout) to
+power a node down and ask for it again."""
 
 T = TypeVar("T")
 

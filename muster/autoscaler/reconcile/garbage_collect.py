@@ -8,7 +8,7 @@ from muster.autoscaler.reconcile.model import Action, Delete, Power, Vm, Withdra
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put
 from muster.autoscaler.reconcile.verdicts import Verdicts
-from muster.autoscaler.reconcile.vms import COMING, LEAVING, RUNNING, is_gone, left_over
+from muster.autoscaler.reconcile.vms import LEAVING, STOPPED, is_gone, left_over
 
 OFF = (Power.POWERING_DOWN, Power.OFF)
 LEFT_OVER = "it is from before SLURM asked for the node"
@@ -60,7 +60,7 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
         return LEFT_OVER if left_over(record, vm) else ""
     if record.phase is Phase.RELEASED:
         # Not before slurmctld shows the release: until then the node may come into service.
-        works = vm.status in (RUNNING, *COMING)
+        works = vm.status not in (*STOPPED, *LEAVING)
         up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
     if record.insert:

@@ -23,7 +23,7 @@ from muster.autoscaler.reconcile.records import (
 from muster.autoscaler.reconcile.retry_policy import sentence
 from muster.autoscaler.reconcile.transitions import Act, Evidence, step
 from muster.autoscaler.reconcile.verdicts import Release, Verdicts
-from muster.autoscaler.reconcile.vms import COMING, LEAVING, RUNNING, left_over, vm_of
+from muster.autoscaler.reconcile.vms import LEAVING, RUNNING, STOPPED, left_over, vm_of
 
 PROBE_S = 20.0
 """How long to wait for a VM's report of its boot."""
@@ -100,7 +100,7 @@ def _current(observed: ObservedState, record: NodeRecord, vm: Vm | None) -> Vm |
 
     Lists may have it for a while, until they have the one that was inserted.
     """
-    if vm is None or vm.status in (RUNNING, *COMING):
+    if vm is None or vm.status not in (*STOPPED, *LEAVING):
         return vm
     if record.insert:
         return None
@@ -128,7 +128,7 @@ def _noted(
     if vm.status in LEAVING:
         # When the next list lacks it, it is gone: that is no gap in the list.
         return record.without_vm()
-    if vm.status not in (RUNNING, *COMING):
+    if vm.status in STOPPED:
         return record
     if facts and facts.id and facts.id != vm.id:
         # Another VM, which boots from its own beginning.
@@ -161,11 +161,11 @@ def _evidence(
 def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool) -> Evidence:
     if vm.status == RUNNING:
         return _boots(observed, record)
-    if vm.status not in (*COMING, *LEAVING):
+    if vm.status in STOPPED:
         return Evidence.STOPPED
     if late:
         return Evidence.NO_RUNNING_VM
-    return Evidence.COMING if vm.status in COMING else Evidence.LEAVING
+    return Evidence.LEAVING if vm.status in LEAVING else Evidence.COMING
 
 
 def _without_vm(

@@ -4,10 +4,10 @@ from muster.autoscaler.reconcile.model import Vm
 from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import NodeRecord
 
-COMING = ("PROVISIONING", "STAGING", "PENDING", "REPAIRING")
+# https://cloud.google.com/compute/docs/instances/instance-lifecycle; a VM of any other status is
+# coming: PROVISIONING, STAGING, PENDING, REPAIRING, and what Google adds.
 RUNNING = "RUNNING"
 STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING")
-"""The next pass checks a VM that is STOPPING again."""
 LEAVING = ("STOPPING", "PENDING_STOP", "DEPROVISIONING")
 
 
