@@ -63,7 +63,8 @@ def _unwanted(observed: ObservedState, record: NodeRecord, vm: Vm) -> str:
         works = vm.status not in (*STOPPED, *LEAVING)
         up = node is not None and node.power is Power.UP
         return "" if up and works else "its node was released"
-    if record.insert:
+    if record.insert or vm.created >= observed.nodes_at:
+        # Somebody needed it after the states were read.
         return ""
     if node is None:
         # Counted from the first reading without it: one alone may be wrong, or be from before its
