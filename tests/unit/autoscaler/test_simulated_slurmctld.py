@@ -38,8 +38,9 @@ nodes each second (src/slurmctld/power_save.c); its slurmds need up to 2.3 s unt
 LOOKS_EVERY_S = 11.0
 """The same for timeouts: it looks at nodes every 10 s while no node changes (power_save_interval in
 power_save.c), and compares whole seconds."""
-PINGS_EVERY_S = 24.0
-"""The same for SlurmdTimeout: it asks slurmds, and looks who has answered, three times in it."""
+PINGS_S = 40.0
+"""The same for SlurmdTimeout: it asks slurmds three times in it, looks then who has answered, and
+asks again only when the last round has ended. Recorded: 14 s to 35 s later."""
 PASSING_S = 3.0
 """So short a state is not compared if it only waits until slurmctld looks at nodes: leaving, or
 allocated and off."""
@@ -210,7 +211,7 @@ class Player:
             return "" if late else f"not real: {state} of node {node} at {self._time}"
         early_s = EARLY_S
         if state.startswith((Power.POWERING_DOWN, Power.OFF)):
-            early_s = PINGS_EVERY_S if before.endswith("busy leaving") else LOOKS_EVERY_S
+            early_s = PINGS_S if before.endswith("busy leaving") else LOOKS_EVERY_S
         if state != event["shows"] or self.now < event["at"] + self.ahead - early_s:
             return f"real: {event}; simulated: {state} at {self._time}"
         self.pending.remove(event)
