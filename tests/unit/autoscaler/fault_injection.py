@@ -19,7 +19,7 @@ from faulty_cloud import CALM, FaultyCloud
 from faulty_cloud import FAULTS as CLOUD_FAULTS
 from google.auth.credentials import Credentials
 from oracle import Oracle, Place
-from quick import DRIVER_TIMEOUTS, FastClock
+from quick import DRIVER_LIMITS, FastClock
 from schedules import Faults, Schedule
 from slurmctld import Machine, Slurmctld
 
@@ -255,7 +255,7 @@ class FaultRun:
         with creating:
             os.environ["GOOGLE_COMPUTE_CUSTOM_ENDPOINT"] = f"{self.cloud.server.url}/compute/v1/"
             self.google = Google(
-                "demo-project", "lab", inbox.put, DRIVER_TIMEOUTS, self.tokens, clock=self.clock
+                "demo-project", "lab", inbox.put, DRIVER_LIMITS, self.tokens, clock=self.clock
             )
         self.events = EventLog(self.folder / "events.jsonl")
         self.daemon = Daemon(
