@@ -256,7 +256,7 @@ def _asked(
     newer = record.start is None or (asked is not None and asked > record.start.asked)
     if record.phase is Phase.RELEASED or not newer:
         return record
-    start = _start(observed, tracked, asked)
+    start = _start(observed, tracked, name)
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(observed.now), start=start)
     if before.start or (tracked.began is not None and start.asked > tracked.began):
@@ -267,15 +267,18 @@ def _asked(
     return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
 
 
-def _start(observed: ObservedState, tracked: TrackedState, asked: float | None) -> Start:
+def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
+    asked, read = observed.asked.get(name), tracked.read
+    read_at = read.nodes_at if read else 0
     if asked is not None and asked > observed.now - observed.timeouts.resume_s:
-        return Start(asked, asked - observed.timeouts.skew_s)
-    # The request is lost. Or it is an old one, whose file could not be removed before SLURM asked
-    # again, or slurmctld was away. SLURM asked after it was read last, if it was: some seconds ago,
-    # unless it did not answer, or this process was stopped.
+        before = read.nodes.get(name) if read and read_at > asked else None
+        if before is None or before.power is Power.POWERING_UP:
+            return Start(asked, asked - observed.timeouts.skew_s)
+    # The request is lost. Or it is of an earlier start, and is kept for another node, or its file
+    # could not be removed, or slurmctld was away. SLURM asked after it was read last, if it was:
+    # some seconds ago, unless it did not answer, or this process was stopped.
     skew_s, first = observed.timeouts.skew_s, observed.now
     oldest = -math.inf if asked is None else asked - skew_s
-    read_at = tracked.read.nodes_at if tracked.read else 0
     if 0 < read_at < observed.nodes_at:
         oldest, first = max(oldest, read_at - skew_s), max(read_at, first - STALE_S)
     return Start(first, oldest, seen=observed.now)

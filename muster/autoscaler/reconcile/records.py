@@ -20,6 +20,7 @@ from muster.autoscaler.reconcile.model import (
     Choice,
     Failure,
     Insert,
+    Node,
     Vm,
 )
 
@@ -209,7 +210,7 @@ NOTHING = NodeRecord()
 class Readings:
     """Which readings a pass works on."""
 
-    nodes: object
+    nodes: Mapping[str, Node]
     nodes_at: float
     vms: object
     vms_at: float
