@@ -301,21 +301,23 @@ class FaultRun:
         with self.lock:
             return list(self.slurm.nodes.values())
 
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
         assert reason
         if self.clock.monotonic() < self.hangs_until and self.random.random() < 0.5:
             # slurmctld does it, and scontrol gets no answer.
-            self.apply_release(names)
+            self.apply_release(names, in_service=in_service)
             names = ()
         self._reach()
-        self.apply_release(names)
+        self.apply_release(names, in_service=in_service)
 
-    def apply_release(self, names: Iterable[str]) -> None:
+    def apply_release(self, names: Iterable[str], *, in_service: bool) -> None:
         """Let slurmctld release nodes; the oracle knows by then what happened to their VMs."""
-        now = self.clock.monotonic()
+        now, names = self.clock.monotonic(), tuple(names)
         with self.lock:
             self._machines(now)
-            self.slurm.release_nodes(tuple(names), now)
+            if in_service:
+                self.slurm.set_down(names, now)
+            self.slurm.release_nodes(names, now)
 
     def _reach(self) -> None:
         hangs_s = self.hangs_until - self.clock.monotonic()

@@ -10,7 +10,7 @@ nothing of the daemon.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,10 @@ COUNTS = {"debug": 12, "calm": 4}
 NODES = [f"{CLUSTER}-{name}-{number}" for name, count in COUNTS.items() for number in range(count)]
 # From the time at which a VM runs.
 TIMES = Times(boot_s=15)
+
+
+Update = Callable[[tuple[str, ...], float, Collection[str]], None]
+"""Nodes, the time, and those of them that the daemon could not see in service."""
 
 
 class Killed(BaseException):
@@ -177,21 +181,27 @@ class SimSlurm:
         run.called(STOPPED_WITH_STATES)
         return nodes
 
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
-        run, names = self.run, tuple(names)
-        assert names and reason
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
+        assert reason
+        if in_service:
+            self._update(tuple(names), self.run.slurm.set_down)
+        self._update(tuple(names), self.run.slurm.release_nodes)
+
+    def _update(self, names: tuple[str, ...], update: Update) -> None:
+        run = self.run
+        assert names
         sent_at, took = run.now, self._takes()
         at_once = run.random.random() < 0.5
         if at_once and run.now >= run.away_until:
-            self.apply(names, sent_at)
+            self.apply(names, sent_at, update)
         run.call(took, "slurm")
         self._answers(took)
         if not at_once:
-            self.apply(names, sent_at)
+            self.apply(names, sent_at, update)
         run.called()
 
-    def apply(self, names: tuple[str, ...], sent_at: float) -> None:
-        """Let slurmctld release nodes.
+    def apply(self, names: tuple[str, ...], sent_at: float, update: Update) -> None:
+        """Let slurmctld set nodes down or release them.
 
         It may have been slow for long, or has registered a node just now: nobody knows that.
         """
@@ -199,7 +209,7 @@ class SimSlurm:
         in_time = sent_at - self.asked_at <= WINDOW_S or sent_at - self.slow_since >= SLOW_S
         registered = run.slurm.registered
         unseen = {name for name in names if in_time and registered[name] >= self.known_at}
-        run.slurm.release_nodes(names, run.now, unseen)
+        update(names, run.now, unseen)
 
     def _takes(self) -> float:
         """How long a call takes; longer than `SCONTROL_S`: it fails."""

@@ -178,6 +178,16 @@ class Slurmctld:
             elif node.power is Power.POWERING_DOWN and age > self.times.suspend_s:
                 self._set(name, power=Power.OFF, reason="")
 
+    def set_down(self, names: tuple[str, ...], now: float, unseen: Collection[str] = ()) -> None:
+        """`scontrol update ... state=down` for nodes in service; `unseen`: as the oracle says."""
+        self.now = now
+        for name in names:
+            vm = self.home.get(name) if self._in_service(name) else None
+            self._queue_again(name, unseen)
+            self._set(name, down=True, reason="muster: set down")
+            self.oracle.released(name, now, vm, unseen=name in unseen)
+        self.saved_at = now
+
     def release_nodes(
         self, names: tuple[str, ...], now: float, unseen: Collection[str] = ()
     ) -> None:

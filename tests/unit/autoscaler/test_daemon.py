@@ -82,7 +82,8 @@ class SimulatedSlurm:
         )
         return {name for name, status in vms.items() if status == "RUNNING"}
 
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
+        assert all((self.states[name] is Power.UP) is in_service for name in names)
         with self.lock:
             for name in names:
                 self.states[name] = Power.POWERING_DOWN

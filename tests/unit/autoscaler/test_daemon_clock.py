@@ -59,7 +59,10 @@ class DaemonHarness:
             vms=self._vms,
             submit=self._submit,
         )
-        slurm = Mock(nodes=self._nodes, release_nodes=lambda names, _: self.released.extend(names))
+        slurm = Mock(
+            nodes=self._nodes,
+            release_nodes=lambda names, _, **_states: self.released.extend(names),
+        )
         self.daemon = Daemon(
             ObservedState("lab", 0),
             self.inbox,

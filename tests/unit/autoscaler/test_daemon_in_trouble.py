@@ -107,7 +107,7 @@ def test_whatever_happens_the_oracle_finds_nothing_wrong(
 
 
 class LostVerdict(FaultRun):
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
         """Claim that it is done."""
 
 

@@ -31,7 +31,8 @@ class Slurm:
         up = self.come if self.readings > 1 else ()
         return [Node(name, Power.UP if name in up else Power.POWERING_UP) for name in NODES]
 
-    def release_nodes(self, names: Iterable[str], _reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], _reason: str, *, in_service: bool) -> None:
+        assert not in_service
         self.released.append(list(names))
 
 

@@ -99,9 +99,12 @@ def test_no_nodes_at_all(tmp_path):
     assert printing(tmp_path, b"No nodes in the system\n").nodes() == []
 
 
-def test_nodes_are_released_with_one_call(tmp_path):
-    """If there were two calls, a kill in between would leave the nodes down for ever."""
-    slurm(tmp_path, "").release_nodes(["lab-debug-2", "lab-debug-0", "lab-debug-1"], "no room")
+NAMES = ["lab-debug-2", "lab-debug-0", "lab-debug-1"]
+
+
+def test_nodes_that_power_up_are_released_with_one_call(tmp_path):
+    """If there were two calls, a kill in between would leave the nodes down."""
+    slurm(tmp_path, "").release_nodes(NAMES, "no room", in_service=False)
     assert called(tmp_path) == [
         "update",
         "nodename=lab-debug-[0-2]",
@@ -110,8 +113,20 @@ def test_nodes_are_released_with_one_call(tmp_path):
     ]
 
 
+def test_nodes_in_service_are_set_down_before(tmp_path):
+    """Or their jobs would wait for slurmd, which may be gone, until SlurmdTimeout is over."""
+    each = 'echo "$*" >>"$(dirname "$0")/all"'
+    slurm(tmp_path, each).release_nodes(NAMES, "its VM is gone", in_service=True)
+    assert (tmp_path / "all").read_text().splitlines() == [
+        "update nodename=lab-debug-[0-2] state=down reason=muster: its VM is gone",
+        "update nodename=lab-debug-[0-2] state=power_down_force reason=muster: its VM is gone",
+    ]
+
+
 def test_a_reason_is_one_short_line(tmp_path):
-    slurm(tmp_path, "").release_nodes(["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300)
+    slurm(tmp_path, "").release_nodes(
+        ["lab-debug-0"], "first\nsecond\0\ud800 " + "x" * 300, in_service=False
+    )
     reason = called(tmp_path)[3]
     assert reason.startswith("reason=muster: first second xxx")
     assert len(reason.removeprefix("reason=")) == 200
@@ -175,7 +190,7 @@ def test_a_refusal_of_slurm_is_an_error(tmp_path):
         match=r"^scontrol update nodename=gone-0 state=power_down_force reason=muster: no room: "
         r"slurm_update error: Invalid node name specified \(exit status 1\)$",
     ):
-        refusing.release_nodes(["gone-0"], "no room")
+        refusing.release_nodes(["gone-0"], "no room", in_service=False)
 
 
 def test_a_scontrol_that_hangs_is_killed(tmp_path):
