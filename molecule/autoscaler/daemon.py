@@ -31,7 +31,7 @@ while not Path("/etc/muster/stuck").exists():
         try:
             states = {node.name: node.power.value for node in slurm.nodes()}
             logging.info("states %s", states)
-            slurm.release_nodes(request.nodes, "no cloud here")
+            slurm.release_nodes(request.nodes, "no cloud here", in_service=False)
         except SlurmError as error:
             logging.info("slurm: %s", error)
         spool.close(request.id)

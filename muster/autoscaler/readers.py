@@ -19,6 +19,7 @@ from muster.autoscaler.messages import Inbox, NodesRead, NotRead, SetsRead, VmsR
 from muster.autoscaler.reconcile.model import (
     Node,
     NodeSet,
+    Power,
     Quotas,
     Released,
     ReleaseNodes,
@@ -47,7 +48,7 @@ class Slurm(Protocol):
     def nodes(self) -> list[Node]:
         """Return the nodes in the cloud; SlurmError: they can't be read."""
 
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
         """Take nodes out of their jobs and power them down; SlurmError: it failed."""
 
 
@@ -217,7 +218,8 @@ class SlurmReader:
         )
         try:
             if names:
-                self._slurm.release_nodes(names, action.reason)
+                in_service = action.state[0] is Power.UP
+                self._slurm.release_nodes(names, action.reason, in_service=in_service)
         except SlurmError as error:
             self._failures.failed("nodes", str(error), "released")
             return False

@@ -92,12 +92,14 @@ class Slurm:
             )
         return nodes
 
-    def release_nodes(self, names: Iterable[str], reason: str) -> None:
-        """Take nodes that can't be powered up out of their jobs and power them down, with a reason.
+    def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
+        """Take nodes out of their jobs and power them down, with a reason.
 
         Their jobs are queued again. SLURM runs SuspendProgram for the nodes, and after
-        SuspendTimeout they are idle and may be tried again. One call does both: nodes that are only
-        set DOWN stay down for ever if the daemon ends before it powers them down.
+        SuspendTimeout they are idle and may be tried again. Nodes in service are set DOWN before:
+        else SLURM waits for their slurmd, which may be gone, until SlurmdTimeout is over, before it
+        queues their jobs. If the daemon ends between the two calls, the next one finds the nodes
+        DOWN with a reason of Muster's, and releases them.
 
         Raises:
             SlurmError: slurmctld refused, or knows only some of the nodes.
@@ -106,7 +108,8 @@ class Slurm:
         # The reason has text from Google and from the VM: make it one line.
         text = " ".join(f"muster: {one_line(reason)}".split())[:REASON_CHARACTERS]
         nodes = f"nodename={fold(names)}"
-        self._run("scontrol", "update", nodes, "state=power_down_force", f"reason={text}")
+        for state in ("down", "power_down_force") if in_service else ("power_down_force",):
+            self._run("scontrol", "update", nodes, f"state={state}", f"reason={text}")
 
     def queue(self) -> list[Queued]:
         """Return the jobs that are pending or running.
