@@ -15,6 +15,7 @@ from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
     Deleted,
+    Event,
     Insert,
     Inserted,
     Node,
@@ -278,6 +279,18 @@ def test_what_ended_in_a_gap_is_known_after_it(harness: DaemonHarness) -> None:
     harness.clock.passes(60)
     harness.reconcile(Inserted(insert.id))
     assert insert.id not in harness.daemon.tracked.inserts
+
+
+def test_what_ended_in_a_gap_is_reported(harness: DaemonHarness) -> None:
+    seen: list[Event] = []
+    harness.daemon.observe = lambda observed, *_: seen.extend(observed.events)
+    harness.resume()
+    harness.reconcile(Called())
+    [insert] = [action for action in harness.done if isinstance(action, Insert)]
+    harness.clock.passes(60)
+    harness.reconcile(Inserted(insert.id))
+    harness.read()
+    assert seen == [Inserted(insert.id)]
 
 
 def test_after_a_gap_a_request_is_met_also_while_slurmctld_does_not_answer(
