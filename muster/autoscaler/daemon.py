@@ -217,6 +217,7 @@ class Daemon:
         if self._blind(now):
             self._begin_pass(now)
             self.tracked = apply_results(self.observed, self.tracked)
+            self.observe(self.observed, self.tracked, ())
         elif now >= self._due_at:
             self._begin_pass(now)
             self._decide()

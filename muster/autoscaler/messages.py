@@ -39,7 +39,7 @@ class NotRead:
     at: float
     why: str
     verb: str = "read"
-    """The spool can't be `written`."""
+    """The spool can't be `written`, nodes can't be `released`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ class SlurmReader:
         now = self._clock.monotonic()
         for decided, action in releases:
             if now > decided + RELEASE_S:
-                self._inbox.put(Released(action, failure="slurmctld did not answer in time"))
+                self._inbox.put(Released(action, failure="slurmctld did not do it in time"))
             else:
                 self._releases.put((decided, action))
 

@@ -84,11 +84,13 @@ def test_a_gpu_that_is_lost_under_a_job_lets_it_end_and_no_other_begin(
     ada = lab.ada
     job = ada.run(
         f"sbatch --parsable -p ml-gpu -A LAB-test -w {NODE} -n 1 --gres=gpu:1 --mem=50M --time=10"
-        " -o /dev/null --wrap 'sleep 600'"
+        " -o began-%j --wrap 'sleep 600'"
     ).strip()
     shown = f"squeue -h -j {job} -o %T"
+    # It is RUNNING before its prolog has ended, which would find the GPU lost.
+    began = f"test ! -e began-{job} || echo yes"
     try:
-        until(lambda: ada.run(shown).strip() == "RUNNING", "it runs", 30)
+        until(lambda: ada.run(began).strip() == "yes", "its script runs", 60)
         play(LOST)
         lab.on(NODE, "muster-health", check=False)
         assert state(lab) == f"draining {REASON}"

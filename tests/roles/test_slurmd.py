@@ -98,7 +98,8 @@ def test_slurmd_does_not_start_without_a_mount_that_jobs_need(host, missing_moun
 
 def test_a_rotated_log_is_left_and_a_new_one_begun(host):
     host.check_output("logrotate --force /etc/logrotate.d/slurmd")
-    pid = host.check_output("systemctl show slurmd --property=MainPID --value")
+    # It may just have been started again.
+    pid = "$(systemctl show slurmd --property=MainPID --value)"
     log = "/var/log/slurm/slurmd.log"
     # slurmd heeds the signal when it next hears from somebody, if another of its threads got it.
     opened = f"scontrol show slurmd >/dev/null; readlink /proc/{pid}/fd/* | grep {log}"

@@ -217,7 +217,7 @@ def _reported(_: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeR
 
 def _probed(observed: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
     lookup = record.lookup
-    if lookup is None or record.phase is Phase.RELEASED:
+    if lookup is None:
         return record
     if event.failure:
         # Without an answer nothing is known of that zone: it is asked again, not at once.
@@ -240,8 +240,14 @@ def _not_released(observed: ObservedState, record: NodeRecord, name: str) -> Nod
     if record.phase is not Phase.RELEASED:
         return record
     waits = record.start is not None and observed.is_powering_up(name)
-    evidence = Evidence.STILL_ASKED if waits else Evidence.RELEASE_NOT_SHOWN
-    return moved(record, evidence, observed.now)
+    if waits:
+        return moved(record, Evidence.STILL_ASKED, observed.now)
+    # What slurmctld has said of the node's service is still true.
+    return replace(
+        moved(record, Evidence.RELEASE_NOT_SHOWN, observed.now),
+        preempted_at=record.preempted_at,
+        not_responding_at=record.not_responding_at,
+    )
 
 
 # --- SLURM's newest states ------------------------------------------------------------------------
@@ -311,10 +317,10 @@ def _without_what_is_over(observed: ObservedState, before: NodeRecord, name: str
         node = observed.nodes.get(name)
         if node is None or node.power is not Power.UP or (node.leaving and not node.busy):
             record = record.settled(observed.nodes_at)
-    return _without_old_vms(observed, record)
+    return _without_old_vms(observed, record, name)
 
 
-def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
+def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> NodeRecord:
     if record.deletions:
         # One that is under way tells its end by itself.
         left = {
@@ -324,11 +330,14 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord) -> NodeRecord:
         }
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)
-    if record.gone or record.no_room:
+    # The list of a zone that is not reached is older.
+    if (record.gone or record.no_room) and not observed.vms.unreachable:
         gone = _since(record.gone, observed.vms_at - observed.timeouts.listed_s)
         no_room = _since(record.no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)
+    if record.unknown_at and name not in observed.vms.by_name:
+        record = replace(record, unknown_at=0.0)
     if record.verified_at and observed.vms_at > record.verified_at:
         record = replace(record, verified_at=0.0)
     return record

@@ -129,7 +129,8 @@ def _listed_nowhere(
         return None
     if record.preempted_at:
         # The node itself reported this; a list from before may be older than the VM.
-        return Evidence.TAKEN_BACK if observed.vms_at > record.preempted_at else None
+        listed = observed.vms_at > record.preempted_at and not observed.vms.unreachable
+        return Evidence.TAKEN_BACK if listed else None
     if lookup is None:
         return Evidence.LISTED_NOWHERE
     found = _found(observed, zones, record, lookup)

@@ -85,8 +85,8 @@ class ObservedState:
     quotas: Quotas = field(default_factory=Quotas)
     """Read before the VMs were listed."""
     unread: Mapping[str, Unread] = field(default_factory=dict)
-    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`; what
-    can't be written: `the spool`, or released: `nodes`."""
+    """What can't be read at present: `slurmctld`, `the cloud`, `the quotas`, `the metadata`, `the
+    spool's requests`; what can't be written: `the spool`, or released: `nodes`."""
     events: Sequence[Event] = ()
     """Results of earlier actions, since the last pass."""
     timeouts: Timeouts = Timeouts()
@@ -120,7 +120,7 @@ class ObservedState:
         by_node: dict[str, Job] = {}
         for request in sorted(self.requests, key=lambda request: request.asked):
             if request.asked <= self.now - self.timeouts.resume_s:
-                # It was settled, and its file could not be removed.
+                # It was closed, and its file could not be removed.
                 continue
             for name in request.nodes:
                 by_node.pop(name, None)

@@ -72,8 +72,8 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     start = started(record)
     if vm_of(observed, record, name) is not None or start.again > observed.now:
         return False
-    if name not in observed.asked:
+    if start.seen:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
         # and says which job needs the node.
         return name in observed.nodes and observed.nodes_at >= start.seen + REQUEST_S
-    return name in observed.nodes or observed.asked[name] > observed.nodes_at
+    return name in observed.nodes or observed.asked.get(name, 0) > observed.nodes_at

@@ -11,8 +11,8 @@ By what SLURM takes a node for:
 * Powered down, or on the way (`garbage_collect`): its VM is deleted, as are VMs without a node. VMs
   without this cluster's label are not read.
 
-A node comes back by SLURM's own means (`ReleaseNodes`), and no VM of a node in service is
-deleted before slurmctld shows that the node is released.
+A node comes back by SLURM's own means (`ReleaseNodes`), and no VM that runs is deleted before
+slurmctld shows that its node is not in service any more.
 `transitions` has this as a table.
 """
 

@@ -107,7 +107,7 @@ class Lookup:
     stopped: str = ""
     """Its status, where it has stopped."""
     again: float = 0
-    """By a list that was asked for before, it is not searched again: a probe has failed."""
+    """A probe has failed: a list that is asked for after this time lets it be read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ def records(
     for name, due in released.items():
         record = tracked.node(name)
         phase, _ = step(record.phase, due.evidence)
-        records[name] = replace(record.to(phase, at), released_at=0.0)
+        # What is under way may end before the release does.
+        records[name] = replace(record.to(phase, at), lookup=None, released_at=0.0)
     return records
 
 

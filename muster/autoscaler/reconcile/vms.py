@@ -28,7 +28,13 @@ def vm_of(observed: ObservedState, record: NodeRecord, name: str) -> Vm | None:
 
 def is_gone(observed: ObservedState, record: NodeRecord, vm: Vm) -> bool:
     """Whether a VM has gone since it was listed, or was never really made."""
-    return vm.id in record.gone or record.no_room.get(vm.zone, 0) >= observed.vms_at
+    if vm.id in record.gone:
+        return True
+    refused_at = record.no_room.get(vm.zone)
+    # The list of a zone that is not reached is older.
+    return refused_at is not None and (
+        refused_at >= observed.vms_at or vm.zone in observed.vms.unreachable
+    )
 
 
 def left_over(record: NodeRecord, vm: Vm) -> bool:

@@ -128,7 +128,7 @@ def of_action(action: Action, requests: Mapping[str, Request], owner: Owner) -> 
         case Probe(name=name, zone=zone):
             return _of_one(name, {"event": "probe", "node": name, "zone": zone}, owner)
         case Close(request=request):
-            return Line({"event": "settled", "request": request}, requests[request].nodes)
+            return Line({"event": "closed", "request": request}, requests[request].nodes)
 
 
 def of_event(event: Event, asked: Sequence[str], owner: Owner) -> Iterator[Line]:

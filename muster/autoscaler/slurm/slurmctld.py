@@ -99,7 +99,8 @@ class Slurm:
         SuspendTimeout they are idle and may be tried again. Nodes in service are set DOWN before:
         else SLURM waits for their slurmd, which may be gone, until SlurmdTimeout is over, before it
         queues their jobs. If the daemon ends between the two calls, the next one finds the nodes
-        DOWN with a reason of Muster's, and releases them.
+        DOWN with a reason of Muster's, and releases them; those that do not respond, by the same
+        rules as before.
 
         Raises:
             SlurmError: slurmctld refused, or knows only some of the nodes.

@@ -410,7 +410,7 @@ def test_with_a_read_only_spool_nodes_come_and_go_and_requests_are_removed_later
         time.sleep(3 * daemon.TICK_S)
         assert caplog.text.count("the spool can't be written") == 1
         log = (spool.parent / "events.jsonl").read_text()
-        assert log.count('"settled"') == len(nodes)
+        assert log.count('"closed"') == len(nodes)
         # What is settled counts no more, although its file is there.
         service.slurm.suspend("lab-debug-0", write=False)
         until(lambda: not service.slurm.running() & {"lab-debug-0"})

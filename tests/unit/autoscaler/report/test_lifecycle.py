@@ -24,7 +24,7 @@ CASES = {
     "off": ([node("off")], Stage.OFF),
     "asked of the cloud at once": ([node("powering_up", **REQUEST)], Stage.ASKED),
     "asked by the spool before SLURM's states say so": (
-        [node("off"), node("off", nodes_at=98, **REQUEST)],
+        [node("off", nodes_at=98), node("off", nodes_at=98, **REQUEST)],
         Stage.ASKED,
     ),
     "refused for its rate": (

@@ -60,7 +60,7 @@ def test_requests_and_actions_are_reported_with_their_ids(watched):
     assert request["jobs"] == {"7": "lab-debug-0"}
     assert (insert["nodes"], insert["machine_type"]) == ("lab-debug-0", "n1")
     assert insert["insert"] == made["insert"]
-    assert [line["request"] for line in lines_of(watched, "settled")] == ["r100"]
+    assert [line["request"] for line in lines_of(watched, "closed")] == ["r100"]
 
 
 def test_a_refusal_is_reported_once_for_all_its_nodes(watched):
@@ -168,8 +168,8 @@ def test_a_node_that_is_released_when_its_request_is_closed_has_its_job(watched)
         nodes={"debug-0": "off down: ResumeTimeout reached"},
         requests={"r": {"at": 90, "nodes": "debug-0", "jobs": {"41": "debug-0"}}},
     )
-    [settled], [back] = lines_of(watched, "settled"), lines_of(watched, "release")
-    assert settled["request"] == "r"
+    [closed], [back] = lines_of(watched, "closed"), lines_of(watched, "release")
+    assert closed["request"] == "r"
     assert (back["requests"], back["jobs"]) == (["r"], [41])
 
 
