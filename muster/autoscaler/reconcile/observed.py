@@ -146,9 +146,13 @@ class ObservedState:
         return node is not None and node.power is Power.POWERING_UP and not node.down
 
     def _newer(self, name: str) -> bool:
-        """Whether a request for the node is newer than the states."""
+        """Whether a request for the node is newer than the states.
+
+        Before slurmctld was read that is so if its ResumeTimeout is not over.
+        """
         asked = self.asked.get(name)
-        return asked is not None and (not self.nodes_at or self.nodes_at < asked)
+        over_at = self.nodes_at or self.now - self.timeouts.resume_s
+        return asked is not None and over_at < asked
 
     def powering_up(self) -> Iterator[str]:
         """Yield the nodes that SLURM waits for."""
