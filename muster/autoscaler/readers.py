@@ -110,7 +110,7 @@ class Failures:
     def works(self, what: str) -> None:
         """Take a success."""
         if self._why.pop(what, None) is not None:
-            log.info("%s works again", what)
+            log.info("%s: no error any more", what)
             self._inbox.put(NotRead(what, self._clock.monotonic(), ""))
 
 
@@ -160,7 +160,8 @@ class SlurmReader:
         now = self._clock.monotonic()
         for decided, action in releases:
             if now > decided + RELEASE_S:
-                self._inbox.put(Released(action, failure="slurmctld did not do it in time"))
+                why = f"slurmctld has not done it within {RELEASE_S:.0f} s; look at slurmctld"
+                self._inbox.put(Released(action, failure=why))
             else:
                 self._releases.put((decided, action))
 
