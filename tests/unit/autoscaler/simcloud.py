@@ -527,6 +527,6 @@ class SimCloud:
         if self.away(zone) or self.no_token_until > self.now:
             end = self.now + DEADLINE_S
             result = ProbeResult(name, zone, exists=False, failure=UNREACHABLE)
-        elif self.faults.strike("refused"):
+        elif self.troubled(name) and self.faults.strike("refused"):
             result = ProbeResult(name, zone, exists=False, failure=REFUSALS[0])
         self._tell_at(end, replace(result, of_report=action.report))

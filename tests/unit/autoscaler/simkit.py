@@ -79,6 +79,8 @@ OFF_AGAIN_S = 3.0
 """So long the daemon may not see that slurmctld has a node as off again."""
 SCONTROL_S, LIST_S = 30.0, 60.0
 """After that scontrol, and a list of VMs, have failed."""
+AGAIN_S = 8.0
+"""The longest pause between two tries of a list."""
 COUNTS = {"debug": 12, "calm": 4}
 NODES = [f"{CLUSTER}-{name}-{number}" for name, count in COUNTS.items() for number in range(count)]
 # From the time at which a VM runs.
@@ -250,7 +252,8 @@ class SimFleet:
         if run.now < cloud.no_list_until:
             took = cloud.no_list_until - run.now
         if run.now < cloud.no_token_until:
-            took = LIST_S + 1
+            # It is tried again, with pauses, until there is a token.
+            took += cloud.no_token_until - run.now + run.random.uniform(0, AGAIN_S)
         listed = self._listed()
         run.call(min(took, LIST_S), "cloud")
         if took > LIST_S:
