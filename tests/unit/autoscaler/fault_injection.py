@@ -141,6 +141,8 @@ class FaultRun:
         ]
         self.slurm = Slurmctld(self.oracle, self._resume, names)
         self.machines: dict[Place, Machine] = {}
+        self.hung: set[Place] = set()
+        """VMs whose boot does not end."""
         self.lock = threading.Lock()
         """Guards slurmctld, the machines and the oracle."""
         self.away_until = 0.0
@@ -210,12 +212,13 @@ class FaultRun:
             moved = self.cloud.moved.get()
             match moved.what:
                 case "born":
-                    sound = CALM in moved.vm[0] or not self.faults.strike("boot hangs", 4)
+                    if CALM not in moved.vm[0] and self.faults.strike("boot hangs", 4):
+                        self.hung.add(moved.vm)
                     self.oracle.born(moved.vm, now)
-                    # Not sound: it does not run yet, and perhaps never will.
-                    self.machines[moved.vm] = Machine(now if sound else 1e12, sound=False)
+                    # Not sound: it does not run yet.
+                    self.machines[moved.vm] = Machine(now, sound=False)
                 case "RUNNING":
-                    self.machines[moved.vm] = Machine(now)
+                    self.machines[moved.vm] = Machine(now, sound=moved.vm not in self.hung)
                 case "gone":
                     self.oracle.gone(moved.vm)
                     self.machines.pop(moved.vm, None)
@@ -303,21 +306,23 @@ class FaultRun:
 
     def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
         assert reason
+        for state in (["down"] if in_service else []) + ["power_down_force"]:
+            self._update(tuple(names), state)
+
+    def _update(self, names: tuple[str, ...], state: str) -> None:
         if self.clock.monotonic() < self.hangs_until and self.random.random() < 0.5:
             # slurmctld does it, and scontrol gets no answer.
-            self.apply_release(names, in_service=in_service)
-            names = ()
+            self.update(names, state)
         self._reach()
-        self.apply_release(names, in_service=in_service)
+        self.update(names, state)
 
-    def apply_release(self, names: Iterable[str], *, in_service: bool) -> None:
-        """Let slurmctld release nodes; the oracle knows by then what happened to their VMs."""
+    def update(self, names: Iterable[str], state: str) -> None:
+        """Let slurmctld update nodes; the oracle knows by then what happened to their VMs."""
         now, names = self.clock.monotonic(), tuple(names)
+        updates = {"down": self.slurm.set_down, "power_down_force": self.slurm.release_nodes}
         with self.lock:
             self._machines(now)
-            if in_service:
-                self.slurm.set_down(names, now)
-            self.slurm.release_nodes(names, now)
+            updates[state](names, now)
 
     def _reach(self) -> None:
         hangs_s = self.hangs_until - self.clock.monotonic()

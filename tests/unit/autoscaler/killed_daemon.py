@@ -205,11 +205,11 @@ class KilledDaemonRun(FaultRun):
         fresh.rename(self.folder / "nodes")
 
     def _run_commands(self) -> None:
-        for file in sorted(self.folder.joinpath("commands").glob("[0-9]*")):
-            if file.suffix:
-                continue
+        commands = self.folder.joinpath("commands").glob("[0-9]*")
+        done = [file for file in commands if not file.suffix]
+        for file in sorted(done, key=lambda file: file.stat().st_mtime_ns):
             words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)
-            self.apply_release(expand(words["nodename"]))
+            self.update(expand(words["nodename"]), words["state"])
             file.unlink()
 
 
