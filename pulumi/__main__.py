@@ -53,6 +53,7 @@ network = Network(
         region=cloud.region,
         addresses=cloud.subnet,
         ssh_to=[accounts.controller.email, accounts.login.email],
+        controller=accounts.controller.email,
         public_ssh_to=[accounts.login.email] if cloud.login.public_address else [],
     ),
     opts=claimed,

@@ -169,6 +169,11 @@ def _own_folders(cluster: Cluster) -> Iterator[str]:
         )
 
 
+def _takes_sudo(key: str) -> bool:
+    """Whether pam_ssh_agent_auth knows the kind of a key."""
+    return not key.startswith("sk-")
+
+
 def _entry(cluster: Cluster, cloud: Cloud) -> Iterator[str]:
     """Settings with which nobody can log in to a cluster in the cloud.
 
@@ -186,6 +191,13 @@ def _entry(cluster: Cluster, cloud: Cloud) -> Iterator[str]:
         yield (
             "nobody can be root on the VMs: no person with an ssh key has `admin: true`; give it "
             "to one"
+        )
+    elif not any(
+        _takes_sudo(key) for person in with_key if person.admin for key in person.ssh_keys
+    ):
+        yield (
+            "nobody can be root on the VMs: sudo takes no keys of security tokens (sk-...); give "
+            "an administrator an ed25519 key too"
         )
     if not (cloud.iap_users or cloud.iap_admins or cloud.login.public_address):
         yield (

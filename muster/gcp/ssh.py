@@ -18,8 +18,11 @@ def known_hosts(stack: Stack) -> str:
     return f"~/.ssh/known_hosts.muster-{stack.cluster}"
 
 
-def options(stack: Stack, host: str) -> dict[str, str]:
-    """Return the options of ssh_config(5) with which ssh reaches `host`."""
+def options(stack: Stack, host: str, *, forwards_agent: bool) -> dict[str, str]:
+    """Return the options of ssh_config(5) with which ssh reaches `host`.
+
+    `forwards_agent`: sudo there can ask the ssh agent for a key, and root there can use the agent.
+    """
     tunnel = (
         f"gcloud compute start-iap-tunnel {host} 22 --listen-on-stdin "
         f"--project={stack.project} --zone={stack.zone} --verbosity=warning"
@@ -33,12 +36,14 @@ def options(stack: Stack, host: str) -> dict[str, str]:
         # ends at the VM of that name, and nobody else is on the way.
         "StrictHostKeyChecking": "accept-new",
         "ServerAliveInterval": "30",
+        **({"ForwardAgent": "yes"} if forwards_agent else {}),
     }
 
 
 def arguments(stack: Stack, host: str) -> str:
-    """Return the same as arguments of ssh, quoted as Ansible splits them."""
-    return " ".join(f"-o '{name}={value}'" for name, value in options(stack, host).items())
+    """Return them as arguments of ssh for a run of Ansible, quoted as Ansible splits them."""
+    wanted = options(stack, host, forwards_agent=True)
+    return " ".join(f"-o '{name}={value}'" for name, value in wanted.items())
 
 
 def config(stack: Stack, user: str | None = None) -> str:
@@ -50,7 +55,8 @@ def config(stack: Stack, user: str | None = None) -> str:
     for number, host in enumerate([*stack.logins, stack.controller]):
         names = f"{stack.cluster} {host}" if number == 0 else host
         lines = {"User": user} if user else {}
-        lines |= options(stack, host)
+        # On a login node, where people work, only for those who ask for it (ssh -A).
+        lines |= options(stack, host, forwards_agent=host == stack.controller)
         body = "".join(f"    {name} {value}\n" for name, value in lines.items())
         blocks.append(f"Host {names}\n{body}")
     head = f"# Written by `muster ssh-config` for the cluster {stack.cluster}.\n"

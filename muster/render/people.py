@@ -29,19 +29,22 @@ def no_login(definition: Definition) -> list[str]:
     ]
 
 
+def administrators(definition: Definition) -> list[str]:
+    """Return the people who may log in to every host."""
+    return [
+        name
+        for name, person in definition.cluster.users.people.items()
+        if person.state == "present" and person.admin
+    ]
+
+
 def sudo(definition: Definition) -> list[str]:
     """Return the people who become root with sudo: in the cloud the administrators.
 
     On VMs root has no ssh key and no console password, so there is no other way. Administrators of
     machines have a way to be root on them already.
     """
-    if definition.cluster.cloud is None:
-        return []
-    return [
-        name
-        for name, person in definition.cluster.users.people.items()
-        if person.state == "present" and person.admin
-    ]
+    return administrators(definition) if definition.cluster.cloud else []
 
 
 def groups(definition: Definition) -> list[dict[str, Any]]:

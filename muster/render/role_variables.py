@@ -98,13 +98,31 @@ def _state_disk(host: Host, _: Mapping[str, Any]) -> Variables:
 def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
     home = variables.get("users_home_root", host.definition.cluster.storage.home.path)
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
+    # Root of a compute node can write to each shared home, and so decide what starts when its owner
+    # logs in. On a host that is a node itself nothing is left to protect.
+    is_protected = host.is_in("controller", "database", "storage") and not host.is_in("compute")
+    administrators = people.administrators(host.definition)
     return {
         "home_root": home,
         "sudo": people.sudo(host.definition),
+        "home_shared": host.definition.cluster.storage.home.kind != "existing",
+        "local_homes": administrators if is_protected else [],
         "no_login": [] if host.is_in("login") else people.no_login(host.definition),
+        "refused_from": _nodes(host) if is_protected else [],
+        "refused_logins": ["root", *administrators] if is_protected else [],
         "create_homes": host.name == nfs.home_maker(host.definition),
         "home_mounted": home in [mount["path"] for mount in mounts],
     }
+
+
+def _nodes(host: Host) -> list[str]:
+    """Addresses and networks that compute nodes have; those that DNS alone knows are left out."""
+    cluster, groups = host.definition.cluster, host.definition.hosts.groups
+    if cluster.cloud:
+        # All that is in the cluster's subnet: people come through IAP.
+        return [cluster.cloud.subnet]
+    addresses = (host.addresses.get(name, "") for name in groups["compute"])
+    return sorted(address for address in addresses if patterns.is_address(address))
 
 
 def _projects(host: Host, _: Mapping[str, Any]) -> Variables:

@@ -23,6 +23,8 @@ class NetworkArgs:
     """Range of the subnet, in CIDR notation."""
     ssh_to: list[pulumi.Input[str]]
     """Service accounts of the VMs that people reach by ssh through IAP."""
+    controller: pulumi.Input[str]
+    """Service account of the controller."""
     public_ssh_to: list[pulumi.Input[str]]
     """Those of VMs that the internet reaches; empty if there are none."""
 
@@ -83,6 +85,17 @@ class Network(pulumi.ComponentResource):
             opts=inside,
         )
         ssh = [{"protocol": "tcp", "ports": ["22"]}]
+        # Administrators come through IAP: nothing in the subnet reaches the controller's sshd.
+        gcp.compute.Firewall(
+            f"{name}-no-internal-ssh",
+            name=names.firewall("no-internal-ssh"),
+            network=network.name,
+            denies=ssh,
+            priority=900,
+            source_ranges=[args.addresses],
+            target_service_accounts=[args.controller],
+            opts=inside,
+        )
         gcp.compute.Firewall(
             f"{name}-iap-ssh",
             name=names.firewall("iap-ssh"),

@@ -200,6 +200,7 @@ def test_it_ends_by_its_uuid_and_an_interrupted_beginning_is_started_again(first
     said = purge(beside=[OTHER], **known, fsid=FSID)
     assert said.count("failed=0") == 2, said
     left = f"/var/lib/ceph/{FSID} /etc/ceph/ceph.* {AUTHORIZED} /etc/sudoers.d/50-cephadm"
+    left += " /etc/ssh/sshd_config.d/50-cephadm.conf"
     assert first.run(f"ls {left}").stdout == ""
     assert first.run(f"blkid --probe {DEVICES[FIRST]}").rc == 2
 

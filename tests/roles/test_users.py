@@ -1,9 +1,14 @@
 """People are who the definition says: they get in, or they don't, and foreign things stay."""
 
-SSH = (
-    "ssh -i /root/trial -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no"
+import pytest
+
+OPTIONS = (
+    "-o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no"
     " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 )
+SSH = f"ssh -i /root/trial {OPTIONS}"
+PLANTED = f"ssh -i /root/planted {OPTIONS}"
+WITH_AGENT = "ssh-agent sh -c 'ssh-add -q /root/{key}; exec " + SSH + " -A {login}@127.0.0.1 {run}'"
 
 
 def test_ada_logs_in_with_her_key_and_has_her_groups(host):
@@ -13,12 +18,64 @@ def test_ada_logs_in_with_her_key_and_has_her_groups(host):
     assert "20000(ml-users)" in login.stdout
 
 
-def test_who_may_be_root_is_root_without_a_password_and_nobody_else(host):
-    become = (
-        "setpriv --reuid={0} --regid={0} --init-groups --reset-env sudo --non-interactive id -u"
+@pytest.mark.parametrize("login", ["ada", "zoe", "root", "ops"])
+def test_a_key_that_is_planted_in_a_home_opens_nothing(host, login):
+    assert host.run(f"{PLANTED} {login}@127.0.0.1 true").rc == 255
+
+
+def test_nothing_that_is_planted_in_a_shared_home_starts_for_an_administrator(host):
+    login = host.run(f"{SSH} ada@127.0.0.1 pwd")
+    assert login.stdout.strip() == "/var/lib/muster/home/ada", login.stderr
+    assert host.run(f"{SSH} -tt ada@127.0.0.1 'bash -lic true'").rc == 0
+    assert not host.file("/run/planted-ada").exists
+
+
+def test_an_administrator_has_a_home_that_nobody_else_can_write_to(host):
+    for login in ("ada", "fay"):
+        home = host.file(f"/var/lib/muster/home/{login}")
+        assert (home.user, home.group, oct(home.mode)) == (login, login, "0o700")
+    assert host.file("/var/lib/muster/home").user == "root"
+    assert host.service("adas-program").is_running
+    # The one on other hosts, which this host makes.
+    assert host.file("/home/fay").is_directory
+
+
+def test_the_host_s_own_administrators_keep_the_keys_in_their_homes(host):
+    assert host.run(f"{SSH} ops@127.0.0.1 true").rc == 0
+
+
+def test_administrators_do_not_come_from_nodes(host):
+    for login, code in (("fay", 255), ("root", 255), ("ada", 0)):
+        assert host.run(f"{SSH} -b 127.0.0.2 {login}@127.0.0.2 true").rc == code, login
+    assert host.run(f"{SSH} fay@127.0.0.1 true").rc == 0
+
+
+@pytest.mark.parametrize("flags", ["", "-n", "-n -i"])
+def test_sudo_asks_the_agent_of_an_administrator_for_a_key(host, flags):
+    become = WITH_AGENT.format(key="trial", login="ada", run=f"sudo {flags} id -u")
+    assert host.check_output(become) == "0"
+
+
+def test_who_took_an_administrator_s_login_is_not_root(host):
+    as_ada = "setpriv --reuid=ada --regid=ada --init-groups --reset-env "
+    refused = host.run(as_ada + "sudo --non-interactive id -u")
+    assert refused.rc != 0
+    assert "no key of ada in an ssh agent" in refused.stderr
+    # With an agent and a key of their own.
+    theirs = host.run(
+        "sh -c %s",
+        "install -m 600 -o ada -g ada /root/planted /run/planted; "
+        + as_ada
+        + "ssh-agent sh -c 'ssh-add -q /run/planted && sudo -n id -u'; code=$?; rm /run/planted; "
+        "exit $code",
     )
-    assert host.run(become.format("ada")).stdout.strip() == "0"
-    refused = host.run(become.format("dan"))
+    assert theirs.rc != 0
+    assert theirs.stdout.strip() != "0"
+
+
+def test_who_is_no_administrator_is_not_root(host):
+    agent = WITH_AGENT.format(key="trial", login="ops", run="sudo -n id -u")
+    refused = host.run(agent)
     assert refused.rc != 0
     assert "password is required" in refused.stderr
 
@@ -74,17 +131,10 @@ def test_erin_has_a_key_and_is_refused(host):
 
 
 def test_keys_can_be_changed_by_root_alone(host):
-    assert host.file("/etc/ssh/muster_keys.d").listdir() == ["ada", "erin"]
+    assert host.file("/etc/ssh/muster_keys.d").listdir() == ["ada", "erin", "fay"]
     keys = host.file("/etc/ssh/muster_keys.d/ada")
     assert (keys.user, oct(keys.mode)) == ("root", "0o644")
 
 
 def test_a_group_without_members_exists(host):
     assert host.group("visitors").gid == 20100
-
-
-def test_people_may_have_keys_of_their_own(host):
-    settings = host.check_output("sshd -T -C user=ada,host=localhost,addr=127.0.0.1")
-    assert (
-        "authorizedkeysfile /etc/ssh/muster_keys.d/%u .ssh/authorized_keys" in settings.splitlines()
-    )

@@ -63,6 +63,7 @@ STATE = (
     # Who has the manager's key is root.
     "/var/lib/cephadm/.ssh/authorized_keys",
     "/etc/sudoers.d/50-cephadm",
+    "/etc/ssh/sshd_config.d/50-cephadm.conf",
     "/etc/ceph/ceph.pub",
     "/etc/ceph/ceph.client.admin.keyring",
     # Last: an interrupted run identifies the rest by it.

@@ -8,8 +8,10 @@ sshd where the keys are.
 
 import dataclasses
 import grp
+import ipaddress
 import os
 import pwd
+import shlex
 import shutil
 import stat
 import tempfile
@@ -33,7 +35,7 @@ description:
   - Takes people out of the groups given here only; their other memberships stay.
   - Writes the ssh keys of each person into a file of O(keys_dir) named like the login. Files of
     anybody else are removed from there.
-  - Accesses homes only where it makes them; fails after a time limit where their server does not answer.
+  - Accesses shared homes only where it makes them; fails after a time limit where their server does not answer.
   - When a person is removed, the home and the number stay. While processes of this person run, the
     account is expired (it can't log in) and taken out of the groups; a later run removes it.
 options:
@@ -65,8 +67,40 @@ options:
     description: Folder of the homes.
     type: path
     default: /home
+  home_shared:
+    description: Whether other hosts can write to O(home_root), also where no file system of a server is mounted.
+    type: bool
+    default: false
+  local_homes:
+    description:
+      - Logins whose home is a folder of this host below O(local_home_root), which is made for them.
+      - Root on another host that writes to O(home_root) can't change what their shells start with.
+    type: list
+    elements: str
+    default: []
+  local_home_root:
+    description: Folder of those homes.
+    type: path
+    default: /var/lib/muster/home
   no_login:
     description: Logins that sshd will refuse; the module fails if one of them runs it.
+    type: list
+    elements: str
+    default: []
+  home_keys:
+    description:
+      - Logins whose C(~/.ssh/authorized_keys) sshd reads. The module fails if the home of one is shared.
+      - It also fails if somebody runs it whose keys are only there and who is not in this list.
+    type: list
+    elements: str
+    default: [root]
+  refused_from:
+    description: Addresses and networks from which sshd refuses O(refused_logins).
+    type: list
+    elements: str
+    default: []
+  refused_logins:
+    description: These logins; the module fails if one of them runs it over ssh from there.
     type: list
     elements: str
     default: []
@@ -90,6 +124,9 @@ EXAMPLES = r"""
       - {name: bob, uid: 20002, state: absent}
 """
 
+# File systems whose files other hosts can change.
+OF_SERVERS = ("nfs", "ceph", "fuse.", "cifs", "smb3", "lustre", "gpfs", "beegfs", "glusterfs", "9p")
+
 # Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
 
@@ -104,7 +141,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Person:
-    """A wanted person; `home` is an absolute path."""
+    """A wanted person; `home` is the absolute path of the account's home on this host."""
 
     name: str
     uid: int
@@ -151,13 +188,16 @@ class HostState:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One change: of what, from what, to what; by a command, by making a home, by writing keys."""
+    """One change: of what, from what, to what; by a command, by making a home, by writing keys.
+
+    `home_of` is the uid that a home is made for, `keys_of` the login whose keys are written.
+    """
 
     what: str
     before: str
     after: str
     command: tuple[str, ...] = ()
-    home_of: Person | None = None
+    home_of: int | None = None
     keys_of: str | None = None
 
 
@@ -188,11 +228,17 @@ class Params(TypedDict):
     home_root: str
     create_homes: bool
     home_mounted: bool
+    home_shared: bool
+    local_homes: list[str]
+    local_home_root: str
     no_login: list[str]
+    home_keys: list[str]
+    refused_from: list[str]
+    refused_logins: list[str]
 
 
 def conflicts(
-    groups: list[Group], people: list[Person], host: HostState, create_homes: bool
+    groups: list[Group], people: list[Person], host: HostState, homes: Mapping[str, Person]
 ) -> list[str]:
     """Return a sentence for each conflict between the host and what is wanted.
 
@@ -200,7 +246,7 @@ def conflicts(
         groups: Wanted groups.
         people: Wanted people.
         host: What the host has.
-        create_homes: Whether this host makes homes, and so looks at their owners.
+        homes: The homes that this host makes, by path.
 
     """
     said = []
@@ -255,17 +301,18 @@ def conflicts(
             for name in sorted(person.groups - names)
             if person.present
         ]
-        owner = host.home_owners.get(person.home)
-        if create_homes and person.present and owner is not None and owner != person.uid:
+    for path, person in homes.items():
+        owner = host.home_owners.get(path)
+        if owner is not None and owner != person.uid:
             said.append(
-                f"{person.home} belongs to uid {owner}, {person.name} has {person.uid}: "
+                f"{path} belongs to uid {owner}, {person.name} has {person.uid}: "
                 "move it away, or change its owner if it is the home of this person"
             )
     return said
 
 
 def plan(
-    groups: list[Group], people: list[Person], host: HostState, create_homes: bool
+    groups: list[Group], people: list[Person], host: HostState, homes: Mapping[str, Person]
 ) -> list[Step]:
     """Return the steps from what the host has to what is wanted, in order.
 
@@ -273,7 +320,7 @@ def plan(
         groups: Wanted groups.
         people: Wanted people.
         host: What the host has; free of conflicts.
-        create_homes: Whether a missing home is made.
+        homes: The homes that are made where they are missing, by path.
 
     """
     keys = {person.name: person.keys_text for person in people}
@@ -288,9 +335,13 @@ def plan(
     for person in people:
         account = host.accounts.get(person.name)
         if person.present:
+            # A home is there before its account: nobody logs in without one.
+            steps += [
+                Step(path, "absent", f"home of {person.name}", home_of=person.uid)
+                for path, owner in homes.items()
+                if owner == person and host.home_owners.get(path) is None
+            ]
             steps += _present(person, account, host, owned)
-            if create_homes and host.home_owners.get(person.home) is None:
-                steps.append(Step(person.home, "absent", f"home of {person.name}", home_of=person))
         elif account is not None:
             steps += _absent(person, account, host, owned)
     for name, text in keys.items():
@@ -331,19 +382,30 @@ def _present(
     options = []
     if account.gid != person.uid:
         options += ["--gid", str(person.uid)]
-    if account.home != person.home:
-        options += ["--home", person.home]
     if account.shell != person.shell:
         options += ["--shell", person.shell]
     if account.expires == EXPIRED:
         options += ["--expiredate", ""]
     if groups != member:
         options += ["--groups", ",".join(sorted(groups))]
-    if not options:
-        return []
-    before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
-    after = _words(person.uid, groups, person.shell, person.home)
-    return [Step(what, before, after, ("usermod", *options, person.name))]
+    steps = []
+    if account.home != person.home:
+        steps.append(Step(f"home of {person.name}", account.home, person.home, _move(person)))
+    if options:
+        before = _words(account.uid, member, account.shell, account.home, _notes(person, account))
+        after = _words(person.uid, groups, person.shell, account.home)
+        steps.append(Step(what, before, after, ("usermod", *options, person.name)))
+    return steps
+
+
+def _move(person: Person) -> tuple[str, ...]:
+    """Return the command that names another home in /etc/passwd, and touches no folder.
+
+    usermod(8) refuses that while the person has processes, such as the ssh session of this run.
+    """
+    expression = rf"s|^({person.name}:.*):[^:]*:([^:]*)$|\1:{person.home}:\2|"
+    editor = f"sed --in-place --regexp-extended --expression={shlex.quote(expression)}"
+    return ("env", "--unset=VISUAL", f"EDITOR={editor}", "vipw", "--quiet")
 
 
 def _notes(person: Person, account: Account) -> str:
@@ -454,13 +516,13 @@ def write_keys(path: str, text: str) -> None:
     os.replace(temporary, path)
 
 
-def read_host(people: list[Person], keys_dir: str, create_homes: bool) -> HostState:
+def read_host(people: list[Person], keys_dir: str, homes: Iterable[str]) -> HostState:
     """Return what this host has, as far as `people` and groups are concerned.
 
     Args:
         people: Wanted people.
         keys_dir: Folder of the files with keys.
-        create_homes: Whether to look at homes: one on a server that is away can't be looked at.
+        homes: The homes to look at: one on a server that is away can't be looked at.
 
     """
     local, shadow = colon_file("/etc/passwd"), colon_file("/etc/shadow")
@@ -483,11 +545,7 @@ def read_host(people: list[Person], keys_dir: str, create_homes: bool) -> HostSt
         accounts,
         {group.gr_name: group.gr_gid for group in groups},
         {group.gr_name: frozenset(group.gr_mem) for group in groups if group.gr_mem},
-        {
-            person.home: owner_of(person.home)
-            for person in people
-            if create_homes and person.present
-        },
+        {path: owner_of(path) for path in homes},
         keys_in(keys_dir),
         frozenset(person.name for person in leaving if person.uid in busy),
     )
@@ -502,17 +560,28 @@ def _unlisted(people: list[Person]) -> Iterator[pwd.struct_passwd]:
                 continue
 
 
-def make_home(person: Person) -> None:
-    """Make the home of `person` from /etc/skel; it appears complete or not at all."""
-    temporary = f"{os.path.dirname(person.home)}/.muster-{person.name}"
+def homes_of(person: Person, shared: str, *, create_shared: bool) -> list[str]:
+    """Return the paths of the homes of a person that this host makes; `shared` is the shared one.
+
+    An administrator whose home here is local has the shared one on other hosts.
+    """
+    local = [person.home] if person.home != shared else []
+    return [shared, *local] if create_shared else local
+
+
+def make_home(path: str, uid: int) -> None:
+    """Make a home from /etc/skel; it appears complete or not at all."""
+    parent, name = os.path.split(path)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    temporary = f"{parent}/.muster-{name}"
     if os.path.isdir(temporary):
         shutil.rmtree(temporary)  # A run was killed here.
     shutil.copytree("/etc/skel", temporary, symlinks=True)
     for folder, _, files in os.walk(temporary):
-        for path in [folder, *(os.path.join(folder, name) for name in files)]:
-            os.lchown(path, person.uid, person.uid)
+        for entry in [folder, *(os.path.join(folder, file) for file in files)]:
+            os.lchown(entry, uid, uid)
     os.chmod(temporary, 0o700)
-    os.rename(temporary, person.home)
+    os.rename(temporary, path)
 
 
 def is_mounted(path: str, table: Iterable[str]) -> bool:
@@ -523,14 +592,76 @@ def is_mounted(path: str, table: Iterable[str]) -> bool:
     return any(line.split()[4] == path for line in table)
 
 
-def locked_out(no_login: list[str], environment: Mapping[str, str]) -> list[str]:
-    """Report if the person who runs this by sudo or doas could not log in again."""
-    login = environment.get("SUDO_USER") or environment.get("DOAS_USER")
+def is_of_server(path: str, table: Iterable[str]) -> bool:
+    """Whether the file system of `path` comes from a server, by proc_pid_mountinfo(5).
+
+    Without a look at the path itself, which would wait for a server that is away.
+    """
+    mounts = {}
+    for line in table:
+        before, _, after = line.partition(" - ")
+        mounts[before.split()[4]] = after.split()[0]
+    while path not in mounts and path != "/":
+        path = os.path.dirname(path)
+    return mounts.get(path, "").startswith(OF_SERVERS)
+
+
+def logged_in_as(environment: Mapping[str, str]) -> str:
+    """Return the login of the person who runs this, directly or by sudo or doas."""
+    return environment.get("SUDO_USER") or environment.get("DOAS_USER") or "root"
+
+
+def locked_out(no_login: list[str], login: str) -> list[str]:
+    """Report if the person who runs this could not log in again."""
     if login not in no_login:
         return []
     return [
         f"{login} runs this and could not log in here any more; give {login} `admin: true` in "
         "users.people, or use a login that is not among the people"
+    ]
+
+
+def without_keys(
+    people: list[Person], host: HostState, home_keys: list[str], login: str
+) -> list[str]:
+    """Report if the person who runs this has ssh keys only where sshd will not read them."""
+    known = {person.name for person in people if person.present and person.ssh_keys}
+    if login in known.union(home_keys) or login not in host.accounts:
+        return []
+    file = f"{host.accounts[login].home}/.ssh/authorized_keys"
+    if not silent(file) and not os.path.exists(file):
+        return []
+    return [
+        f"{login} runs this and sshd would not read the keys in {file} any more; add {login} to "
+        "users_home_keys in the inventory's group_vars/all, or, if this is a person of the "
+        "cluster, the keys to users.people"
+    ]
+
+
+def in_shared_homes(home_keys: list[str], host: HostState, home_root: str) -> list[str]:
+    """Report the logins with keys in homes that others can write to."""
+    return [
+        f"the home of {login}, {host.accounts[login].home}, is in {home_root}, where root of each "
+        "node may put keys; move it to a folder of this host "
+        f"(usermod --move-home --home /var/lib/{login} {login}), or take {login} out of "
+        "users_home_keys"
+        for login in home_keys
+        if login in host.accounts
+        and os.path.normpath(host.accounts[login].home).startswith(f"{home_root}/")
+    ]
+
+
+def refused_here(params: "Params", login: str, peer: str) -> list[str]:
+    """Report if the person who runs this over ssh, from the address `peer`, could not any more."""
+    if not peer or login not in params["refused_logins"]:
+        return []
+    address = ipaddress.ip_address(peer.partition("%")[0])
+    networks = [ipaddress.ip_network(entry, strict=False) for entry in params["refused_from"]]
+    if not any(address in network for network in networks):
+        return []
+    return [
+        f"{login} runs this from {peer}, from where sshd would refuse {login}: administrators "
+        "don't come from nodes; run it from another machine"
     ]
 
 
@@ -575,7 +706,18 @@ def main() -> None:
             "home_root": {"type": "path", "default": "/home"},
             "create_homes": {"type": "bool", "default": False},
             "home_mounted": {"type": "bool", "default": False},
+            "home_shared": {"type": "bool", "default": False},
+            "local_homes": {"type": "list", "elements": "str", "default": []},
+            "local_home_root": {"type": "path", "default": "/var/lib/muster/home"},
             "no_login": {"type": "list", "elements": "str", "default": []},
+            "home_keys": {
+                "type": "list",
+                "elements": "str",
+                "default": ["root"],
+                "no_log": False,
+            },
+            "refused_from": {"type": "list", "elements": "str", "default": []},
+            "refused_logins": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -585,11 +727,13 @@ def main() -> None:
         with open("/proc/self/mountinfo", encoding="utf-8") as table:
             create_homes = create_homes and is_mounted(params["home_root"], table)
     groups = [Group(group["name"], group["gid"]) for group in params["groups"]]
+    shared = {entry["name"]: f"{params['home_root']}/{entry['name']}" for entry in params["people"]}
+    local = {name: f"{params['local_home_root']}/{name}" for name in params["local_homes"]}
     people = [
         Person(
             person["name"],
             person["uid"],
-            f"{params['home_root']}/{person['name']}",
+            local.get(person["name"], shared[person["name"]]),
             frozenset(person["groups"]),
             tuple(person["ssh_keys"]),
             person["shell"],
@@ -597,12 +741,25 @@ def main() -> None:
         )
         for person in params["people"]
     ]
+    homes = {
+        path: person
+        for person in people
+        if person.present
+        for path in homes_of(person, shared[person.name], create_shared=create_homes)
+    }
     keys_dir = params["keys_dir"]
     if create_homes:
         refuse_silent(module, [params["home_root"]])
-    host = read_host(people, keys_dir, create_homes)
-    problems = conflicts(groups, people, host, create_homes)
-    problems += locked_out(params["no_login"], os.environ)
+    host = read_host(people, keys_dir, homes)
+    login = logged_in_as(os.environ)
+    problems = conflicts(groups, people, host, homes)
+    problems += locked_out(params["no_login"], login)
+    problems += without_keys(people, host, params["home_keys"], login)
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        if params["home_shared"] or is_of_server(params["home_root"], table):
+            problems += in_shared_homes(params["home_keys"], host, params["home_root"])
+    peer = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+    problems += refused_here(params, login, peer)
     if problems:
         module.fail_json(msg="nothing was touched: " + "; ".join(problems), problems=problems)
 
@@ -645,11 +802,11 @@ def apply(module: AnsibleModule, step: Step, keys_dir: str) -> None:
         if step.keys_of is not None:
             write_keys(os.path.join(keys_dir, step.keys_of), step.after)
         elif step.home_of is not None:
-            make_home(step.home_of)
+            make_home(step.what, step.home_of)
     except OSError as error:
         remedy = (
             "make homes on the one host that may write there as root (users_create_homes)"
-            if step.home_of
+            if step.home_of is not None
             else "fix that and run again"
         )
         module.fail_json(msg=f"{step.what}: {error.filename}: {error.strerror}; {remedy}")

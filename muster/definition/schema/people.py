@@ -26,7 +26,10 @@ class Person(Model):
     ]
     groups: Annotated[list[str], Field(description="Further groups.")] = []
     ssh_keys: Annotated[
-        list[str], Field(description="Public keys that may log in, one line each.")
+        list[str],
+        Field(
+            description="Public keys that may log in, one line each. Keys in homes have no effect."
+        ),
     ] = []
     email: Annotated[
         str | None,
@@ -42,8 +45,9 @@ class Person(Model):
     admin: Annotated[
         bool,
         Field(
-            description="May log in by ssh to every host, not only to login hosts; in the cloud "
-            "also root by sudo. On machines of your own, rights of root are given elsewhere."
+            description="May log in by ssh to every host, not only to login hosts, and has a local "
+            "home on controller, database and storage hosts; in the cloud also root by sudo, with "
+            "a key in an ssh agent. On machines of your own, rights of root are given elsewhere."
         ),
     ] = False
     state: Annotated[

@@ -30,6 +30,12 @@ def with_scarce_nodes(cluster: Any) -> None:
     }
 
 
+def with_administrator(cluster: Any) -> None:
+    """Add somebody who may log in everywhere; the private half of the key is lost."""
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILAZps7auSKq05Zov7bQWjTFyEF3xdNygYNiD3lkpNi5 chief"
+    cluster["users"]["people"]["chief"] = {"uid": 20009, "admin": True, "ssh_keys": [key]}
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The cluster's stack, in its own cloud: a machine can run one at a time."""
@@ -37,6 +43,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     site = Site(tmp_path_factory.mktemp("site") / "muster-cloud-test", release, SUBNET)
     site.create()
     site.change(with_scarce_nodes)
+    site.change(with_administrator)
     with site.cloud() as server:
         yield site.stack(engine_here(site.folder), server)
 

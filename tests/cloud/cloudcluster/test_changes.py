@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import pytest
 from cloudkit import console, controller, inside, state, up
 from waiting import until
 
@@ -41,6 +42,29 @@ def test_nodes_from_one_image_are_not_twins(first_up: str, stack: Stack) -> None
     ids = {inside(stack, name, "cat", "/etc/machine-id").strip() for name in names}
     assert len(ids) == 2
     assert "" not in ids
+
+
+PLANT = """
+ssh-keygen -q -t ed25519 -N '' -f /root/planted
+ssh-keygen -q -y -f /root/planted | setpriv --reuid=chief --regid=chief --init-groups sh -c '
+  umask 077; mkdir -p ~chief/.ssh; cat >~chief/.ssh/authorized_keys; echo exit 7 >~chief/.profile'
+"""
+"""What root of a node does to an administrator's home, which all hosts share."""
+SSH = "ssh -i /root/planted -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout=10"
+
+
+def test_root_of_a_node_is_no_administrator_elsewhere(first_up: str, stack: Stack) -> None:
+    tour.run(stack, "srun true")
+    node = tour.nodes(stack)[0]
+    inside(stack, node, "sh", "-ec", PLANT)
+    head = controller(stack)
+    for host in (head, tour.login(stack)):
+        assert "exit 7" in inside(stack, host, "cat", "/home/chief/.profile")
+        with pytest.raises(MachineError, match="Permission denied"):
+            inside(stack, node, "sh", "-ec", f"{SSH} chief@{host} true")
+    home = inside(stack, head, "getent", "passwd", "chief").split(":")[5]
+    assert home == "/var/lib/muster/home/chief"
+    assert "exit 7" not in inside(stack, head, "cat", f"{home}/.profile")
 
 
 def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:

@@ -56,6 +56,13 @@ def test_ssh_takes_the_way_through_iap(pulumi: Pulumi, tmp_path: Path, name: str
     assert read["userknownhostsfile"].endswith("/.ssh/known_hosts.muster-slurm10")
 
 
+def test_the_agent_is_forwarded_to_the_controller_alone(pulumi: Pulumi, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(muster(pulumi(UP), "cloud").stdout)
+    assert as_ssh_reads_it(file, "slurm10-controller")["forwardagent"] == "yes"
+    assert as_ssh_reads_it(file, "slurm10")["forwardagent"] == "no"
+
+
 def test_each_login_node_has_its_name_and_the_first_the_cluster_s(pulumi: Pulumi) -> None:
     done = muster(pulumi({**UP, "logins": ["slurm10-login-0", "slurm10-login-1"]}), "cloud")
     lines = done.stdout.splitlines()

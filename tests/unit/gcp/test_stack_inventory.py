@@ -70,6 +70,7 @@ def test_hosts_are_reached_through_iap_and_their_keys_are_checked(
         ]
         assert "--project=my-project --zone=europe-west4-a" in options["ProxyCommand"]
         assert options["StrictHostKeyChecking"] == "accept-new"
+        assert options["ForwardAgent"] == "yes"
         assert options["HostKeyAlias"] == f"{host}.europe-west4-a.my-project"
 
 

@@ -1,6 +1,7 @@
 """What the module `people` refuses and what it does, on data."""
 
 import importlib.util
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +27,14 @@ SETTLED = people.HostState(
 )
 
 
-def commands(person=ADA, host=SETTLED, create_homes=True):
-    assert people.conflicts([ML], [person], host, create_homes) == []
-    return [list(step.command) for step in people.plan([ML], [person], host, create_homes)]
+def commands(person=ADA, host=SETTLED, *, create_homes=True):
+    homes = {person.home: person} if create_homes and person.present else {}
+    assert people.conflicts([ML], [person], host, homes) == []
+    return [list(step.command) for step in people.plan([ML], [person], host, homes)]
 
 
 def refused(person=ADA, host=SETTLED):
-    return people.conflicts([ML], [person], host, create_homes=True)
+    return people.conflicts([ML], [person], host, {person.home: person})
 
 
 def with_ada(host=SETTLED, **changed):
@@ -40,32 +42,32 @@ def with_ada(host=SETTLED, **changed):
     return replace(host, accounts={**host.accounts, "ada": ada})
 
 
-def test_a_new_person_gets_groups_first_then_the_account_then_the_home() -> None:
+def test_a_new_person_gets_groups_first_then_the_home_then_the_account() -> None:
     assert commands(host=EMPTY) == [
         ["groupadd", "--gid", "20000", "ml-users"],
         ["groupadd", "--gid", "20001", "ada"],
+        [],
         [
             *("useradd", "--uid", "20001", "--gid", "20001", "--home-dir", "/home/ada"),
             *("--no-create-home", "--password", "*", "--shell", "/bin/bash"),
             *("--groups", "ml-users", "ada"),
         ],
-        [],
     ]
 
 
 def test_keys_are_written_after_the_account_and_removed_before_it() -> None:
     keyed = replace(ADA, ssh_keys=("ssh-ed25519 AAAA ada ",))
-    last = people.plan([ML], [keyed], EMPTY, False)[-1]
+    last = people.plan([ML], [keyed], EMPTY, {})[-1]
     assert (last.keys_of, last.after) == ("ada", "ssh-ed25519 AAAA ada\n")
     host = replace(SETTLED, keys={"ada": last.after})
-    assert people.plan([ML], [keyed], host, True) == []
-    first, second = people.plan([ML], [replace(keyed, present=False)], host, True)
+    assert people.plan([ML], [keyed], host, {}) == []
+    first, second = people.plan([ML], [replace(keyed, present=False)], host, {})
     assert (first.keys_of, first.after) == ("ada", "")
     assert second.command == ("userdel", "ada")
 
 
 def test_keys_of_somebody_who_is_not_listed_vanish() -> None:
-    (step,) = people.plan([ML], [ADA], replace(SETTLED, keys={"eve": "ssh-rsa AAAA eve\n"}), True)
+    (step,) = people.plan([ML], [ADA], replace(SETTLED, keys={"eve": "ssh-rsa AAAA eve\n"}), {})
     assert (step.keys_of, step.after) == ("eve", "")
 
 
@@ -85,9 +87,9 @@ def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch
     looked = []
     monkeypatch.setattr(people, "owner_of", looked.append)
     monkeypatch.setattr(people, "colon_file", lambda _: {})
-    people.read_host([ADA], "/nonexistent", create_homes=False)
+    people.read_host([ADA], "/nonexistent", [])
     assert looked == []
-    people.read_host([ADA], "/nonexistent", create_homes=True)
+    people.read_host([ADA], "/nonexistent", ["/home/ada"])
     assert looked == ["/home/ada"]
 
 
@@ -113,9 +115,26 @@ def test_a_lost_membership_is_given_back() -> None:
 def test_shell_home_and_primary_group_are_set() -> None:
     ada = people.Account(20001, 100, "/srv/ada", "/bin/sh")
     host = replace(SETTLED, accounts={"ada": ada})
-    assert commands(host=host) == [
-        ["usermod", "--gid", "20001", "--home", "/home/ada", "--shell", "/bin/bash", "ada"]
-    ]
+    home, account = commands(host=host)
+    assert (home[0], home[-2:]) == ("env", ["vipw", "--quiet"])
+    assert account == ["usermod", "--gid", "20001", "--shell", "/bin/bash", "ada"]
+
+
+def test_only_the_home_of_one_line_is_replaced(tmp_path: Path) -> None:
+    (editor,) = (word for word in people._move(ADA) if word.startswith("EDITOR="))
+    file = tmp_path / "passwd"
+    file.write_text("ada2:x:1::a:/ada:/bin/sh\nada:x:20001:20001:Ada, L:/srv/a:/bin/sh\n")
+    subprocess.run(["sh", "-c", f"{editor.partition('=')[2]} {file}"], check=True, timeout=10)
+    assert file.read_text() == (
+        "ada2:x:1::a:/ada:/bin/sh\nada:x:20001:20001:Ada, L:/home/ada:/bin/sh\n"
+    )
+
+
+def test_an_administrator_has_a_local_home_beside_the_shared_one() -> None:
+    local = replace(ADA, home="/var/lib/muster/home/ada")
+    assert people.homes_of(local, "/home/ada", create_shared=True) == ["/home/ada", local.home]
+    assert people.homes_of(local, "/home/ada", create_shared=False) == [local.home]
+    assert people.homes_of(ADA, "/home/ada", create_shared=False) == []
 
 
 def test_a_person_who_goes_keeps_the_home() -> None:
@@ -220,8 +239,60 @@ def test_a_missing_shell_is_said() -> None:
 
 @pytest.mark.parametrize("variable", ["SUDO_USER", "DOAS_USER"])
 def test_nobody_locks_himself_out(variable: str) -> None:
-    said = people.locked_out(["ada", "bob"], {variable: "ada"})
+    said = people.locked_out(["ada", "bob"], people.logged_in_as({variable: "ada"}))
     assert len(said) == 1
     assert "give ada `admin: true`" in said[0]
-    assert people.locked_out(["bob"], {variable: "ada"}) == []
-    assert people.locked_out(["ada"], {}) == []
+    assert people.locked_out(["bob"], people.logged_in_as({variable: "ada"})) == []
+    assert people.locked_out(["ada"], people.logged_in_as({})) == []
+
+
+def with_keys_at_home(tmp_path: Path, login: str) -> people.HostState:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/authorized_keys").write_text("ssh-ed25519 AAAA\n")
+    account = people.Account(1000, 1000, str(tmp_path), "/bin/bash")
+    return replace(EMPTY, accounts={login: account})
+
+
+def test_who_runs_it_keeps_a_key_that_sshd_reads(tmp_path: Path) -> None:
+    host = with_keys_at_home(tmp_path, "ada")
+    (said,) = people.without_keys([ADA], host, ["root"], "ada")
+    assert "add ada to users_home_keys" in said
+    assert people.without_keys([ADA], host, ["root", "ada"], "ada") == []
+    keyed = replace(ADA, ssh_keys=("ssh-ed25519 AAAA ada",))
+    assert people.without_keys([keyed], host, ["root"], "ada") == []
+    assert people.without_keys([ADA], EMPTY, ["root"], "ada") == []
+
+
+def test_keys_in_homes_that_nodes_write_to_are_refused() -> None:
+    accounts = {"ops": people.Account(1000, 1000, "/home/ops", "/bin/bash"), **EMPTY.accounts}
+    host = replace(EMPTY, accounts=accounts)
+    (said,) = people.in_shared_homes(["root", "ops", "nobody-there"], host, "/home")
+    assert said.startswith("the home of ops, /home/ops, is in /home")
+    assert people.in_shared_homes(["root", "ops"], host, "/srv/home") == []
+
+
+def test_homes_of_a_server_are_known_by_their_file_system() -> None:
+    disk = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    homes = "95 22 0:51 / /home rw,noatime - nfs4 192.0.2.41:/home rw\n"
+    assert people.is_of_server("/home", [disk, homes])
+    assert people.is_of_server("/home/lab", [disk, homes])
+    assert not people.is_of_server("/homes", [disk, homes])
+    assert not people.is_of_server("/home", [disk])
+
+
+@pytest.mark.parametrize(
+    ("login", "peer", "refused"),
+    [
+        ("ada", "192.0.2.21", True),
+        ("ada", "192.0.3.1", True),
+        ("ada", "198.51.100.1", False),
+        ("bob", "192.0.2.21", False),
+        ("ada", "", False),
+        ("ada", "fe80::1%eth0", False),
+    ],
+)
+def test_nobody_runs_it_from_where_sshd_would_refuse_him(
+    login: str, peer: str, refused: bool
+) -> None:
+    params = {"refused_from": ["192.0.2.21", "192.0.3.0/24"], "refused_logins": ["ada", "root"]}
+    assert bool(people.refused_here(params, login, peer)) == refused

@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 39
+    assert len(few.kinds("gcp:")) == 40
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -67,7 +67,15 @@ def test_the_network_is_private(run: Run):
         ACCOUNT.format(role) for role in ("controller", "login")
     ]
     assert cloud.inputs("network-internal")["sourceRanges"] == ["10.10.0.0/16"]
-    assert cloud.kinds("firewall:") == ["network-iap-ssh", "network-internal"]
+    inside = cloud.inputs("network-no-internal-ssh")
+    assert inside["denies"] == [{"protocol": "tcp", "ports": ["22"]}]
+    assert inside["sourceRanges"] == ["10.10.0.0/16"]
+    assert inside["targetServiceAccounts"] == [ACCOUNT.format("controller")]
+    # Before the rule that allows all inside, which has Google's default of 1000.
+    assert inside["priority"] < 1000
+    assert cloud.kinds("firewall:") == [
+        *("network-iap-ssh", "network-internal", "network-no-internal-ssh")
+    ]
     machines = [cloud.inputs(name) for name in ("controller", "login-0", "nodes-debug-template")]
     assert not any("accessConfigs" in vm["networkInterfaces"][0] for vm in machines)
 

@@ -295,6 +295,31 @@ def test_people_log_in_by_ssh_where_they_may_be() -> None:
     assert variables(changed(**people), "cpu-01")["users_no_login"] == ["ada"]
 
 
+def test_nothing_that_nodes_can_write_starts_when_an_administrator_logs_in() -> None:
+    people = {"ada": {"uid": 20001, "admin": True}, "bob": {"uid": 20002}}
+    groups = {"storage": ["files"], "all": [*GROUPS["compute"], "access", "files"]}
+    keys = {"users": {"people": people}, "storage": stored(home={"kind": "nfs", "path": "/home"})}
+    definition = changed(groups, **keys)
+    for host in ("access", "files"):
+        given = variables(definition, host)
+        assert given["users_local_homes"] == ["ada"]
+        assert given["users_refused_logins"] == ["root", "ada"]
+        assert given["users_home_shared"]
+    assert variables(definition, "cpu-01")["users_local_homes"] == []
+    alone = changed({"controller": ["cpu-01"]}, users={"people": people})
+    assert variables(alone, "cpu-01")["users_local_homes"] == []
+
+
+def test_administrators_do_not_come_from_nodes() -> None:
+    addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21", "gpu-01": "2001:db8::2"}
+    host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", {})
+    assert role_variables(host)[0]["users_refused_from"] == ["192.0.2.21", "2001:db8::2"]
+    named = Host(changed(), "access", {"cpu-01": ""}, ROOT / "inventories/lab", "", {})
+    assert role_variables(named)[0]["users_refused_from"] == []
+    cloud = load(ROOT / "inventories/cloud")
+    assert variables(cloud, "slurm10-controller")["users_refused_from"] == ["10.10.0.0/16"]
+
+
 def test_a_storage_host_mounts_nothing_and_all_others_mount_what_the_filer_has() -> None:
     definition = DEFINITIONS["filer"]
     mounted = {
