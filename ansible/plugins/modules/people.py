@@ -770,7 +770,7 @@ def main() -> None:
     }
     for sentence in warnings(people, host, missing_shells):
         module.warn(f"{os.uname().nodename}: {sentence}")
-    steps = plan(groups, people, host, create_homes)
+    steps = plan(groups, people, host, homes)
     if not module.check_mode:
         for step in steps:
             apply(module, step, keys_dir)
