@@ -4,6 +4,7 @@ Pure: texts and paths. The Ansible module `module_tree` writes, checks and publi
 `software_build` builds.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -155,7 +156,9 @@ def _missing_root(full_name: str, data: SoftwareVersion, roots: dict[str, str]) 
         command = ""
         if data.build is not None:
             note += " An administrator builds it on the controller with"
-            command = f"   {_filled(data.build, full_name, roots).strip()}\n"
+            # Not the command itself: pasted as root, it would run as root.
+            build = shlex.quote(_filled(data.build, full_name, roots).strip())
+            command = f"   muster-build {root} {build}\n"
         yield f"   whatis({_text('Status: declared, not built')})"
         yield f"   add_property({', '.join(_text(word) for word in PROPERTY)})"
         yield f"   local note = {_text(note)}"

@@ -1,4 +1,4 @@
-"""Modules load what they promise, and only what Lmod accepts is ever published."""
+"""Modules load what they promise, only what Lmod accepts is published, builds are closed off."""
 
 import io
 import json
@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ def test_one_that_is_not_built_loads_and_says_the_command_on_stderr(host):
     done = shell(host, "module load apps/cuda/11.7")
     assert (done.rc, done.stdout) == (0, "")
     assert "declared, but not built" in done.stderr
-    assert "   sh cuda.run --toolkitpath=/apps/software/apps/cuda/11.7\n" in done.stderr
+    root = "/apps/software/apps/cuda/11.7"
+    assert f"   muster-build {root} 'sh cuda.run --toolkitpath={root}'\n" in done.stderr
 
 
 def test_one_that_is_not_built_is_marked(host):
@@ -80,7 +82,7 @@ def test_help_of_one_that_is_not_built_has_the_command(host):
     assert 'Says "hello" with \\backslashes\\ and ]] brackets.' in text
     root = f"/apps/software/{TORCH}"
     pip = "/apps/software/apps/python/3.10/bin/python -m pip install"
-    assert f"   {pip} --target {root} torch\n" in text
+    assert f"   muster-build {root} '{pip} --target {root} torch'\n" in text
 
 
 def test_one_that_is_built_says_nothing(host):
@@ -122,12 +124,12 @@ def test_nothing_is_left_beside_what_was_built(host):
     assert host.check_output("find /apps -name '*.building' -o -name '*.muster-new'") == ""
 
 
-# From here on the module that publishes is run against the real Lmod, on a tree of its own.
+# From here on the modules are run against the real Lmod and systemd, on trees of their own.
 
 
 @pytest.fixture(scope="module")
 def workshop(host):
-    """The module and what it imports, on the host: a run costs a tenth of one by Ansible."""
+    """The modules and what they import, on the host: a run costs a tenth of one by Ansible."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("ansible/__init__.py"))
@@ -135,7 +137,8 @@ def workshop(host):
         shared = "ansible_collections/muster/slurm/plugins/module_utils"
         for path in (ROOT / "ansible/collections" / shared).glob("*.py"):
             tar.add(path, f"{shared}/{path.name}")
-        tar.add(ROOT / "ansible/plugins/modules/module_tree.py", "module_tree.py")
+        for name in ("module_tree", "software_build"):
+            tar.add(ROOT / f"ansible/plugins/modules/{name}.py", f"{name}.py")
     into_host(host, ["tar", "--directory=/var/tmp", "--one-top-level=trial", "-xf", "-"], archive)
     yield host
     host.check_output("rm -r /var/tmp/trial")
@@ -163,9 +166,24 @@ def into_host(host, command, stdin):
 def publish(host, files, check=False):
     """Run module_tree on the host as Ansible does; return its result."""
     wanted = {"path": TREE, "cache": CACHE, "files": files, "_ansible_check_mode": check}
-    command = ["env", "PYTHONPATH=/var/tmp/trial", "python3", "/var/tmp/trial/module_tree.py"]
-    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": wanted}).encode()
-    return json.loads(into_host(host, command, io.BytesIO(arguments)))
+    return json.loads(into_host(host, running("module_tree"), arguments(wanted)))
+
+
+def running(module):
+    """Return the command that runs a module on the host."""
+    return ["env", "PYTHONPATH=/var/tmp/trial", "python3", f"/var/tmp/trial/{module}.py"]
+
+
+def arguments(of_module):
+    return io.BytesIO(json.dumps({"ANSIBLE_MODULE_ARGS": of_module}).encode())
+
+
+def build(host, command, name="trial", **more):
+    """Run software_build on the host as Ansible does; return the folder and the result."""
+    root = f"/apps/software/{name}/1"
+    command = f"mkdir -p {root}; {command.replace('ROOT', root)}"
+    wanted = {"installations": [{"root": root, "build": command}], **more}
+    return root, json.loads(into_host(host, running("software_build"), arguments(wanted)))
 
 
 def value_of(host, variable, name):
@@ -228,3 +246,223 @@ def test_check_mode_shows_what_would_change_and_changes_nothing(tree):
         f"{CACHE} (spider cache)",
     ]
     assert value_of(tree, "ONE", "a/one") == "1"
+
+
+def python(statement):
+    return f"python3 -c {shlex.quote(f'from socket import *; {statement}')}"
+
+
+def packet(address):
+    return python(f'socket(AF_INET, SOCK_DGRAM).sendto(b"x", ("{address}", 9))')
+
+
+# What a build command must not be able to do, each with a command that ends well where it can.
+ATTACKS = {
+    "be root": '[ "$(id -u)" = 0 ]',
+    "have a capability": "! grep -q '^CapBnd:.0*$' /proc/self/status",
+    "gain rights by a program": "! grep -q '^NoNewPrivs:.1$' /proc/self/status",
+    "read munge's key": "cat /etc/munge/munge.key",
+    "reach munge": python('socket(AF_UNIX).connect("/run/munge/trial")'),
+    "read the password of the database": "cat /etc/slurm/slurmdbd.conf",
+    "read Muster's settings": "cat /etc/muster/trial",
+    "read SLURM's state": "cat /var/lib/slurm/slurmctld/trial",
+    "read secrets of services": "cat /run/secrets/trial",
+    "read root's files": "cat /root/.ssh/authorized_keys",
+    "see the home of somebody": "ls /home/trial",
+    "write into the home of somebody": "touch /home/trial/written",
+    "write where all can": "touch /data-of-trial/written",
+    "write where all can, mounted later": "touch /mounted-of-trial/written",
+    "write to /etc": "touch /etc/written-by-a-build",
+    "write to the modulefiles": "touch /apps/modules/written",
+    "write into another version": "touch /apps/software/apps/python/3/written",
+    "write beside its folder": "touch ROOT.run",
+    "write its mark": "test -w ROOT.building",
+    "ask systemd": "systemd-run --quiet touch /run/asked-systemd",
+    "see what others run": "ls /proc/1",
+    "make a set-uid program": "cp /bin/sh ROOT/sh && chmod 4755 ROOT/sh",
+    "make a set-gid folder": "mkdir ROOT/folder && chmod 2755 ROOT/folder",
+    "make a device": "mknod ROOT/device c 1 3 && rm ROOT/device",
+    "send to the metadata server": packet("169.254.169.254"),
+}
+
+# What it needs.
+NEEDS = {
+    "write into its folder": "touch ROOT/file",
+    "have TMPDIR": 'touch "$TMPDIR/file"',
+    "have a home": 'mkdir "$HOME/.cache"',
+    "have /tmp": "touch /tmp/trial",
+    "have shared memory": "touch /dev/shm/trial",
+    "use other versions": "/apps/software/apps/python/3/bin/python --version",
+    "know who resolves names": "cat /etc/resolv.conf",
+    "reach other hosts": packet("192.0.2.1"),
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(workshop):
+    """A build that attacks what a controller has, even where a mode is wrong."""
+    workshop.check_output(
+        "for f in /etc/munge/munge.key /etc/slurm/slurmdbd.conf /etc/muster/trial "
+        "/var/lib/slurm/slurmctld/trial /run/secrets/trial; do "
+        "mkdir -p $(dirname $f); test -e $f || echo secret >$f; done; "
+        "mkdir -p /home/trial /data-of-trial /mounted-of-trial /run/munge; "
+        "chmod 755 /etc/munge /var/lib/slurm /var/lib/slurm/slurmctld /run/munge; "
+        "chmod 1777 /home/trial /data-of-trial; "
+        "printf '[Mount]\nWhat=tmpfs\nType=tmpfs\nWhere=/mounted-of-trial\nOptions=mode=1777\n' "
+        ">/run/systemd/system/mounted\\\\x2dof\\\\x2dtrial.mount; "
+        "printf '[Automount]\nWhere=/mounted-of-trial\n' "
+        ">/run/systemd/system/mounted\\\\x2dof\\\\x2dtrial.automount; "
+        # As on a real machine, where what the host mounts appears everywhere.
+        "mount --make-shared /; "
+        "systemctl daemon-reload; systemctl start 'mounted\\x2dof\\x2dtrial.automount'; "
+        "systemd-run --quiet --unit=trial-munge --property=UMask=0 python3 -c "
+        '\'import socket, time; s = socket.socket(socket.AF_UNIX); s.bind("/run/munge/trial"); '
+        "s.listen(9); time.sleep(9999)'; "
+        "until test -e /run/munge/trial; do sleep 0.1; done"
+    )
+    tries = "".join(
+        f"if ( {command} ) >/dev/null 2>&1; then echo {shlex.quote(name)} >>ROOT/done; fi\n"
+        for name, command in (ATTACKS | NEEDS).items()
+    )
+    left = (
+        "setsid sleep 47110815 >/dev/null 2>&1 &\n"
+        "(trap '' TERM HUP; setsid sleep 47110816 >/dev/null 2>&1) &\n"
+        "chmod 777 ROOT; ln -s /etc/passwd ROOT/link; touch ROOT/open; chmod 666 ROOT/open\n"
+    )
+    root, result = build(workshop, f"{tries}{left}")
+    assert not result.get("failed"), result
+    yield root
+    workshop.check_output("systemctl stop trial-munge 'mounted\\x2dof\\x2dtrial.automount'")
+    workshop.run(
+        "systemctl stop 'mounted\\x2dof\\x2dtrial.mount'; pkill -f '[s]leep 4711081'; "
+        "rm -rf /run/systemd/system/mounted* /etc/munge/munge.key /etc/slurm/slurmdbd.conf "
+        "/etc/muster/trial /var/lib/slurm/slurmctld/trial /run/secrets/trial /run/munge/trial "
+        "/home/trial /data-of-trial /mounted-of-trial /apps/software/trial /etc/written-by-a-build "
+        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/written; "
+        "chmod 700 /etc/munge; mount --make-private /; systemctl daemon-reload"
+    )
+
+
+def done(host, hostile):
+    return host.file(f"{hostile}/done").content_string.splitlines()
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_build_can_not(host, hostile, attack):
+    assert attack not in done(host, hostile)
+
+
+def test_a_build_can_do_what_it_needs(host, hostile):
+    assert {*NEEDS} <= {*done(host, hostile)}
+
+
+def test_nothing_of_a_build_outlives_it(host, hostile):
+    assert host.run("pgrep -fa '[s]leep 4711081'").stdout == ""
+    assert host.run("systemctl list-units --all --plain --no-legend 'muster-build*'").stdout == ""
+    assert not host.file("/tmp/trial").exists
+    assert not host.file("/dev/shm/trial").exists
+
+
+def test_what_was_built_is_roots_and_nobody_else_writes_there(host, hostile):
+    assert host.check_output("find %s ! -user root -o ! -group root", hostile) == ""
+    assert host.check_output("find %s ! -type l -perm /6022", hostile) == ""
+    assert host.file(f"{hostile}/link").linked_to == "/etc/passwd"
+    assert host.file("/etc/passwd").mode == 0o644
+
+
+def test_the_account_that_builds_has_no_shell_no_home_and_no_other_group(host):
+    account = host.user("muster-build")
+    assert (account.shell, account.groups) == ("/usr/sbin/nologin", ["muster-build"])
+    assert not host.file(account.home).exists
+
+
+def test_a_fifo_or_socket_in_what_was_built_is_refused(workshop):
+    root, result = build(workshop, "mkdir ROOT/in; mkfifo ROOT/in/fifo", name="special")
+    assert result.get("failed")
+    assert f"{root}/in/fifo" in result["msg"]
+    assert workshop.check_output("find /apps/software/special -mindepth 1") == ""
+
+
+def test_a_build_that_takes_too_long_is_ended_with_all_it_has_started(workshop):
+    started = time.monotonic()
+    _, result = build(
+        workshop, "trap '' TERM; setsid sleep 4712 & sleep 4712", name="slow", timeout_seconds=1
+    )
+    assert result.get("failed")
+    assert "it did not end within 1 s" in result["msg"]
+    assert time.monotonic() - started < 15
+    assert workshop.run("pgrep -fa '[s]leep 4712'").stdout == ""
+    assert workshop.check_output("find /apps/software/slow -mindepth 1") == ""
+
+
+ENDED = {
+    # What ends, and what is left: a program that was killed can't clean up.
+    "Ansible": (None, False),
+    "the module": ("pkill -KILL -f '[s]oftware_build.py'", False),
+    "the program": ("pkill -KILL -f '[s]bin/muster-build --timeout'", True),
+}
+
+
+@pytest.mark.parametrize("ended", ENDED)
+def test_a_build_ends_with_whoever_asked_for_it(workshop, ended):
+    command, killed = ENDED[ended]
+    root = "/apps/software/ended/1"
+    wanted = {"installations": [{"root": root, "build": f"touch {root}/half; sleep 4713"}]}
+    way = workshop.backend
+    ssh = ["ssh", "-F", way.ssh_config, "-o", "ControlPath=none", way.host.name]
+    asking = subprocess.Popen(
+        [*ssh, shlex.join(running("software_build"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        asking.stdin.write(arguments(wanted).getvalue())
+        asking.stdin.close()
+        until(lambda: workshop.file(f"{root}/half").exists)
+        if command is not None:
+            workshop.check_output(command)
+            asking.wait(timeout=30)
+    finally:
+        asking.kill()
+        asking.wait()
+    until(lambda: workshop.run("pgrep -fa '[s]leep 4713'").stdout == "")
+    until(lambda: workshop.file(f"{root}.building").exists == killed)
+    # Until what ends it has done so, another build is refused.
+    until(lambda: build(workshop, "touch ROOT/whole", name="ended")[1].get("changed"))
+    assert workshop.check_output("ls -A %s", root) == "whole"
+    workshop.check_output("rm -r /apps/software/ended")
+
+
+def until(true):
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_an_administrator_builds_by_hand_in_the_same_way(host):
+    root = "/apps/software/hand/1"
+    done = host.run("muster-build %s %s", root, f"id -un; touch {root}/file")
+    assert (done.rc, done.stdout) == (0, "muster-build\n"), done.stderr
+    assert host.file(f"{root}/file").user == "root"
+    again = host.run("muster-build %s true", root)
+    assert again.rc == 1
+    assert f"{root} is there already" in again.stderr
+    host.check_output("rm -r /apps/software/hand")
+
+
+def test_where_systemd_can_not_close_a_build_off_nothing_is_built(workshop):
+    # As a kernel without cgroup-BPF: systemd says nothing and goes on without the filter.
+    drop_in = "/run/systemd/system/muster-build.service.d"
+    workshop.check_output(
+        f"mkdir -p {drop_in} && printf '[Service]\\nIPAddressDeny=\\n' >{drop_in}/99-trial.conf "
+        "&& systemctl daemon-reload"
+    )
+    try:
+        _, result = build(workshop, "touch ROOT/file", name="open")
+    finally:
+        workshop.check_output(f"rm -r {drop_in} && systemctl daemon-reload")
+    assert result.get("failed")
+    assert "169.254.169.254" in result["msg"]
+    assert workshop.check_output("find /apps/software/open -mindepth 1") == ""

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build what modules point to, where it is missing."""
 
-import fcntl
 import os
-import shutil
-import signal
+import select
 import subprocess
+import sys
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
@@ -18,6 +17,8 @@ module: software_build
 short_description: Build the software that is missing from its folder
 description:
   - Runs the build command of each installation whose folder does not exist, in the given order.
+  - The program C(muster-build) runs each command as an account of its own that can write to that folder
+    alone. The role C(software) installs the program, and makes the account.
   - Programs such as virtual environments can't be moved, so each is built in its final folder. As long as
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
     holds its lock, a build was killed; its remains are removed and it is built again.
@@ -31,7 +32,7 @@ options:
     required: true
     suboptions:
       root:
-        description: The folder that the command makes.
+        description: Where the command puts the software. The command finds it empty.
         type: path
         required: true
       build:
@@ -62,7 +63,7 @@ paths:
 
 
 class Installation(TypedDict):
-    """A folder, and the command that makes it; without one somebody makes it by hand."""
+    """A folder, and the command that fills it; without one somebody makes it by hand."""
 
     root: str
     build: str | None
@@ -73,51 +74,34 @@ def is_missing(root: str) -> bool:
     return not os.path.isdir(root) or os.path.exists(f"{root}.building")
 
 
-def build(root: str, command: str, timeout_seconds: float) -> None:
-    """Run `command`, which makes the folder `root`. Raises RefusedError or OSError."""
-    mark = f"{root}.building"
-    os.makedirs(os.path.dirname(root), mode=0o755, exist_ok=True)
-    with open(mark, "w", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RefusedError(
-                f"{root} is being built by another run; wait for it, then run again"
-            ) from None
-        shutil.rmtree(root, ignore_errors=True)
-        said = run(command, timeout_seconds)
-        if said is None and not os.path.isdir(root):
-            said = "the command ended well, but made no such folder"
-        if said is not None:
-            shutil.rmtree(root, ignore_errors=True)
-        os.unlink(mark)
-    if said is not None:
-        raise RefusedError(
-            f"{root} was not built and nothing is left of it: {said}; fix the command `{command}` "
-            "and run again, or set `built: false` to build it by hand"
-        )
-
-
-def run(command: str, timeout_seconds: float) -> str | None:
-    """Run `command`; return None, or what went wrong."""
-    process = subprocess.Popen(
-        ["/bin/sh", "-ec", command],
-        cwd="/",
+def build(program: str, root: str, command: str, timeout_seconds: int) -> None:
+    """Have `program` run `command`, which fills the folder `root`. Raises RefusedError."""
+    with subprocess.Popen(
+        [program, "--timeout", str(timeout_seconds), root, command],
         stdin=subprocess.DEVNULL,
+        # A pipe: if this process is killed, the program notices.
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,
-    )
-    try:
-        out, _ = process.communicate(timeout=timeout_seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"it did not end within {timeout_seconds} s"
-    last_words = " / ".join(line.strip() for line in out.splitlines()[-5:] if line.strip())
-    return f"exit status {process.returncode}: {last_words}" if process.returncode else None
+    ) as process:
+        while True:
+            try:
+                _, said = process.communicate(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                if not is_heard():
+                    process.terminate()
+    if process.returncode != 0:
+        raise RefusedError(said.strip() or f"{program} ended with {process.returncode}")
+
+
+def is_heard() -> bool:
+    """Whether Ansible still reads the result: not if it or its connection has ended."""
+    poller = select.poll()
+    # Without an event to wait for it reports errors only.
+    poller.register(sys.stdout.fileno(), 0)
+    return not poller.poll(0)
 
 
 def main() -> None:
@@ -134,7 +118,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    os.umask(0o022)
     installations: list[Installation] = module.params["installations"]
     to_build = [
         (entry["root"], entry["build"]) for entry in installations if entry["build"] is not None
@@ -142,10 +125,16 @@ def main() -> None:
     refuse_silent(module, [root for root, _ in to_build])
     missing = [(root, command) for root, command in to_build if is_missing(root)]
     built: list[str] = []
+    program: str | None = module.get_bin_path("muster-build", opt_dirs=["/usr/local/sbin"])
     try:
         for root, command in missing:
             if not module.check_mode:
-                build(root, command, module.params["timeout_seconds"])
+                if program is None:
+                    raise RefusedError(
+                        "there is no program muster-build on this host; run the role software, "
+                        "which installs it"
+                    )
+                build(program, root, command, module.params["timeout_seconds"])
             built.append(root)
     except RefusedError as error:
         module.fail_json(msg=str(error), paths=built)

@@ -8,13 +8,14 @@ from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.schema import patterns
 from muster.definition.yaml_file import KeyPath
 
-# Users and groups that Debian and Ubuntu make (base-passwd) and that the packages of a node make.
+# Users and groups that Debian and Ubuntu make (base-passwd), that the packages of a node make, and
+# that Muster's roles make.
 _SYSTEM_NAMES = """
     root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
     _apt nobody nogroup systemd-network systemd-resolve systemd-timesync messagebus sshd tss
     polkitd _chrony chrony slurm munge mysql slurmrestd adm tty disk kmem dialout fax voice cdrom
     floppy tape sudo audio dip operator src shadow utmp video sasl plugdev staff users input sgx
-    kvm render crontab ssl-cert netdev msmtp _ssh uuidd debian ubuntu
+    kvm render crontab ssl-cert netdev msmtp _ssh uuidd debian ubuntu muster-build
 """
 _SYSTEM = frozenset(_SYSTEM_NAMES.split())
 

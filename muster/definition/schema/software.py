@@ -72,7 +72,10 @@ class SoftwareVersion(Model):
     ] = []
     build: Annotated[
         str | None,
-        Field(description="Shell command that installs it into its folder; null: nothing to do."),
+        Field(
+            description="Shell command that installs it into its folder, which is there and "
+            "empty; it can write there and to `$TMPDIR`. null: nothing to do."
+        ),
     ] = None
     built: Annotated[
         bool,

@@ -1,7 +1,6 @@
-"""What is missing gets built in its place, and a build that does not end well leaves nothing."""
+"""What is missing gets built in its order, by the program that closes builds off."""
 
-import fcntl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,105 +8,76 @@ import pytest
 
 Run = Callable[..., Any]
 
-
-def wanted(root: Path, build: str | None, **more: Any) -> dict[str, Any]:
-    return {"installations": [{"root": str(root), "build": build}], **more}
-
-
-def making(root: Path) -> str:
-    return f"mkdir {root}; echo new > {root}/what"
+# Without what closes builds off, which tests/unit/roles/software and tests/roles test.
+PROGRAM = """[ "$1" = --timeout ] || exit 9
+echo "$2" >>"$(dirname "$0")/timeouts"
+mkdir -p "$3"
+/bin/sh -ec "$4" >&2"""
 
 
-def left(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+@pytest.fixture
+def build(run_module: Run, stand_ins: Callable[[Mapping[str, str]], str], tmp_path: Path) -> Run:
+    """Return `build([(folder, command)], ...)`, which runs the module."""
+    (tmp_path / "bin").mkdir()
+    path = stand_ins({"bin/muster-build": PROGRAM}).replace(str(tmp_path), str(tmp_path / "bin"))
+
+    def run(*wanted: tuple[Path, str | None], check: bool = False, **more: Any) -> Any:
+        installations = [{"root": str(root), "build": command} for root, command in wanted]
+        arguments = {"installations": installations, **more}
+        return run_module("software_build", arguments, check=check, env={"PATH": path})
+
+    return run
 
 
-def test_what_is_missing_is_built_once(run_module: Run, tmp_path: Path) -> None:
-    root = tmp_path / "apps/python/3"
-    first = run_module("software_build", wanted(root, making(root)))
+@pytest.fixture
+def apps(tmp_path: Path) -> Path:
+    return tmp_path / "apps"
+
+
+def test_what_is_missing_is_built_once(build: Run, apps: Path) -> None:
+    first = build((apps / "b", f"touch {apps}/b/1"), (apps / "a", f"touch {apps}/b/2"))
     assert first["changed"]
-    assert first["paths"] == [str(root)]
-    assert (root / "what").read_text() == "new\n"
-    assert left(tmp_path) == ["apps", "apps/python", "apps/python/3", "apps/python/3/what"]
-    assert not run_module("software_build", wanted(root, making(root)))["changed"]
+    assert first["paths"] == [str(apps / "b"), str(apps / "a")]
+    assert (apps / "b/2").exists()
+    assert not build((apps / "b", f"touch {apps}/b/3"))["changed"]
+    assert not (apps / "b/3").exists()
 
 
-def test_what_is_there_is_not_touched(run_module: Run, tmp_path: Path) -> None:
-    root = tmp_path / "tool"
-    root.mkdir()
-    assert not run_module("software_build", wanted(root, making(root)))["changed"]
-    assert left(root) == []
+def test_what_was_not_built_to_its_end_is_built_again(build: Run, apps: Path) -> None:
+    (apps / "tool").mkdir(parents=True)
+    (apps / "tool.building").touch()
+    assert build((apps / "tool", "true"))["changed"]
 
 
-def test_without_a_command_nothing_is_built(run_module: Run, tmp_path: Path) -> None:
-    assert not run_module("software_build", wanted(tmp_path / "tool", None))["changed"]
-    assert left(tmp_path) == []
+def test_without_a_command_nothing_is_built(build: Run, apps: Path) -> None:
+    assert not build((apps / "tool", None))["changed"]
+    assert not apps.exists()
 
 
-def test_check_mode_names_what_it_would_build(run_module: Run, tmp_path: Path) -> None:
-    root = tmp_path / "tool"
-    shown = run_module("software_build", wanted(root, making(root)), check=True)
+def test_check_mode_names_what_it_would_build(build: Run, apps: Path) -> None:
+    shown = build((apps / "tool", "true"), check=True)
     assert shown["changed"]
-    assert shown["paths"] == [str(root)]
-    assert left(tmp_path) == []
+    assert shown["paths"] == [str(apps / "tool")]
+    assert not apps.exists()
 
 
-@pytest.mark.parametrize(
-    ("build", "timeout", "said"),
-    [
-        ("mkdir {root}; echo no space >&2; exit 3", 60, "exit status 3: no space"),
-        ("mkdir {root}; false; echo unreached", 60, "exit status 1"),
-        ("mkdir {root}; sleep 60 & sleep 60", 1, "it did not end within 1 s"),
-        ("true", 60, "the command ended well, but made no such folder"),
-    ],
-    ids=["fails", "fails in the middle", "hangs", "makes nothing"],
-)
-def test_a_failed_build_leaves_nothing_and_says_why(
-    run_module: Run, tmp_path: Path, build: str, timeout: int, said: str
+def test_after_a_failure_what_was_built_before_stays(build: Run, apps: Path) -> None:
+    failed = build((apps / "good", "true"), (apps / "bad", "echo why; exit 1"))
+    assert failed["failed"]
+    assert failed["paths"] == [str(apps / "good")]
+    assert failed["msg"] == "why"
+
+
+def test_the_program_gets_the_time_that_one_build_may_take(
+    build: Run, apps: Path, tmp_path: Path
 ) -> None:
-    root = tmp_path / "tool"
-    command = build.format(root=root)
-    failed = run_module("software_build", wanted(root, command, timeout_seconds=timeout))
-    assert failed["failed"]
-    assert f"{root} was not built" in failed["msg"]
-    assert said in failed["msg"]
-    assert f"`{command}`" in failed["msg"]
-    assert left(tmp_path) == []
+    build((apps / "tool", "true"), timeout_seconds=7)
+    assert (tmp_path / "bin/timeouts").read_text() == "7\n"
 
 
-def test_after_a_failure_what_was_built_before_stays(run_module: Run, tmp_path: Path) -> None:
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    both = [{"root": str(good), "build": making(good)}, {"root": str(bad), "build": "false"}]
-    failed = run_module("software_build", {"installations": both})
-    assert failed["failed"]
-    assert failed["paths"] == [str(good)]
-    assert left(tmp_path) == ["good", "good/what"]
-
-
-def test_a_build_that_was_killed_is_started_again(run_module: Run, tmp_path: Path) -> None:
-    root = tmp_path / "tool"
-    half = f"mkdir {root}; echo half > {root}/half; kill -9 $PPID"
-    assert run_module("software_build", wanted(root, half)).code < 0
-    assert left(tmp_path) == ["tool", "tool.building", "tool/half"]
-
-    assert run_module("software_build", wanted(root, making(root)))["changed"]
-    assert left(tmp_path) == ["tool", "tool/what"]
-
-
-def test_two_runs_do_not_build_the_same(run_module: Run, tmp_path: Path) -> None:
-    root = tmp_path / "tool"
-    root.mkdir()
-    with (tmp_path / "tool.building").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        failed = run_module("software_build", wanted(root, making(root)))
-    assert failed["failed"]
-    assert f"{root} is being built by another run" in failed["msg"]
-    assert root.is_dir()
-
-
-def test_a_folder_that_can_not_be_made_is_named(run_module: Run, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    root = tmp_path / "file" / "tool"
-    failed = run_module("software_build", wanted(root, making(root)))
-    assert failed["failed"]
-    assert str(tmp_path / "file") in failed["msg"]
+def test_without_the_program_nothing_is_built(run_module: Run, apps: Path) -> None:
+    arguments = {"installations": [{"root": str(apps / "tool"), "build": "true"}]}
+    refused = run_module("software_build", arguments, env={"PATH": "/usr/bin:/bin"})
+    assert refused["failed"]
+    assert "there is no program muster-build on this host; run the role software" in refused["msg"]
+    assert not apps.exists()

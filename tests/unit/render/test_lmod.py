@@ -124,7 +124,8 @@ def test_a_module_that_points_into_its_folder_asks_for_it(data: dict[str, object
 
 def test_the_command_of_one_that_is_not_built_stays_one_line() -> None:
     text = modulefile({"build": "curl -o x https://example.org/x && sh x {root}", "built": False})
-    command = "   curl -o x https://example.org/x && sh x /apps/software/apps/tool/1\n"
+    root = "/apps/software/apps/tool/1"
+    command = f"   muster-build {root} 'curl -o x https://example.org/x && sh x {root}'\n"
     assert command in lua_texts(text)
     assert "LmodError" not in text
 
@@ -175,9 +176,9 @@ def test_only_what_the_play_builds_has_a_command_and_packages() -> None:
 
 
 @pytest.mark.parametrize("name", ["lab", "demo"])
-def test_examples_run_nothing_from_a_folder_that_anybody_can_write(name: str) -> None:
-    # An administrator pastes them as root.
+def test_examples_write_only_where_a_build_can(name: str) -> None:
     modules = load(Path(__file__).parents[3] / "inventories" / name).cluster.software.modules
     commands = [data.build or "" for versions in modules.values() for data in versions.values()]
     assert any("curl" in command for command in commands)
-    assert not [command for command in commands if re.search(r"(?<![\w}/])(/var)?/tmp\b", command)]
+    outside = r"\{root\}\.|dirname|mktemp|(?<![\w}/])(/var)?/tmp\b"
+    assert not [command for command in commands if re.search(outside, command)]

@@ -1,0 +1,322 @@
+"""The program that builds: what it leaves, what it says, and that it builds nothing unprotected.
+
+What a command can do in the real service, tests/roles/test_software.py tries.
+"""
+
+import fcntl
+import importlib.util
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_build.py"
+SPEC = importlib.util.spec_from_file_location("muster_build", PROGRAM)
+assert SPEC is not None and SPEC.loader is not None
+muster_build = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(muster_build)
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to an account, as root")
+
+# In place of the service: the command without walls, once it is said to be closed off.
+SERVICE = """echo 'muster-build: closed off'
+exec /bin/sh -ec "$(cat)" 2>&1"""
+
+# What systemd-run would do where systemd closes nothing off.
+OPEN = """while [ "${1#--}" != "$1" ]; do shift; done
+exec "$@" """
+
+RUN = """
+import importlib.util, pwd, sys
+spec = importlib.util.spec_from_file_location("muster_build", sys.argv[1])
+program = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(program)
+program.LOCK = sys.argv[2]
+nobody = pwd.getpwuid(65534)
+pwd.getpwnam = {program.ACCOUNT: nobody}.__getitem__
+sys.exit(program.main(sys.argv[3:]))
+"""
+
+Build = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Stand-ins for systemd's programs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    put(folder / "systemd-run", SERVICE)
+    put(folder / "systemctl", f'echo "$@" >>{folder}/calls')
+    return folder
+
+
+def put(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def command_line(tmp_path: Path, programs: Path) -> list[str]:
+    path = f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
+    return ["env", path, sys.executable, "-c", RUN, str(PROGRAM), str(tmp_path / "lock")]
+
+
+@pytest.fixture
+def build(command_line: list[str]) -> Build:
+    """Return `build(folder, command)`, which runs the program."""
+
+    def run(root: Path, command: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*command_line, *options, str(root), command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def apps(tmp_path: Path) -> Path:
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    return folder
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_the_command_fills_a_folder_that_then_is_roots(build: Build, apps: Path) -> None:
+    root = apps / "python/3"
+    done = build(root, f"stat -c %u {root}; echo new >{root}/what; chown nobody {root}/what")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "65534\n", "")
+    assert left(apps) == ["python", "python/3", "python/3/what"]
+    assert {path.lstat().st_uid for path in (root, root / "what")} == {0}
+
+
+def test_what_is_there_is_not_touched(build: Build, apps: Path) -> None:
+    (apps / "tool").mkdir()
+    refused = build(apps / "tool", f"touch {apps}/tool/new")
+    assert refused.returncode == 1
+    assert refused.stderr == f"{apps}/tool is there already; remove it to build it again\n"
+    assert left(apps) == ["tool"]
+
+
+def test_links_are_not_followed_and_rights_of_the_account_do_not_become_roots(
+    build: Build, apps: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.touch()
+    os.chown(outside, 65534, 65534)
+    outside.chmod(0o666)
+    command = (
+        f"ln -s {outside} link; ln -s {tmp_path} folder; cp /bin/true run; chmod 6755 run; "
+        "mkdir open; chmod 3777 open; touch open/file; chmod 666 open/file; chmod 777 ."
+    )
+    root = apps / "tool"
+    assert build(root, f"cd {root}; {command}; chown -Rh nobody {root}").returncode == 0
+    assert (outside.stat().st_uid, stat.S_IMODE(outside.stat().st_mode)) == (65534, 0o666)
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in root.rglob("*")}
+    assert modes == {"link": 0o777, "folder": 0o777, "run": 0o755, "open": 0o1755, "file": 0o644}
+    assert {path.lstat().st_uid for path in (root, *root.rglob("*"))} == {0}
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket"])
+def test_what_is_neither_file_nor_folder_nor_link_is_refused(
+    build: Build, apps: Path, kind: str
+) -> None:
+    make = {
+        "fifo": "mkfifo special",
+        "socket": "python3 -c 'import socket as s; s.socket(s.AF_UNIX).bind(\"special\")'",
+    }[kind]
+    refused = build(apps / "tool", f"cd {apps}/tool; {make}")
+    assert refused.returncode == 1
+    assert f"it left {apps}/tool/special, which is neither a file nor a folder" in refused.stderr
+    assert left(apps) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("touch {root}/x; echo no space >&2; exit 3", "exit status 3: no space; fix the command"),
+        ("touch {root}/x; false; echo unreached", "exit status 1; fix the command"),
+        ("true", "the command ended well, but put nothing into the folder"),
+        ("echo Read-only file system; false", "(a build can write to its folder and to $TMPDIR"),
+    ],
+    ids=["fails", "fails in the middle", "makes nothing", "wants more"],
+)
+def test_a_failed_build_leaves_nothing_and_says_why(
+    build: Build, apps: Path, command: str, said: str
+) -> None:
+    text = command.format(root=apps / "tool")
+    failed = build(apps / "tool", text)
+    assert failed.returncode == 1
+    assert f"{apps}/tool was not built and nothing is left of it: " in failed.stderr
+    assert said in failed.stderr
+    assert f"`{text}`" in failed.stderr
+    assert left(apps) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("Finished with result: timeout", "it did not end within 7 s"),
+        ("processes terminated with: code=killed/status=KILL", "ended by signal KILL"),
+    ],
+    ids=["timeout", "signal"],
+)
+def test_what_systemd_tells_about_the_end_is_said(
+    build: Build, apps: Path, programs: Path, told: str, said: str
+) -> None:
+    put(programs / "systemd-run", f"echo 'muster-build: closed off'; echo '{told}' >&2; exit 1")
+    assert said in build(apps / "tool", "true", "--timeout=7").stderr
+    assert left(apps) == []
+
+
+def test_a_build_that_was_killed_ends_and_is_started_again(
+    build: Build, apps: Path, programs: Path
+) -> None:
+    root = apps / "tool"
+    assert build(root, f"echo half >{root}/half; kill -9 $PPID").returncode != 0
+    until(lambda: (programs / "calls").read_text().count("stop muster-build.service") == 2)
+    assert left(apps) == ["tool", "tool.building", "tool/half"]
+
+    until(lambda: build(root, f"echo new >{root}/what").returncode == 0)
+    assert left(apps) == ["tool", "tool/what"]
+
+
+def test_a_build_ends_when_nobody_reads_what_it_says(
+    command_line: list[str], apps: Path, programs: Path
+) -> None:
+    # Its own output does not tell: it prints nothing.
+    root = apps / "tool"
+    with subprocess.Popen(
+        [*command_line, str(root), f"touch {root}/half; exec sleep 20"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        until((root / "half").exists)
+        process.stdout.close()
+        assert process.wait(timeout=30) == 1
+        assert process.stderr is not None
+        assert "interrupted; run again" in process.stderr.read()
+    assert left(apps) == []
+    assert (programs / "calls").read_text().count("stop muster-build.service") == 2
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        ("apps/tool.building", "/apps/tool is being built by another run; wait for it"),
+        ("lock", "another build runs on this host; wait for it, then run again"),
+    ],
+    ids=["of this folder", "on this host"],
+)
+def test_two_builds_do_not_meet(
+    build: Build, apps: Path, tmp_path: Path, lock: str, said: str
+) -> None:
+    (apps / "tool").mkdir()
+    with (tmp_path / lock).open("w") as stream:
+        if lock == "lock":
+            (apps / "tool").rmdir()
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        refused = build(apps / "tool", "true")
+    assert refused.returncode == 1
+    assert said in refused.stderr
+    assert (apps / "tool").is_dir() == (lock != "lock")
+
+
+def test_where_a_build_is_not_closed_off_its_command_never_starts(
+    build: Build, apps: Path, programs: Path, tmp_path: Path
+) -> None:
+    put(programs / "systemd-run", OPEN)
+    refused = build(apps / "tool", f"touch {tmp_path}/started")
+    assert refused.returncode == 1
+    assert "systemd does not close builds off on this host: it would have rights of root; " in (
+        refused.stderr
+    )
+    assert not (tmp_path / "started").exists()
+    assert left(apps) == []
+
+
+def test_a_service_that_does_not_start_says_why(build: Build, apps: Path, programs: Path) -> None:
+    put(programs / "systemd-run", "echo 'System has not been booted with systemd' >&2; exit 1")
+    refused = build(apps / "tool", "true")
+    assert "on this host: System has not been booted with systemd; see journalctl" in refused.stderr
+    assert left(apps) == []
+
+
+def test_a_folder_that_systemd_would_read_otherwise_is_refused(build: Build, apps: Path) -> None:
+    for name in ("a b", "a:b", "../tool", "$HOME"):
+        refused = build(apps / name, "true")
+        assert "can't be the folder of a build" in refused.stderr
+    assert left(apps) == []
+
+
+def test_without_the_account_nothing_is_built(
+    apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(muster_build, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(muster_build, "ACCOUNT", "nobody-of-that-name")
+    with pytest.raises(muster_build.RefusedError, match=r"no account .*; run the role software"):
+        muster_build.build(str(apps / "tool"), "true", None)
+    assert left(apps) == []
+
+
+def test_a_folder_that_can_not_be_made_is_named(build: Build, apps: Path) -> None:
+    (apps / "file").touch()
+    assert f"{apps}/file" in build(apps / "file/tool", "true").stderr
+
+
+@pytest.fixture
+def answering() -> Iterator[int]:
+    """A server in place of the metadata server; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_metadata_server_that_resolves_names_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def denied() -> list[str]:
+        return [text for text in muster_build.properties("/apps/x", 9) if "IPAddress" in text]
+
+    monkeypatch.setattr(muster_build, "name_servers", lambda: ["127.0.0.53"])
+    assert denied() == ["IPAddressDeny=169.254.169.254 fd20:ce::254"]
+    monkeypatch.setattr(muster_build, "name_servers", lambda: ["169.254.169.254"])
+    assert denied() == ["IPAddressDeny=fd20:ce::254"]
+
+
+def test_such_a_server_must_refuse_to_give_a_token(
+    answering: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = socket.create_connection
+
+    def at(port: int) -> bool:
+        monkeypatch.setattr(
+            socket, "create_connection", lambda _, timeout: connect(("127.0.0.1", port), timeout)
+        )
+        return bool(muster_build.is_answered("169.254.169.254"))
+
+    assert at(answering)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # not listening: a connection is refused
+        assert not at(closed.getsockname()[1])
