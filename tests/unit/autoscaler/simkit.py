@@ -38,7 +38,7 @@ from muster.autoscaler.reconcile.model import (
     VmList,
     Withdraw,
 )
-from muster.autoscaler.reconcile.observed import ObservedState, Timeouts
+from muster.autoscaler.reconcile.observed import STALE_S, ObservedState, Timeouts
 from muster.autoscaler.slurm.slurmctld import SlurmError
 from muster.autoscaler.slurm.spool import SpoolError
 from muster.gcp.api import CloudError
@@ -70,6 +70,8 @@ HEALTHY_S = 76 + BEGINS_S
 """A healthy node: 8 s for its insert, which may fail once and be tried again after 10 s, 20 s until
 it registers; what it may wait for is the deletion of its previous VM (30 s), and lists. While a
 daemon starts no node is late."""
+MADE_S = TIMEOUTS.made_s - STALE_S
+"""Until its VM runs. Where a request is lost the daemon may guess its time up to 20 s early."""
 WINDOW_S = 2.1
 """From a question for slurmctld's states to an update that follows from them, as
 docs/autoscaler.md has it..."""
@@ -287,7 +289,7 @@ class SimulatedRun:
         self.observe = observe
         self.clock = self.new_clock()
         self.world = Agenda()
-        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=140)
+        self.oracle = Oracle(TIMEOUTS.resume_s, HEALTHY_S, boot_s=100, made_s=MADE_S)
         self.slurm = Slurmctld(self.oracle, self._resume, NODES, TIMES)
         self.cloud = self.new_cloud()
         self.spool = self.new_spool()
