@@ -259,11 +259,7 @@ def _asked(
     """Begin a start where SLURM waits for a node, or asks for it again."""
     asked = observed.asked.get(name)
     record = _released(observed, before, name)
-    newer = (
-        record.start is None
-        or (asked is not None and asked > record.start.asked)
-        or _has_ended(observed, tracked, record.start)
-    )
+    newer = record.start is None or (asked is not None and asked > record.start.asked)
     if record.phase is Phase.RELEASED or not newer:
         return record
     start = _start(observed, tracked, name)
@@ -275,16 +271,6 @@ def _asked(
     # that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
-
-
-def _has_ended(observed: ObservedState, tracked: TrackedState, start: Start) -> bool:
-    """Whether a start has ended unseen, while slurmctld was not read.
-
-    SLURM waits for no node longer than ResumeTimeout, so now it waits for it again.
-    """
-    read_at = tracked.read.nodes_at if tracked.read else observed.nodes_at
-    over_at = start.asked + observed.timeouts.resume_s
-    return observed.nodes_at > max(over_at, read_at + STALE_S)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:
