@@ -30,7 +30,7 @@ def test_nothing_that_is_planted_in_a_shared_home_starts_for_an_administrator(ho
     login = host.run(f"{SSH} ada@127.0.0.1 pwd")
     assert login.stdout.strip() == "/var/lib/muster/home/ada", login.stderr
     assert host.run(f"{SSH} -tt ada@127.0.0.1 'bash -lic true'").rc == 0
-    assert not host.file("/run/planted-ada").exists
+    assert not host.file("/tmp/planted-ada").exists
 
 
 def test_an_administrator_has_a_home_that_nobody_else_can_write_to(host):

@@ -403,7 +403,8 @@ def _move(person: Person) -> tuple[str, ...]:
 
     usermod(8) refuses that while the person has processes, such as the ssh session of this run.
     """
-    expression = rf"s|^({person.name}:.*):[^:]*:([^:]*)$|\1:{person.home}:\2|"
+    name = person.name.replace(".", r"\.")
+    expression = rf"s|^({name}:.*):[^:]*:([^:]*)$|\1:{person.home}:\2|"
     editor = f"sed --in-place --regexp-extended --expression={shlex.quote(expression)}"
     return ("env", "--unset=VISUAL", f"EDITOR={editor}", "vipw", "--quiet")
 
@@ -653,9 +654,12 @@ def in_shared_homes(home_keys: list[str], host: HostState, home_root: str) -> li
 
 def refused_here(params: "Params", login: str, peer: str) -> list[str]:
     """Report if the person who runs this over ssh, from the address `peer`, could not any more."""
-    if not peer or login not in params["refused_logins"]:
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:  # not by ssh, or sshd does not know the address: then it is "UNKNOWN"
         return []
-    address = ipaddress.ip_address(peer.partition("%")[0])
+    if login not in params["refused_logins"]:
+        return []
     networks = [ipaddress.ip_network(entry, strict=False) for entry in params["refused_from"]]
     if not any(address in network for network in networks):
         return []

@@ -11,6 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "tests/unit/definition/base"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFzWZ8Jb1Jm0cWb2Yk6pYxC4o0m1o8rJqf0nXq0Zb1aQ ada"
+SK_KEY = (
+    "sk-ssh-ed25519@openssh.com "
+    "AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZ"
+    "GhscHR4fAAAABHNzaDo= ada"
+)
 
 
 def muster(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -93,9 +98,11 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
     key = ("ssh_keys: []", f"ssh_keys: [{KEY}]")
     admin = ("uid: 20001", "admin: true\n        uid: 20001")
     users = ("iap_users: []", 'iap_users: ["user:ada@example.org"]')
-    nobody, no_root, no_tunnel = (
+    token = ("ssh_keys: []", f"ssh_keys: [{SK_KEY}]")
+    nobody, no_root, no_sudo, no_tunnel = (
         "warning: nobody can log in: no person in users.people has an ssh key",
         "warning: nobody can be root on the VMs: no person with an ssh key has `admin: true`",
+        "warning: nobody can be root on the VMs: sudo takes no keys of security tokens (sk-...)",
         "warning: IAP only admits principals with a role in the whole project",
     )
     for changes, expected in (
@@ -103,6 +110,7 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
         ([admin, users], [nobody]),
         ([key], [no_root, no_tunnel]),
         ([key, admin], [no_tunnel]),
+        ([token, admin], [no_sudo, no_tunnel]),
         ([key, admin, users], []),
         ([key, admin, ("iap_admins: []", 'iap_admins: ["user:ada@example.org"]')], []),
         ([key, admin, ("count: 1", "public_address: true")], []),

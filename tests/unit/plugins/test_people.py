@@ -121,13 +121,13 @@ def test_shell_home_and_primary_group_are_set() -> None:
 
 
 def test_only_the_home_of_one_line_is_replaced(tmp_path: Path) -> None:
-    (editor,) = (word for word in people._move(ADA) if word.startswith("EDITOR="))
+    person = replace(ADA, name="a.da-1")
+    (editor,) = (word for word in people._move(person) if word.startswith("EDITOR="))
     file = tmp_path / "passwd"
-    file.write_text("ada2:x:1::a:/ada:/bin/sh\nada:x:20001:20001:Ada, L:/srv/a:/bin/sh\n")
+    others = "axda-1:x:1::a:/ada:/bin/sh\na.da-12:x:2::a:/ada:/bin/sh\n"
+    file.write_text(f"{others}a.da-1:x:20001:20001:Ada, L:/srv/a:/bin/sh\n")
     subprocess.run(["sh", "-c", f"{editor.partition('=')[2]} {file}"], check=True, timeout=10)
-    assert file.read_text() == (
-        "ada2:x:1::a:/ada:/bin/sh\nada:x:20001:20001:Ada, L:/home/ada:/bin/sh\n"
-    )
+    assert file.read_text() == f"{others}a.da-1:x:20001:20001:Ada, L:/home/ada:/bin/sh\n"
 
 
 def test_an_administrator_has_a_local_home_beside_the_shared_one() -> None:
@@ -288,6 +288,7 @@ def test_homes_of_a_server_are_known_by_their_file_system() -> None:
         ("ada", "198.51.100.1", False),
         ("bob", "192.0.2.21", False),
         ("ada", "", False),
+        ("ada", "UNKNOWN", False),
         ("ada", "fe80::1%eth0", False),
     ],
 )
