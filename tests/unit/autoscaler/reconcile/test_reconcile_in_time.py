@@ -585,7 +585,8 @@ def test_a_planted_bug_is_found(
     record_property: Callable[[str, object], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chance = random.Random(SEED)  # noqa: S311
+    # The same schedules in each run, as above.
+    chance = random.Random(0)  # noqa: S311
     for name, value in bug.constants.items():
         monkeypatch.setattr(readers, name, value)
     for number in range(WITHIN):
