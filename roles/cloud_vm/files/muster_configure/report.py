@@ -77,9 +77,10 @@ class Reporter:
                 return
             if report.message:
                 self.say(f"{report.step}: {report.message}")
+            # First: who reads a report finds the notice that belongs to it.
+            self._show(report)
             self._newest = report
             self._changed.notify_all()
-        self._show(report)
 
     def _show(self, report: Report) -> None:
         """Write or remove the notice."""

@@ -2,10 +2,12 @@
 
 import json
 import stat
+import time
 from base64 import b64decode
 from pathlib import Path
 
 from configuring_vm import bundle, digest_of, until
+from muster_configure import report
 from muster_configure.report import FAILED, RUNNING, Report, notice
 
 from muster_sandbox.fakecloud.api_errors import ApiError
@@ -364,6 +366,26 @@ def test_metadata_server_that_is_away_does_not_end_it(vm):
     until(lambda: any("metadata server does not answer" in line for line in vm.log), "said")
     vm.unreachable = False
     vm.reports(state="done")
+
+
+def test_notice_is_written_before_the_report_is_sent(tmp_path, monkeypatch):
+    file = tmp_path / "motd.d/muster"
+    seen: list[str] = []
+
+    class Cloud:
+        def tell(self, _name: str, _value: str) -> None:
+            seen.append(file.read_text() if file.exists() else "")
+
+    def slow_notice(it: Report) -> str:
+        time.sleep(0.1)
+        return notice(it)
+
+    monkeypatch.setattr(report, "notice", slow_notice)
+    reporter = report.Reporter(Cloud(), file)
+    reporter.start()
+    reporter.running("ab", "Install all")
+    assert reporter.flush(5)
+    assert "Install all" in seen[0]
 
 
 def test_notice_names_what_failed_and_where_to_look():
