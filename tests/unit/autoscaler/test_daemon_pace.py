@@ -31,6 +31,8 @@ from muster.autoscaler.reconcile.observed import ObservedState
 from muster.autoscaler.reconcile.records import TrackedState
 
 NAMES = [f"lab-debug-{number}" for number in range(50)]
+MADE = 1
+"""When the VMs were made: before all readings, also on a machine that booted a minute ago."""
 BOTH = 2
 """Readers: of slurmctld, and of the cloud."""
 
@@ -68,7 +70,7 @@ class DaemonHarness:
         self.ends: list[int] = []
         """How many deletions ended in each reconcile pass in which any did."""
         cloud = Mock(
-            sets=dict, vms=lambda: VmList(Vm(name, "z", name, "RUNNING", 1000) for name in NAMES)
+            sets=dict, vms=lambda: VmList(Vm(name, "z", name, "RUNNING", MADE) for name in NAMES)
         )
         cloud.quotas.return_value = Quotas()
         self.daemon = Daemon(
@@ -111,7 +113,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonHarness]:
 
 def test_deletions_that_end_are_reconciled_together(harness: DaemonHarness):
     for name in NAMES:
-        harness.inbox.put(Deleted(Vm(name, "z", name, "RUNNING", 1000)))
+        harness.inbox.put(Deleted(Vm(name, "z", name, "RUNNING", MADE)))
         # It was taken from the inbox, and could have started its own reconcile pass.
         until(harness.inbox.empty)
     harness.inbox.put(Called())
@@ -128,7 +130,7 @@ def test_a_deletion_that_a_node_waits_for_is_reconciled_at_once(harness: DaemonH
     until(lambda: harness.daemon.tracked.node(NAMES[0]).start)
     until(lambda: harness.pace.busy >= before + BOTH)
     until(harness.inbox.empty)
-    harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", 1000)))
+    harness.inbox.put(Deleted(Vm(NAMES[0], "z", NAMES[0], "RUNNING", MADE)))
     until(lambda: harness.ends)
 
 

@@ -85,4 +85,5 @@ def test_operations_that_cannot_be_polled_have_a_few_lines(
     assert event == Deleted(event.vm, event.failure)
     assert event.failure is not None
     assert event.failure.code == "timeout"
-    assert len(caplog.records) <= 2
+    # Of both methods; the last request of each has only until the deadline, and may be cut off.
+    assert len(caplog.records) <= 4
