@@ -41,6 +41,9 @@ RELEASED_AGAIN_S = 10.0
 """A node whose state in slurmctld has not changed so long after its release is released again."""
 DELETED_AGAIN_S, LATEST_DELETED_AGAIN_S = 10.0, 1800.0
 """Wait before a deletion that failed is tried again, at least and at most."""
+ENDED_S = 20.0
+"""Within it slurmctld ends a start whose ResumeTimeout is over; its power_save thread looks at each
+node every few seconds."""
 NO_ANSWER = ("unreachable", "timeout")
 """Codes of an insert whose outcome is unknown."""
 WITHDRAWN = "withdrawn"
@@ -259,18 +262,42 @@ def _asked(
     """Begin a start where SLURM waits for a node, or asks for it again."""
     asked = observed.asked.get(name)
     record = _released(observed, before, name)
-    newer = record.start is None or (asked is not None and asked > record.start.asked)
-    if record.phase is Phase.RELEASED or not newer:
+    if record.phase is Phase.RELEASED:
         return record
-    start = _start(observed, tracked, name)
+    if record.start is None or (asked is not None and asked > record.start.asked):
+        start = _start(observed, tracked, name)
+        known = before.start or (tracked.began is not None and start.asked > tracked.began)
+    elif (again := _after_gap(observed, tracked, record.start)) is None:
+        return record
+    elif again.doubted_at:
+        return replace(record, start=again)
+    else:
+        start, known = again, False
     # What an insert has said since the last request belongs to that one.
     record = replace(record.settled(observed.now), start=start)
-    if before.start or (tracked.began is not None and start.asked > tracked.began):
+    if known:
         return moved(record, Evidence.ASKED, observed.now)
-    # An earlier daemon may have made the VM, in a zone that this one would not choose, and one list
-    # that lacks it does not prove that there is none.
+    # An earlier daemon, or an earlier start, may have made the VM in a zone that would not be
+    # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
+
+
+def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
+    """Return what becomes of a start that SLURM may have ended unseen; None: it stays as it is.
+
+    slurmctld that was away has the same start when it is back, and ends it some seconds later. So
+    the start is in doubt first; a node that powers up after that has another one. Its VM may be
+    that of either, so it is kept: a healthy node is worth more than a verdict in time.
+    """
+    read_at = tracked.read.nodes_at if tracked.read else 0
+    over = observed.nodes_at >= start.asked + observed.timeouts.verdict_s
+    if over and 0 < read_at < observed.nodes_at - STALE_S:
+        return replace(start, doubted_at=observed.nodes_at)
+    ends_at = max(start.doubted_at, start.asked + observed.timeouts.resume_s) + ENDED_S
+    if not start.doubted_at or observed.nodes_at < ends_at:
+        return None
+    return Start(start.doubted_at, start.oldest, seen=observed.now)
 
 
 def _start(observed: ObservedState, tracked: TrackedState, name: str) -> Start:

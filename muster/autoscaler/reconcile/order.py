@@ -72,6 +72,8 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     start = started(record)
     if vm_of(observed, record, name) is not None or start.again > observed.now:
         return False
+    if start.doubted_at:
+        return False
     if start.seen:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
         # and says which job needs the node.

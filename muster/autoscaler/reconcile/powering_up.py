@@ -37,7 +37,7 @@ def check_powering_up(observed: ObservedState, tracked: TrackedState) -> Verdict
     lost: dict[str, NodeRecord] = {}
     for name in observed.powering_up() if tracked.fresh else tracked.changed:
         before = tracked.node(name)
-        if before.phase not in POWERING_UP:
+        if before.phase not in POWERING_UP or started(before).doubted_at:
             continue
         vm = _current(observed, before, vm_of(observed, before, name))
         record = _noted(observed, tracked.zones, before, vm)

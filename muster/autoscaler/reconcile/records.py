@@ -62,6 +62,9 @@ class Start:
     """A VM that was made before is from before SLURM asked: its registration is not accepted."""
     seen: float = 0
     """Without a request, when it was first known to be powering up."""
+    doubted_at: float = 0
+    """When slurmctld was read after it had not been for long, and this start may have ended
+    meanwhile: the node perhaps powers up for another request, which is lost. 0: it has not."""
     attempts: int = 0
     """How many inserts there were."""
     refused: tuple[tuple[Choice, Failure], ...] = ()
