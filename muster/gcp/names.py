@@ -16,18 +16,16 @@ NODE_SET_LABEL = "muster-node-set"
 SLURM_LABEL = "muster-slurm"
 """On the state disk: the release of SLURM whose state it holds, such as `22-05`."""
 
-CONTROLLER, LOGIN, NODE, BUILDER, STATE, IMAGE = (
+CONTROLLER, LOGIN, NODE, BUILDER, STATE, FOLDER, IMAGE = (
     "controller",
     "login",
     "node",
     "builder",
     "state",
+    "folder",
     "image",
 )
 """Values of the label `muster-role`."""
-
-STATE_DEVICE = "state"
-"""Device name of the state disk: /dev/disk/by-id/google-state on the controller."""
 
 # The provider appends 26 digits to a prefix of at most 37 characters.
 # https://registry.terraform.io/providers/hashicorp/google/latest/docs/resources/compute_instance_template
@@ -60,14 +58,13 @@ class Names:
         """The controller's VM; its service account and address have the same name."""
         return f"{self.cluster}-controller"
 
-    @property
-    def state_disk(self) -> str:
-        """The disk that outlives the controller's VM."""
-        return f"{self.cluster}-state"
+    def disk(self, key: str) -> str:
+        """A disk that outlives the controller's VM: `state`, or the key of a folder."""
+        return f"{self.cluster}-{key}"
 
     @property
     def snapshots(self) -> str:
-        """The schedule of the state disk's snapshots."""
+        """The schedule of the snapshots of these disks."""
         return f"{self.cluster}-snapshots"
 
     def login(self, number: int) -> str:

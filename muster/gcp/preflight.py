@@ -149,9 +149,9 @@ def needs(cluster: Cluster, limits: dict[str, float]) -> Counter[str]:
             total[_DISK_METRICS[disk.type]] += disk.size_gib * count
 
     add(Way(cloud.controller.machine_type, spot=False), cloud.controller.disk, 1)
-    state = cloud.controller.state_disk
-    if state.type in _DISK_METRICS:
-        total[_DISK_METRICS[state.type]] += state.size_gib
+    for disk in cluster.disks().values():
+        if disk.type in _DISK_METRICS:
+            total[_DISK_METRICS[disk.type]] += disk.size_gib
     add(Way(cloud.login.machine_type, spot=False), cloud.login.disk, cloud.login.count)
     if cloud.login.public_address:
         total["IN_USE_ADDRESSES"] += cloud.login.count

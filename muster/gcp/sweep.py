@@ -1,8 +1,8 @@
 """Deletes what a cluster has left in its project, by its label.
 
 That is what Pulumi has no resource for: nodes that SLURM made, builders and images of a
-`pulumi up` that was killed. The state disk (`muster-role: state`) is never swept: its own resource
-is protected, and a person decides.
+`pulumi up` that was killed. The disks of state and folders (`muster-role: state` and `folder`) are
+never swept: their own resources are protected, and a person decides.
 """
 
 import time
@@ -65,7 +65,8 @@ def _sweep(compute: Compute, condition: str, progress: Progress, until: float) -
 
     def disks() -> list[dict[str, Any]]:
         listed = compute.everywhere("disks", filter=condition)
-        return [disk for disk in listed if disk["labels"].get(names.ROLE_LABEL) != names.STATE]
+        kept = (names.STATE, names.FOLDER)
+        return [disk for disk in listed if disk["labels"].get(names.ROLE_LABEL) not in kept]
 
     kinds: dict[str, Look] = {
         "instance": lambda: compute.everywhere("instances", filter=condition),

@@ -96,7 +96,7 @@ def _folders(definition: Definition) -> list[dict[str, Any]]:
     """Return the folders with their quotas, each before the folders in it."""
     storage = definition.cluster.storage
     folders = [
-        {"path": _export(folder), "mode": "0755", "quota_gib": folder.quota_gib}
+        {"path": _export(folder), "mode": "0755", "quota_gib": folder.size_gib}
         for folder in storage.of_kind("ceph").values()
     ]
     if storage.data.kind == "ceph":

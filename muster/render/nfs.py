@@ -138,7 +138,6 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
             # The fsid never changes while the cluster exists, also with another host or disk:
             # clients identify open files by it.
             "fsid": str(uuid5(NAMESPACE_URL, f"muster:{definition.cluster.name}:{key}")),
-            "own_disk": folder.own_disk,
             "clients": [
                 {
                     "host": client,

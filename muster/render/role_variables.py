@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, lmod, nfs, people, slurm, state_disk
+from muster.render import ceph, file_systems, lmod, nfs, people, slurm
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -91,8 +91,13 @@ def _munge(host: Host, _: Mapping[str, Any]) -> Variables:
     return {"threads": 10 if host.is_in("controller") else 2}
 
 
-def _state_disk(host: Host, _: Mapping[str, Any]) -> Variables:
-    return {"folders": state_disk.folders(host.definition)}
+def _file_systems(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "mounts": [
+            *(file_systems.of_controller(host.definition) if host.is_in("controller") else []),
+            *(file_systems.of_storage(host.definition) if host.is_in("storage") else []),
+        ]
+    }
 
 
 def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
@@ -293,7 +298,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "muster-guard": cluster.cloud,
-        "muster-state-disk": host.is_in("controller") and variables["state_disk_folders"],
+        "muster-file-systems": host.is_in("controller") and variables["file_systems_mounts"],
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database"),
         "slurmdbd": host.is_in("database"),
@@ -349,7 +354,7 @@ class _Role:
 _ROLES = {
     "base": _Role(("all",), _base),
     "munge": _Role(("all",), _munge, packages=("munge",)),
-    "state_disk": _Role(("controller",), _state_disk, _is_set("state_disk_folders")),
+    "file_systems": _Role(("controller", "storage"), _file_systems, _is_set("file_systems_mounts")),
     "nfs_server": _Role(("storage",), _nfs_server, _is_set("nfs_server_exports")),
     "ceph_cluster": _Role(("storage",), _ceph_cluster, _is_set("ceph_cluster_devices")),
     "cephadm": _Role(("storage",), _cephadm, _is_set("cephadm_image")),

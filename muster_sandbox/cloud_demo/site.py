@@ -184,7 +184,7 @@ class Stack:
         self.read("config", "set", "--stack", self.name, key, "--", value)
 
     def release_state(self) -> None:
-        """Unprotect the state disk: a cluster can't be destroyed before."""
+        """Unprotect the disks: a cluster can't be destroyed before."""
         self.read("state", "unprotect", "--all", "--yes", "--stack", self.name)
 
     def command(self, *words: str) -> list[str]:

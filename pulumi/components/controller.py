@@ -10,7 +10,7 @@ from components import vm
 from components.iap_permissions import grant_iap_access
 from components.lifecycle import FirstBoot, FirstBootArgs
 from muster.definition.schema.cloud import Controller as Wanted
-from muster.gcp.names import CONTROLLER, STATE_DEVICE, Names
+from muster.gcp.names import CONTROLLER, Names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class ControllerArgs:
     """Link of the subnet."""
     account: pulumi.Input[str]
     """Email of its account."""
-    disk: pulumi.Input[str]
-    """Link of the state disk."""
+    disks: Mapping[str, pulumi.Input[str]]
+    """Device name -> link of the disks that outlive the VM."""
     bundle: str
     """Address of the machine bundle."""
     digest: str
@@ -59,7 +59,9 @@ class Controller(pulumi.ComponentResource):
             machine_type=args.wanted.machine_type,
             allow_stopping_for_update=True,
             boot_disk=vm.boot_disk(names, CONTROLLER, args.wanted.disk),
-            attached_disks=[{"source": args.disk, "device_name": STATE_DEVICE}],
+            attached_disks=[
+                {"source": link, "device_name": device} for device, link in args.disks.items()
+            ],
             network_interfaces=[
                 {"subnetwork": args.subnet, "network_ip": args.address, "nic_type": "GVNIC"}
             ],

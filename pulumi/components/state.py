@@ -1,12 +1,14 @@
-"""The disk that outlives the controller: queue, database, /home, /apps, ssh host keys."""
+"""The disks that outlive the controller: queue, database and ssh host keys, and each folder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_gcp as gcp
 
+from muster.definition.schema.cloud import STATE as STATE_DISK
 from muster.definition.schema.node_sets import Disk
-from muster.gcp.names import CLUSTER_LABEL, SLURM_LABEL, STATE, Names, slurm_label
+from muster.gcp.names import CLUSTER_LABEL, FOLDER, SLURM_LABEL, STATE, Names, slurm_label
 
 KEPT_DAYS = 7
 """Days that a daily snapshot is kept, even after the disk is deleted."""
@@ -14,37 +16,30 @@ KEPT_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class StateArgs:
-    """The disk's settings."""
+    """The disks' settings."""
 
     names: Names
     zone: str
     region: str
-    disk: Disk
+    disks: Mapping[str, Disk]
+    """By what they hold: `state`, or the key of a folder."""
     slurm_version: str
 
 
 class State(pulumi.ComponentResource):
-    """The state disk and the schedule of its snapshots.
+    """The disks, and the schedule of their snapshots.
 
-    The disk is protected: `pulumi destroy` is refused until `pulumi state unprotect` was run.
+    They are protected: `pulumi destroy` is refused until `pulumi state unprotect` was run.
     """
 
-    disk: gcp.compute.Disk
+    links: dict[str, pulumi.Output[str]]
+    """Of the disks, by what they hold."""
 
     def __init__(
         self, name: str, *, args: StateArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("muster:gcp:State", name, None, opts)
         names = args.names
-        self.disk = gcp.compute.Disk(
-            name,
-            name=names.state_disk,
-            zone=args.zone,
-            size=args.disk.size_gib,
-            type=args.disk.type,
-            labels=names.labels(STATE, **{SLURM_LABEL: slurm_label(args.slurm_version)}),
-            opts=pulumi.ResourceOptions(parent=self, protect=True),
-        )
         inside = pulumi.ResourceOptions(parent=self)
         schedule = gcp.compute.ResourcePolicy(
             f"{name}-snapshots",
@@ -60,11 +55,26 @@ class State(pulumi.ComponentResource):
             },
             opts=inside,
         )
-        gcp.compute.DiskResourcePolicyAttachment(
-            f"{name}-snapshots-of-disk",
-            name=schedule.name,
-            disk=self.disk.name,
-            zone=args.zone,
-            opts=inside,
-        )
-        self.register_outputs({"disk": self.disk.self_link})
+        self.links = {}
+        for key, wanted in args.disks.items():
+            release = {SLURM_LABEL: slurm_label(args.slurm_version)}
+            disk = gcp.compute.Disk(
+                f"disk-{key}",
+                name=names.disk(key),
+                zone=args.zone,
+                size=wanted.size_gib,
+                type=wanted.type,
+                labels=(
+                    names.labels(STATE, **release) if key == STATE_DISK else names.labels(FOLDER)
+                ),
+                opts=pulumi.ResourceOptions(parent=self, protect=True),
+            )
+            self.links[key] = disk.self_link
+            gcp.compute.DiskResourcePolicyAttachment(
+                f"snapshots-of-{key}",
+                name=schedule.name,
+                disk=disk.name,
+                zone=args.zone,
+                opts=inside,
+            )
+        self.register_outputs({"disks": self.links})

@@ -53,7 +53,7 @@ def cluster(*, cached: bool) -> dict[str, object]:
         "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
         "partitions": {"main": {"nodes": ["cpu"], "default": True}},
         "storage": {
-            "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": cached},
+            "apps": {"kind": "nfs", "path": "/apps", "size_gib": 1, "cached": cached},
             **({"cache": {"device": "/dev/vda", "any_kernel": True}} if cached else {}),
         },
     }

@@ -278,8 +278,7 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     assert "state unprotect" in refused.output
     assert len(names(outside, f"{ZONE}/instances")) == 4, "nothing was deleted"
 
-    disk = cluster.resources()["state"]["urn"]
-    cluster.command("state", "unprotect", "--yes", "--stack", CLUSTER, disk)
+    cluster.command("state", "unprotect", "--all", "--yes", "--stack", CLUSTER)
     gone = cluster.destroy()
     assert f"deleting the instance {CLUSTER}-debug-1" in gone.output
     order = [step.name for step in gone.steps if step.op == "delete"]

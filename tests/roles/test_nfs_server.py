@@ -4,7 +4,7 @@ import pytest
 
 EXPORTS = "/etc/exports.d/muster.exports"
 HOME = {
-    **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001", "own_disk": False},
+    **{"path": "/srv/home", "fsid": "6f9a3c1e-0000-4000-8000-000000000001"},
     "clients": [{"host": "192.0.2.0/24", "writes": True}],
 }
 
@@ -48,10 +48,9 @@ def test_who_may_write_and_who_is_root(host, client, expected):
     assert "fsid=6f9a3c1e-0000-4000-8000-000000000001" in options
 
 
-def test_a_folder_with_a_disk_is_served_only_while_that_is_mounted(host):
-    assert any(word.startswith("mountpoint") for word in exported(host)["/dev/shm", "192.0.2.0/24"])
-    options = exported(host)["/srv/home", "192.0.2.0/24"]
-    assert not any(word.startswith("mountpoint") for word in options)
+def test_a_folder_is_served_only_while_its_file_system_is_mounted(host):
+    for options in exported(host).values():
+        assert any(word.startswith("mountpoint") for word in options)
 
 
 def test_only_version_4_is_spoken(host):
@@ -85,12 +84,26 @@ def test_changed_exports_reach_the_server_without_a_restart(host, converge):
     assert ("/srv/home", "203.0.113.0/24") not in exported(host)
 
 
-def test_a_folder_whose_disk_is_away_is_refused(host, converge):
+def test_a_folder_that_is_no_file_system_of_its_own_is_refused(host, converge):
+    """Who has the handle of one file reads every file of its file system (tests/vm)."""
     before = host.file(EXPORTS).content_string
-    wanted = [HOME | {"own_disk": True}]
-    said = " ".join(converge("nfs_server", nfs_server_exports=wanted).split())
-    assert "no disk is mounted at /srv/home" in said
-    assert host.file(EXPORTS).content_string == before
+    made = (
+        "mkdir --parents /srv/folder /srv/part /srv/again /etc/part; "
+        # A part of the root's file system, though mounted; and homes under another name.
+        "mount --bind /etc/part /srv/part; mount --bind /srv/home /srv/again"
+    )
+    host.check_output(f"sh -c '{made}'")
+    try:
+        paths = ["/srv/home", "/dev/shm", "/srv/folder", "/srv/part", "/srv/again"]
+        wanted = [
+            HOME | {"path": path, "fsid": f"{HOME['fsid'][:-1]}{number}"}
+            for number, path in enumerate(paths)
+        ]
+        said = " ".join(converge("nfs_server", nfs_server_exports=wanted).split())
+        assert "/srv/home, /srv/folder, /srv/part: not a file system of its own" in said
+        assert host.file(EXPORTS).content_string == before
+    finally:
+        host.run("sh -c 'umount /srv/part /srv/again; rmdir /srv/folder /srv/part /srv/again'")
 
 
 def test_what_exportfs_refuses_ends_the_run_until_it_is_right(host, converge):

@@ -40,6 +40,7 @@ README = Page(ROOT / "README.md")
 CONTRIBUTING = Page(ROOT / "CONTRIBUTING.md")
 DEMO = Page(ROOT / "docs/demo.md")
 DESIGN = Page(ROOT / "docs/design.md")
+SECURITY = Page(ROOT / "docs/security.md")
 TESTING = Page(ROOT / "docs/testing.md")
 FIRST_WEEK = Page(ROOT / "docs/first-week.md")
 
@@ -715,3 +716,14 @@ def test_commands_on_hosts_are_typed_by_the_cluster_s_tests() -> None:
         command.host for page in pages() for command in page.commands if command.host
     } - set(demo)
     assert left_out == {"lab-gpu-03"}
+
+
+def test_each_test_that_is_said_to_show_a_defence_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", SECURITY.text)
+    assert len(named) > 20
+    there = {
+        (file.name, name)
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^ *def (test_\w+)", file.read_text(encoding="utf-8"), re.M)
+    }
+    assert set(named) - there == set()

@@ -256,7 +256,7 @@ def test_each_layer_of_make_test_is_lint_or_may_be_left_out() -> None:
         ("roles/health/files/usr/local/sbin/muster-health", "molecule", "health"),
         ("roles/health/files/usr/local/sbin/muster-health", "unit", "tests/unit/test_typed.py"),
         ("roles/verify/tasks/main.yml", "cluster", "tests/live/test_site.py"),
-        ("roles/state_disk/files/disks.py", "molecule", "fscache"),
+        ("roles/file_systems/files/disks.py", "molecule", "fscache"),
         ("ansible/plugins/modules/people.py", "molecule", "users"),
         ("ansible/plugins/modules/people.py", "unit", "tests/unit/plugins/test_people.py"),
         ("ansible/plugins/module_utils/refused_error.py", "molecule", "nfs_client"),

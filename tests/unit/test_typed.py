@@ -38,7 +38,7 @@ def test_all_python_is_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
         "molecule/cephadm/stand_in/cluster.py",
         "muster_sandbox/fakecloud/backends/guest/usr/lib/fakecloud/startup-script",
         "roles/health/files/usr/local/sbin/muster-health",
-        "roles/state_disk/files/disks.py",
+        "roles/file_systems/files/disks.py",
     }
     assert (
         "muster_sandbox/containers/recipe/usr/lib/python3/dist-packages/compiled_once.py" in first

@@ -20,7 +20,7 @@ CLUSTER: dict[str, Any] = {
     "partitions": {"main": {"nodes": ["cpu"], "default": True}},
     "storage": {
         "home": {"kind": "nfs", "path": "/home"},
-        "apps": {"kind": "nfs", "path": "/apps", "own_disk": False, "cached": True},
+        "apps": {"kind": "nfs", "path": "/apps", "size_gib": 1, "cached": True},
         "data": {"kind": "ceph", "path": "/data"},
         # Debian 12's kernel is slow at it, but correct.
         "cache": {"device": "/dev/vda", "any_kernel": site.RELEASE == "bookworm"},
@@ -45,7 +45,7 @@ def ceph(booted: tuple[Site, Ceph]) -> Ceph:
 
 @pytest.fixture(scope="session")
 def pair(booted: tuple[Site, Ceph]) -> Site:
-    """Their cluster: /home on its own disk, /apps on the root disk, /data from Ceph."""
+    """Their cluster: /home on a disk, /apps in a file, /data from Ceph."""
     machines, ceph = booted
     machines.server.check(
         "mke2fs -q -t ext4 /dev/vda && echo '/dev/vda /home ext4' >>/etc/fstab && mount -a"

@@ -4,6 +4,8 @@ It has its own machines, configured by two roles; all else is in test_nfs.py.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from vmkit import site
@@ -11,23 +13,27 @@ from vmkit.site import Site
 
 from muster_sandbox.containers import base_image
 
-ROLES = "nfs_server,nfs_client"
+ROLES = "file_systems,nfs_server,nfs_client"
+FORGE = Path(__file__).with_name("vmkit") / "forge.py"
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
+
+
+def cluster(*, home_gib: int) -> dict[str, Any]:
+    """The definition: homes in a file system of this size."""
+    return {
+        "name": "vm",
+        "os": base_image.RELEASES[site.RELEASE],
+        "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
+        "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+        "storage": {"home": {"kind": "nfs", "path": "/home", "size_gib": home_gib}},
+    }
 
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Site]:
     """A server and a client, with /home between them."""
     with site.booted() as machines:
-        machines.define(
-            {
-                "name": "vm",
-                "os": base_image.RELEASES[site.RELEASE],
-                "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
-                "partitions": {"main": {"nodes": ["cpu"], "default": True}},
-                "storage": {"home": {"kind": "nfs", "path": "/home", "own_disk": False}},
-            }
-        )
+        machines.define(cluster(home_gib=1))
         machines.play(roles=ROLES)
         machines.server.check("install -d -o 20001 -g 20001 -m 700 /home/ada")
         yield machines
@@ -47,3 +53,40 @@ def test_root_is_squashed(two: Site) -> None:
 
 def test_a_second_run_changes_nothing(two: Site) -> None:
     assert two.play(roles=ROLES) == set()
+
+
+def forged(two: Site, served: str, inode: str) -> str:
+    """What root of the client reads of a file with this number, beside one that is served."""
+    two.client.check(f"cat >/root/forge.py <<'EOF'\n{FORGE.read_text()}EOF")
+    done = two.client.ssh(f"python3 /root/forge.py {served} {inode} 20001")
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_a_forged_file_handle_reaches_no_file_outside_the_folder(two: Site) -> None:
+    """It does so where a folder is exported that is a part of another file system."""
+    two.server.check("install -o 20001 -m 600 /dev/null /var/lib/precious")
+    two.server.check("echo 'not exported' >/var/lib/precious")
+    inode = two.server.check("stat -c %i /var/lib/precious")
+    two.server.check("mkdir -p /srv/part && echo served >/srv/part/file")
+    two.server.check("exportfs -o ro,no_subtree_check,fsid=77 192.0.2.2:/srv/part")
+    two.client.check("mount -t nfs4 -o ro storage1:/srv/part /mnt")
+    try:
+        assert forged(two, "/mnt/file", inode) == "not exported\n"
+    finally:
+        two.client.check("umount /mnt")
+        two.server.check("exportfs -u 192.0.2.2:/srv/part")
+    # The same in homes, with the number of a file there and with that of the other one.
+    two.server.check("touch /home/file")
+    own = two.server.check("stat -c %i /home/ada/file")
+    assert forged(two, "/home/file", own) == "from the node\n"
+    assert forged(two, "/home/file", inode) == "Stale file handle\n"
+
+
+def test_a_folder_grows_while_it_is_in_use(two: Site) -> None:
+    two.define(cluster(home_gib=2))
+    before = int(two.client.check("df --output=size -BM /home").split()[1].rstrip("M"))
+    two.play(roles="file_systems")
+    after = int(two.client.check("df --output=size -BM /home").split()[1].rstrip("M"))
+    assert after > before + 900
+    assert two.client.check(f"{ADA} cat /home/ada/file") == "from the node"

@@ -83,13 +83,13 @@ def project_quota(d: Definition) -> Iterator[Finding]:
 def project_quota_too_large(d: Definition) -> Iterator[Finding]:
     """A quota of a project above that of the folder it lies in."""
     storage = d.cluster.storage
-    whole = storage.data.quota_gib
+    whole = storage.data.size_gib
     for name, project in storage.projects.items():
         if whole is not None and project.quota_gib is not None and project.quota_gib > whole:
             yield Finding(
                 ("storage", "projects", name, "quota_gib"),
                 f"{project.quota_gib} GiB are more than storage.data may hold, {whole} GiB",
-                f"say at most {whole}, or a larger `quota_gib` of storage.data",
+                f"say at most {whole}, or a larger `size_gib` of storage.data",
             )
 
 

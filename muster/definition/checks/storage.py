@@ -9,6 +9,7 @@ from muster.definition.checks.rows import Spelling, table
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
 from muster.definition.schema.ceph import Ceph
+from muster.definition.schema.node_sets import LEAST_DISK_GIB
 from muster.definition.schema.storage import Folder
 from muster.definition.yaml_file import KeyPath
 
@@ -141,14 +142,13 @@ def export_twice(d: Definition) -> Iterator[Finding]:
 def _meaningless(folder: Folder, ceph: Ceph | None) -> Iterator[tuple[str, str, str]]:
     """Keys of a folder without effect: each with the reason, and how to give it an effect."""
     given = folder.model_fields_set
-    if not folder.is_served and "own_disk" in given:
-        yield "own_disk", "Muster does not serve this folder", "say `kind: nfs` without `server`"
     if folder.kind != "ceph" and folder.server is None and "export" in given:
         why = "there is no `server` that has another folder"
         yield "export", why, "say `kind: nfs` with a `server`"
-    if "quota_gib" in given and (folder.kind != "ceph" or not (ceph and ceph.is_built)):
-        why = "it is no folder of a Ceph cluster that Muster builds"
-        yield "quota_gib", why, "set the quota where the folder is"
+    built = folder.kind == "ceph" and ceph is not None and ceph.is_built
+    if "size_gib" in given and not (folder.is_served or built):
+        why = "Muster does not serve this folder"
+        yield "size_gib", why, "set its size where it is"
     if folder.kind == "ceph":
         for key in ("server", "connections"):
             if key in given:
@@ -200,6 +200,18 @@ def storage_connections(d: Definition) -> Iterator[Finding]:
                 ("storage", key, "connections"),
                 f"storage.{other} of the same server has {connections}",
                 "give both the same number: the kernel takes that of the first mount for all",
+            )
+
+
+@check("folder-disk-too-small")
+def folder_disk_too_small(d: Definition) -> Iterator[Finding]:
+    """A folder's disk that Google does not make so small."""
+    for key, folder in d.cluster.storage.served().items() if d.cluster.cloud else ():
+        if folder.size_gib is not None and folder.size_gib < LEAST_DISK_GIB:
+            yield Finding(
+                ("storage", key, "size_gib"),
+                f"a disk has {LEAST_DISK_GIB} GiB at least",
+                f"say {LEAST_DISK_GIB} or more, or leave it out",
             )
 
 

@@ -7,24 +7,27 @@ from pydantic import Field
 from muster.definition.schema.base import Model
 from muster.definition.schema.node_sets import Disk
 
-
-class StateDisk(Disk):
-    """The disk that outlives the controller's VM: queue, database, shared folders."""
-
-    size_gib: Annotated[
-        int, Field(ge=10, le=65536, json_schema_extra={"x-unit": "GiB"}, description="Its size.")
-    ] = 100
+STATE = "state"
+"""What the controller's state disk is called in its VM, beside the disks of folders."""
+FOLDER_GIB = 100
+"""Size of a folder's disk where the definition says none, in GiB."""
 
 
 class Controller(Model):
-    """The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders."""
+    """The VM that runs slurmctld, slurmdbd and MariaDB and serves the shared folders.
+
+    Each folder has a disk of its own, of the state disk's type.
+    """
 
     machine_type: Annotated[str, Field(description="Machine type.")]
     disk: Annotated[Disk, Field(description="Boot disk.")] = Disk()
     state_disk: Annotated[
-        StateDisk,
-        Field(description="Disk of queue, database and shared folders; it outlives the VM."),
-    ] = StateDisk()
+        Disk,
+        Field(
+            description="Disk of queue and database; it outlives the VM. The disks of the shared "
+            "folders (`storage`) are of its type."
+        ),
+    ] = Disk()
 
 
 class Login(Model):

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, Scalar, named
-from muster.definition.schema.cloud import Cloud
+from muster.definition.schema.cloud import FOLDER_GIB, STATE, Cloud
 from muster.definition.schema.gpus import Nvidia
 from muster.definition.schema.mail import Mail
-from muster.definition.schema.node_sets import NodeSet, Partition, Scheduling
+from muster.definition.schema.node_sets import Disk, NodeSet, Partition, Scheduling
 from muster.definition.schema.patterns import whole
 from muster.definition.schema.people import Account, Users
 from muster.definition.schema.software import Software
@@ -121,3 +121,17 @@ class Cluster(Model):
             examples=[{"MessageTimeout": 60}],
         ),
     ] = {}
+
+    def disks(self) -> dict[str, Disk]:
+        """Return the disks of a cluster in the cloud that outlive its VMs, by what they hold.
+
+        `state`, and each folder that the controller serves by its key.
+        """
+        if self.cloud is None:
+            return {}
+        state = self.cloud.controller.state_disk
+        folders = {
+            key: state.model_copy(update={"size_gib": folder.size_gib or FOLDER_GIB})
+            for key, folder in self.storage.served().items()
+        }
+        return {STATE: state, **folders}

@@ -54,11 +54,21 @@ class Machines(_NodeSet):
         return self.sockets * self.cores_per_socket * self.threads_per_core
 
 
+LEAST_DISK_GIB = 10
+"""https://cloud.google.com/compute/docs/disks#disk-types"""
+
+
 class Disk(Model):
-    """The boot disk of a VM."""
+    """A disk of a VM."""
 
     size_gib: Annotated[
-        int, Field(ge=10, le=65536, json_schema_extra={"x-unit": "GiB"}, description="Its size.")
+        int,
+        Field(
+            ge=LEAST_DISK_GIB,
+            le=65536,
+            json_schema_extra={"x-unit": "GiB"},
+            description="Its size.",
+        ),
     ] = 20
     type: Annotated[
         Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"],

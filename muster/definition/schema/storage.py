@@ -52,13 +52,6 @@ class Folder(Model):
             "the file system. null: `path`."
         ),
     ] = None
-    own_disk: Annotated[
-        bool,
-        Field(
-            description="nfs: the storage host has it on a separate disk, and shares it only "
-            "while that is mounted; otherwise users could fill the root disk unnoticed."
-        ),
-    ] = True
     connections: Annotated[
         int,
         Field(
@@ -79,13 +72,16 @@ class Folder(Model):
     exec: Annotated[
         bool, Field(description="Whether programs may be started from it (`noexec` if not).")
     ] = True
-    quota_gib: Annotated[
+    size_gib: Annotated[
         int | None,
         Field(
             ge=1,
+            le=65536,
             json_schema_extra={"x-unit": "GiB"},
-            description="ceph: how much the folder may hold, in a cluster that Muster builds; "
-            "null: no limit.",
+            description="How much it may hold, if Muster serves it: each folder has a file system "
+            "of its own. In the cloud its disk, which can grow; null: 100. On the host in the "
+            "group `storage` a file, whose room is taken at once; null: an administrator mounts a "
+            "disk there. ceph: a quota; null: none.",
         ),
     ] = None
     cached: Annotated[

@@ -73,9 +73,12 @@ def test_folders_that_each_vm_would_have_for_itself_are_warned_of(tmp_path: Path
         return [line for line in warned(tmp_path, *changes) if "storage." in line]
 
     assert folder_warnings() == []
-    (home,) = folder_warnings(("home: {kind: nfs", "home: {kind: existing"))
+    (home,) = folder_warnings(
+        ("{kind: nfs, path: /home, size_gib: 50", "{kind: existing, path: /home")
+    )
     assert home.startswith("warning: storage.home: Muster mounts nothing there")
-    (all_of_them,) = folder_warnings(("{kind: nfs", "{kind: existing"))
+    sizes = [(f", size_gib: {size}}}", "}") for size in (50, 20)]
+    (all_of_them,) = folder_warnings(("{kind: nfs", "{kind: existing"), *sizes)
     assert "storage.home, storage.apps, storage.data" in all_of_them
 
 

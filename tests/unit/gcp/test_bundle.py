@@ -406,7 +406,7 @@ class TestImageBundle:
             ("roles/munge/tasks/install.yml", "names: [munge]", "names: [munge, libmunge2]"),
             ("roles/slurmdbd/vars/main.yml", "slurm-client]", "slurm-client, slurm-wlm]"),
             # fscache and cloud_node install it, by links.
-            ("roles/state_disk/files/disks.py", "PROBE_S = 60.0", "PROBE_S = 90.0"),
+            ("roles/file_systems/files/disks.py", "PROBE_S = 60.0", "PROBE_S = 90.0"),
             ("ansible/image.yml", "enabled: false", "enabled: true"),
             ("ansible/plugins/module_utils/installed_packages.py", "dpkg-query", "dpkg-queries"),
             ("ansible/plugins/plugin_utils/package_readings.py", "muster-packages", "muster-apt"),

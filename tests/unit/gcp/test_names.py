@@ -31,7 +31,7 @@ def test_names_fit(cluster: str, node_set: str):
         names.firewall("public-ssh"),
         names.controller,
         names.login(9),
-        names.state_disk,
+        names.disk("models"),
         names.snapshots,
         names.builder(DIGEST),
         names.image(DIGEST, "abcdef"),

@@ -38,15 +38,15 @@ def test_the_maximum_of_the_definition_is_counted(cluster: Cluster):
     spot = VirtualMachines(machine_type="n1-standard-4", max_nodes=3, spot=True)
     near = VirtualMachines(machine_type="c2-standard-4", max_nodes=2)
     larger = with_nodes(cluster, spot=spot, near=near)
-    # Controller, login and builder have 2 CPUs each; disks of 20, 20 and 10 GiB; the state disk
-    # has 100.
+    # Controller, login and builder have 2 CPUs each; disks of 20, 20 and 10 GiB; those of
+    # state and folders have 20, 50, 20 and 50.
     assert preflight.needs(larger, {"PREEMPTIBLE_CPUS": 100}) == {
         "CPUS": 6,
         "PREEMPTIBLE_CPUS": 12,
         "C2_CPUS": 8,
         "CPUS_ALL_REGIONS": 26,
         "INSTANCES": 8,
-        "SSD_TOTAL_GB": 250,
+        "SSD_TOTAL_GB": 290,
     }
     without = preflight.needs(larger, {})
     assert (without["CPUS"], without["PREEMPTIBLE_CPUS"]) == (18, 0)
@@ -134,7 +134,7 @@ def test_a_project_that_is_not_there(compute: Compute, cluster: Cluster):
 def make_state_disk(compute: Compute, cluster: str, slurm: str = "22-05") -> None:
     names = Names(cluster, compute.project)
     labels = names.labels("state", **{"muster-slurm": slurm})
-    body = {"name": names.state_disk, "sizeGb": "10", "labels": labels}
+    body = {"name": names.disk("state"), "sizeGb": "10", "labels": labels}
     compute.wait(compute.post("zones/europe-west4-b/disks", body), 10)
 
 

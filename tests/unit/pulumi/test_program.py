@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 40
+    assert len(few.kinds("gcp:")) == 46
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -128,7 +128,10 @@ def test_the_controller(run: Run):
                 "labels": labels,
             },
         },
-        "attachedDisks": [{"source": "link/slurm10-state", "deviceName": "state"}],
+        "attachedDisks": [
+            {"source": f"link/slurm10-{key}", "deviceName": key}
+            for key in ("state", "home", "apps", "data")
+        ],
         "networkInterfaces": [
             {"subnetwork": "link/slurm10", "networkIp": "10.10.0.2", "nicType": "GVNIC"}
         ],
@@ -489,10 +492,10 @@ def test_the_image_is_known_by_what_goes_into_it(run: Run):
     }
 
 
-def test_the_state_disk_and_its_snapshots(run: Run):
+def test_the_disks_that_outlive_the_controller_and_their_snapshots(run: Run):
     cloud = run()
-    disk = cloud.inputs("state")
-    assert (disk["name"], disk["size"], disk["type"]) == ("slurm10-state", 100, "pd-balanced")
+    disk = cloud.inputs("disk-state")
+    assert (disk["name"], disk["size"], disk["type"]) == ("slurm10-state", 20, "pd-balanced")
     assert disk["labels"] == {
         "muster-cluster": "slurm10",
         "muster-role": "state",
@@ -501,8 +504,12 @@ def test_the_state_disk_and_its_snapshots(run: Run):
     policy = cloud.inputs("state-snapshots")["snapshotSchedulePolicy"]
     assert policy["schedule"] == {"dailySchedule": {"daysInCycle": 1, "startTime": "03:00"}}
     assert policy["retentionPolicy"]["maxRetentionDays"] == 7
-    attachment = cloud.inputs("state-snapshots-of-disk")
-    assert (attachment["disk"], attachment["name"]) == ("slurm10-state", "slurm10-snapshots")
+    home = cloud.inputs("disk-home")
+    assert (home["name"], home["size"], home["type"]) == ("slurm10-home", 50, "pd-balanced")
+    assert home["labels"] == {"muster-cluster": "slurm10", "muster-role": "folder"}
+    for key in ("state", "home", "apps", "data"):
+        attachment = cloud.inputs(f"snapshots-of-{key}")
+        assert (attachment["disk"], attachment["name"]) == (f"slurm10-{key}", "slurm10-snapshots")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ CLUSTER: dict[str, Any] = {
     "storage": {
         "home": {"kind": "ceph", "path": "/home"},
         "apps": {"kind": "ceph", "path": "/apps"},
-        "data": {"kind": "ceph", "path": "/srv/data", "export": "/data", "quota_gib": 500},
+        "data": {"kind": "ceph", "path": "/srv/data", "export": "/data", "size_gib": 500},
         "models": {"kind": "ceph", "path": "/models"},
         "ceph": {"devices": {"storage": DISKS}},
     },
@@ -53,7 +53,7 @@ def defined(groups: dict[str, list[str]] | None = None, **folders: dict[str, Any
 def existing() -> Definition:
     cluster = deepcopy(CLUSTER)
     cluster["storage"]["ceph"] = EXISTING
-    del cluster["storage"]["data"]["quota_gib"]
+    del cluster["storage"]["data"]["size_gib"]
     return validate(cluster, GROUPS | {"storage": []})
 
 

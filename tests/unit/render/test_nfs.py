@@ -156,7 +156,6 @@ def test_folders_are_served_to_the_hosts_of_the_cluster_alone() -> None:
     home = exports["/home"]
     assert list(home["clients"]) == ["192.0.2.1", "192.0.2.11", "gpu-01"]
     assert all(c["writes"] and not c["as_root"] for c in home["clients"].values())
-    assert home["own_disk"] is True
     assert home["fsid"] != exports["/sw"]["fsid"]
 
 

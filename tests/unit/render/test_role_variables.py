@@ -212,7 +212,7 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         (
             "cloud",
             "slurm10-controller",
-            ["state_disk", "nfs_server", "cloud_vm", "autoscaler", "cloud_node"],
+            ["file_systems", "nfs_server", "cloud_vm", "autoscaler", "cloud_node"],
         ),
         ("cloud", "slurm10-login-0", ["nfs_client", "cloud_vm"]),
     ],
@@ -391,7 +391,7 @@ CONTROL = {"slurmctld", "mariadb", "slurmdbd"}
         (
             "cloud",
             "slurm10-controller",
-            CONTROL | {"nfs-server", "muster-guard", "muster-state-disk"},
+            CONTROL | {"nfs-server", "muster-guard", "muster-file-systems"},
         ),
         ("cloud", "slurm10-login-0", {"muster-guard"}),
     ],
@@ -401,7 +401,7 @@ def test_units_follow_the_groups(name: str, host: str, units: set[str]) -> None:
 
 
 def test_no_unit_is_expected_where_its_role_does_not_run() -> None:
-    folders = {"state_disk_folders": [{"path": "/x"}], "nfs_server_exports": [{"path": "/x"}]}
+    folders = {"file_systems_mounts": [{"path": "/x"}], "nfs_server_exports": [{"path": "/x"}]}
     added, _ = role_variables(on_host(changed(), "cpu-01", folders))
     assert {*added["verify_units"]} == EVERYWHERE | {"slurmd"}
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).parents[3] / "roles"
-SHARED = ROLES / "state_disk/files/disks.py"
+SHARED = ROLES / "file_systems/files/disks.py"
 PROGRAMS = {
     "cloud_node": ("local_ssds.py", "int() with base 10: '--help'", "SLURM makes another"),
     "fscache": ("muster_cache_disk.py", "usage:", "apply the role fscache again"),
-    "state_disk": ("muster_state_disk.py", "usage:", "apply the role state_disk again"),
+    "file_systems": ("muster_file_systems.py", "usage:", "apply the role file_systems again"),
 }
 """Role -> its program, what that says to --help, and what to do without disks.py."""
 FOLDER = "/usr/local/lib/muster"

@@ -71,7 +71,7 @@ Address=192.0.2.{number}/24
 Address=198.51.100.{number}/24
 """
 
-SIZE = "1500M"
+SIZE = "4G"
 BUILD_SECONDS = 600
 
 

@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 RELEASE = os.environ.get("RELEASE", "bookworm")
 """Of the machines."""
 
-STORAGE = "nfs_server,fscache,nfs_client,ceph_client"
+STORAGE = "file_systems,nfs_server,fscache,nfs_client,ceph_client"
 ROLES = f"munge,{STORAGE},health,slurmctld,slurmd"
 """The roles that depend on a kernel. A task takes seconds on an emulated machine, and containers
 are enough for the other roles."""

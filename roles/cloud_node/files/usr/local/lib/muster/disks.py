@@ -1,1 +1,1 @@
-../../../../../../state_disk/files/disks.py
+../../../../../../file_systems/files/disks.py

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-PROGRAM = "/usr/local/lib/muster/muster_state_disk.py"
+PROGRAM = "/usr/local/lib/muster/muster_file_systems.py"
 DEVICE = "/dev/disk/by-id/google-state"
 FILE = "/root/google-state.disk"
 """What is behind it (molecule/shared/disk.sh)."""
@@ -18,12 +18,13 @@ def run(host, what="apply"):
 
 @pytest.fixture
 def settings(host):
-    """Write the program's settings with a change; those of the role come back."""
-    path = "/etc/muster/state-disk.json"
+    """Write its first file system alone, with a change; what the role wrote comes back."""
+    path = "/etc/muster/file-systems.json"
     before = host.file(path).content_string
 
     def write(**changes):
-        text = json.dumps({**json.loads(before), **changes})
+        [first, *_] = json.loads(before)["mounts"]
+        text = json.dumps({"mounts": [{**first, **changes}]})
         host.check_output(f"printf %s '{text}' >{path}")
 
     yield write
@@ -34,7 +35,7 @@ def settings(host):
 def other_disk(host):
     """A disk of its own, not under the name of the state disk; its path."""
     device = host.check_output(
-        "sh -c 'truncate --size=16M /root/other; losetup --find --show /root/other'"
+        "sh -c 'cd /root; rm -f other; truncate --size=16M other; losetup --find --show other'"
     )
     yield device
     host.check_output(f"losetup --detach {device}")
@@ -71,7 +72,7 @@ def test_nothing_is_left_to_do(host):
 
 def test_the_daemon_does_not_start_without_the_disk(host):
     needed = host.check_output("systemctl show keeper --property Requires,After")
-    assert needed.count("muster-state-disk.service") == 2
+    assert needed.count("muster-file-systems.service") == 2
 
 
 def test_the_disk_s_content_wins_on_a_recreated_machine(host):
@@ -169,3 +170,98 @@ def test_a_missing_disk_is_one_sentence(host, settings):
     done = run(host, "check")
     assert done.rc == 1
     assert done.stderr.startswith("/dev/disk/by-id/google-elsewhere: no such device; attach")
+
+
+SHELF = "/srv/shelf"
+SHELF_FILE = "/var/lib/muster/file-systems/muster-shelf"
+
+
+def test_a_file_takes_the_place_of_a_disk_and_has_its_room_at_once(host):
+    size, blocks = host.check_output(f"stat --format='%s %b' {SHELF_FILE}").split()
+    assert int(size) == 2**30
+    assert int(blocks) * 512 >= 2**30
+    assert host.check_output(f"stat --format=%a {SHELF_FILE}") == "600"
+    there = host.check_output(f"findmnt --noheadings --output SOURCE,FSTYPE,OPTIONS {SHELF}")
+    assert "/dev/loop" in there
+    assert {"nosuid", "nodev"} <= {*there.split()[2].split(",")}
+
+
+def test_what_a_folder_had_before_moved_in_and_belongs_to_whom_it_did(host):
+    assert host.check_output(f"stat --format=%U:%a {SHELF}") == "keeper:750"
+    assert host.check_output(f"stat --format=%U {SHELF}/book") == "keeper"
+    assert host.check_output(f"cat {SHELF}/book") == "read"
+
+
+def test_who_fills_one_file_system_fills_no_other(host):
+    fill = f"dd if=/dev/zero of={SHELF}/fill bs=1M status=none"
+    assert "No space left on device" in host.run(fill).stderr
+    try:
+        host.check_output(f"sh -c 'dd if=/dev/zero of={FOLDER}/more bs=1M count=1 status=none'")
+        host.check_output("dd if=/dev/zero of=/var/lib/more bs=1M count=1 status=none")
+    finally:
+        host.check_output(f"rm -f {SHELF}/fill {FOLDER}/more /var/lib/more")
+
+
+def test_a_file_is_mounted_again_after_a_boot_and_grows(host, settings):
+    """As above, unmounted: its loop device goes with the mount."""
+    wanted = {"path": SHELF, "label": "muster-shelf", "device": "", "folders": []}
+    host.check_output(f"umount {SHELF}")
+    held = f"losetup --noheadings --associated {SHELF_FILE} | grep -q ."
+    host.check_output(f"timeout 10 sh -c 'while {held}; do sleep 0.1; done'")
+    settings(**wanted, host_keys=False, size_gib=2)
+    try:
+        done = run(host)
+        assert done.stdout.splitlines()[:2] == [
+            f"{SHELF_FILE}: take 1 GiB",
+            f"{SHELF}: grow to the size of its disk",
+        ]
+        assert host.check_output(f"cat {SHELF}/book") == "read"
+        assert int(host.check_output(f"df --output=size -B1M {SHELF}").split()[1]) > 1900
+        settings(**wanted, host_keys=False, size_gib=1)
+        done = run(host)
+        assert done.rc == 1
+        assert f"{SHELF_FILE} has 2 GiB and is never made smaller" in done.stderr
+    finally:
+        host.check_output(f"umount {SHELF}")
+        host.check_output(f"timeout 10 sh -c 'while {held}; do sleep 0.1; done'")
+        host.check_output(f"sh -c 'e2fsck -fp {SHELF_FILE}; resize2fs {SHELF_FILE} 1G'")
+        host.check_output(f"truncate --size=1G {SHELF_FILE}")
+    settings(**wanted, host_keys=False, size_gib=1, options=["nosuid", "nodev"])
+    assert run(host).rc == 0
+
+
+def test_a_file_that_has_no_room_is_refused_before_it_takes_any(host, settings):
+    before = host.check_output("df --output=avail -B1G /var/lib").split()[1]
+    settings(path="/srv/other", label="muster-other", device="", size_gib=100_000)
+    done = run(host)
+    assert done.rc == 1
+    assert "GiB are missing, with what the machine itself keeps" in done.stderr
+    assert (
+        abs(int(host.check_output("df --output=avail -B1G /var/lib").split()[1]) - int(before)) < 5
+    )
+
+
+def test_a_disk_that_was_not_filled_before_the_machine_stopped_is_made_again(
+    host, settings, other_disk
+):
+    host.check_output(f"mkfs.ext4 -q -L muster-new {other_disk}")
+    settings(device=other_disk, path="/srv/other", folders=[], host_keys=False)
+    try:
+        assert run(host).rc == 0
+        assert host.check_output(f"blkid --output value --match-tag LABEL {other_disk}") == (
+            "muster-state"
+        )
+    finally:
+        host.run("umount /srv/other")
+
+
+def test_another_file_system_at_the_folder_is_refused(host, settings, other_disk):
+    host.check_output("sh -c 'mkdir -p /srv/other; mount -t tmpfs other /srv/other'")
+    settings(device=other_disk, path="/srv/other")
+    try:
+        done = run(host)
+        assert done.rc == 1
+        assert "/srv/other has another file system than that of" in done.stderr
+        assert host.check_output(f"blkid --probe {other_disk} || echo blank") == "blank"
+    finally:
+        host.check_output("umount /srv/other")

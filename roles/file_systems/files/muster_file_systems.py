@@ -1,0 +1,449 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mount the disks that outlive this machine, and the files that hold shared folders.
+
+    muster_file_systems.py apply    at each boot (muster-file-systems.service) and in each play
+    muster_file_systems.py check    say what `apply` would do, and do nothing
+
+A disk of zeros gets an ext4 file system; one with anything else on it is never formatted, known or
+not: a damaged file system can be repaired. A file system that is smaller than its disk grows. What
+the machine has at the mount point moves in once, when the file system is made, while the daemons
+that use it are down; from then on the file system's content wins.
+
+In place of a disk there may be a file of a fixed size, whose room is taken from the disk below it
+at once. It never becomes smaller.
+
+Folders of the machine may be bound to the folders of the same paths on a disk, and move there in
+the same way. One disk may keep the ssh host keys too, so that a recreated machine has the same
+ones.
+
+Every change is printed as a line; without any there is nothing to do. Settings:
+/etc/muster/file-systems.json, written by the role file_systems. Runs with the Python of the system
+and disks.py alone.
+"""
+
+import fcntl
+import filecmp
+import glob
+import grp
+import json
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    from disks import Content, DiskError, content, run, wait_for
+except (ImportError, SyntaxError, ValueError) as error:
+    sys.exit(
+        f"{sys.path[0]}/disks.py is missing or damaged ({error}); apply the role file_systems again"
+    )
+
+SETTINGS = "/etc/muster/file-systems.json"
+FILES = "/var/lib/muster/file-systems"
+"""Where the files are that take the place of disks."""
+LOCK = "/run/muster-file-systems.lock"
+HALF_MADE = "muster-new"
+"""Label until all is in a file system that belongs there."""
+HOST_KEYS = "/etc/ssh/ssh_host_*"
+DEVICE_SECONDS = 90
+"""How long a disk may take to appear at boot, as systemd waits for one."""
+HALF_AT = "/run/muster-file-system.new"
+"""Where a file system is mounted while it is made."""
+MIB = 2**20
+SAMPLES_MIB = (*range(16), *(128 * group for group in (1, 3, 5, 7, 9, 25, 27, 49)))
+"""Where a disk is read to see whether it is blank: its head, and ext4's copies (mke2fs(8))."""
+KEPT_PART = 10
+"""Part of a disk that no file may take: 1/10."""
+GROWS_FROM_BYTES = 16 * 2**20
+"""A file system is at most a little smaller than its disk: blocks come in groups."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of the machine that lies on a disk."""
+
+    path: str
+    owner: str = ""
+    """By name. Empty: whom it belongs to is not this program's concern."""
+    group: str = ""
+    units: Sequence[str] = ()
+    """What uses it."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file system of the machine."""
+
+    path: str
+    """Where it is mounted."""
+    label: str
+    """What the file system is known by."""
+    device: str = ""
+    """Its disk. Empty: a file has it."""
+    size_gib: int = 0
+    """Size of the file."""
+    options: Sequence[str] = ()
+    """Of the mount."""
+    units: Sequence[str] = ()
+    """What uses it."""
+    folders: Sequence[dict[str, Any]] = ()
+    """Folders of the machine that lie on it, at their paths below `path`."""
+    host_keys: bool = False
+    """Whether it keeps the ssh host keys."""
+
+    @property
+    def file(self) -> str:
+        """The file in place of a disk."""
+        return f"{FILES}/{self.label}"
+
+
+class FileSystem:
+    """One file system and its folders; `act`: make changes, do not only report them."""
+
+    def __init__(self, mount: Mount, act: bool) -> None:
+        self.mount = mount
+        self.folders = [Folder(**folder) for folder in mount.folders]
+        self.root = mount.path
+        self.device = mount.device
+        """Empty: the file has no loop device yet."""
+        self.act = act
+
+    def apply(self) -> Iterator[str]:
+        """Yield a line for each change, before it is made."""
+        mounted = os.path.ismount(self.root)
+        if not self.device:
+            yield from self.take_room()
+            if not self.device:
+                return  # the rest follows from it
+        self.wait_for_device()
+        if mounted:
+            self.refuse_other()
+        elif self.is_to_make():
+            yield f"{self.device}: make a file system"
+            if not self.act:
+                return
+            with self.units_down():
+                self.make()
+        if self.can_grow():
+            yield f"{self.root}: grow to the size of its disk"
+            if self.act:
+                if not mounted:
+                    # resize2fs needs it; 1: it has repaired something.
+                    run("e2fsck", "-f", "-p", self.device, codes=(0, 1))
+                run("resize2fs", self.device)
+        if not mounted:
+            yield f"{self.root}: mount {self.device}"
+            if not self.act:
+                return
+            self.mount_it()
+        for folder in self.folders:
+            yield from self.own(folder)
+            yield from self.bind(folder)
+        if self.mount.host_keys:
+            yield from self.keep_host_keys()
+
+    def mount_it(self) -> None:
+        """Mount the file system."""
+        os.makedirs(self.root, exist_ok=True)
+        options = ",".join(self.mount.options) or "defaults"
+        with self.units_down():
+            run("mount", "-t", "ext4", "-o", options, self.device, self.root)
+        if not self.mount.device:
+            # While it is mounted it stays: it goes with the last mount.
+            run("losetup", "--detach", self.device)
+
+    @contextmanager
+    def units_down(self) -> Iterator[None]:
+        """Stop what uses the folder, and start it at the end."""
+        active = [unit for unit in self.mount.units if is_active(unit)]
+        for unit in active:
+            run("systemctl", "stop", unit)
+        yield
+        for unit in active:
+            # Not waited for: the unit may wait for the one that this program runs in.
+            run("systemctl", "start", "--no-block", unit)
+
+    def refuse_other(self) -> None:
+        """Refuse what is mounted at the folder if it is not this disk."""
+        if os.stat(self.root).st_dev != os.stat(self.device).st_rdev:
+            raise DiskError(
+                f"{self.root} has another file system than that of {self.device}: unmount it and "
+                "run again"
+            )
+
+    def take_room(self) -> Iterator[str]:
+        """Make the file and its loop device, or make it larger; sets `device` where there is one.
+
+        Raises:
+            DiskError: there is too little room, or the file is larger than it is to be.
+
+        """
+        file, wanted = self.mount.file, self.mount.size_gib * 2**30
+        size = os.stat(file).st_size if os.path.exists(file) else 0
+        if not size and os.path.ismount(self.root):
+            raise DiskError(
+                f"a disk is mounted at {self.root}: leave the size of the folder out of the "
+                "definition, so that it is served, or unmount it and run again"
+            )
+        if size > wanted:
+            raise DiskError(
+                f"{file} has {size // 2**30} GiB and is never made smaller; set its size to that "
+                f"or more, or move what is in {self.root} elsewhere, unmount it and remove the file"
+            )
+        if size < wanted:
+            yield f"{file}: take {(wanted - size) / 2**30:g} GiB"
+            if self.act:
+                take(file, wanted)
+        _, out = run("losetup", "--noheadings", "--output", "NAME", "--associated", file)
+        self.device = out.split()[0] if out.split() else ""
+        if not self.act:
+            return
+        if not self.device:
+            _, out = run("losetup", "--find", "--show", "--direct-io=on", file)
+            self.device = out.strip()
+            # What is trimmed would go back to the disk below, and others could take it.
+            queue = f"/sys/block/{os.path.basename(self.device)}/queue/discard_max_bytes"
+            with open(queue, "w", encoding="ascii") as bytes_at_once:
+                bytes_at_once.write("0")
+        elif size < wanted:
+            run("losetup", "--set-capacity", self.device)
+
+    def wait_for_device(self) -> None:
+        """Return when the disk is there; udev may be slower than this program."""
+        wait_for(
+            self.device,
+            DEVICE_SECONDS if self.act else 0,
+            "attach the disk to this machine under that name and run again",
+        )
+
+    def is_to_make(self) -> bool:
+        """Whether the disk has nothing on it that counts; refuse it if it holds anything else."""
+        held, ours = content(self.device), Content("ext4", self.mount.label)
+        if held == Content("ext4", HALF_MADE):
+            return True
+        if held not in (None, ours):
+            raise DiskError(
+                f"{self.device} holds {held}, and not what belongs there ({ours}); attach "
+                "another disk, or, if nothing on it is needed, "
+                f"blkdiscard --zeroout {self.device} and run again"
+            )
+        if held is None:
+            self.refuse_content()
+        return held is None
+
+    def make(self) -> None:
+        """Make the file system with what the machine has at its mount point: all or nothing."""
+        run("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", self.device)
+        if os.path.isdir(self.root) and os.listdir(self.root):
+            os.makedirs(HALF_AT, mode=0o700, exist_ok=True)
+            run("mount", "-t", "ext4", self.device, HALF_AT)
+            try:
+                run("cp", "--archive", "--one-file-system", f"{self.root}/.", HALF_AT)
+            finally:
+                run("umount", HALF_AT)
+        run("e2label", self.device, self.mount.label)
+
+    def refuse_content(self) -> None:
+        """Refuse a disk that libblkid does not recognise, unless it is zero wherever it is read."""
+        try:
+            blank = is_zero(self.device)
+        except OSError as error:
+            raise DiskError(
+                f"{self.device} can't be read ({error.strerror}), so it is not formatted; look at "
+                "`dmesg`"
+            ) from error
+        if not blank:
+            raise DiskError(
+                f"{self.device} holds something that is no file system any more, so it is not "
+                "formatted: repair it (e2fsck; mke2fs -n says where copies of a lost superblock "
+                f"are), or, if nothing on it is needed, blkdiscard --zeroout {self.device} and run "
+                "again"
+            )
+
+    def can_grow(self) -> bool:
+        """Whether the disk is larger than the file system on it, in bytes."""
+        _, out = run("dumpe2fs", "-h", self.device)
+        values = dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
+        size = int(values["Block count"]) * int(values["Block size"])
+        _, disk = run("blockdev", "--getsize64", self.device)
+        return int(disk) - size >= GROWS_FROM_BYTES
+
+    def own(self, folder: Folder) -> Iterator[str]:
+        """Give a folder of the disk to its owner, whose number may be another in this image."""
+        kept = self.root + folder.path
+        wanted = ids_of(folder)
+        if wanted is None or not os.path.isdir(kept):
+            return
+        state = os.stat(kept)
+        if (state.st_uid, state.st_gid) != wanted:
+            yield f"{kept}: give it to {folder.owner}:{folder.group}"
+            if self.act:
+                # Files of other owners in it stay as they are.
+                options = ["--recursive", "--no-dereference"]
+                options.append(f"--from={state.st_uid}:{state.st_gid}")
+                run("chown", *options, f"{wanted[0]}:{wanted[1]}", kept)
+
+    def bind(self, folder: Folder) -> Iterator[str]:
+        """Bind a folder to the disk's; what it holds goes there if the disk has none yet."""
+        path, kept = folder.path, self.root + folder.path
+        if os.path.isdir(path) and os.path.isdir(kept) and os.path.samefile(path, kept):
+            return
+        active = [unit for unit in folder.units if is_active(unit)]
+        if not os.path.isdir(kept):
+            yield f"{path}: move it to {kept}"
+        yield f"{path}: bind it to {kept}"
+        if not self.act:
+            return
+        for unit in active:
+            run("systemctl", "stop", unit)
+        if not os.path.isdir(kept):
+            self.move_in(path, kept)
+        os.makedirs(path, exist_ok=True)
+        run("mount", "--bind", kept, path)
+        for unit in active:
+            # Not waited for: the unit may wait for the one that this program runs in.
+            run("systemctl", "start", "--no-block", unit)
+
+    def move_in(self, path: str, kept: str) -> None:
+        """Copy a folder to the disk under another name, then give it its own: all or nothing."""
+        half = f"{self.root}/.new"
+        shutil.rmtree(half, ignore_errors=True)
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        if os.path.isdir(path):
+            run("cp", "--archive", "--one-file-system", path, half)
+        else:
+            os.mkdir(half, 0o755)
+        run("sync", "--file-system", self.root)
+        os.rename(half, kept)
+
+    def keep_host_keys(self) -> Iterator[str]:
+        """Bring the host keys of the disk to this machine; the first machine gives its own."""
+        folder = self.root + "/etc/ssh"
+        kept = sorted(glob.glob(folder + "/" + os.path.basename(HOST_KEYS)))
+        if kept:
+            there = os.path.dirname(HOST_KEYS)
+            new = [key for key in kept if not same(key, f"{there}/{os.path.basename(key)}")]
+            if new:
+                yield f"{HOST_KEYS}: take those of {folder}"
+                if self.act:
+                    copy(new, there)
+                    # sshd reads them again; where it is not started yet, it will.
+                    run("systemctl", "try-reload-or-restart", "--no-block", "ssh", codes=(0, 5))
+        elif own := sorted(glob.glob(HOST_KEYS)):
+            yield f"{HOST_KEYS}: keep them in {folder}"
+            if self.act:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                half = folder + ".new"
+                shutil.rmtree(half, ignore_errors=True)
+                os.mkdir(half, 0o700)
+                copy(own, half)
+                os.rmdir(folder)
+                os.rename(half, folder)
+
+
+def take(file: str, size: int) -> None:
+    """Make a file of this size in bytes, or a smaller one larger, and take its room at once.
+
+    Raises:
+        DiskError: the disk below has too little room.
+
+    """
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    made = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        before = os.fstat(made).st_size
+        disk = os.fstatvfs(made)
+        spare = disk.f_bavail * disk.f_frsize - (size - before)
+        kept = disk.f_blocks * disk.f_frsize // KEPT_PART
+        if spare < kept:
+            raise DiskError(
+                f"{file} needs {(size - before) / 2**30:.1f} GiB more, and "
+                f"{(kept - spare) / 2**30:.1f} GiB are missing, with what the machine itself keeps "
+                "(a tenth of its disk); make the folder smaller, or mount a disk there"
+            )
+        try:
+            os.posix_fallocate(made, 0, size)
+        except OSError:
+            # Part of it may have been taken.
+            os.ftruncate(made, before)
+            raise
+        os.fsync(made)
+    finally:
+        os.close(made)
+
+
+def ids_of(folder: Folder) -> tuple[int, int] | None:
+    """Return the numbers of a folder's owner and group; None if there are none, or not yet."""
+    if not folder.owner:
+        return None
+    try:
+        return pwd.getpwnam(folder.owner).pw_uid, grp.getgrnam(folder.group).gr_gid
+    except KeyError:
+        return None  # its package is not installed yet
+
+
+def is_active(unit: str) -> bool:
+    """Whether a unit runs or is starting."""
+    _, state = run("systemctl", "show", "--property=ActiveState", "--value", unit)
+    return state.strip() in ("active", "activating", "reloading")
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two files have the same content."""
+    return os.path.exists(other) and filecmp.cmp(one, other, shallow=False)
+
+
+def is_zero(device: str) -> bool:
+    """Whether a disk is zero wherever SAMPLES_MIB looks, and at its end."""
+    with open(device, "rb") as disk:
+        size = disk.seek(0, os.SEEK_END)
+        for place in (*(number * MIB for number in SAMPLES_MIB), size - MIB):
+            if 0 <= place < size:
+                disk.seek(place)
+                if disk.read(MIB).strip(b"\0"):
+                    return False
+    return True
+
+
+def copy(files: list[str], folder: str) -> None:
+    """Copy files with their modes into a folder, each at once."""
+    for file in files:
+        target = f"{folder}/{os.path.basename(file)}"
+        new = f"{target}.new"
+        if os.path.exists(new):
+            os.remove(new)
+        # No other user may open a key while it is written.
+        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "rb") as source, open(made, "wb") as copied:
+            shutil.copyfileobj(source, copied)
+        shutil.copystat(file, new)
+        os.rename(new, target)
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the command line asks for; return the exit code."""
+    if arguments not in (["apply"], ["check"]):
+        print("usage: muster_file_systems.py apply|check", file=sys.stderr)
+        return 2
+    with open(SETTINGS, encoding="utf-8") as file:
+        settings = json.load(file)
+    with open(LOCK, "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            for mount in settings["mounts"]:
+                for line in FileSystem(Mount(**mount), act=arguments == ["apply"]).apply():
+                    print(line, flush=True)
+        except (DiskError, OSError) as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
