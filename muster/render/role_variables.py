@@ -25,6 +25,9 @@ _SLURMCTLD_PORT = 6817
 _NFS_WAIT_IN_THE_CLOUD = 600
 _NFS_WAIT = 10
 
+# Of the role cloud_vm: whether users reach the metadata server.
+_GUARD_CHECK = ["/usr/local/sbin/muster-guard", "check"]
+
 
 @dataclass(frozen=True)
 class Host:
@@ -298,6 +301,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "muster-guard": cluster.cloud,
+        "muster-guard-keeper": cluster.cloud,
         "muster-file-systems": host.is_in("controller") and variables["file_systems_mounts"],
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database"),
@@ -309,6 +313,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     }
     return {
         "units": [unit for unit, runs in units.items() if runs],
+        "commands": [_GUARD_CHECK] if cluster.cloud else [],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},
         "accounting": bool(groups["database"]),

@@ -110,6 +110,7 @@ def _daemons(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for host, report in hosts.items():
         for unit, state in report["inactive"].items():
             yield f"{host}: {unit} is {state}; journalctl -u {unit} there says why"
+        yield from (f"{host}: {sentence}" for sentence in report["failed"])
 
 
 def skew(report: Mapping[str, Any]) -> str | None:

@@ -1,6 +1,7 @@
 """A VM keeps its token from its users, and starts what its role needs."""
 
 import pytest
+from waiting import until, wait_for
 
 URL = "http://169.254.169.254/computeMetadata/v1/instance/attributes/muster-role"
 ASK = f"python3 -c 'import urllib.request as u; print(u.urlopen(\"{URL}\", timeout=5).read())'"
@@ -51,6 +52,62 @@ def failed_guard(host):
     # Tests start it more often than systemd thinks right.
     host.check_output("systemctl reset-failed muster-guard")
     host.check_output("systemctl restart muster-guard")
+
+
+@pytest.fixture
+def keeper_that_hangs(host):
+    """Nothing loads the rules again, though each unit is active."""
+    host.check_output("systemctl kill --signal=STOP muster-guard-keeper")
+    yield
+    host.check_output("systemctl kill --signal=CONT muster-guard-keeper")
+    assert wait_for(host, "muster-guard check", "users are refused") == "users are refused"
+
+
+def test_the_check_tries_what_a_user_would(host, keeper_that_hangs):
+    assert host.run("muster-guard check").rc == 0
+    host.check_output("nft flush ruleset")
+    assert ask(host, "ada").rc == 0
+    assert host.check_output("systemctl is-active muster-guard muster-guard-keeper | uniq") == (
+        "active"
+    )
+    checked = host.run("muster-guard check")
+    assert checked.rc == 1
+    assert "users reach the metadata server (169.254.169.254 port 80)" in checked.stdout
+
+
+LOSSES = [
+    # As `systemctl restart nftables` does it.
+    "nft flush ruleset",
+    "nft delete table inet muster_guard",
+    "nft insert rule inet muster_guard output meta skuid ada accept",
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rules_that_are_lost_are_loaded_again(host, loss):
+    log = "journalctl -u muster-guard-keeper -o cat | grep --count 'loaded /etc/muster/guard.nft'"
+    before = int(host.run(log).stdout)
+    host.check_output(loss)
+    until(lambda: int(host.run(log).stdout) > before, "the keeper says that it loaded them", 5)
+    assert "Connection refused" in ask(host, "ada").stderr
+    assert ask(host, "slurm").rc == 0
+    assert host.run("muster-guard check").rc == 0
+
+
+def test_other_rules_are_left_alone(host):
+    rules = "nft list tables"
+    host.check_output("nft add table inet other")
+    try:
+        host.check_output("nft delete table inet muster_guard")
+        both = "table inet other\ntable inet muster_guard"
+        assert wait_for(host, rules, both, 5) == both
+    finally:
+        host.check_output("nft delete table inet other")
+
+
+def test_a_keeper_that_dies_finds_the_rules_gone(host):
+    host.check_output("systemctl kill --signal=KILL muster-guard-keeper; nft flush ruleset")
+    assert wait_for(host, "muster-guard check", "users are refused", 5) == "users are refused"
 
 
 @pytest.mark.parametrize("unit", ["door", "muster-configure"])

@@ -20,6 +20,11 @@ options:
     type: list
     elements: str
     required: true
+  commands:
+    description: Programs that must end with 0, with their arguments.
+    type: list
+    elements: list
+    default: []
   package_patterns:
     description: Packages (as dpkg-query patterns) to report.
     type: list
@@ -37,7 +42,7 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description:
-    - inactive (unit -> state), credential, clock (seconds since the epoch), system, kernel, packages
+    - inactive (unit -> state), failed (what the programs that failed printed), credential, clock (seconds since the epoch), system, kernel, packages
       (name -> version), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
       the one that is followed; null where chronyd does not answer).
   type: dict
@@ -56,6 +61,20 @@ def unit_states(module: AnsibleModule, units: list[str]) -> dict[str, str]:
         if out.strip() != "active":
             states[unit] = out.strip() or "not installed"
     return states
+
+
+def failed(module: AnsibleModule, commands: list[list[str]]) -> list[str]:
+    """Return what those of the programs printed that did not end with 0."""
+    texts = []
+    for command in commands:
+        try:
+            code, out, err = module.run_command(command, handle_exceptions=False)
+        except OSError as error:
+            texts.append(f"{' '.join(command)}: {error.strerror}; run site.yml, which installs it")
+            continue
+        if code != 0:
+            texts.append(out.strip() or err.strip() or f"{' '.join(command)} ended with {code}")
+    return texts
 
 
 def credential(module: AnsibleModule) -> dict[str, str]:
@@ -94,6 +113,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "units": {"type": "list", "elements": "str", "required": True},
+            "commands": {"type": "list", "elements": "list", "default": []},
             "package_patterns": {
                 "type": "list",
                 "elements": "str",
@@ -108,6 +128,7 @@ def main() -> None:
         report={
             "clock": clock,
             "inactive": unit_states(module, module.params["units"]),
+            "failed": failed(module, module.params["commands"]),
             "credential": credential(module),
             "system": get_distribution_version(),
             "kernel": os.uname().release,

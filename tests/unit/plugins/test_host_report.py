@@ -1,6 +1,7 @@
 """What the last play hears from a host: its packages and chronyd's sources."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ PROGRAMS = {
 
 @pytest.fixture
 def report(tmp_path, run_module):
-    def report(chronyc: str) -> dict[str, Any]:
+    def report(chronyc: str, commands: Sequence[list[str]] = ()) -> dict[str, Any]:
         for name, script in {**PROGRAMS, "chronyc": chronyc}.items():
             program = tmp_path / name
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
         path = f"{tmp_path}:{os.environ['PATH']}"
-        outcome = run_module("host_report", {"units": ["munge"]}, env={**os.environ, "PATH": path})
+        arguments = {"units": ["munge"], "commands": [*commands]}
+        outcome = run_module("host_report", arguments, env={**os.environ, "PATH": path})
         assert outcome.code == 0, outcome.printed
         return outcome["report"]
 
@@ -43,3 +45,18 @@ def test_no_source_is_told_from_no_answer(report) -> None:
 
 def test_drivers_and_mpi_are_among_the_packages(report) -> None:
     assert report("true")["packages"] == {"nvidia-smi": "535"}
+
+
+def test_what_programs_print_that_fail_is_reported(report) -> None:
+    commands = [
+        ["sh", "-c", "echo all is well"],
+        ["sh", "-c", "echo users get through; exit 1"],
+        ["sh", "-c", "echo no nft >&2; exit 2"],
+        ["false"],
+    ]
+    assert report("true", commands)["failed"] == ["users get through", "no nft", "false ended with 1"]
+
+
+def test_a_program_that_is_not_there_has_failed(report) -> None:
+    (said,) = report("true", [["/nowhere/muster-guard", "check"]])["failed"]
+    assert said.startswith("/nowhere/muster-guard check: ")

@@ -376,6 +376,7 @@ def test_the_autoscaler_knows_slurm_s_resume_timeout() -> None:
 
 EVERYWHERE = {"munge", "chrony"}
 CONTROL = {"slurmctld", "mariadb", "slurmdbd"}
+GUARD = {"muster-guard", "muster-guard-keeper"}
 
 
 @pytest.mark.parametrize(
@@ -391,9 +392,9 @@ CONTROL = {"slurmctld", "mariadb", "slurmdbd"}
         (
             "cloud",
             "slurm10-controller",
-            CONTROL | {"nfs-server", "muster-guard", "muster-file-systems"},
+            CONTROL | GUARD | {"nfs-server", "muster-file-systems"},
         ),
-        ("cloud", "slurm10-login-0", {"muster-guard"}),
+        ("cloud", "slurm10-login-0", GUARD),
     ],
 )
 def test_units_follow_the_groups(name: str, host: str, units: set[str]) -> None:
@@ -404,6 +405,13 @@ def test_no_unit_is_expected_where_its_role_does_not_run() -> None:
     folders = {"file_systems_mounts": [{"path": "/x"}], "nfs_server_exports": [{"path": "/x"}]}
     added, _ = role_variables(on_host(changed(), "cpu-01", folders))
     assert {*added["verify_units"]} == EVERYWHERE | {"slurmd"}
+
+
+def test_a_vm_proves_that_users_are_kept_from_its_token() -> None:
+    proof = [["/usr/local/sbin/muster-guard", "check"]]
+    for vm in ("slurm10-controller", "slurm10-login-0"):
+        assert variables(DEFINITIONS["cloud"], vm)["verify_commands"] == proof
+    assert variables(changed(), "access")["verify_commands"] == []
 
 
 def test_a_node_set_of_vms_has_no_hosts_to_compare() -> None:

@@ -23,6 +23,7 @@ JOB = {
 def host(**changed: Any) -> dict[str, Any]:
     return {
         "inactive": {},
+        "failed": [],
         "clock": 1000.0,
         "earliest": 999.0,
         "latest": 1001.0,
@@ -73,6 +74,10 @@ HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "a daemon is down": (
         {"lab_cpu_02": {"inactive": {"slurmd": "failed"}}},
         "lab-cpu-02: slurmd is failed; journalctl -u slurmd there says why",
+    ),
+    "a program that failed": (
+        {"lab_access": {"failed": ["users reach the metadata server"]}},
+        "lab-access: users reach the metadata server",
     ),
     "a clock behind": (
         {"lab_cpu_01": {"clock": 899.0}},

@@ -157,6 +157,46 @@ def test_slurmctld_that_takes_no_change_is_said(machine, capsys):
     assert "slurmctld does not take it: Access denied" in capsys.readouterr().err
 
 
+OPEN = "echo 'users reach the metadata server (169.254.169.254 port 80), ...'; exit 1"
+
+
+class TestGuard:
+    @pytest.fixture
+    def vm(self, machine):
+        (machine.root / "etc/muster").mkdir(parents=True)
+        (machine.root / "etc/muster/guard.nft").write_text("table inet muster_guard\n")
+        machine.command("muster-guard", "echo users are refused")
+        return machine
+
+    def test_of_a_vm_it_is_looked_at(self, vm, capsys):
+        assert vm.check() == 0
+        assert "metadata server      healthy    users are refused\n" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("prolog", [False, True])
+    def test_a_vm_whose_token_users_can_read_takes_no_job(self, vm, prolog):
+        vm.command("muster-guard", OPEN)
+        assert vm.check(prolog=prolog) == 1
+        why = "metadata server: it gives users this VM's token; see muster-guard check"
+        assert vm.told()[-1] == f"update nodename=n1 state=drain reason={PREFIX}{why}"
+
+    def test_it_comes_back_when_the_rules_are_loaded_again(self, vm):
+        vm.record("gpu:0", "IDLE+DRAIN", f"{PREFIX}metadata server: it gives users this VM's token")
+        assert vm.check() == 0
+        assert vm.told()[-1] == "update nodename=n1 state=resume reason=muster: well again"
+
+    def test_a_check_that_hangs_lifts_no_drain(self, vm, capsys):
+        vm.record("gpu:0", "IDLE+DRAIN", f"{PREFIX}metadata server: it gives users this VM's token")
+        vm.command("muster-guard", HANG)
+        vm.check(total_s=3, ask_s=0.5)
+        assert vm.told() == [ASKED]
+        assert "muster-guard does not answer" in capsys.readouterr().out
+
+    def test_a_machine_has_none(self, machine):
+        machine.command("muster-guard", OPEN)
+        assert machine.check() == 0
+        assert "muster-guard" not in (machine.root / "called").read_text()
+
+
 class TestProlog:
     def test_of_a_healthy_node_it_asks_slurmctld_nothing(self, machine):
         machine.record("gpu:1")

@@ -9,16 +9,16 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from . import gpus, record, storage, xids
+from . import gpus, guard, record, storage, xids
 from .commands import Commands
 from .findings import BROKEN, UNCHECKED, Finding, Reading, one_line
 
 USAGE = """\
 usage: muster-health [prolog]
 
-Looks at the node's storage and GPUs and says what it found. If something is broken the node is
-drained with a reason that begins with `muster: health: `, which is lifted when it is well again.
-Ends with 1 if something is broken or SLURM can't be told, otherwise with 0.
+Looks at the node's storage and GPUs, on a VM at its guard too, and says what it found. If something
+is broken the node is drained with a reason that begins with `muster: health: `, which is lifted when
+it is well again. Ends with 1 if something is broken or SLURM can't be told, otherwise with 0.
 
   (nothing)   as SLURM's HealthCheckProgram, and by hand
   prolog      as a part of SLURM's Prolog: asks slurmctld nothing unless something is broken
@@ -99,12 +99,16 @@ class Check:
         if known and known.gpus:
             commands |= gpus.COMMANDS | xids.COMMANDS
             commands |= gpus.FABRIC if self._has_switches() else {}
+        guarded = bool(self._read(guard.RULES))
+        commands |= guard.COMMANDS if guarded else {}
         readings = self.commands.run(commands, self._left())
         stale = storage.stale({path: readings[path] for path in paths})
         if stale and self._left() > self.ask_s:
             readings |= self._mount_again({path: commands[path] for path in stale})
         findings = [] if shown.status == 0 else [storage.unknown(shown)]
         findings += storage.findings(needs, mounts, {path: readings[path] for path in paths})
+        if guarded:
+            findings.append(guard.finding(readings))
         if known is None:
             findings.append(Finding(gpus.GPUS, UNCHECKED, "what SLURM counts on is not known"))
         elif known.gpus:
