@@ -44,6 +44,7 @@ ENABLED = {
     "chrony.service",
     "logrotate.timer",
     "muster-boot.service",
+    "muster-guard-keeper.service",
     "muster-guard.service",
     "muster-host-keys.service",
     "nfs-client.target",
@@ -254,6 +255,26 @@ def test_no_daemon_runs_that_nobody_asked_for(site: Site, machines: tuple[str, s
     assert {"munged", "mariadbd", "slurmctld", "slurmd", "slurmdbd", "sackd"} & {
         *processes
     } == set()
+
+
+def test_nobody_but_root_logs_in_by_ssh_unless_a_play_says_otherwise(
+    site: Site, machines: tuple[str, str]
+) -> None:
+    # A person with all that a login takes: an account that PAM accepts, and a key in the home.
+    name = machines[1]
+    site.run(name, "useradd", "--create-home", "eve")
+    site.run(name, "usermod", "--password", "*", "eve")
+    keys = "ssh-keygen -q -t ed25519 -N '' -f /root/eve; mkdir -m 700 ~eve/.ssh"
+    site.run(name, "sh", "-c", f"{keys}; cp /root/eve.pub ~eve/.ssh/authorized_keys")
+    site.run(name, "chown", "-R", "eve:", "/home/eve/.ssh")
+    ssh = "ssh -i /root/eve -o BatchMode=yes -o StrictHostKeyChecking=no eve@127.0.0.1 echo in 2>&1"
+    assert "eve@127.0.0.1: Permission denied" in site.state(name, ssh)
+    log = site.run(name, "journalctl", "-u", "ssh", "-o", "cat")
+    assert "User eve from 127.0.0.1 not allowed because not listed in AllowUsers" in log
+    # All else is in order: it is this file that keeps her out.
+    site.run(name, "rm", "/etc/ssh/sshd_config.d/50-muster.conf")
+    site.run(name, "systemctl", "restart", "ssh")
+    assert site.state(name, ssh).splitlines()[-1] == "in"
 
 
 def test_the_virtual_environment_is_all_that_muster_needs(

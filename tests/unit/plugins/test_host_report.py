@@ -54,7 +54,8 @@ def test_what_programs_print_that_fail_is_reported(report) -> None:
         ["sh", "-c", "echo no nft >&2; exit 2"],
         ["false"],
     ]
-    assert report("true", commands)["failed"] == ["users get through", "no nft", "false ended with 1"]
+    said = ["users get through", "no nft", "false ended with 1"]
+    assert report("true", commands)["failed"] == said
 
 
 def test_a_program_that_is_not_there_has_failed(report) -> None:

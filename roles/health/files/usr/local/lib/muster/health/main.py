@@ -16,9 +16,10 @@ from .findings import BROKEN, UNCHECKED, Finding, Reading, one_line
 USAGE = """\
 usage: muster-health [prolog]
 
-Looks at the node's storage and GPUs, on a VM at its guard too, and says what it found. If something
-is broken the node is drained with a reason that begins with `muster: health: `, which is lifted when
-it is well again. Ends with 1 if something is broken or SLURM can't be told, otherwise with 0.
+Looks at the storage and GPUs of the node, on a VM at its guard too, and says what it found. If
+something is broken the node is drained with a reason that begins with `muster: health: `, which is
+lifted when it is well again. Ends with 1 if something is broken or SLURM can't be told, otherwise
+with 0.
 
   (nothing)   as SLURM's HealthCheckProgram, and by hand
   prolog      as a part of SLURM's Prolog: asks slurmctld nothing unless something is broken
