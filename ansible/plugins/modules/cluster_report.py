@@ -220,7 +220,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "credentials": {"type": "dict", "required": True},
+            "credentials": {"type": "dict", "required": True, "no_log": True},
             "accounting": {"type": "bool", "required": True},
             "whole": {"type": "bool", "default": True},
             "avoid": {"type": "list", "elements": "str", "default": []},

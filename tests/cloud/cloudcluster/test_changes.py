@@ -62,6 +62,11 @@ def test_root_of_a_node_is_no_administrator_elsewhere(first_up: str, stack: Stac
         assert "exit 7" in inside(stack, host, "cat", "/home/chief/.profile")
         with pytest.raises(MachineError, match="Permission denied"):
             inside(stack, node, "sh", "-ec", f"{SSH} chief@{host} true")
+    # Nor on the node, whose sshd knows of no keys but those in homes.
+    with pytest.raises(MachineError, match="Permission denied"):
+        inside(stack, node, "sh", "-ec", f"{SSH} chief@127.0.0.1 true")
+    log = inside(stack, node, "journalctl", "-u", "ssh", "-o", "cat")
+    assert "User chief from 127.0.0.1 not allowed because not listed in AllowUsers" in log
     home = inside(stack, head, "getent", "passwd", "chief").split(":")[5]
     assert home == "/var/lib/muster/home/chief"
     assert "exit 7" not in inside(stack, head, "cat", f"{home}/.profile")
@@ -69,6 +74,28 @@ def test_root_of_a_node_is_no_administrator_elsewhere(first_up: str, stack: Stac
 
 def test_token_of_a_machine_is_not_for_its_users(first_up: str, stack: Stack) -> None:
     tour.token(stack)
+
+
+def test_lost_guard_is_noticed_and_comes_back(first_up: str, stack: Stack) -> None:
+    tour.run(stack, "srun true")
+    node = tour.nodes(stack)[0]
+    checked = {controller(stack): "muster-guard check", node: "muster-health"}
+    for machine, check in checked.items():
+        keeper = "systemctl kill muster-guard-keeper --signal"
+        # Nothing loads them again, though each unit is active.
+        inside(stack, machine, "sh", "-ec", f"{keeper}=STOP; nft flush ruleset")
+        try:
+            with pytest.raises(MachineError):
+                inside(stack, machine, *check.split())
+            if machine == node:
+                shown = tour.run(stack, f"scontrol show node {node}")
+                assert "Reason=muster: health: metadata server: it gives users" in shown
+        finally:
+            inside(stack, machine, "sh", "-ec", f"{keeper}=CONT")
+        again = "until muster-guard check; do sleep 0.1; done"
+        inside(stack, machine, "timeout", "10", "sh", "-c", again)
+    inside(stack, node, "muster-health")
+    assert "DRAIN" not in tour.run(stack, f"scontrol show node {node}")
 
 
 @contextmanager

@@ -1,0 +1,83 @@
+"""What a run of the role verify prints: errors, and no credential of root."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = {
+    "systemctl": "echo active",
+    "munge": "echo MUNGE:AwQDAAC:",
+    "unmunge": "cat >/dev/null",
+    "dpkg-query": "exit 1",
+    "chronyc": "exit 1",
+    "scontrol": "echo 'Slurmctld(primary) at here is UP'",
+}
+
+
+@pytest.fixture
+def verify(tmp_path: Path):
+    """Run the role on this machine, with simulated programs, as verbose as people do."""
+
+    def verify(programs: dict[str, str], **variables: object) -> tuple[int, str]:
+        for name, script in {**PROGRAMS, **programs}.items():
+            program = tmp_path / name
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
+        task = {"ansible.builtin.import_role": {"name": "verify"}}
+        play = {
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": [task],
+            "vars": {"verify_controller": "", "verify_units": ["munge"], **variables},
+        }
+        playbook = tmp_path / "play.yml"
+        playbook.write_text(yaml.safe_dump([play]))
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        inventory = tmp_path / "hosts.yml"
+        inventory.write_text(yaml.safe_dump({"controller": {"hosts": {"here": local}}}))
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("-vvvv", "--inventory", str(inventory), str(playbook)),
+            ],
+            cwd=ROOT,
+            env=os.environ
+            | {"ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg", "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        # Long sentences are broken into lines.
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    return verify
+
+
+def test_credentials_are_in_no_output(verify, tmp_path: Path) -> None:
+    code, output = verify({"unmunge": f"cat >{tmp_path}/given"})
+    assert code == 0, output
+    assert "this host works" in output
+    # It was there to be printed.
+    assert (tmp_path / "given").read_text() == "MUNGE:AwQDAAC:\n"
+    assert "MUNGE:" not in output
+
+
+def test_nor_when_something_is_wrong_which_is_said(verify) -> None:
+    code, output = verify({"unmunge": "cat >/dev/null; echo 'STATUS: Expired credential (15)'; exit 1"})
+    assert code == 2
+    assert "here: it can''t decode its own munge credential: Expired credential" in output
+    assert "MUNGE:" not in output
+
+
+def test_an_error_of_the_module_is_shown(verify) -> None:
+    code, output = verify({"systemctl": "exec kill -9 $PPID"})
+    assert code == 2
+    assert "censored" not in output
+    assert "[here]: FAILED! =>" in output
+    assert "msg:" in output.partition("FAILED! =>")[2]
