@@ -3,7 +3,6 @@
 The program muster-cache of the role fscache reports on each node; this is the table of all reports.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from muster.cli.definition_argument import definition_of, inventory_of
-from muster.verify.ansible_query import AskError, ask
+from muster.verify.ansible_query import AskError, ask, reports_of
 
 WRONG, UNREACHED = 2, 4
 MIB = 2**20
@@ -41,35 +40,20 @@ def show(
         )
         raise typer.Exit(UNREACHED)
     try:
-        replies = ask(inventory, "cache.yml", definition.hosts.groups["compute"], "stdout")
+        nodes = definition.hosts.groups["compute"]
+        replies = reports_of(ask(inventory, "cache.yml", nodes, "stdout"), PROGRAM)
     except AskError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(UNREACHED) from None
-    reports, silent = parsed(replies.answers)
+    reports = replies.answers
     Console(highlight=False).print(table(reports))
     wrong = [f"{node}: {said['problem']}" for node, said in reports.items() if said["problem"]]
-    for sentence in [*replies.unreached, *silent, *wrong]:
+    for sentence in [*replies.unreached, *wrong]:
         typer.echo(sentence, err=True)
-    if replies.unreached or silent:
+    if replies.unreached:
         raise typer.Exit(UNREACHED)
     if wrong:
         raise typer.Exit(WRONG)
-
-
-def parsed(results: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return the reports by node, and a sentence for each node that gave none."""
-    reports, silent = {}, []
-    for node, result in results.items():
-        try:
-            reports[node] = json.loads(result["stdout"])
-        except ValueError:
-            said = result["stderr"].strip().splitlines()
-            if said:
-                problem = f"muster-cache failed: {said[-1]}; run it there: sudo {PROGRAM} --json"
-            else:
-                problem = "has no muster-cache; run site.yml, which installs it"
-            silent.append(f"{node}: {problem}")
-    return reports, silent
 
 
 def table(reports: Mapping[str, Any]) -> Table:

@@ -17,6 +17,7 @@ COMMANDS = {
     "secrets": "muster.cli.secrets:make",
     "ssh-config": "muster.cli.ssh_config:ssh_config",
     "timeline": "muster.cli.nodes:timeline",
+    "updates": "muster.cli.updates:show",
     "why": "muster.cli.nodes:why",
 }
 

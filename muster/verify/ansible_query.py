@@ -85,6 +85,30 @@ def ask(
     return Found(answers, unreached)
 
 
+def reports_of(found: Found, program: str) -> Found:
+    """Return what a program printed as JSON on each host, in place of the task's results.
+
+    A host where it printed none is among those that gave no answer.
+
+    Args:
+        found: The results of a task that runs the program with `--json`.
+        program: Path of the program on the hosts; a role has installed it.
+
+    """
+    reports, silent = {}, []
+    for host, result in found.answers.items():
+        try:
+            reports[host] = json.loads(result["stdout"])
+        except ValueError:
+            said = result["stderr"].strip().splitlines()
+            name = Path(program).name
+            problem = f"has no {name}; run site.yml, which installs it"
+            if said:
+                problem = f"{name} failed: {said[-1]}; run it there: sudo {program} --json"
+            silent.append(f"{host}: {problem}")
+    return Found(reports, [*found.unreached, *silent])
+
+
 def _run(command: list[str], seconds: float) -> tuple[str, str]:
     """Run ansible-playbook; return what it wrote to its output and to its errors.
 

@@ -93,7 +93,7 @@ def notes(
 
     Takes the same arguments as `problems`.
     """
-    rows = [*_other_packages(hosts, peers), *_time_sources(hosts)]
+    rows = [*_other_packages(hosts, peers), *_time_sources(hosts), *_updates(hosts)]
     if cluster is None or "unanswered" in cluster:
         return rows
     rows += [
@@ -208,6 +208,25 @@ def _time_sources(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield (
             f"{fold(adrift)}: chronyd follows no time source, so the clock is right by chance; "
             "`chronyc sources` there says why"
+        )
+
+
+def _updates(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for the hosts that have the same updates to wait for."""
+    pending: dict[tuple[str, ...], list[str]] = {}
+    for host, report in hosts.items():
+        rows = tuple(
+            f"{row['package']} {row['version']}{' (security)' if row['security'] else ''}"
+            for row in report["updates"]
+        )
+        if rows:
+            pending.setdefault(rows, []).append(host)
+    for rows, names in pending.items():
+        more = len(rows) - SHOWN_PACKAGES
+        yield (
+            f"{fold(names)}: newer versions of what unattended upgrades leave alone: "
+            f"{', '.join(rows[:SHOWN_PACKAGES])}{f' and {more} more' if more > 0 else ''}; "
+            "install them when no jobs run (`muster updates` has all)"
         )
 
 

@@ -1,5 +1,9 @@
 """A host has its name, finds the others, keeps the time and leaves SLURM alone when apt runs."""
 
+import json
+
+import pytest
+
 ADDRESSES = {"bookworm": "192.0.2.12", "trixie": "192.0.2.13"}
 
 
@@ -80,3 +84,109 @@ def test_unattended_upgrades_skips_the_packages_of_the_cluster(host):
     assert answer.stdout.split() == packages.split()
     reboot = host.check_output("apt-config dump Unattended-Upgrade::Automatic-Reboot")
     assert '"false"' in reboot
+
+
+TRIAL = r"""
+set -e
+mkdir -p /srv/trial/munge-trial/DEBIAN /srv/trial/lists/partial
+cd /srv/trial
+printf 'Package: munge-trial\nVersion: 1\nArchitecture: all\nMaintainer: Muster\nDescription: x\n' \
+    >munge-trial/DEBIAN/control
+dpkg-deb --build munge-trial
+dpkg --install munge-trial.deb
+architecture=$(dpkg --print-architecture)
+for suite in stable:2 stable-security:3; do
+    folder=dists/${suite%:*}/main/binary-$architecture
+    mkdir -p $folder
+    printf 'Package: munge-trial\nVersion: %s\nArchitecture: all\n' ${suite#*:} >$folder/Packages
+    printf 'Filename: x\nSize: 1\nSHA256: %064d\n' 0 >>$folder/Packages
+done
+cat >/etc/apt/apt.conf.d/99trial <<END
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::sourcelist "/srv/trial/sources.list";
+Dir::State::lists "/srv/trial/lists";
+END
+"""
+"""An installed package, version 1; version 2 of it in an archive, and 3 in its security archive."""
+METRICS = "/var/lib/prometheus/node-exporter"
+STAMP = "/var/lib/muster/apt-updated"
+
+
+@pytest.fixture
+def publish(host):
+    """What makes an archive one of apt's; at first it has none, and lists of unknown age."""
+    host.check_output("sh -c %s", TRIAL)
+    host.check_output(f"rm -f {STAMP}")
+
+    def publish(suite):
+        line = f"deb [trusted=yes] file:/srv/trial {suite} main"
+        host.check_output("sh -c %s", f"echo '{line}' >>/srv/trial/sources.list")
+
+    yield publish
+    host.check_output("dpkg --purge munge-trial")
+    host.check_output("rm -r /srv/trial /etc/apt/apt.conf.d/99trial")
+
+
+def pending(host):
+    """What the program says of the trial's package, and of the age of apt's lists."""
+    said = json.loads(host.check_output("muster-updates --json"))
+    return [row for row in said["updates"] if row["package"] == "munge-trial"], said["lists_days"]
+
+
+def test_a_newer_version_of_a_kept_package_is_told(host, publish):
+    assert pending(host) == ([], None)
+    publish("stable")
+    host.check_output("apt-get update")
+    update = {
+        "package": "munge-trial",
+        "installed": "1",
+        "version": "2",
+        "archive": "stable/main",
+        "security": False,
+    }
+    assert pending(host) == ([update], 0)
+    publish("stable-security")
+    host.check_output("apt-get update")
+    archive = {"version": "3", "archive": "stable-security/main", "security": True}
+    assert pending(host) == ([update | archive], 0)
+
+
+def test_apt_asks_for_newer_versions_each_day(host, publish):
+    publish("stable")
+    assert host.service("apt-daily.timer").is_enabled
+    # What the timer's unit runs, without its wait for the network.
+    host.check_output("rm -f /var/lib/apt/periodic/update-stamp")
+    host.check_output("/usr/lib/apt/apt.systemd.daily update")
+    updates, days = pending(host)
+    assert ([update["version"] for update in updates], days) == (["2"], 0)
+
+
+@pytest.fixture
+def exporter_folder(host):
+    """The folder of Debian's prometheus-node-exporter, which is not installed."""
+    host.check_output(f"mkdir -p {METRICS}")
+    yield
+    host.check_output("rm -r /var/lib/prometheus")
+
+
+def metrics(host):
+    lines = host.file(f"{METRICS}/muster_updates.prom").content_string.splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_the_node_exporter_s_numbers_follow_apt(host, publish, exporter_folder):
+    publish("stable-security")
+    host.check_output("apt-get update")
+    numbers = metrics(host)
+    assert numbers['muster_pending_updates{security="true"}'] == "1"
+    now = float(host.check_output("date +%s"))
+    assert 0 <= now - float(numbers["muster_package_lists_updated_seconds"]) < 60
+    # Other packages of the host have no newer version: apt has the trial's archive alone.
+    host.check_output("apt-get --yes purge munge-trial")
+    assert metrics(host)['muster_pending_updates{security="true"}'] == "0"
+
+
+def test_a_host_without_the_node_exporter_gets_no_file(host, publish):
+    publish("stable")
+    host.check_output("apt-get update")
+    assert not host.file("/var/lib/prometheus").exists

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report what the last play compares between hosts. Changes nothing."""
 
+import json
 import os
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.sys_info import get_distribution_version
@@ -43,7 +45,8 @@ RETURN = r"""
 report:
   description:
     - inactive (unit -> state), failed (what the programs that failed printed), credential, clock (seconds since the epoch), system, kernel, packages
-      (name -> version), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
+      (name -> version), updates (of packages that are kept from unattended upgrades: package,
+      installed, version, archive, security), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
       the one that is followed; null where chronyd does not answer).
   type: dict
   returned: always
@@ -95,6 +98,17 @@ def packages(module: AnsibleModule, patterns: list[str]) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
 
 
+def updates(module: AnsibleModule) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the newer versions of kept packages, or a sentence that says why they are not known."""
+    program = module.get_bin_path("muster-updates", opt_dirs=["/usr/local/sbin"])
+    if program is None:
+        return [], []  # without the role base
+    code, out, err = module.run_command([program, "--json"])
+    if code != 0:
+        return [], [f"muster-updates failed: {err.strip()}; run it there: {program}"]
+    return json.loads(out)["updates"], []
+
+
 def time_sources(module: AnsibleModule) -> dict[str, str] | None:
     """Return chronyd's sources with the state of each; None where chronyd does not answer."""
     chronyc = module.get_bin_path("chronyc")
@@ -123,16 +137,18 @@ def main() -> None:
         supports_check_mode=True,
     )
     clock = time.time()
+    pending, unknown = updates(module)
     module.exit_json(
         changed=False,
         report={
             "clock": clock,
             "inactive": unit_states(module, module.params["units"]),
-            "failed": failed(module, module.params["commands"]),
+            "failed": [*failed(module, module.params["commands"]), *unknown],
             "credential": credential(module),
             "system": get_distribution_version(),
             "kernel": os.uname().release,
             "packages": packages(module, module.params["package_patterns"]),
+            "updates": pending,
             "time_sources": time_sources(module),
         },
     )

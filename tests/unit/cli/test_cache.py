@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from muster.cli import cache
 from muster.cli.main import app
-from muster.verify.ansible_query import AskError, Found
+from muster.verify.ansible_query import AskError, Found, reports_of
 
 LAB = Path(__file__).parents[3] / "inventories/lab"
 MIB = 2**20
@@ -90,9 +90,9 @@ SILENT = {
 @pytest.mark.parametrize("case", SILENT)
 def test_a_node_without_a_report_is_named(case: str) -> None:
     result, said = SILENT[case]
-    reports, silent = cache.parsed({"n1": result_of(REPORT), "n2": result})
-    assert list(reports) == ["n1"]
-    assert silent == [f"n2: {said}"]
+    found = Found({"n1": result_of(REPORT), "n2": result}, ["n3: gone"])
+    reports = reports_of(found, cache.PROGRAM)
+    assert reports == Found({"n1": REPORT}, ["n3: gone", f"n2: {said}"])
 
 
 ANSWERS = {name: result_of(REPORT) for name in ("lab-cpu-01", "lab-cpu-02", "lab-gpu-01")}

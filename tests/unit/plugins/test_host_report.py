@@ -11,6 +11,7 @@ SOURCES = "^,*,192.0.2.1,2,6,377,21,0.000012,0.000015,0.004\n^,?,192.0.2.2,0,8,0
 PROGRAMS = {
     "systemctl": "echo active",
     "munge": "echo MUNGE:AwQ",
+    "muster-updates": """echo '{"updates": [{"package": "munge"}], "lists_days": 1}'""",
     # Names that jobs share are not all below lib: muster.verify.verdict judges them.
     "dpkg-query": 'case "$*" in *nvidia?*openmpi?*) echo "ii  nvidia-smi 535";; esac; exit 1',
 }
@@ -18,8 +19,8 @@ PROGRAMS = {
 
 @pytest.fixture
 def report(tmp_path, run_module):
-    def report(chronyc: str, commands: Sequence[list[str]] = ()) -> dict[str, Any]:
-        for name, script in {**PROGRAMS, "chronyc": chronyc}.items():
+    def report(chronyc: str, commands: Sequence[list[str]] = (), **programs: str) -> dict[str, Any]:
+        for name, script in {**PROGRAMS, "chronyc": chronyc, **programs}.items():
             program = tmp_path / name
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
@@ -61,3 +62,14 @@ def test_what_programs_print_that_fail_is_reported(report) -> None:
 def test_a_program_that_is_not_there_has_failed(report) -> None:
     (said,) = report("true", [["/nowhere/muster-guard", "check"]])["failed"]
     assert said.startswith("/nowhere/muster-guard check: ")
+
+
+def test_updates_that_wait_are_reported(report) -> None:
+    assert report("true")["updates"] == [{"package": "munge"}]
+
+
+def test_why_updates_are_not_known_is_reported(report) -> None:
+    broken = report("true", **{"muster-updates": "echo 'apt-config: broken' >&2; exit 1"})
+    assert broken["updates"] == []
+    (said,) = broken["failed"]
+    assert said.startswith("muster-updates failed: apt-config: broken; run it there: /")

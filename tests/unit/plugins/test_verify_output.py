@@ -15,6 +15,7 @@ PROGRAMS = {
     "unmunge": "cat >/dev/null",
     "dpkg-query": "exit 1",
     "chronyc": "exit 1",
+    "muster-updates": """echo '{"updates": []}'""",
     "scontrol": "echo 'Slurmctld(primary) at here is UP'",
 }
 
@@ -69,7 +70,9 @@ def test_credentials_are_in_no_output(verify, tmp_path: Path) -> None:
 
 
 def test_nor_when_something_is_wrong_which_is_said(verify) -> None:
-    code, output = verify({"unmunge": "cat >/dev/null; echo 'STATUS: Expired credential (15)'; exit 1"})
+    code, output = verify(
+        {"unmunge": "cat >/dev/null; echo 'STATUS: Expired credential (15)'; exit 1"}
+    )
     assert code == 2
     assert "here: it can''t decode its own munge credential: Expired credential" in output
     assert "MUNGE:" not in output

@@ -30,6 +30,7 @@ def host(**changed: Any) -> dict[str, Any]:
         "system": "12",
         "kernel": "6.1.0-30-amd64",
         "packages": PACKAGES,
+        "updates": [],
         "time_sources": {"192.0.2.1": "*", "192.0.2.2": "+"},
         "credential": {"text": "MUNGE:AwQ..."},
         **changed,
@@ -350,3 +351,16 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         jobs=[{**JOB, "code": 1}],
     )
     assert len(said(reports, controller, ["lab-gpu-01"])) == 7
+
+
+def test_updates_that_wait_are_named_once_for_all_hosts_that_have_them() -> None:
+    slurmd = {"package": "slurmd", "installed": "1", "version": "2", "archive": "a/main"}
+    munge = {"package": "munge", "installed": "1", "version": "3", "archive": "a-security/main"}
+    rows = [slurmd | {"security": False}, munge | {"security": True}]
+    reports = hosts(lab_cpu_01={"updates": rows}, lab_cpu_02={"updates": rows})
+    assert said(reports) == []
+    (note,) = noted(reports)
+    assert note.startswith(
+        "lab-cpu-[01-02]: newer versions of what unattended upgrades leave alone: slurmd 2, "
+        "munge 3 (security); install them "
+    )
