@@ -7,7 +7,8 @@ from muster.definition.spelling import nearest
 MUNGE_KEY = "munge_key"
 DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name
 CEPH_KEY = "ceph_key"
-NAMES = (MUNGE_KEY, DATABASE_PASSWORD, CEPH_KEY)
+MAIL_PASSWORD = "mail_password"  # noqa: S105 - its name
+NAMES = (MUNGE_KEY, DATABASE_PASSWORD, CEPH_KEY, MAIL_PASSWORD)
 
 _LIKENESS = 0.8
 """A site may have other secrets there: `deploy_key` is none of these, `munge-key` is."""

@@ -191,7 +191,11 @@ def _mail(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "relay": mail.relay,
         "port": mail.port,
+        "tls": mail.tls,
+        "login": mail.login or "",
         "domain": mail.domain,
+        "domains": mail.domains,
+        "hourly_limit": mail.hourly_limit,
         "sender": mail.sender,
         "addresses": people.mail_addresses(host.definition),
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check, repeated, source_check
 from muster.definition.checks.rows import Spelling, at, table
-from muster.definition.checks.secrets import misspelt_secrets, secrets_shape, secrets_there
+from muster.definition.checks.secrets import missing_secret
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
 from muster.definition.secret_names import CEPH_KEY
@@ -170,22 +170,12 @@ def _below(data: object, *keys: str) -> object:
 @source_check("ceph-key-missing")
 def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
     """A Ceph cluster that is there already, and no key of its client among the secrets."""
-    document = sources.others.get(SECRETS_FILE)
-    if document is None or not _below(sources.definition, "storage", "ceph", "monitors"):
-        return
-    there = (
-        CEPH_KEY in secrets_there(sources)
-        or CEPH_KEY in misspelt_secrets(sources).values()
-        or any(secrets_shape(sources))
-    )
-    # Only Ansible can read an encrypted file.
-    if not document.encrypted and not there:
-        yield Finding(
-            ("secrets",),
-            "`ceph_key` is missing: the hosts could not mount the folders of `storage.ceph`",
+    if _below(sources.definition, "storage", "ceph", "monitors"):
+        yield from missing_secret(
+            sources,
+            CEPH_KEY,
+            "the hosts could not mount the folders of `storage.ceph`",
             "write down what `ceph auth get-key` prints for its client on that cluster",
-            SECRETS_FILE,
-            document.line(("secrets",)),
         )
 
 

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
+from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.checks.rows import Spelling, at, table
+from muster.definition.checks.secrets import missing_secret
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
+from muster.definition.secret_names import MAIL_PASSWORD
+from muster.definition.sources import Sources
 from muster.definition.yaml_file import KeyPath
 
 
@@ -13,6 +17,37 @@ def _sender(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     # The default is as right as the domain, which another check looks at.
     if mail and mail.sender != f"slurm@{mail.domain}":
         yield ("mail", "sender"), mail.sender
+
+
+def _domains(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    for path, value in at("mail.domains.[]")(d):
+        if value != "*":
+            yield path, value
+
+
+@check("mail-login-unencrypted")
+def mail_login_unencrypted(d: Definition) -> Iterator[Finding]:
+    """A password for the relay that would go over the network as it is."""
+    mail = d.cluster.mail
+    if mail and mail.login and mail.tls == "none":
+        yield Finding(
+            ("mail", "login"),
+            "its password would go to the relay unencrypted",
+            "set mail.tls to starttls or tls, or mail.port to 587 or 465",
+        )
+
+
+@source_check("mail-password-missing")
+def mail_password_missing(sources: Sources) -> Iterator[Finding]:
+    """A login at the mail relay, and no password of it among the secrets."""
+    mail = sources.definition.get("mail") if isinstance(sources.definition, dict) else None
+    if isinstance(mail, dict) and mail.get("login"):
+        yield from missing_secret(
+            sources,
+            MAIL_PASSWORD,
+            "the relay would take no mail from `mail.login`",
+            "write the password of that login at the relay",
+        )
 
 
 # fmt: off
@@ -27,6 +62,16 @@ table(
         at("mail.domain"), patterns.DOMAIN,
         '"{value}" is no domain',
         "write what follows the @, such as example.org"),
+    Spelling("mail-domains",
+        "A domain for users' mail that can't be what follows the @",
+        _domains, patterns.DOMAIN,
+        '"{value}" is no domain',
+        'write what follows the @, such as example.org, or "*" for any'),
+    Spelling("mail-login",
+        "A login at the mail relay with signs that its file can't hold",
+        at("mail.login"), patterns.MAIL_LOGIN,
+        '"{value}" is no login',
+        "write it as letters, digits and . _ % + @ -"),
     Spelling("mail-sender",
         "A sender that is no address",
         _sender, patterns.EMAIL,

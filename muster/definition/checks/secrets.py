@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, source_check
 from muster.definition.problems import counted
-from muster.definition.secret_names import CEPH_KEY, DATABASE_PASSWORD, MUNGE_KEY, NAMES, misspelt
+from muster.definition.secret_names import (
+    CEPH_KEY,
+    DATABASE_PASSWORD,
+    MAIL_PASSWORD,
+    MUNGE_KEY,
+    NAMES,
+    misspelt,
+)
 from muster.definition.sources import SECRETS_FILE, Sources
 from muster.definition.yaml_file import KeyPath, readable
 
@@ -76,6 +83,21 @@ def misspelt_secrets(sources: Sources) -> dict[str, str]:
     return misspelt(secrets_there(sources))
 
 
+def missing_secret(sources: Sources, name: str, consequence: str, remedy: str) -> Iterator[Finding]:
+    """Find that a secret is needed and is not in secrets.yml, under whatever spelling."""
+    document = sources.others.get(SECRETS_FILE)
+    # Only Ansible can read an encrypted file.
+    if document is None or document.encrypted:
+        return
+    there = (
+        name in secrets_there(sources)
+        or name in misspelt_secrets(sources).values()
+        or any(secrets_shape(sources))
+    )
+    if not there:
+        yield _at(sources, ("secrets",), f"`{name}` is missing: {consequence}", remedy)
+
+
 @source_check("secret-misspelt")
 def secret_misspelt(sources: Sources) -> Iterator[Finding]:
     """A secret whose name is nearly that of one that Muster reads."""
@@ -122,6 +144,8 @@ def _another(name: str) -> str:
     """How to get another secret."""
     if name == CEPH_KEY:
         return "write what `ceph auth get-key` prints for its client on that cluster"
+    if name == MAIL_PASSWORD:
+        return "write the password of `mail.login` at the relay"
     made = name in (MUNGE_KEY, DATABASE_PASSWORD)
     return "take the line out and run: muster secrets" if made else "write one of your own"
 

@@ -18,6 +18,7 @@ ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
 DOMAIN = r"(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*"
+MAIL_LOGIN = r"[A-Za-z0-9._%+@-]+"
 # Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.
 SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
 

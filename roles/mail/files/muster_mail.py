@@ -6,10 +6,13 @@
 
 slurmctld runs it as user slurm, with the job's variables in the environment (MailProg in
 slurm.conf(5)), and ends it after 120 seconds. A recipient is a login, which /etc/muster/mail.json
-turns into an address, or an address. msmtp sends; what becomes of each mail is in the journal
-(journalctl -t muster-mail). Exit code: 0, or that of the last mail that was not taken (sysexits.h).
+turns into an address, or an address. Users choose it, so mail.json says too which domains it may
+be in, and how many mails about the jobs of one user are sent in an hour. msmtp sends; what becomes
+of each mail is in the journal (journalctl -t muster-mail). Exit code: 0, or that of the last mail
+that was not sent (sysexits.h).
 """
 
+import fcntl
 import json
 import os
 import re
@@ -23,9 +26,12 @@ from email.message import EmailMessage
 from email.policy import default as mail_policy
 from email.utils import formatdate, make_msgid
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 CONFIG = Path("/etc/muster/mail.json")
+COUNTS = Path("/var/lib/muster-mail")
+"""A file for each user: when the mails of the last hour were sent, a line each (Unix time)."""
+HOUR_S = 3600
 MSMTP = ["/usr/bin/msmtp", "--file=/etc/msmtprc"]
 SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
 FIELDS = "JobID,State,ExitCode,ElapsedRaw,Timelimit,CPUTimeRAW,TotalCPU,MaxRSS,AllocTRES"
@@ -42,7 +48,9 @@ HINTS = {
     "OUT_OF_MEMORY": "It asked for less memory than it needed: --mem or --mem-per-cpu",
     "TIMEOUT": "It asked for less time than it needed: --time",
 }
-ADDRESS = re.compile(r"[A-Za-z0-9_][^\s<>\"(),:;@\\\[\]]*@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+ADDRESS = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]*@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
+)
 LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -70,27 +78,58 @@ def clean(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
-def addresses(
-    recipients: str, known: Mapping[str, str], domain: str
-) -> tuple[list[str], list[str]]:
-    """Return the addresses of `recipients` and the words among them that are none.
+def addresses(recipients: str, config: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the addresses of `recipients`, and the others with the reason why they get no mail.
 
     Args:
         recipients: Logins and addresses, between commas.
-        known: Login -> address.
-        domain: Where the mail of all other logins goes.
+        config: mail.json.
 
     """
+    known, domain = config["addresses"], config["domain"]
+    domains = {name.lower() for name in (domain, *config["domains"])}
+    people = {address.lower() for address in known.values()}
     accepted: list[str] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for word in (part.strip() for part in recipients.split(",")):
         if not word:
             continue
         # With MailDomain in slurm.conf, slurmctld has added it already.
         login = word.removesuffix(f"@{domain}")
         address = known.get(login, f"{login}@{domain}") if LOGIN.fullmatch(login) else word
-        (accepted if ADDRESS.fullmatch(address) else refused).append(address)
+        its_domain = address.rpartition("@")[2].lower()
+        if not ADDRESS.fullmatch(address):
+            refused[address] = "that is no address"
+        elif {"*", its_domain} & domains or address.lower() in people:
+            accepted.append(address)
+        else:
+            refused[address] = f"{its_domain} is not in mail.domains of the definition"
     return list(dict.fromkeys(accepted)), refused
+
+
+def take(path: Path, wanted: int, limit: int, now: float) -> tuple[int, bool]:
+    """Count mails that are about to be sent; return how many may be, and whether that was the last.
+
+    Args:
+        path: Where the user's mails are counted.
+        wanted: How many there are to send.
+        limit: How many may be sent in an hour.
+        now: Unix time.
+
+    Raises:
+        OSError: they can't be counted.
+
+    """
+    with path.open("a+", encoding="ascii", errors="replace") as stream:
+        # slurmctld starts many of these programs at a time.
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.seek(0)
+        times = [int(time) for time in re.findall(r"^\d+$", stream.read(), re.MULTILINE)]
+        sent = [time for time in times if now - HOUR_S < time <= now]
+        taken = min(wanted, max(limit - len(sent), 0))
+        stream.truncate(0)
+        stream.write("".join(f"{time}\n" for time in [*sent, *[int(now)] * taken]))
+    return taken, len(sent) + taken >= limit
 
 
 def seconds(text: str) -> float:
@@ -314,7 +353,9 @@ def main(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     run: Run = run_program,
+    *,
     config_path: Path = CONFIG,
+    counts: Path = COUNTS,
     wait_seconds: float = RECORD_WAIT_SECONDS,
 ) -> int:
     """Send the mails; return the exit code."""
@@ -330,13 +371,30 @@ def main(
     except (OSError, ValueError) as error:
         report(syslog.LOG_ERR, f"{about} not sent: {error}; run the role mail again")
         return os.EX_CONFIG
-    accepted, refused = addresses(recipients, config["addresses"], config["domain"])
+    accepted, refused = addresses(recipients, config)
     code = 0
-    for word in refused:
-        report(syslog.LOG_ERR, f"{about} not sent to {clean(word)!r}: that is no address")
+    for word, reason in refused.items():
+        report(syslog.LOG_ERR, f"{about} not sent to {clean(word)!r}: {reason}")
         code = os.EX_DATAERR
-    text = body(subject, environment, run, wait_seconds) if accepted else ""
-    for recipient in accepted:
+    if not accepted:
+        return code
+    user, limit = environment.get("SLURM_JOB_USER", ""), config["hourly_limit"]
+    if not LOGIN.fullmatch(user):
+        user = "unknown"
+    try:
+        # Before anything that takes time: jobs of a large array may all end at once.
+        number, is_last = take(counts / user, len(accepted), limit, time.time())
+    except OSError as error:
+        report(syslog.LOG_ERR, f"{about} not sent: {error}; run the role mail again")
+        return os.EX_CONFIG
+    too_many = f"{limit} mails about jobs of {user} in an hour are the limit"
+    for recipient in accepted[number:]:
+        report(syslog.LOG_WARNING, f"{about} not sent to {recipient}: {too_many}")
+        code = os.EX_TEMPFAIL
+    text = body(subject, environment, run, wait_seconds) if number else ""
+    if is_last:
+        text += f"\nThere will be no more mails for some time: {too_many}.\n"
+    for recipient in accepted[:number]:
         mail = message(subject, text, config["sender"], recipient)
         failure, said = send(mail, recipient, run)
         if failure:

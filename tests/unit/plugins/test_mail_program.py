@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from email import message_from_bytes
 from email.policy import default as mail_policy
 from pathlib import Path
@@ -17,7 +18,19 @@ muster_mail = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(muster_mail)
 
 SUBJECT = "Slurm Job_id=12 Name=train Ended, Run time 00:10:00, COMPLETED, ExitCode 0"
-ENDED = {"SLURM_JOB_ID": "12", "SLURM_JOB_MAIL_TYPE": "Ended", "SLURM_JOB_NAME": "train"}
+ENDED = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_JOB_MAIL_TYPE": "Ended",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_JOB_USER": "ada",
+}
+CONFIG = {
+    "sender": "slurm@example.org",
+    "domain": "example.org",
+    "domains": ["X.org"],
+    "addresses": {"ada": "a@b.org"},
+    "hourly_limit": 3,
+}
 DONE = (
     b"12|COMPLETED|0:0|600|04:00:00|2400|32:00.000||billing=4,cpu=4,gres/gpu=2,mem=8G,node=1\n"
     b"12.batch|COMPLETED|0:0|600||2400|32:00.000|1048576K|cpu=4,mem=8G,node=1\n"
@@ -51,19 +64,15 @@ class Programs:
 
 @pytest.fixture
 def send(tmp_path):
-    config = {
-        "sender": "slurm@example.org",
-        "domain": "example.org",
-        "addresses": {"ada": "a@b.org"},
-    }
-    (tmp_path / "mail.json").write_text(json.dumps(config))
-
-    def call(programs, subject=SUBJECT, recipients="ada", environment=ENDED):
+    def call(programs, subject=SUBJECT, recipients="ada", environment=ENDED, **config):
+        (tmp_path / "mail.json").write_text(json.dumps(CONFIG | config))
+        (tmp_path / "counts").mkdir(exist_ok=True)
         return muster_mail.main(
             ["-s", subject, recipients],
             environment,
             programs,
             config_path=tmp_path / "mail.json",
+            counts=tmp_path / "counts",
             wait_seconds=0,
         )
 
@@ -83,12 +92,98 @@ def test_a_login_gets_its_own_address_and_others_that_of_the_domain(send) -> Non
     assert programs.mails[0][1]["From"] == "SLURM <slurm@example.org>"
 
 
-@pytest.mark.parametrize("word", ["-oQ/tmp@x", "a b@x.org", "a@x.org\nBcc: e@x.org", "@x", "a@"])
+@pytest.mark.parametrize(
+    "word", ["-oQ/tmp@x", "a b@x.org", "a@x.org\nBcc: e@x.org", "@x", "a@", "a\udcff@x.org"]
+)
 def test_what_is_no_address_never_reaches_msmtp(send, word) -> None:
     programs = Programs()
-    assert muster_mail.addresses(word, {}, "example.org") == ([], [word])
+    anywhere = CONFIG | {"domains": ["*"]}
+    assert muster_mail.addresses(word, anywhere) == ([], {word: "that is no address"})
     assert send(programs, recipients=word) == 65
     assert programs.mails == []
+
+
+ELSEWHERE = ["eve@evil.org", "eve@sub.example.org", "eve@example.org.evil.org", "eve@b.org"]
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_mail_goes_nowhere_but_to_the_domains_of_the_definition(send, capsys, word: str) -> None:
+    programs = Programs()
+    assert send(programs, recipients=f"{word},bob") == 65
+    assert [to for to, _ in programs.mails] == ["bob@example.org"]
+    assert f"not sent to '{word}': {word.rpartition('@')[2]} is not in mail.domains" in (
+        capsys.readouterr().err
+    )
+
+
+def test_it_goes_to_people_s_addresses_and_further_domains(send) -> None:
+    programs = Programs()
+    # How a domain is written makes no difference.
+    assert send(programs, recipients="A@B.org,eve@x.ORG,bob@EXAMPLE.org") == 0
+    assert [to for to, _ in programs.mails] == ["A@B.org", "eve@x.ORG", "bob@EXAMPLE.org"]
+
+
+def test_it_goes_anywhere_if_the_definition_says_so(send) -> None:
+    programs = Programs()
+    assert send(programs, recipients=",".join(ELSEWHERE[:3]), domains=["*"]) == 0
+    assert [to for to, _ in programs.mails] == ELSEWHERE[:3]
+
+
+def test_mails_beyond_the_limit_of_an_hour_are_not_sent(send, capsys) -> None:
+    programs = Programs()
+    assert send(programs, recipients="ada,bob") == 0
+    # All that takes time is left out for those that are not sent.
+    programs.asked.clear()
+    assert send(programs, recipients="ada,bob") == 75
+    assert len(programs.asked) == 1
+    assert send(programs) == 75
+    assert len(programs.asked) == 1
+    assert [to for to, _ in programs.mails] == ["a@b.org", "bob@example.org", "a@b.org"]
+    limit = "3 mails about jobs of ada in an hour are the limit"
+    assert f"mail about job 12 not sent to bob@example.org: {limit}" in capsys.readouterr().err
+    told = [limit in mail.get_content() for _, mail in programs.mails]
+    assert told == [False, False, True]
+
+
+def test_the_limit_is_one_of_each_user(send) -> None:
+    programs = Programs()
+    for user in ["ada", "bob", "", "../../etc/x", "\udcff"]:
+        for code in [0, 75] if user in ("ada", "bob", "") else [75]:
+            assert send(programs, environment={"SLURM_JOB_USER": user}, hourly_limit=1) == code
+
+
+def test_an_hour_later_mails_are_sent_again(tmp_path: Path) -> None:
+    path, now = tmp_path / "ada", 1e9
+    assert muster_mail.take(path, 2, 3, now) == (2, False)
+    assert muster_mail.take(path, 2, 3, now + 1800) == (1, True)
+    assert muster_mail.take(path, 2, 3, now + 3599) == (0, True)
+    assert muster_mail.take(path, 2, 3, now + 3600) == (2, True)
+    # A clock that was wrong blocks nobody, and nor does a file that is damaged.
+    assert muster_mail.take(path, 1, 3, now - 9999) == (1, False)
+    path.write_bytes(b"\xff\n12\n\n-1\n")
+    assert muster_mail.take(path, 1, 3, now) == (1, False)
+
+
+def test_programs_that_start_together_count_together(tmp_path: Path) -> None:
+    path = tmp_path / "ada"
+    with ThreadPoolExecutor(16) as pool:
+        counted = list(pool.map(lambda _: muster_mail.take(path, 1, 9, 1e9), range(64)))
+    assert sum(taken for taken, _ in counted) == 9
+
+
+def test_mails_that_can_not_be_counted_are_not_sent(send, tmp_path: Path, capsys) -> None:
+    (tmp_path / "counts").write_text("")
+    (tmp_path / "mail.json").write_text(json.dumps(CONFIG))
+    programs = Programs()
+    code = muster_mail.main(
+        ["-s", SUBJECT, "ada"],
+        ENDED,
+        programs,
+        config_path=tmp_path / "mail.json",
+        counts=tmp_path / "counts",
+    )
+    assert (code, programs.mails) == (78, [])
+    assert "run the role mail again" in capsys.readouterr().err
 
 
 def test_a_job_name_with_line_breaks_makes_no_header_and_no_line(send) -> None:
