@@ -98,6 +98,11 @@ class Names:
         """The secret with the database's password."""
         return f"{self.cluster}-slurmdbd-password"
 
+    @property
+    def mail_password(self) -> str:
+        """The secret with the password of the mail relay."""
+        return f"{self.cluster}-mail-password"
+
     def builder(self, digest: str) -> str:
         """The VM that builds the image of a digest."""
         return f"{self.cluster}-builder-{digest[:8]}"

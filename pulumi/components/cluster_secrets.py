@@ -1,6 +1,7 @@
 """The cluster's secrets, empty: neither this program nor the laptop that runs it sees a value.
 
-The controller's first boot adds a version where there is none.
+The controller's first boot adds a version where there is none; a person adds the mail relay's
+password if the relay wants one.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class ClusterSecrets(pulumi.ComponentResource):
         for what, secret in {"munge-key": munge_key, "slurmdbd-password": password}.items():
             self._allow(f"{name}-{what}-controller", secret, READS, args.controller)
             self._allow(f"{name}-{what}-controller-adds", secret, ADDS, args.controller)
+        mail = self._secret(f"{name}-mail-password", args.names, args.names.mail_password)
+        self._allow(f"{name}-mail-password-controller", mail, READS, args.controller)
         self._allow(f"{name}-munge-key-login", munge_key, READS, args.login)
         self._allow(f"{name}-munge-key-node", munge_key, READS, args.node)
         self.register_outputs({})

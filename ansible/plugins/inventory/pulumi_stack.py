@@ -10,7 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable
 from ansible.template import trust_as_template
 
-from muster.definition import DefinitionError, load
+from muster.definition import DefinitionError, Mail, load
 from muster.definition.definition import cloud_hosts
 from muster.gcp import pulumi_stack, ssh
 from muster.gcp.inventory import TIME_SERVERS
@@ -42,15 +42,16 @@ FILE = "pulumi_stack.yml"
 
 # What roles take from `secrets`, and how the stack's secret is called behind the cluster's name.
 SECRETS = {"munge_key": "munge-key", "slurmdbd_password": "slurmdbd-password"}
+MAIL_SECRET = {"mail_password": "mail-password"}
 
 
-def secrets_of(made: pulumi_stack.Stack) -> dict[str, str]:
+def secrets_of(made: pulumi_stack.Stack, mail: Mail | None) -> dict[str, str]:
     """Return `secrets` as templates: a value is asked for when a task uses it, and not listed."""
     return {
         name: trust_as_template(
             f"{{{{ lookup('muster.slurm.cloud_secret', '{made.cluster}-{ending}', project='{made.project}') }}}}"
         )
-        for name, ending in SECRETS.items()
+        for name, ending in (SECRETS | (MAIL_SECRET if mail and mail.login else {})).items()
     }
 
 
@@ -81,6 +82,7 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
             # the error of each, and continues without hosts.
             raise SystemExit(f"error: {error}") from None
         self._fill(inventory, cloud_hosts(cluster).groups, made)
+        inventory.set_variable("all", "secrets", secrets_of(made, cluster.mail))
 
     def _stack(self, name: str, key: str, use: bool) -> pulumi_stack.Stack:
         """Return the stack, from the cache where it may be used and has it."""
@@ -107,7 +109,6 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
         for host in made.hosts:
             if host in groups["all"]:
                 self._reach(inventory, host, made)
-        inventory.set_variable("all", "secrets", secrets_of(made))
         inventory.set_variable("all", "base_ntp_servers", TIME_SERVERS)
 
     def _reach(self, inventory: InventoryData, host: str, made: pulumi_stack.Stack) -> None:

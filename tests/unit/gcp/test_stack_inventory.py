@@ -118,6 +118,23 @@ def test_secrets_are_asked_from_secret_manager_only_when_they_are_used(
     assert "key-of-the-cluster" not in kept
 
 
+def test_the_relay_s_password_is_a_secret_where_the_relay_wants_a_login(
+    inventory: Path, pulumi: Pulumi
+) -> None:
+    def secrets() -> set[str]:
+        return {*listed(inventory, pulumi(UP))["all"]["vars"]["secrets"]}
+
+    made = {"munge_key", "slurmdbd_password"}
+    assert secrets() == made
+    file = inventory / "group_vars/all/cluster.yml"
+    mail = "mail: {relay: smtp.example.org, port: 587, domain: example.org%s}\n  accounts:"
+    text = file.read_text()
+    file.write_text(text.replace("accounts:", mail % "", 1))
+    assert secrets() == made
+    file.write_text(text.replace("accounts:", mail % ", login: hpc", 1))
+    assert secrets() == made | {"mail_password"}
+
+
 def test_a_login_node_that_is_not_up_yet_is_no_host(inventory: Path, pulumi: Pulumi) -> None:
     file = inventory / "group_vars/all/cluster.yml"
     file.write_text(file.read_text().replace("count: 1", "count: 2"))

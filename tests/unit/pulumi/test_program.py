@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 46
+    assert len(few.kinds("gcp:")) == 48
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -450,6 +450,8 @@ def test_who_reads_which_secret(run: Run):
         (munge, "secretAccessor", "slurm10-node"),
         (password, "secretAccessor", "slurm10-controller"),
         (password, "secretVersionAdder", "slurm10-controller"),
+        # A person adds it; nobody needs it but the controller.
+        ("slurm10-mail-password", "secretAccessor", "slurm10-controller"),
     }
 
 

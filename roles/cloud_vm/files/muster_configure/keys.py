@@ -57,4 +57,9 @@ class Keys:
                     f"the secret {secret} has no version yet; the controller's first boot adds it"
                 )
             values[name] = value
+        if role == "controller":
+            # A person adds it, where the mail relay wants one.
+            of_relay = self._cloud.secret(self._project, f"{cluster}-mail-password")
+            if of_relay is not None:
+                values["mail_password"] = of_relay
         return values

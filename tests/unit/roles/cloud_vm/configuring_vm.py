@@ -169,7 +169,7 @@ class Vm:
         self.call(
             "POST", "/storage/v1/b", params={"project": "demo-project"}, json={"name": BUCKET}
         )
-        for name in ("munge-key", "slurmdbd-password") if secrets else ():
+        for name in ("munge-key", "slurmdbd-password", "mail-password") if secrets else ():
             self.call(
                 "POST",
                 "/secretmanager/v1/projects/demo-project/secrets",

@@ -80,6 +80,18 @@ def test_controller_makes_the_secrets_once(vm):
     assert vm.runs()[1]["variables"]["secrets"]["munge_key"] == "bmV3"
 
 
+def test_controller_takes_the_relay_s_password_from_who_has_it(vm):
+    vm.raise_()
+    vm.add_version("mail-password", "sesame")
+    vm.boot()
+    vm.set(muster_bundle=vm.upload(bundle()))
+    vm.reports(state="done")
+    secrets = vm.runs()[0]["variables"]["secrets"]
+    assert secrets.keys() == {"munge_key", "slurmdbd_password", "mail_password"}
+    assert secrets["mail_password"] == "sesame"  # noqa: S105
+    assert vm.versions("mail-password") == ["sesame"]
+
+
 def test_no_secret_is_left_anywhere_but_where_it_belongs(vm, capfd):
     vm.raise_()
     vm.boot()
