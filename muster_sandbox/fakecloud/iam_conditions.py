@@ -5,7 +5,9 @@
 Attributes: resource.name, resource.type, resource.service, as strings; comparison with == and !=,
 startsWith, endsWith, also on the result of extract; !, &&, || and parentheses. The language is
 much larger; what isn't here is refused when a policy is set, so no condition is ever ignored.
-https://cloud.google.com/iam/docs/conditions-attribute-reference
+So is what has too many !, && and ||.
+https://cloud.google.com/iam/docs/conditions-attribute-reference,
+https://cloud.google.com/iam/quotas#limits
 """
 
 import json
@@ -13,6 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
+
+from muster.catalog.iam_limits import LOGICAL_OPERATORS
 
 ATTRIBUTES = frozenset({"resource.name", "resource.type", "resource.service"})
 
@@ -44,10 +48,14 @@ def parse(expression: str) -> Condition:
     """Return the expression as a function.
 
     Raises:
-        ConditionError: fakecloud doesn't understand it.
+        ConditionError: Google would refuse it, or fakecloud doesn't understand it.
 
     """
-    parser = _Parser(_tokens(expression))
+    tokens = _tokens(expression)
+    operators = sum(token in ("!", "&&", "||") for token in tokens)
+    if operators > LOGICAL_OPERATORS:
+        raise ConditionError(f"{operators} logical operators, the most is {LOGICAL_OPERATORS}")
+    parser = _Parser(tokens)
     condition = parser.either()
     if parser.next:
         raise ConditionError(f"unexpected {parser.next!r} in {expression!r}")

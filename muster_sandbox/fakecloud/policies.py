@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from muster.catalog.iam_limits import CONDITIONS_OF_A_ROLE
 from muster_sandbox.fakecloud import iam_conditions, resource_names, roles
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS, Cloud
@@ -148,6 +149,7 @@ def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409)
         raise not_implemented("audit logs (auditConfigs)")
     kept = {binding["role"] for binding in present["bindings"]} if present else set()
     bindings = [_checked(cloud, binding, policy, kept) for binding in policy.get("bindings") or []]
+    _check_conditions(bindings)
     return put(cloud, name, [binding for binding in bindings if binding["members"]])
 
 
@@ -195,6 +197,23 @@ def _checked(cloud: Cloud, binding: Resource, policy: Resource, kept: set[str]) 
     except ConditionError as error:
         raise invalid(f"Condition '{condition['title']}': {error}") from error
     return {**checked, "condition": condition}
+
+
+def _check_conditions(bindings: list[Resource]) -> None:
+    """Refuse too many conditions under which a member has a role.
+
+    https://cloud.google.com/iam/quotas#limits
+    """
+    expressions: dict[tuple[str, str], set[str]] = {}
+    for binding in bindings:
+        for member in binding["members"] if "condition" in binding else ():
+            held = expressions.setdefault((binding["role"], member), set())
+            held.add(binding["condition"]["expression"])
+            if len(held) > CONDITIONS_OF_A_ROLE:
+                raise invalid(
+                    f"{member} has the role {binding['role']} under {len(held)} conditions, "
+                    f"the most is {CONDITIONS_OF_A_ROLE}"
+                )
 
 
 def _check_role(cloud: Cloud, role: str) -> None:

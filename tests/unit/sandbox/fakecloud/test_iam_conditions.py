@@ -42,6 +42,8 @@ INSTANCE = 'resource.type == "compute.googleapis.com/Instance"'
         ('resource.name.extract("/zones/{zone}/") == "z"', True, False),
         ('resource.name.extract("{start}/zones/") == "projects/p"', True, False),
         ('resource.name.extract("{all}") != ""', True, False),
+        # The most operators that there may be.
+        (" || ".join([LAB] * 13), True, False),
         # What is not there is empty, as is what is not followed by the rest of the template.
         ('resource.name.extract("/disks/{name}") == ""', True, True),
         ('resource.name.extract("/instances/{name}/disks") == ""', True, True),
@@ -78,6 +80,9 @@ def test_a_condition_holds_for_what_it_describes(expression: str, node: bool, no
         'resource.name == "unfinished',
         '"a" == "a"',
         f"{LAB} & {INSTANCE}",
+        # More than 12 logical operators.
+        " || ".join([LAB] * 14),
+        " || ".join([LAB] * 7) + f" && !{INSTANCE}" * 4,
     ],
 )
 def test_what_is_not_understood_is_refused(expression: str):

@@ -526,6 +526,22 @@ def test_a_binding_that_can_not_be_is_refused(api: Api, binding: dict[str, Any],
     assert api.read_policy(CRM) == policy
 
 
+def test_a_member_has_a_role_under_20_conditions_at_most(api: Api, controller: Api):
+    role = "roles/compute.viewer"
+    for number in range(20):
+        condition = f'resource.name.startsWith("{number}")'
+        api.grant(CRM, role, controller.member, condition=condition)
+    policy = api.read_policy(CRM)
+    other = {"title": "t", "expression": 'resource.name.startsWith("other")'}
+    more = {"role": role, "members": [controller.member], "condition": other}
+    body = {"policy": {**policy, "version": 3, "bindings": [*policy["bindings"], more]}}
+    status, _, said = api.refused("POST", f"{CRM}:setIamPolicy", body)
+    assert status == 400
+    assert "under 21 conditions, the most is 20" in said
+    assert api.read_policy(CRM) == policy
+    api.grant(CRM, "roles/compute.instanceAdmin.v1", controller.member, condition=condition)
+
+
 def test_a_stale_etag_is_refused(api: Api, controller: Api):
     policy = api.read_policy(CRM)
     api.grant(CRM, "roles/viewer", controller.member)
