@@ -92,6 +92,7 @@ rights = Rights(
         controller=accounts.controller.member,
         node=accounts.node.name,
         subnet=network.subnet.name,
+        node_sets=list(node_sets),
         places=any(nodes.compact for nodes in node_sets.values()),
     ),
 )
@@ -153,8 +154,9 @@ sets = {
     )
     for name, nodes in node_sets.items()
 }
+# A destroy deletes the controller before the nodes of its sets: it would recreate them.
 ready = pulumi.ResourceOptions(
-    depends_on=[bundles, cluster_secrets, rights, image, sweeper, network]
+    depends_on=[bundles, cluster_secrets, rights, image, sweeper, network, *sets.values()]
 )
 controller = Controller(
     "controller",

@@ -1,7 +1,7 @@
 """A fakecloud with the cluster `lab`, and callers with exactly its controller's permissions."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ REGION = "europe-west4"
 ZONE, OTHER_ZONE = ("europe-west4-a", "europe-west4-b")
 LABELS = {"muster-cluster": "lab", "muster-role": "node"}
 NAMES = Names("lab", "demo-project")
+SETS = ("debug", "calm", "gone", "other")
+"""The node sets of the cluster; some tests name nodes of sets that have no template."""
 
 
 class Cloud:
@@ -87,9 +89,9 @@ class Cloud:
         body = {"name": "lab-debug-1", "properties": properties}
         self.post(f"{COMPUTE}/global/instanceTemplates", body)
 
-    def grant(self, without: str = "") -> httpx.Client:
+    def grant(self, without: str = "", node_sets: Sequence[str] = SETS) -> httpx.Client:
         """Grant the controller all its permissions but one, and return it as a caller."""
-        self.allow(without)
+        self.allow(without, node_sets)
         return self.client(self.token())
 
     def token(self) -> str:
@@ -98,26 +100,28 @@ class Cloud:
             lambda cloud: identity.issue(cloud, self.controller, (CLOUD_PLATFORM,), 3600)
         )
 
-    def allow(self, without: str = "") -> None:
+    def allow(self, without: str = "", node_sets: Sequence[str] = SETS) -> None:
         """Grant the controller all its permissions but one."""
         member = [f"serviceAccount:{self.controller}"]
-        condition = {
-            "title": "own",
-            "expression": service_account_permissions.own_names(NAMES),
-        }
-        anywhere_too = (*service_account_permissions.ANYWHERE, *service_account_permissions.PLACES)
-        own = {
-            "role": self.role("own", service_account_permissions.OWN, without),
-            "members": member,
-        }
-        anywhere = {"role": self.role("lists", anywhere_too, without), "members": member}
+        granted: list[dict[str, Any]] = []
+        for role in service_account_permissions.in_project(NAMES, node_sets, places=True):
+            binding = {
+                "role": self.role(role.purpose, role.permissions, without),
+                "members": member,
+            }
+            granted += [
+                {**binding, "condition": {"title": role.purpose, "expression": expression}}
+                if expression
+                else binding
+                for expression in role.conditions
+            ]
         uses = {
             "role": self.role("uses", service_account_permissions.USES, without),
             "members": member,
         }
         project = f"/cloudresourcemanager/v1/{P}"
         policy = self.post(f"{project}:getIamPolicy", {"options": {"requestedPolicyVersion": 3}})
-        bindings = [*policy["bindings"], {**own, "condition": condition}, anywhere]
+        bindings = [*policy["bindings"], *granted]
         whole = {"policy": {**policy, "version": 3, "bindings": bindings}}
         self.post(f"{project}:setIamPolicy", whole)
         subnet = f"{COMPUTE}/regions/{REGION}/subnetworks/lab"
@@ -125,7 +129,7 @@ class Cloud:
         account = f"/iam/v1/{P}/serviceAccounts/{self.node}"
         self.post(f"{account}:setIamPolicy", {"policy": {"version": 3, "bindings": [uses]}})
 
-    def role(self, purpose: str, permissions: tuple[str, ...], without: str) -> str:
+    def role(self, purpose: str, permissions: Sequence[str], without: str) -> str:
         included = [permission for permission in permissions if permission != without]
         body = {
             "roleId": NAMES.custom_role(purpose, "abc123"),

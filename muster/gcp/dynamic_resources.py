@@ -17,6 +17,7 @@ from muster.gcp.names import Names
 Props = dict[str, Any]
 
 _ID = re.compile(r"projects/([^/]+)/(?:.*/)?([^/]+)")
+_NODE_SET = re.compile(r"projects/([^/]+)/clusters/([^/]+)/nodeSets/([^/]+)")
 
 
 def _progress(line: str) -> None:
@@ -24,12 +25,12 @@ def _progress(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-def _parts(identity: str) -> tuple[str, str]:
+def _parts(identity: str, pattern: re.Pattern[str] = _ID) -> tuple[str, ...]:
     """Project and name of an id `projects/P/.../N`."""
-    match = _ID.fullmatch(identity)
+    match = pattern.fullmatch(identity)
     if match is None:
         raise CloudError(f"{identity} is not an id of Muster: the state was changed by hand")
-    return match[1], match[2]
+    return match.groups()
 
 
 def _differs(old: Props, new: Props, *keys: str) -> list[str]:
@@ -134,3 +135,25 @@ class SweeperProvider(_Provider):
         """Sweep."""
         project, cluster = _parts(_id)
         sweep.everything(Compute(project), cluster, _progress)
+
+
+class NodeSweeperProvider(_Provider):
+    """No resource in Google Cloud; its deletion deletes the nodes that a node set has left.
+
+    The controller can't: it has rights only on the nodes of sets that the definition has.
+    """
+
+    def create(self, props: Props) -> CreateResult:
+        """Make nothing."""
+        cluster = f"projects/{props['project']}/clusters/{props['cluster']}"
+        return CreateResult(f"{cluster}/nodeSets/{props['node_set']}", props)
+
+    def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
+        """Another set is swept by another sweeper."""
+        changed = _differs(old, new, "cluster", "project", "node_set")
+        return DiffResult(changes=bool(changed), replaces=changed)
+
+    def delete(self, _id: str, _props: Props) -> None:
+        """Sweep."""
+        project, cluster, node_set = _parts(_id, _NODE_SET)
+        sweep.nodes(Compute(project), cluster, node_set, _progress)

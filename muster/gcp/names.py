@@ -1,7 +1,7 @@
 """Names of a cluster's resources in Google Cloud; pure.
 
-All begin with the cluster's name and a hyphen, which rights are bound to, or are the cluster's
-name. Google's limits: 63 small letters, digits and hyphens (most resources, buckets), 30 for
+All begin with the cluster's name and a hyphen, or are the cluster's name. Rights are bound to such
+beginnings. Google's limits: 63 small letters, digits and hyphens (most resources, buckets), 30 for
 service accounts, 64 letters, digits, underscores and dots for custom roles. A cluster's name has
 at most 19 characters and a node set's 30, so that `<cluster>-<set>-<n>` and
 `<cluster>-controller` fit.
@@ -41,8 +41,15 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """The prefix of resource names, which rights are bound to."""
+        """The prefix of resource names."""
         return f"{self.cluster}-"
+
+    def node_prefix(self, node_set: str) -> str:
+        """The prefix of the names of a set's nodes, `<cluster>-<set>-<n>`, and of their disks.
+
+        No other VM's name has it: `muster check` refuses sets called controller, login or builder.
+        """
+        return f"{self.prefix}{node_set}-"
 
     @property
     def network(self) -> str:
@@ -122,7 +129,7 @@ class Names:
 
     def template_prefix(self, node_set: str) -> str:
         """The prefix of the names of a node set's templates, shortened if it is too long."""
-        whole = f"{self.cluster}-{node_set}-"
+        whole = self.node_prefix(node_set)
         if len(whole) <= _TEMPLATE_PREFIX:
             return whole
         digest = hashlib.sha256(node_set.encode()).hexdigest()[:6]
@@ -143,7 +150,10 @@ def slurm_label(version: str) -> str:
 
 
 def share_a_prefix(one: str, other: str) -> bool:
-    """Whether rights that are bound to the prefix of one cluster reach the other's resources."""
+    """Whether the names of one cluster's resources can begin as those of the other's.
+
+    Then the rights of one may reach the other's VMs: `lab` with a node set `gpu`, and `lab-gpu`.
+    """
     first, second = sorted((f"{one}-", f"{other}-"), key=len)
     return one != other and second.startswith(first)
 
@@ -160,6 +170,11 @@ def of_cluster(cluster: str, role: str = "") -> str:
 def of_role(role: str) -> str:
     """The same for what has a role in any cluster."""
     return f"labels.{ROLE_LABEL}={role}"
+
+
+def of_node_set(cluster: str, node_set: str) -> str:
+    """The same for the nodes of one set of a cluster."""
+    return f"{of_cluster(cluster, NODE)} AND labels.{NODE_SET_LABEL}={node_set}"
 
 
 def job_placement(cluster: str, job: int) -> str:

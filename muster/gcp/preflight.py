@@ -92,9 +92,9 @@ def _neighbours(project: str, cluster: str, others: Iterable[str]) -> Iterator[s
         if names.share_a_prefix(cluster, other):
             short, long = sorted((cluster, other), key=len)
             yield (
-                f'the project {project} has a cluster "{other}", and the controller of '
-                f'"{short}" may delete each VM whose name begins with "{short}-", so those of '
-                f'"{long}" too: take another cluster.name than {cluster}, or another project'
+                f'the project {project} has a cluster "{other}", and a node set of "{short}" can '
+                f'have a name with which its controller may delete the VMs of "{long}" too: '
+                f"take another cluster.name than {cluster}, or another project"
             )
 
 

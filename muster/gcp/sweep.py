@@ -51,6 +51,18 @@ def everything(
     _delete(compute, "placement", policies, until, progress)
 
 
+def nodes(
+    compute: Compute,
+    cluster: str,
+    node_set: str,
+    progress: Progress,
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """Delete the nodes of one set, with their disks; raises as `everything` does."""
+    condition = names.of_node_set(cluster, node_set)
+    _sweep(compute, condition, progress, time.monotonic() + timeout_s)
+
+
 def builders(
     compute: Compute, cluster: str, progress: Progress, timeout_s: float = TIMEOUT_S
 ) -> None:

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import dynamic
 
-from muster.gcp.dynamic_resources import ClaimProvider, FirstBootProvider, SweeperProvider
+from muster.gcp.dynamic_resources import (
+    ClaimProvider,
+    FirstBootProvider,
+    NodeSweeperProvider,
+    SweeperProvider,
+)
 from muster.gcp.names import Names
 
 
@@ -34,6 +39,25 @@ class Sweeper(dynamic.Resource, module="muster", name="Sweeper"):
     ) -> None:
         props = {"project": names.project, "cluster": names.cluster}
         super().__init__(SweeperProvider(), name, props, opts)
+
+
+class NodeSweeper(dynamic.Resource, module="muster", name="NodeSweeper"):
+    """Deletes the nodes of a set that is no longer in the definition.
+
+    `pulumi up` deletes last: then the controller has applied the change, and the set's jobs have
+    ended. The controller itself may no longer delete these nodes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        names: Names,
+        node_set: str,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        props = {"project": names.project, "cluster": names.cluster, "node_set": node_set}
+        super().__init__(NodeSweeperProvider(), name, props, opts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""The instance templates of one node set; SLURM creates the nodes from them."""
+"""The instance templates of one node set; SLURM creates the nodes from them.
+
+With the set go its nodes, which Pulumi doesn't know.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,6 +11,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components import vm
+from components.lifecycle import NodeSweeper
 from muster.catalog import local_ssds
 from muster.catalog.machine_types import MachineType
 from muster.definition.schema.node_sets import VirtualMachines, Way
@@ -62,6 +66,7 @@ class NodeSet(pulumi.ComponentResource):
             )
             for number, way in enumerate(args.nodes.ways)
         ]
+        NodeSweeper(f"{name}-sweeper", names=args.names, node_set=args.node_set, opts=inside)
         template_names = pulumi.Output.all(*[template.name for template in self.templates])
         self.templates_metadata = template_names.apply(
             lambda names: templates_metadata(args, names)

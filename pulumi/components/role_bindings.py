@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from muster.gcp.names import Names
-from muster.gcp.service_account_permissions import ANYWHERE, OWN, PLACES, REACHES, USES, own_names
+from muster.gcp.service_account_permissions import REACHES, USES, in_project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,8 @@ class RightsArgs:
     """Name of the nodes' account, `projects/P/serviceAccounts/EMAIL`."""
     subnet: pulumi.Input[str]
     """Name of the subnet."""
+    node_sets: Sequence[str]
+    """Node sets of VMs."""
     places: bool
     """Whether nodes are placed compactly."""
 
@@ -55,25 +57,20 @@ class Rights(pulumi.ComponentResource):
             path: pulumi.Output[str] = made.name
             return path
 
-        gcp.projects.IAMMember(
-            f"{name}-nodes",
-            project=names.project,
-            role=role("nodes", "makes and deletes nodes", OWN),
-            member=args.controller,
-            condition={
-                "title": f"{names.cluster} only",
-                "expression": own_names(names),
-            },
-            opts=inside,
-        )
-        anywhere = (*ANYWHERE, *(PLACES if args.places else ()))
-        gcp.projects.IAMMember(
-            f"{name}-lists",
-            project=names.project,
-            role=role("lists", "sees instances and operations", anywhere),
-            member=args.controller,
-            opts=inside,
-        )
+        for granted in in_project(names, args.node_sets, places=args.places):
+            path = role(granted.purpose, granted.title, granted.permissions)
+            for number, expression in enumerate(granted.conditions):
+                # The first one has no number: a binding that is added behind it replaces nothing.
+                suffix = f"-{number}" if number else ""
+                title = f"{names.cluster}: {granted.purpose}{suffix}"
+                gcp.projects.IAMMember(
+                    f"{name}-{granted.purpose}{suffix}",
+                    project=names.project,
+                    role=path,
+                    member=args.controller,
+                    condition={"title": title, "expression": expression} if expression else None,
+                    opts=inside,
+                )
         uses = role("uses", "puts nodes into its subnet, under their account", USES)
         gcp.compute.SubnetworkIAMMember(
             f"{name}-subnet",

@@ -38,7 +38,8 @@ def vm(outside: httpx.Client, name: str) -> dict[str, Any]:
 
 def make_node(outside: httpx.Client, name: str) -> None:
     """Create a node as the controller does: by name, from its template."""
-    query = {"sourceInstanceTemplate": templates(outside)["debug"]["choices"][0]["template"]}
+    node_set = name.split("-")[-2]
+    query = {"sourceInstanceTemplate": templates(outside)[node_set]["choices"][0]["template"]}
     made = outside.post(f"{ZONE}/instances", json={"name": name}, params=query)
     assert made.is_success, made.text
 
@@ -146,19 +147,24 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     assert disturbed(cluster.preview()) == []
     added = cluster.up()
     assert disturbed(added) == []
-    new_set = ["nodes-big", "nodes-big-template"]
+    new_set = ["nodes-big", "nodes-big-sweeper", "nodes-big-template"]
     assert added.named("create") == [bundle_of(outside), *new_set]
+    # The controller's rights name its sets.
+    rights = ["rights-disks", "rights-nodes"]
+    assert added.named("replace") == rights
     assert set(templates(outside)) == {"big", "debug"}
     link = templates(outside)["big"]["choices"][0]["template"]
     disks = outside.get(f"/compute/v1/{link}").json()["properties"]["disks"]
     assert [disk["type"] for disk in disks] == ["PERSISTENT", "SCRATCH", "SCRATCH"]
     assert cluster.up().changes == []
 
+    for node in ("big-0", "debug-0"):
+        make_node(outside, f"{CLUSTER}-{node}")
     definition.change(remove_set)
     definition.change(resize)
     resized = cluster.up()
     assert disturbed(resized) == []
-    assert resized.named("replace") == ["nodes-debug-template"]
+    assert resized.named("replace") == ["nodes-debug-template", *rights]
     order = [step.op for step in resized.steps if step.name == "nodes-debug-template"]
     assert order.index("create-replacement") < order.index("delete-replaced")
     # The controller gets the new one before the old one is deleted, so it always has a template.
@@ -166,6 +172,13 @@ def test_on_day_two_what_runs_stays(cluster: Stack, definition: Definition, outs
     notified = whole.index(("update", "controller"))
     assert notified < whole.index(("delete-replaced", "nodes-debug-template"))
     assert set(resized.named("delete")) > set(new_set)
+    # The nodes of the removed set go, when the controller has applied the change.
+    assert f"deleting the instance {CLUSTER}-big-0" in resized.output
+    assert f"{CLUSTER}-big-0" not in names(outside, f"{ZONE}/instances")
+    assert f"{CLUSTER}-debug-0" in names(outside, f"{ZONE}/instances")
+    applied = whole.index(("update", "controller-configured"))
+    assert applied < whole.index(("delete", "nodes-big-sweeper"))
+    assert applied < whole.index(("delete-replaced", "rights-nodes"))
     new = templates(outside)["debug"]["choices"][0]["template"]
     assert new != old
     assert new.startswith(f"projects/demo-project/global/instanceTemplates/{CLUSTER}-debug-")
@@ -285,6 +298,7 @@ def test_destroy_is_refused_and_then_leaves_nothing(
     wanted = ["controller", "image", "sweeper", "network-subnet", "network"]
     for first, then in itertools.pairwise(wanted):
         assert order.index(first) < order.index(then), order
+    assert order.index("controller") < order.index("nodes-debug-sweeper")
     assert order.index("login-0") < order.index("sweeper")
     assert contents() - before == set()
     assert cluster.resources() == {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.catalog import accelerators
+from muster.catalog import accelerators, iam_limits
 from muster.catalog.machine_types import MachineType, machine_types
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
@@ -204,6 +204,19 @@ def fallback_with_other_local_ssds(d: Definition) -> Iterator[Finding]:
                 f"{shape.name} can't have {wanted} local SSDs, as {first.name} has",
                 "take another machine type, or another number of `local_ssds` that both can have",
             )
+
+
+@check("too-many-vm-sets")
+def too_many_vm_sets(d: Definition) -> Iterator[Finding]:
+    """More node sets of VMs than the controller's rights in Google Cloud can name."""
+    beyond = [name for name, _ in vms(d)][iam_limits.NODE_SETS :]
+    for name in beyond[:1]:
+        yield Finding(
+            ("nodes", name),
+            f"the controller's rights in Google Cloud can name {iam_limits.NODE_SETS} node sets, "
+            "and this is one more",
+            "make one node set of several that are alike",
+        )
 
 
 @check("compact-not-possible")

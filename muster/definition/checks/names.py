@@ -43,9 +43,10 @@ table(
         '"{value}" can\'t be the name of a node set',
         "use up to 30 small letters, digits and hyphens, a letter first, no hyphen last"),
     ReservedWord("node-set-name-reserved",
-        "A node set named like a group that has another meaning",
-        at("nodes.<name>"), (*HOST_GROUPS, "all", "ungrouped"),
-        '"{value}" is a group with another meaning',
+        "A node set named like a group or like VMs that have another meaning",
+        # The controller may delete VMs whose names begin as its nodes' do, and no others.
+        at("nodes.<name>"), (*HOST_GROUPS, "all", "ungrouped", "builder"),
+        '"{value}" is the name of a group or of VMs with another meaning',
         "name the node set after its hardware"),
     Spelling("partition-name",
         "A partition name that SLURM can't read",

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import httpx
 import pytest
 from cloudkit import console, controller, inside, state, up
 from waiting import until
@@ -96,6 +97,30 @@ def test_lost_guard_is_noticed_and_comes_back(first_up: str, stack: Stack) -> No
         inside(stack, machine, "timeout", "10", "sh", "-c", again)
     inside(stack, node, "muster-health")
     assert "DRAIN" not in tour.run(stack, f"scontrol show node {node}")
+
+
+ASK_METADATA = """
+import json, urllib.request as web
+account = "http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default"
+ask = web.Request(f"{account}/token", headers={"Metadata-Flavor": "Google"})
+print(json.load(web.urlopen(ask, timeout=10))["access_token"])
+"""
+
+
+def test_token_of_user_slurm_deletes_neither_controller_nor_login_node(
+    first_up: str, stack: Stack
+) -> None:
+    machines = controller(stack), tour.login(stack)
+    as_slurm = ("setpriv", "--reuid=slurm", "--regid=slurm", "--clear-groups")
+    token = inside(stack, machines[0], *as_slurm, "python3", "-c", ASK_METADATA).strip()
+    place = f"{stack.server.url}/compute/v1/projects/{stack.project}/zones/europe-west4-a"
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, trust_env=False) as thief:
+        # What it may do: the autoscaler reads a list.
+        assert thief.get(f"{place}/instances").status_code == 200
+        for machine in machines:
+            refused = thief.delete(f"{place}/instances/{machine}")
+            assert refused.status_code == 403, machine
+            assert "Required 'compute.instances.delete' permission" in refused.text
 
 
 @contextmanager

@@ -13,10 +13,12 @@ from muster.gcp.dynamic_resources import (
     ClaimProvider,
     FirstBootProvider,
     ImageProvider,
+    NodeSweeperProvider,
     SweeperProvider,
 )
 
 WHERE = {"project": "demo-project", "cluster": "lab"}
+SET = WHERE | {"node_set": "debug"}
 VM = {"project": "demo-project", "zone": "europe-west4-a", "name": "lab-controller"}
 
 
@@ -38,6 +40,8 @@ def test_a_name_is_claimed_once(compute: Compute):
         (ClaimProvider(), WHERE, WHERE | {"cluster": "b"}, ["cluster"]),
         (SweeperProvider(), WHERE, WHERE, []),
         (SweeperProvider(), WHERE, WHERE | {"project": "b"}, ["project"]),
+        (NodeSweeperProvider(), SET, SET, []),
+        (NodeSweeperProvider(), SET, SET | {"node_set": "b"}, ["node_set"]),
         (ImageProvider(), WHERE | {"digest": "1"}, WHERE | {"digest": "2"}, ["digest"]),
         (ImageProvider(), WHERE | {"zone": "a"}, WHERE | {"zone": "b", "archive": "x"}, []),
         (FirstBootProvider(), VM | {"bundle": "1"}, VM | {"bundle": "2"}, []),
@@ -58,12 +62,19 @@ def test_a_first_boot_is_waited_for_again_for_a_bundle_or_another_vm():
 
 
 def test_a_delete_needs_its_id_alone(compute: Compute, monkeypatch: pytest.MonkeyPatch):
-    gone: list[tuple[str, str]] = []
+    gone: list[tuple[str, ...]] = []
     monkeypatch.setattr(image, "delete", lambda c, name: gone.append((c.project, name)))
     monkeypatch.setattr(sweep, "everything", lambda c, name, _: gone.append((c.project, name)))
     ImageProvider().delete("projects/demo-project/global/images/lab-1-2", {})
     SweeperProvider().delete("projects/example.com:p/clusters/lab", {})
-    assert gone == [("demo-project", "lab-1-2"), ("example.com:p", "lab")]
+    monkeypatch.setattr(sweep, "nodes", lambda c, *words: gone.append((c.project, *words[:2])))
+    made = NodeSweeperProvider().create(WHERE | {"node_set": "gpu-a"})
+    NodeSweeperProvider().delete(made.id, {})
+    assert gone == [
+        ("demo-project", "lab-1-2"),
+        ("example.com:p", "lab"),
+        ("demo-project", "lab", "gpu-a"),
+    ]
     with pytest.raises(CloudError, match="is not an id of Muster"):
         ImageProvider().delete("lab-1-2", {})
 
@@ -81,7 +92,10 @@ def test_a_wait_is_for_the_vm_and_bundle_of_the_props(
     assert waited == [(*place, "1"), (*place, "2")]
 
 
-@pytest.mark.parametrize("kind", [ClaimProvider, FirstBootProvider, ImageProvider, SweeperProvider])
+@pytest.mark.parametrize(
+    "kind",
+    [ClaimProvider, FirstBootProvider, ImageProvider, NodeSweeperProvider, SweeperProvider],
+)
 def test_the_state_holds_a_name_not_code(kind: type):
     """Otherwise each change of the code would change the resource."""
     import base64

@@ -146,9 +146,9 @@ def test_a_cluster_whose_name_begins_with_another_s_is_refused(
 ):
     make_state_disk(compute, other)
     assert preflight.problems(compute, cluster.model_copy(update={"name": own})) == [
-        f'the project demo-project has a cluster "{other}", and the controller of "{short}" may '
-        f'delete each VM whose name begins with "{short}-", so those of "lab-gpu" too: take '
-        f"another cluster.name than {own}, or another project"
+        f'the project demo-project has a cluster "{other}", and a node set of "{short}" can have '
+        'a name with which its controller may delete the VMs of "lab-gpu" too: take another '
+        f"cluster.name than {own}, or another project"
     ]
 
 

@@ -98,6 +98,22 @@ def test_a_vm_that_was_asked_for_before_the_end_and_comes_late_goes_too(
     assert not [name for name in names(full)["instances"] if "lab-2" not in name]
 
 
+def test_the_nodes_of_one_set_go_in_all_zones_and_those_of_others_stay(full: Compute, net: str):
+    of_set = {"muster-node-set": "gpu"}
+    for name, cluster in (("lab-gpu-0", "lab"), ("lab-gpu-1", "lab"), ("lab-2-gpu-0", "lab-2")):
+        marks = labels(cluster, "node") | of_set
+        make_vm(full, net, name, ZONES[name.endswith("1")], marks)
+    make_vm(
+        full, net, "lab-gpu-a-0", ZONES[0], labels("lab", "node") | {"muster-node-set": "gpu-a"}
+    )
+    before = names(full)
+    sweep.nodes(full, "lab", "gpu", print)
+    left = names(full)
+    for kind in ("instances", "disks"):
+        assert set(before[kind]) - set(left[kind]) == {"lab-gpu-0", "lab-gpu-1"}, kind
+    assert left["images"] == before["images"]
+
+
 def test_builders_go_and_nodes_stay(full: Compute):
     sweep.builders(full, "lab", print)
     left = names(full)

@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 48
+    assert len(few.kinds("gcp:")) == 52
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -39,6 +39,7 @@ def test_one_of_each_and_no_more_for_more_nodes(run: Run):
         "controller-configured",
         "image",
         "login-0-configured",
+        "nodes-debug-sweeper",
         "sweeper",
     ]
     many = run(lambda cluster: cluster["nodes"]["debug"].update(max_nodes=5000))
@@ -379,20 +380,28 @@ def test_the_controllers_rights(run: Run):
     cloud = run()
     member = "serviceAccount:" + ACCOUNT.format("controller")
     assert cloud.kinds("iAMCustomRole") == [
+        "rights-disks-role",
         "rights-lists-role",
         "rights-nodes-role",
         "rights-reaches-role",
+        "rights-sources-role",
         "rights-uses-role",
     ]
     assert cloud.inputs("rights-nodes-role")["roleId"] == "slurm10_nodes_abc123"
-    nodes = cloud.inputs("rights-nodes")
-    assert nodes["member"] == member
-    assert nodes["condition"]["expression"].split(" || ") == [
-        f'resource.name.extract("/{collection}/{{name}}").startsWith("slurm10-")'
-        for collection in ("instances", "disks", "images", "instanceTemplates")
-    ]
-    lists = cloud.inputs("rights-lists")
-    assert "condition" not in lists
+    bindings = {name: cloud.inputs(name) for name in cloud.kinds("projects/iAMMember")}
+    assert {binding["member"] for binding in bindings.values()} == {member}
+    begins = 'resource.name.extract("/{}/{{name}}").startsWith("{}")'.format
+    assert {
+        name: binding.get("condition", {}).get("expression") for name, binding in bindings.items()
+    } == {
+        "rights-nodes": begins("instances", "slurm10-debug-"),
+        "rights-disks": begins("disks", "slurm10-debug-"),
+        "rights-sources": " || ".join(
+            begins(collection, "slurm10-") for collection in ("images", "instanceTemplates")
+        ),
+        "rights-lists": None,
+    }
+    assert bindings["rights-nodes"]["role"] == "projects/demo-project/roles/slurm10_nodes_abc123"
     role = cloud.inputs("rights-lists-role")
     assert role["permissions"] == [
         "compute.instances.list",
@@ -405,23 +414,48 @@ def test_the_controllers_rights(run: Run):
     assert acts["serviceAccountId"] == f"projects/demo-project/serviceAccounts/{node}"
     assert acts["role"] == "projects/demo-project/roles/slurm10_uses_abc123"
     assert cloud.inputs("rights-subnet")["subnetwork"] == "slurm10"
-    assert cloud.kinds("projects/iAMMember") == ["rights-lists", "rights-nodes"]
 
 
-def test_the_controller_may_delete_its_vms_where_no_set_is_any_more(run: Run):
+def allows(cloud: Any, name: str) -> bool:
+    """Whether one of the bindings lets the controller delete a VM of this name."""
+    place = f"projects/demo-project/zones/europe-west4-b/instances/{name}"
+    return any(
+        iam_conditions.parse(cloud.inputs(binding)["condition"]["expression"])(
+            {"resource.name": place}
+        )
+        for binding in cloud.kinds("projects/iAMMember")
+        if binding.startswith("rights-nodes")
+    )
+
+
+def test_the_controller_may_delete_its_nodes_where_no_set_is_any_more(run: Run):
     def leave(cluster: dict[str, Any]) -> None:
         cluster["nodes"]["debug"]["zones"] = ["europe-west4-a"]
 
-    holds = iam_conditions.parse(run(leave).inputs("rights-nodes")["condition"]["expression"])
+    cloud = run(leave)
+    assert allows(cloud, "slurm10-debug-0")
+    for other in ("web-0", "slurm100-debug-0", "slurm10-controller", "slurm10-login-0"):
+        assert not allows(cloud, other), other
 
-    def may(name: str) -> bool:
-        return holds({"resource.name": f"projects/demo-project/{name}"})
 
-    assert may("zones/europe-west4-a/instances/slurm10-debug-0")
-    assert may("zones/europe-west4-b/instances/slurm10-debug-0")
-    assert not may("zones/europe-west4-b/instances/web-0")
-    assert not may("zones/europe-west4-b/instances/slurm100-debug-0")
-    assert not may("zones/europe-west4-b/disks/web-slurm10-0")
+def test_a_condition_of_google_s_names_13_sets_and_the_next_has_one_of_its_own(run: Run):
+    def many(cluster: dict[str, Any]) -> None:
+        alike = {f"set{number}": cluster["nodes"]["debug"] for number in range(27)}
+        cluster["nodes"] |= alike
+        cluster["partitions"]["many"] = {"nodes": list(alike)}
+
+    cloud = run(many)
+    assert cloud.kinds("projects/iAMMember") == [
+        *("rights-disks", "rights-disks-1", "rights-disks-2"),
+        "rights-lists",
+        *("rights-nodes", "rights-nodes-1", "rights-nodes-2"),
+        "rights-sources",
+    ]
+    # parse refuses what Google would refuse.
+    for name in ("slurm10-debug-0", "slurm10-set0-4", "slurm10-set11-0", "slurm10-set26-0"):
+        assert allows(cloud, name), name
+    assert not allows(cloud, "slurm10-set27-0")
+    assert len(cloud.kinds("NodeSweeper")) == 28
 
 
 def test_each_way_to_make_a_node_is_moved_or_ended_as_its_own_type_allows(program_path: None):

@@ -52,8 +52,10 @@ def test_they_are_enough(cloud: Cloud):
 def test_none_is_to_spare(cloud: Cloud):
     spare = []
     for permission in (
-        *service_account_permissions.OWN,
-        *service_account_permissions.ANYWHERE,
+        *service_account_permissions.NODES,
+        *service_account_permissions.DISKS,
+        *service_account_permissions.SOURCES,
+        *service_account_permissions.LISTS,
         *service_account_permissions.PLACES,
         *service_account_permissions.USES,
     ):

@@ -11,8 +11,10 @@ from muster.gcp import service_account_permissions
 from muster.gcp.api import CloudError
 
 NEEDED = {
-    *service_account_permissions.OWN,
-    *service_account_permissions.ANYWHERE,
+    *service_account_permissions.NODES,
+    *service_account_permissions.DISKS,
+    *service_account_permissions.SOURCES,
+    *service_account_permissions.LISTS,
     *service_account_permissions.PLACES,
     *service_account_permissions.USES,
 }
