@@ -54,6 +54,7 @@ network = Network(
         addresses=cloud.subnet,
         ssh_to=[accounts.controller.email, accounts.login.email],
         controller=accounts.controller.email,
+        nodes=accounts.node.email,
         public_ssh_to=[accounts.login.email] if cloud.login.public_address else [],
     ),
     opts=claimed,

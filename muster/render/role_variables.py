@@ -206,7 +206,20 @@ def _mariadb(*_: Any) -> Variables:
 
 
 def _slurmdbd(host: Host, _: Mapping[str, Any]) -> Variables:
-    return {"conf": host.slurm.slurmdbd_conf}
+    return {"conf": host.slurm.slurmdbd_conf, "clients": _clients_of_slurmdbd(host)}
+
+
+def _clients_of_slurmdbd(host: Host) -> list[str]:
+    """Addresses of the other hosts that may ask slurmdbd: controller and login nodes.
+
+    Root of a compute node has the munge key, and could ask as any user.
+    """
+    cluster, groups = host.definition.cluster, host.definition.hosts.groups
+    if cluster.cloud:
+        # Google gives login nodes their addresses, and its firewall refuses nodes (pulumi/).
+        return [cluster.cloud.subnet]
+    names = {*groups["controller"], *groups["login"]} - {host.name}
+    return sorted(host.addresses.get(name) or name for name in names)
 
 
 def _accounts(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -235,6 +248,7 @@ def _slurmctld(host: Host, _: Mapping[str, Any]) -> Variables:
         "cgroup_conf": host.slurm.cgroup_conf,
         "job_submit_lua": host.slurm.job_submit_lua,
         "restart_digest": host.slurm.restart.slurmctld,
+        "writable": ["/var/spool/muster-autoscaler"] if host.definition.cluster.cloud else [],
     }
 
 

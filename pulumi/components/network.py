@@ -25,6 +25,8 @@ class NetworkArgs:
     """Service accounts of the VMs that people reach by ssh through IAP."""
     controller: pulumi.Input[str]
     """Service account of the controller."""
+    nodes: pulumi.Input[str]
+    """That of compute nodes."""
     public_ssh_to: list[pulumi.Input[str]]
     """Those of VMs that the internet reaches; empty if there are none."""
 
@@ -93,6 +95,17 @@ class Network(pulumi.ComponentResource):
             denies=ssh,
             priority=900,
             source_ranges=[args.addresses],
+            target_service_accounts=[args.controller],
+            opts=inside,
+        )
+        # Root of a node has the munge key, so it could order slurmdbd about as any user.
+        gcp.compute.Firewall(
+            f"{name}-no-node-slurmdbd",
+            name=names.firewall("no-node-slurmdbd"),
+            network=network.name,
+            denies=[{"protocol": "tcp", "ports": ["6819"]}],
+            priority=900,
+            source_service_accounts=[args.nodes],
             target_service_accounts=[args.controller],
             opts=inside,
         )

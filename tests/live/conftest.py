@@ -185,6 +185,21 @@ def lab(fresh_lab: Lab) -> Lab:
     return fresh_lab
 
 
+@pytest.fixture(scope="session")
+def split() -> Iterator[Lab]:
+    """Controller, database and login on machines of their own, Debian 13.
+
+    Bare machines end a run in check mode, too.
+    """
+    template = ROOT / "tests/live/inventories/split"
+    for lab in raise_lab(template, "muster-split", "trixie", "10.214.44.0/24"):
+        check = lab.play("--check")
+        assert check.code == 0, check.output[-6000:]
+        run = lab.play()
+        assert run.code == 0, run.output[-6000:]
+        yield lab
+
+
 RUNS = "cat again.out 2>/dev/null || true"
 """Prints a line for each start of the job `requeued`, which makes the file."""
 

@@ -1,24 +1,10 @@
 """Controller, database and login on three machines, Debian 13: the same roles, the same play."""
 
-from collections.abc import Iterator
-
 import pytest
-from conftest import ROOT, Lab, raise_lab
+from conftest import Lab
 from waiting import until
 
 pytestmark = pytest.mark.proof("raises its own cluster")
-
-
-@pytest.fixture(scope="module")
-def split() -> Iterator[Lab]:
-    """The cluster on separate machines; bare ones end a run in check mode, too."""
-    template = ROOT / "tests/live/inventories/split"
-    for lab in raise_lab(template, "muster-split", "trixie", "10.214.44.0/24"):
-        check = lab.play("--check")
-        assert check.code == 0, check.output[-6000:]
-        run = lab.play()
-        assert run.code == 0, run.output[-6000:]
-        yield lab
 
 
 def test_user_submits_on_the_login_node(split: Lab) -> None:

@@ -73,9 +73,22 @@ def _controllers(definition: Definition) -> dict[str, Scalar]:
         # A node whose memory shrinks by a few MiB with a new kernel stays in service; one that
         # lost a module does not.
         "SlurmctldParameters": ",".join(
-            ["enable_configless", "node_reg_mem_percent=95", *_power_options(definition)]
+            [
+                "enable_configless",
+                "node_reg_mem_percent=95",
+                *_trigger_options(definition),
+                *_power_options(definition),
+            ]
         ),
     }
+
+
+def _trigger_options(definition: Definition) -> list[str]:
+    """Return what refuses triggers: programs on the controller, ordered from any host as SlurmUser.
+
+    slurmctld's unit ends them in all releases, without a word to whoever sets one.
+    """
+    return ["disable_triggers"] if definition.cluster.slurm_version >= "23.11" else []
 
 
 def _services(definition: Definition) -> dict[str, Scalar]:

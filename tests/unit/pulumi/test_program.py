@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 
 def test_one_of_each_and_no_more_for_more_nodes(run: Run):
     few = run()
-    assert len(few.kinds("gcp:")) == 52
+    assert len(few.kinds("gcp:")) == 53
     assert len(few.components) == 9
     assert few.kinds("compute/instance:") == ["controller", "login-0"]
     assert few.kinds("dynamic/muster") == [
@@ -75,10 +75,19 @@ def test_the_network_is_private(run: Run):
     # Before the rule that allows all inside, which has Google's default of 1000.
     assert inside["priority"] < 1000
     assert cloud.kinds("firewall:") == [
-        *("network-iap-ssh", "network-internal", "network-no-internal-ssh")
+        *("network-iap-ssh", "network-internal", "network-no-internal-ssh"),
+        "network-no-node-slurmdbd",
     ]
     machines = [cloud.inputs(name) for name in ("controller", "login-0", "nodes-debug-template")]
     assert not any("accessConfigs" in vm["networkInterfaces"][0] for vm in machines)
+
+
+def test_nodes_do_not_reach_slurmdbd(run: Run):
+    rule = run().inputs("network-no-node-slurmdbd")
+    assert rule["denies"] == [{"protocol": "tcp", "ports": ["6819"]}]
+    assert rule["sourceServiceAccounts"] == [ACCOUNT.format("node")]
+    assert rule["targetServiceAccounts"] == [ACCOUNT.format("controller")]
+    assert rule["priority"] < 1000
 
 
 def test_only_login_nodes_get_a_public_address_and_only_if_asked(run: Run):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from muster.autoscaler.slurm import power_save_program
 from muster.definition import Definition, load, validate
 from muster.render.role_variables import _ROLES, Host, packages, role_variables, shared
 
@@ -318,6 +319,22 @@ def test_administrators_do_not_come_from_nodes() -> None:
     assert role_variables(named)[0]["users_refused_from"] == []
     cloud = load(ROOT / "inventories/cloud")
     assert variables(cloud, "slurm10-controller")["users_refused_from"] == ["10.10.0.0/16"]
+
+
+def test_slurmdbd_answers_the_controller_and_login_nodes_only() -> None:
+    addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21", "login-1": "2001:db8::2"}
+    apart = changed({"controller": ["ctl"], "login": ["access", "login-1"], "database": ["access"]})
+    host = Host(apart, "access", addresses, ROOT / "inventories/lab", "", {})
+    assert role_variables(host)[0]["slurmdbd_clients"] == ["2001:db8::2", "ctl"]
+    assert variables(changed(), "access")["slurmdbd_clients"] == []
+    cloud = load(ROOT / "inventories/cloud")
+    assert variables(cloud, "slurm10-controller")["slurmdbd_clients"] == ["10.10.0.0/16"]
+
+
+def test_slurmctld_writes_to_the_autoscaler_s_spool_in_the_cloud_only() -> None:
+    assert variables(changed(), "access")["slurmctld_writable"] == []
+    cloud = variables(load(ROOT / "inventories/cloud"), "slurm10-controller")
+    assert cloud["slurmctld_writable"] == [power_save_program.SPOOL]
 
 
 def test_a_storage_host_mounts_nothing_and_all_others_mount_what_the_filer_has() -> None:

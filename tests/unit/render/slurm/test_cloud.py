@@ -85,6 +85,7 @@ def test_what_changed_between_the_releases(version):
     written = keys(cloud(version))
     options = written["SlurmctldParameters"].split(",")
     assert ("cloud_reg_addrs" in options) == (version <= "23.02")
+    assert ("disable_triggers" in options) == (version >= "23.11")
     assert ("power_save_interval=0" in options) == (version >= "24.05")
     assert (written.get("PrivateData") == "cloud") == (version <= "22.05")
     assert (written.get("TreeWidth") == "65533") == (version <= "23.02")
