@@ -1,5 +1,7 @@
 """A host without a SLURM daemon of its own can use the cluster."""
 
+from waiting import wait_for
+
 VERSIONS = {"bookworm": "22.05", "trixie": "24.11"}
 
 
@@ -23,6 +25,17 @@ def test_the_configuration_is_fetched_where_sackd_exists(host):
     existing = [place for place in places if host.file(place).exists]
     assert existing == [places[0] if release(host) == "trixie" else places[1]]
     assert "ClusterName=trial" in host.file(existing[0]).content_string
+
+
+def test_only_the_controller_sends_files_to_sackd(host):
+    """Root of each node has the munge key, and so could send plugins for the commands here."""
+    own = f"timeout 5 bash -c '</dev/tcp/{release(host)}-login/6818'"
+    assert "Connection refused" in host.run(own).stderr
+    if release(host) == "trixie":
+        assert host.check_output("ss -Hltn 'sport = :6818'")
+        file = "/run/slurm/conf/slurm.conf"
+        host.check_output(f"touch --date=2001-01-01 {file}; scontrol reconfigure")
+        assert wait_for(host, f"find {file} -newermt 2002-01-01", file) == file
 
 
 def test_the_host_has_the_version_of_the_definition(host):
