@@ -98,17 +98,22 @@ def booted(host, request):
     )
     put(host, "/root/metadata.py", program)
     put(host, "/run/systemd/system/muster-key.service.d/trial.conf", f"[Service]\n{ENDPOINT}\n")
+    # Google's images have cron.
+    for unit in ("cron", "atd"):
+        put(host, f"/run/systemd/system/{unit}.service", "[Service]\nExecStart=sleep infinity\n")
     host.check_output("ip address add 169.254.169.254/32 dev lo")
     host.check_output("cp /etc/hosts /root/hosts; systemctl daemon-reload")
     host.check_output("systemd-run --unit=metadata python3 /root/metadata.py")
     host.check_output("systemctl start apt-daily.timer")
+    host.check_output("systemctl start cron atd")
     host.check_output("systemctl start --no-block muster-node.target")
     yield
     # A boot in progress starts its target again once it has the key: stopped before that, it would
     # continue after the stop and disturb the next test.
     key = wait_for(host, "systemctl is-active muster-key", "active")
     units = "muster-node.target muster-key.service muster-mounts.service muster-spot.service"
-    host.check_output(f"systemctl stop {units} slurmd munge metadata; systemctl reset-failed")
+    host.check_output(f"systemctl stop {units} slurmd munge metadata cron atd")
+    host.check_output("systemctl reset-failed")
     host.check_output("ip address del 169.254.169.254/32 dev lo")
     # A test may have ended before the boot had come to any of these.
     host.check_output("cat /root/hosts >/etc/hosts; rm -rf /run/muster-node /root/metadata.py")
@@ -260,6 +265,18 @@ def test_nothing_of_mdadm_runs_by_itself(host):
 
 def test_apt_leaves_a_node_alone(host, booted):
     assert wait_for(host, "systemctl is-active apt-daily.timer", "inactive") == "inactive"
+
+
+@pytest.mark.parametrize("unit", ["cron", "atd"])
+def test_nothing_of_people_s_runs_on_a_node_outside_of_jobs(host, booted, unit):
+    assert wait_for(host, f"systemctl is-active {unit}", "inactive") == "inactive"
+
+
+def test_a_node_starts_no_user_manager(host, booted):
+    ready = "/run/muster-node/slurmd"
+    assert wait_for(host, f"ls {ready}", ready) == ready
+    host.check_output("systemctl start user@65534")
+    assert properties(host, "user@65534", "ConditionResult")["ConditionResult"] == "no"
 
 
 def test_people_of_the_shared_folder_are_known(host, linked):

@@ -1,5 +1,7 @@
 """People are who the definition says: they get in, or they don't, and foreign things stay."""
 
+import time
+
 import pytest
 
 OPTIONS = (
@@ -9,6 +11,26 @@ OPTIONS = (
 SSH = f"ssh -i /root/trial {OPTIONS}"
 # Each from an address of its own: sshd of Debian 13 makes those wait that failed often.
 PLANTED = f"ssh -i /root/planted -b 127.0.1.{{source}} {OPTIONS}"
+# What was there before erin was refused: a table, and a job of dan's that was given to her. cron
+# runs what is to run at a boot once until the next one; a job whose time (the last eight digits of
+# its name) is over starts when atd does.
+LEFT_TO_CRON_AND_AT = """
+set -eu
+install -d -m 1777 /run/trial
+cd /var/spool/cron/atjobs
+for login in dan erin; do
+    echo "@reboot touch /run/trial/cron-$login" |
+        install -m 0600 -o $login -g crontab /dev/stdin /var/spool/cron/crontabs/$login
+    echo "touch /run/trial/at-$login" | (cd /; runuser -u dan -- at now + 1 day)
+    for job in $(ls | grep -v 00000001); do
+        sed --in-place "s/uid=[0-9]* gid=[0-9]*/uid=$(id -u $login) gid=$(id -g $login)/" $job
+        chown $login $job
+        mv $job ${job%????????}00000001
+    done
+done
+rm -f /run/crond.reboot
+systemctl restart cron atd
+"""
 WITH_AGENT = "ssh-agent sh -c 'ssh-add -q /root/{key}; exec " + SSH + " -A {login}@127.0.0.1 {run}'"
 
 
@@ -131,6 +153,47 @@ def test_erin_has_a_key_and_is_refused(host):
     login = host.run(f"{SSH} erin@127.0.0.1 true")
     assert login.rc == 255
     assert "Permission denied" in login.stderr
+
+
+def test_cron_and_at_refuse_erin_at_once(host):
+    for command, word in (("crontab -", "not allowed"), ("at now", "permission")):
+        refused = host.run(f"runuser -u erin -- sh -c 'cd /; echo | {command}'")
+        assert refused.rc != 0
+        assert word in refused.stderr
+    assert host.run("runuser -u dan -- sh -c 'cd /; echo | crontab -'").rc == 0
+
+
+def test_what_erin_left_to_cron_and_at_does_not_run(host):
+    try:
+        host.check_output("sh -c %s", LEFT_TO_CRON_AND_AT)
+        assert appears(host, "/run/trial/cron-dan")
+        assert appears(host, "/run/trial/at-dan")
+        # Whatever they start comes in the same second.
+        time.sleep(2)
+        assert host.file("/run/trial").listdir() == ["at-dan", "cron-dan"]
+    finally:
+        host.check_output("cd /var/spool/cron/crontabs; rm -rf erin dan /run/trial")
+        host.check_output("rm -f /var/spool/cron/atjobs/*00000001")
+
+
+def test_erin_has_no_programs_that_outlive_her_jobs_by_lingering(host):
+    for login, state in (("dan", "active"), ("erin", "failed")):
+        try:
+            host.run(f"loginctl enable-linger {login}")
+            unit = f"user@$(id -u {login})"
+            ended = host.check_output(f"systemctl start {unit}; systemctl is-active {unit}; true")
+            assert ended == state
+        finally:
+            host.check_output(f"loginctl disable-linger {login}; systemctl stop {unit}")
+
+
+def appears(host, path):
+    """Whether a file is there within ten seconds."""
+    for _ in range(50):
+        if host.file(path).exists:
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def test_keys_can_be_changed_by_root_alone(host):
