@@ -108,6 +108,7 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     # Root of a compute node can write to each shared home, and so decide what starts when its owner
     # logs in. On a host that is a node itself nothing is left to protect.
+    is_other = host.is_in("controller", "database", "storage", "login")
     is_protected = host.is_in("controller", "database", "storage") and not host.is_in("compute")
     administrators = people.administrators(host.definition)
     return {
@@ -116,6 +117,8 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
         "home_shared": host.definition.cluster.storage.home.kind != "existing",
         "local_homes": administrators if is_protected else [],
         "no_login": [] if host.is_in("login") else people.no_login(host.definition),
+        # On a host that has something to protect even a job is no reason to let people in.
+        "job_login": host.is_in("compute") and not is_other,
         "refused_from": _nodes(host) if is_protected else [],
         "refused_logins": ["root", *administrators] if is_protected else [],
         "create_homes": host.name == nfs.home_maker(host.definition),

@@ -294,6 +294,14 @@ def test_people_log_in_by_ssh_where_they_may_be() -> None:
     people = {"users": {"people": {"ada": {"uid": 20001}}}}
     assert variables(changed(**people), "access")["users_no_login"] == []
     assert variables(changed(**people), "cpu-01")["users_no_login"] == ["ada"]
+    assert variables(changed(**people), "cpu-01")["users_job_login"]
+
+
+@pytest.mark.parametrize("group", ["controller", "database", "storage", "login"])
+def test_a_job_lets_nobody_in_where_there_is_more_than_jobs(group: str) -> None:
+    people = {"users": {"people": {"ada": {"uid": 20001}}}}
+    hosts = {group: ["cpu-01"]}
+    assert not variables(changed(hosts, **people), "cpu-01")["users_job_login"]
 
 
 def test_nothing_that_nodes_can_write_starts_when_an_administrator_logs_in() -> None:

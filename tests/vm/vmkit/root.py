@@ -25,7 +25,7 @@ ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "projects", "health")
 CEPH = ["ceph-common"]
 """Of the role ceph_client, for the kernel's client."""
 
-SLURM = ["slurmctld", "slurmd", "slurm-client"]
+SLURM = ["slurmctld", "slurmd", "slurm-client", "libpam-slurm-adopt"]
 """Of the roles slurmctld and slurmd, who ask for them by version."""
 
 PACKAGES = [

@@ -1,0 +1,80 @@
+"""People on compute nodes: in by ssh while they have a job there, and nothing of theirs stays."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from conftest import Lab
+from waiting import until
+
+NODE = "lab-cpu-01"
+SBATCH = f"sbatch --parsable -p ml-cpu -A LAB-test -w {NODE} --mem=50M --time=5 -o /dev/null"
+
+
+def ssh(lab: Lab, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the node as ada, by ssh."""
+    return subprocess.run(
+        ["ssh", "-F", str(lab.fleet.ssh_config), f"ada@{NODE}", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(lab: Lab) -> bool:
+    return ssh(lab, "true").returncode == 255
+
+
+@pytest.fixture
+def job(lab: Lab) -> Iterator[str]:
+    number = lab.ada.run(f"{SBATCH} --wrap 'sleep 300'").strip()
+    until(lambda: lab.ada.run(f"squeue -h -j {number} -o %T") == "RUNNING\n", "the job runs")
+    yield number
+    lab.ada.run(f"scancel {number}")
+    until(lambda: lab.ada.run(f"squeue -h -j {number}", check=False) == "", "the job is over")
+
+
+def test_nobody_comes_in_without_a_job_but_who_can_mend_the_node(lab: Lab) -> None:
+    said = ssh(lab, "true")
+    assert said.returncode == 255
+    assert "you have no active jobs on this node" in said.stderr
+    lab.on(NODE, "systemctl stop slurmd")
+    try:
+        assert refused(lab)
+        assert lab.on(NODE, "id -un") == "root\n"
+    finally:
+        lab.on(NODE, "systemctl start slurmd")
+
+
+def test_a_login_is_a_part_of_the_job_and_ends_with_it(lab: Lab, job: str) -> None:
+    inside = ssh(lab, "cat /proc/self/cgroup; echo $SLURM_JOB_ID; echo at=$XDG_RUNTIME_DIR.")
+    assert inside.returncode == 0, inside.stderr
+    assert f"/job_{job}/step_extern" in inside.stdout
+    # No session of systemd, which would take it out of the job.
+    assert inside.stdout.endswith(f"{job}\nat=.\n")
+    assert ssh(lab, "setsid sleep 4242 >/dev/null 2>&1 </dev/null & sleep 0.2").returncode == 0
+    assert lab.on(NODE, "pgrep -fx 'sleep 4242'") != ""
+    lab.ada.run(f"scancel {job}")
+    until(
+        lambda: lab.on(NODE, "pgrep -fx 'sleep 4242'", check=False) == "",
+        "what the login left has ended with the job",
+    )
+    assert refused(lab)
+
+
+def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
+    # As a node was before it knew of jobs.
+    lab.on(
+        NODE,
+        "sed --in-place 's/^@include muster-sshd-/@include common-/' /etc/pam.d/sshd; "
+        "sed --in-place '/^UsePAM/s/.*/DenyUsers ada/' /etc/ssh/sshd_config.d/50-muster.conf; "
+        "rm /etc/pam.d/muster-sshd-* /etc/security/muster-no-login; systemctl reload ssh",
+    )
+    assert refused(lab)
+    before = lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd")
+    run = lab.play("--limit", NODE, "--tags", "users")
+    assert run.code == 0, run.output[-3000:]
+    assert ssh(lab, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
+    assert lab.ada.run(f"squeue -h -j {job} -o %T") == "RUNNING\n"
+    assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
