@@ -113,3 +113,37 @@ def test_a_person_s_drain_is_left_alone(lab: Lab, play: Callable[[str], None]) -
             assert state(lab) == "drained fan is loud"
     finally:
         lab.on("lab-access", f"scontrol update nodename={NODE} state=resume")
+
+
+def test_a_full_scratch_is_blamed_on_its_job_and_the_node_comes_back(lab: Lab) -> None:
+    node, ada = "lab-cpu-02", lab.ada
+    submit = (
+        f"sbatch --parsable -p ml-cpu -A LAB-test -w {node} -n 1 --mem=50M --time=5 -o /dev/null"
+    )
+    shown = f"sinfo --noheader --nodes={node} --format='%T %E' --Node"
+    free = "df --output=iavail /scratch | tail -n 1"
+    lab.on(node, "mkdir -p /scratch && mount -t tmpfs -o nr_inodes=50 none /scratch")
+    jobs = []
+    try:
+        fill = "cd $TMPDIR; while mktemp -p . >/dev/null; do :; done; sleep 300"
+        jobs.append(ada.run(f"{submit} --wrap '{fill}'").strip())
+        until(lambda: lab.on(node, free).strip() == "0", "it has all files that the disk can hold")
+        jobs.append(ada.run(f"{submit} --wrap true").strip())
+        reason = (
+            "muster: health: scratch: no folder can be made in /scratch: No space left on device; "
+            f"job {jobs[0]} of ada has most files"
+        )
+        until(lambda: lab.on("lab-access", shown).strip().endswith(f" {reason}"), "it is blamed")
+        assert ada.run(f"squeue -h -j {jobs[0]} -o %T") == "RUNNING\n"
+        ada.run(f"scancel {' '.join(jobs)}")
+        until(lambda: lab.on(node, free).strip() != "0", "its files are gone")
+        lab.on(node, "muster-health")
+        until(lambda: lab.on("lab-access", shown).startswith("idle "), "it takes jobs again", 150)
+    finally:
+        ada.run(f"scancel {' '.join(jobs)}")
+        until(
+            lambda: lab.on(node, "umount /scratch; mountpoint /scratch", check=False).endswith(
+                "is not a mountpoint\n"
+            ),
+            "the disk is as it was",
+        )

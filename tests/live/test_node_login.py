@@ -78,3 +78,23 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
     assert ssh(lab, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
     assert lab.ada.run(f"squeue -h -j {job} -o %T") == "RUNNING\n"
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
+
+
+def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
+    leave = "touch /tmp/left-over /dev/shm/left-over; ipcmk --shmem 4096; ipcmk --queue"
+    lab.on(NODE, "systemd-run --quiet --collect --unit=stray --uid=ada sleep 4242")
+    first = lab.ada.run(f"{SBATCH} --wrap '{leave}'").strip()
+    left = "ls /tmp/left-over /dev/shm/left-over 2>/dev/null; ipcs -mq | grep -w ada; true"
+    until(
+        lambda: lab.ada.run(f"squeue -h -j {first}", check=False) == "",
+        "her first job is over",
+    )
+    # Another job of hers runs.
+    assert len(lab.on(NODE, left).splitlines()) == 4
+    until(
+        lambda: lab.on(NODE, "pgrep -fx 'sleep 4242'", check=False) == "",
+        "what was in no job was killed",
+    )
+    lab.ada.run(f"scancel {job}")
+    until(lambda: lab.on(NODE, left) == "", "nothing is left")
+    assert lab.on("lab-access", f"sinfo -h -n {NODE} -o %T").strip() == "idle"

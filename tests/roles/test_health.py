@@ -54,10 +54,19 @@ def test_it_says_how_it_is_called(host):
     assert host.check_output(f"{PROGRAM} --help").startswith("usage: muster-health")
 
 
+@pytest.fixture
+def without_scratch(host):
+    """Give the host a slurm.conf without TmpFS."""
+    host.check_output("mkdir -p /run/slurm/conf && echo ClusterName=x >/run/slurm/conf/slurm.conf")
+    yield
+    host.check_output("rm /run/slurm/conf/slurm.conf")
+
+
+@pytest.mark.usefixtures("without_scratch")
 def test_a_node_without_shared_folders_and_gpus_is_healthy(host, node):
     node()
     done = host.run(f"{AS_SLURMD} {PROGRAM}")
-    said = "nothing to look at: no shared folder, no GPU\n"
+    said = "nothing to look at: no shared folder, no scratch, no GPU\n"
     assert (done.rc, done.stdout, done.stderr) == (0, said, "")
     assert told(host) == []
 

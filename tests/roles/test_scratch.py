@@ -5,6 +5,8 @@ import pytest
 CONF = "/run/slurm/conf/slurm.conf"
 PROLOG = "/etc/slurm/prolog.d/60-muster-scratch"
 EPILOG = "/etc/slurm/epilog.d/60-muster-scratch"
+PROGRAM = "/usr/local/lib/muster/scratch.py"
+LEFTOVERS = "/etc/slurm/epilog.d/70-muster-leftovers"
 TASK_PROLOG = "/usr/local/lib/muster/task-prolog"
 
 
@@ -60,6 +62,120 @@ def test_a_prolog_that_can_t_make_it_fails_and_says_why(host):
     assert refused.rc == 1
     assert "/scratch is not root's alone to write to" in refused.stderr
     assert slurmd(host, EPILOG).rc == 0
+
+
+def test_a_disk_that_holds_no_more_files_is_blamed_on_a_job(host):
+    host.check_output(f"mkdir -p /run/slurm/conf /scratch && echo TmpFS=/scratch >{CONF}")
+    host.check_output("mount -t tmpfs -o nr_inodes=50 none /scratch")
+    try:
+        assert host.check_output(f"{PROGRAM} check") == "/scratch takes folders"
+        for job in ("7", "8"):
+            assert slurmd(host, PROLOG, job=job).rc == 0
+        host.check_output("touch /scratch/7/one; cd /scratch/8; ! touch $(seq 60) 2>/dev/null")
+        said = host.run(f"{PROGRAM} check")
+        assert said.rc == 3
+        assert said.stdout.strip() == (
+            "no folder can be made in /scratch: No space left on device; "
+            "job 8 of nobody has most files"
+        )
+        assert slurmd(host, PROLOG, job="9").rc == 1
+        assert slurmd(host, EPILOG, job="8").rc == 0
+        assert slurmd(host, PROLOG, job="9").rc == 0
+    finally:
+        host.check_output(f"umount /scratch; rm -rf {CONF} /scratch")
+
+
+@pytest.fixture
+def person(host):
+    """Somebody who may not log in, and a squeue that shows the jobs in /run/jobs."""
+    host.check_output("useradd --uid 20077 --no-create-home zed")
+    host.check_output("mkdir -p /etc/security && echo zed >/etc/security/muster-no-login")
+    stub = "#!/bin/sh\ncat /run/jobs\n"
+    host.check_output("printf %%s %s >/usr/local/sbin/squeue", stub)
+    host.check_output("chmod 0755 /usr/local/sbin/squeue; echo 7 >/run/jobs")
+    yield "zed"
+    host.run("systemctl stop stray")
+    host.check_output(
+        "rm -rf /usr/local/sbin/squeue /run/jobs /etc/security/muster-no-login /tmp/*-of-zed"
+        " /var/tmp/*-of-zed /dev/shm/*-of-zed; ipcrm --all; userdel zed"
+    )
+
+
+LITTER = """
+set -eu
+touch /tmp/file-of-zed /dev/shm/file-of-zed
+mkdir -p /var/tmp/folder-of-zed/deep
+ln -s /etc /tmp/link-of-zed
+ipcmk --shmem 64 --semaphore 1 --queue >/dev/null
+"""
+LEFT = (
+    "ls -d /tmp/*-of-zed /var/tmp/*-of-zed /dev/shm/*-of-zed 2>/dev/null; ipcs | grep -w zed; true"
+)
+
+
+def litter(host):
+    host.check_output("runuser -u zed -- sh -c %s", LITTER)
+    host.check_output("systemd-run --collect --unit=stray --uid=zed sleep infinity")
+    assert len(host.check_output(LEFT).splitlines()) == 7
+
+
+def ends(host, job="7"):
+    """End a job of the person as slurmd does."""
+    done = host.run(f"env -i SLURM_JOB_ID={job} SLURM_JOB_UID=20077 SLURMD_NODENAME=n1 {LEFTOVERS}")
+    assert done.rc == 0, done.stderr
+
+
+def test_nothing_stays_after_the_last_job(host, person):
+    litter(host)
+    host.check_output("touch /tmp/of-root; ipcmk --shmem 64")
+    ends(host)
+    assert host.check_output(LEFT) == ""
+    assert host.run("systemctl is-active stray").rc != 0
+    assert host.file("/etc/passwd").exists
+    assert host.file("/tmp/of-root").exists
+    assert "root" in host.check_output("ipcs --shmems; rm /tmp/of-root")
+
+
+@pytest.mark.parametrize("jobs", ["printf '7\\n8\\n' >/run/jobs", "rm /run/jobs"])
+def test_what_another_job_may_use_stays(host, person, jobs):
+    litter(host)
+    host.check_output(jobs)
+    ends(host)
+    assert len(host.check_output(LEFT).splitlines()) == 7
+    # What is in no job goes at once.
+    assert host.run("systemctl is-active stray").rc != 0
+
+
+IN_A_JOB = """
+set -eu
+systemd-run --collect --unit=job --uid=zed sleep infinity
+group=/sys/fs/cgroup
+[ ! -d $group/freezer ] || group=$group/freezer
+mkdir -p $group/job_8
+systemctl show --property=MainPID --value job >$group/job_8/cgroup.procs
+"""
+
+
+def test_a_process_of_another_job_is_left_alone(host, person):
+    litter(host)
+    host.check_output("sh -c %s", IN_A_JOB)
+    try:
+        ends(host)
+        assert len(host.check_output(LEFT).splitlines()) == 7
+        assert host.run("systemctl is-active job").rc == 0
+        assert host.run("systemctl is-active stray").rc != 0
+    finally:
+        host.check_output(
+            "systemctl stop job; rmdir /sys/fs/cgroup/freezer/job_8 /sys/fs/cgroup/job_8; true"
+        )
+
+
+def test_who_may_log_in_keeps_everything(host, person):
+    host.check_output(">/etc/security/muster-no-login")
+    litter(host)
+    ends(host)
+    assert len(host.check_output(LEFT).splitlines()) == 7
+    assert host.run("systemctl is-active stray").rc == 0
 
 
 def test_a_login_shell_keeps_compiled_code_out_of_tmp(host):

@@ -161,17 +161,14 @@ def _health() -> dict[str, Scalar]:
 
 
 def _scratch(definition: Definition) -> dict[str, Scalar]:
-    """Return where jobs have their scratch: the role `scratch`, whose programs read TmpFS.
+    """Return where jobs have their scratch, and what ends with a job: the role `scratch`.
 
-    Epilog is a folder as Prolog is.
+    Its programs read TmpFS. Epilog is a folder as Prolog is.
     """
+    ends: dict[str, Scalar] = {"Epilog": EPILOGS}
     if definition.cluster.storage.scratch is None:
-        return {}
-    return {
-        "TmpFS": definition.cluster.storage.scratch,
-        "Epilog": EPILOGS,
-        "TaskProlog": TASK_PROLOG,
-    }
+        return ends
+    return {"TmpFS": definition.cluster.storage.scratch, **ends, "TaskProlog": TASK_PROLOG}
 
 
 def _power_options(definition: Definition) -> list[str]:

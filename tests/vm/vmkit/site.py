@@ -23,7 +23,7 @@ RELEASE = os.environ.get("RELEASE", "bookworm")
 """Of the machines."""
 
 STORAGE = "file_systems,nfs_server,fscache,nfs_client,ceph_client"
-ROLES = f"munge,{STORAGE},health,slurmctld,slurmd"
+ROLES = f"munge,{STORAGE},health,scratch,slurmctld,slurmd"
 """The roles that depend on a kernel. A task takes seconds on an emulated machine, and containers
 are enough for the other roles."""
 

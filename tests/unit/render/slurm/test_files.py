@@ -201,8 +201,10 @@ def test_scratch_names_its_programs_and_its_folder(lab):
     assert (role / got["TaskProlog"].lstrip("/")).is_file()
 
 
-def test_without_scratch_no_program_of_it_is_named(lab):
-    assert {"TmpFS", "Epilog", "TaskProlog"}.isdisjoint(conf(lab({"storage": {"scratch": None}})))
+def test_without_scratch_only_what_jobs_leave_is_removed(lab):
+    got = conf(lab({"storage": {"scratch": None}}))
+    assert {"TmpFS", "TaskProlog"}.isdisjoint(got)
+    assert got["Epilog"] == conf(lab({}))["Epilog"]
 
 
 def test_overrides_come_last_and_replace_what_muster_sets(lab):

@@ -107,7 +107,7 @@ def test_storage_that_does_not_answer_drains_the_node(machine):
 def test_a_node_without_gpus_is_asked_nothing_of_them(machine, capsys):
     machine.command("nvidia-smi", "exit 9")
     assert machine.check() == 0
-    assert capsys.readouterr().out == "nothing to look at: no shared folder, no GPU\n"
+    assert capsys.readouterr().out == "nothing to look at: no shared folder, no scratch, no GPU\n"
     assert "nvidia-smi" not in (machine.root / "called").read_text()
 
 
@@ -319,3 +319,37 @@ def test_a_folder_that_is_away_is_not_unmounted(stale):
     stale.command("stat", HANG)
     assert stale.check(total_s=3, ask_s=0.5) == 1
     assert not any(line.startswith("umount") for line in called(stale))
+
+
+FULL = "no folder can be made in /scratch: No space left on device; job 7 of ada has most files"
+
+
+def scratch(machine: Machine, script: str) -> None:
+    program = machine.root / "usr/local/lib/muster/scratch.py"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("prolog", [False, True])
+def test_a_full_scratch_drains_the_node_and_an_empty_one_takes_it_back(machine, prolog):
+    scratch(machine, f"echo '{FULL}'; exit 3")
+    reason = f"{PREFIX}scratch: {FULL}"
+    assert machine.check(prolog=prolog) == 1
+    assert f"update nodename=n1 state=drain reason={reason}" in machine.told()
+    machine.record(state="IDLE+DRAIN", reason=reason)
+    # What can't be looked at is not well yet.
+    scratch(machine, "echo there is no slurm.conf; exit 1")
+    assert (machine.check(), machine.told()) == (0, [ASKED])
+    scratch(machine, "echo /scratch takes folders")
+    assert machine.check() == 0
+    assert "update nodename=n1 state=resume reason=muster: well again" in machine.told()
+
+
+def test_a_disk_that_does_not_answer_is_broken_and_no_scratch_is_nothing(machine, capsys):
+    scratch(machine, "exit 0")
+    assert machine.check() == 0
+    assert "scratch" not in capsys.readouterr().out.replace("no scratch", "")
+    scratch(machine, HANG)
+    assert machine.check(total_s=6, ask_s=2) == 1
+    assert "scratch              broken     its disk does not answer\n" in capsys.readouterr().out

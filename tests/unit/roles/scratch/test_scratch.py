@@ -1,10 +1,12 @@
 """The folder of a job: how it is made and removed, and what is never touched."""
 
+import errno
 import importlib.util
 import math
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -206,3 +208,43 @@ def test_it_says_how_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
     # The role starts it so in each run.
     assert scratch.main(["--help"], {}) == 0
     assert "prolog|epilog" in capsys.readouterr().out
+
+
+def test_a_disk_that_takes_folders_keeps_nothing_of_the_check(root: Path) -> None:
+    scratch.Scratch(str(root)).check()
+    assert left(root) == []
+    root.chmod(0o777)
+    with pytest.raises(scratch.ScratchError, match="not root's alone"):
+        scratch.Scratch(str(root)).check()
+
+
+@pytest.mark.parametrize(
+    ("error", "free", "blame"),
+    [
+        (errno.ENOSPC, 0, r"; job 8 of \S+ has most files"),
+        (errno.ENOSPC, 9, r"; job 77 of \S+ has most of what is in there"),
+        (errno.EROFS, 9, ""),
+    ],
+)
+def test_who_fills_the_disk_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: int, free: int, blame: str
+) -> None:
+    for job, files, size in (("7", 1, 10), ("8", 5, 10), ("77", 1, 100_000)):
+        (root / job).mkdir(parents=True)
+        for number in range(files):
+            (root / job / str(number)).write_bytes(b"x" * size)
+
+    def mkdir(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    root.chmod(0o755)
+    monkeypatch.setattr(scratch.os, "mkdir", mkdir)
+    monkeypatch.setattr(scratch.os, "statvfs", lambda _: SimpleNamespace(f_favail=free))
+    pattern = f"^no folder can be made in {root}: {os.strerror(error)}{blame}$"
+    with pytest.raises(scratch.ScratchError, match=pattern):
+        scratch.Scratch(str(root)).check()
+
+
+def test_who_is_still_counted_has_most() -> None:
+    sizes = scratch.measure({"a": ["echo", "7"], "b": ["sleep", "60"], "c": ["true"]}, 0.5)
+    assert sizes == {"a": 7, "b": math.inf}

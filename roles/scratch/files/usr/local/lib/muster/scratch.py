@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job's own folder on this node: `scratch.py prolog` makes it, `scratch.py epilog` removes it.
 
+`scratch.py check`, which the node's health check runs, says whether one can be made.
+
 Run by slurmd as root, with the job in the environment. The folder lies in TmpFS of slurm.conf, by
 the job's number; without TmpFS there is none. A folder that can't be made fails the prolog: SLURM
 drains the node, and the job starts elsewhere. One that can't be removed is only logged: the node
@@ -13,7 +15,10 @@ before the boot belongs to no job that runs.
 Python's standard library alone: it runs with the system's Python 3.10 and later.
 """
 
+import errno
+import math
 import os
+import pwd
 import re
 import stat
 import subprocess
@@ -26,6 +31,11 @@ from collections.abc import Mapping
 CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
 MOUNTINFO = "/proc/self/mountinfo"
 
+REFUSED = 3
+"""Exit status of `scratch.py check` where no folder can be made."""
+
+COUNT_S = 4.0
+"""How long to count files of jobs: the health check waits for 13 s."""
 PROLOG_S = 5.0
 EPILOG_S = 600.0
 """How long to wait for a removal; it then continues, and the space is free later."""
@@ -88,6 +98,35 @@ class Scratch:
             os.chown(path, uid, -1, follow_symlinks=False)
         except OSError as error:
             raise ScratchError(f"no scratch for job {job}: {error}; look at that disk") from error
+
+    def check(self) -> None:
+        """Make a folder and remove it. Raises ScratchError, which names the job that has most."""
+        try:
+            os.makedirs(self.root, mode=0o755, exist_ok=True)
+            self._check()
+            path = os.path.join(self.root, f".check.{os.getpid()}")
+            os.mkdir(path, 0o700)
+            os.rmdir(path)
+        except OSError as error:
+            # No numbers: the reason of a drained node is to stay the same.
+            why = f"no folder can be made in {self.root}: {error.strerror}"
+            raise ScratchError("; ".join([why, *self._most(error)])) from error
+
+    def _most(self, error: OSError) -> list[str]:
+        """Return whose files fill the disk, if that is what is wrong."""
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return []
+        is_full_of_files = os.statvfs(self.root).f_favail == 0
+        words = ["/usr/bin/du", "--summarize", "--one-file-system"]
+        words += ["--inodes"] if is_full_of_files else []
+        paths = [entry.path for entry in os.scandir(self.root) if NUMBER.fullmatch(entry.name)]
+        # Who is still counted at the end has most.
+        sizes = measure({path: [*words, "--", path] for path in paths}, COUNT_S)
+        if not sizes:
+            return []
+        path = max(sizes, key=lambda path: sizes[path])
+        whose = f"job {os.path.basename(path)} of {login(os.lstat(path).st_uid)}"
+        return [f"{whose} has most {'files' if is_full_of_files else 'of what is in there'}"]
 
     def clear(self, job: str) -> None:
         """Remove the folder of a job, if it has one."""
@@ -159,6 +198,35 @@ class Scratch:
         return True
 
 
+def login(uid: int) -> str:
+    """Return the login with this number, or the number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def measure(commands: Mapping[str, list[str]], seconds: float) -> dict[str, float]:
+    """Return the number that each command prints, by its key; infinity if it takes longer."""
+    end = time.monotonic() + seconds
+    running = {
+        key: subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for key, words in commands.items()
+    }
+    numbers = {}
+    for key, process in running.items():
+        try:
+            process.wait(timeout=max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            numbers[key] = math.inf
+        said, _ = process.communicate()
+        # A job may end, and its folder go, while it is counted.
+        if key not in numbers and said:
+            numbers[key] = float(said.split()[0])
+    return numbers
+
+
 def mounts_below(path: str) -> list[str]:
     """Return the mounts below `path`, the innermost first."""
     with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
@@ -168,19 +236,33 @@ def mounts_below(path: str) -> list[str]:
     return [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
 
 
+def check(root: str | None) -> int:
+    """Say whether jobs can have folders, nothing if they need none; return the exit status."""
+    try:
+        if root is not None:
+            Scratch(root).check()
+            print(f"{root} takes folders")
+    except ScratchError as error:
+        print(error)
+        return REFUSED
+    return 0
+
+
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:
-    """Do what slurmd asks for; return the exit status."""
+    """Do what slurmd or the health check asks for; return the exit status."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     known = NUMBER.fullmatch(job) and NUMBER.fullmatch(uid)
-    usage = "usage: scratch.py prolog|epilog, run by slurmd"
+    usage = "usage: scratch.py prolog|epilog, run by slurmd, or scratch.py check"
     if arguments == ["--help"]:
         print(usage)
         return 0
-    if arguments not in (["prolog"], ["epilog"]) or not known:
+    if arguments != ["check"] and (arguments not in (["prolog"], ["epilog"]) or not known):
         print(usage, file=sys.stderr)
         return 2
     try:
         root = tmp_fs()
+        if arguments == ["check"]:
+            return check(root)
         if root is not None and arguments == ["prolog"]:
             Scratch(root).make(job, int(uid))
         elif root is not None:
@@ -188,7 +270,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     except ScratchError as error:
         say(str(error))
         # An epilog that fails drains the node, which can run the next jobs as before.
-        return 1 if arguments == ["prolog"] else 0
+        return 0 if arguments == ["epilog"] else 1
     return 0
 
 

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from . import gpus, guard, record, storage, xids
+from . import gpus, guard, record, scratch, storage, xids
 from .commands import Commands
 from .findings import BROKEN, UNCHECKED, Finding, Reading, one_line
 
@@ -60,7 +60,7 @@ class Check:
         for finding in sorted(findings, key=lambda finding: finding.state != BROKEN):
             print(f"{finding.check:20} {finding.state:10} {finding.why}", flush=True)
         if not findings:
-            print("nothing to look at: no shared folder, no GPU", flush=True)
+            print("nothing to look at: no shared folder, no scratch, no GPU", flush=True)
         if prolog and record.reason(findings):
             known = self._known(self.commands.run({"node": self.show()}, self.ask_s)["node"])
         broken = any(finding.state == BROKEN for finding in findings)
@@ -97,6 +97,7 @@ class Check:
         mounts = storage.mounted(self._read(storage.MOUNTINFO))
         paths = storage.looks(needs, mounts)
         commands = {path: storage.look(path, mounts[path]) for path in paths}
+        commands[scratch.CHECK] = [self._path(scratch.PROGRAM), "check"]
         if known and known.gpus:
             commands |= gpus.COMMANDS | xids.COMMANDS
             commands |= gpus.FABRIC if self._has_switches() else {}
@@ -110,6 +111,7 @@ class Check:
         findings += storage.findings(needs, mounts, {path: readings[path] for path in paths})
         if guarded:
             findings.append(guard.finding(readings))
+        findings += scratch.findings(readings[scratch.CHECK])
         if known is None:
             findings.append(Finding(gpus.GPUS, UNCHECKED, "what SLURM counts on is not known"))
         elif known.gpus:

@@ -1,0 +1,223 @@
+#!/usr/bin/python3 -IS
+# SPDX-License-Identifier: Apache-2.0
+"""Ends what a person left on this node, when the last of their jobs here has ended.
+
+Run by slurmd as root, as a part of Epilog, with the job in the environment. It is for the people
+who may not log in to this node and so have nothing here but jobs (the role `users` lists them; on
+a VM of the cloud that is everybody):
+
+* their processes that belong to no job are killed;
+* if no other job of theirs is here, so are their files in the folders that all can write to, and
+  their System V IPC: shared memory, semaphores, message queues.
+
+Only what is older than the question for other jobs is removed: a job that starts meanwhile keeps
+what it makes. slurmctld is asked only if there is something to remove. Never fails: a failed epilog
+drains the node.
+
+Python's standard library alone: it runs with the system's Python 3.10 and later.
+"""
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import sys
+import syslog
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+NO_LOGIN = "/etc/security/muster-no-login"
+CLOUD_NODE = "/run/muster-node/slurmd"
+FIRST_PERSON = 1000
+"""Lower numbers are the system's (Debian policy 9.2.2)."""
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108 (not to write there)
+SYSV = {"shm": "--shmem-id", "sem": "--semaphore-id", "msg": "--queue-id"}
+"""Kind in /proc/sysvipc, and ipcrm's option for it."""
+
+DEATH_S = 10.0
+ASK_S = 20.0
+REMOVAL_S = 60.0
+
+SLURM_S_OWN = re.compile(
+    r"/job_[0-9]+(/|$)|/slurmd\.service(/|$)|/[^/]*slurmstepd\.scope(/|$)", re.M
+)
+"""Of the lines of /proc/PID/cgroup: a job's, by cgroup v1 or v2, or what slurmd and its steps are
+about to put into one."""
+
+
+class Leftover(NamedTuple):
+    """A thing that can outlive its maker."""
+
+    name: str
+    changed: float
+    """Seconds since the epoch."""
+    remove: list[str]
+    """The command that removes it."""
+
+
+def say(text: str) -> None:
+    """Write to the journal, since SLURM keeps little of a program's output."""
+    syslog.openlog("muster-leftovers")
+    syslog.syslog(syslog.LOG_WARNING, text)
+    print(text, file=sys.stderr)
+
+
+def works_by_jobs_alone(uid: int) -> bool:
+    """Whether the person with this number has nothing to do here outside of jobs."""
+    if os.path.exists(CLOUD_NODE):
+        return uid >= FIRST_PERSON
+    try:
+        with open(NO_LOGIN, encoding="utf-8") as file:
+            return pwd.getpwuid(uid).pw_name in file.read().split()
+    except (FileNotFoundError, KeyError):
+        return False
+
+
+def processes(uid: int) -> Iterator[int]:
+    """Yield the processes of a person: those that are on their account, whatever they became."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _real_uid(name) == uid:
+            yield int(name)
+
+
+def _real_uid(pid: str) -> int | None:
+    status = _read(f"/proc/{pid}/status")
+    found = re.search(r"^State:\s+([A-Z])[\s\S]*^Uid:\s+([0-9]+)", status, re.M)
+    # What is dead already waits for its parent.
+    return int(found[2]) if found and found[1] not in "ZX" else None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def end_strays(uid: int) -> None:
+    """Kill the processes of a person that belong to no job, until none is left."""
+    end = time.monotonic() + DEATH_S
+    while strays := [pid for pid in processes(uid) if _is_stray(pid)]:
+        for pid in strays:
+            _kill(pid, uid)
+        if time.monotonic() > end:
+            say(f"processes of {uid} don't die: {strays}")
+            return
+        time.sleep(0.1)
+
+
+def _is_stray(pid: int) -> bool:
+    groups = _read(f"/proc/{pid}/cgroup")
+    return bool(groups) and not SLURM_S_OWN.search(groups)
+
+
+def _kill(pid: int, uid: int) -> None:
+    """Kill a process, if its number is still that of a stray of this person."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if _real_uid(str(pid)) == uid and _is_stray(pid):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            say(f"killed process {pid} of {uid}, which was in no job")
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def leftovers(uid: int) -> Iterator[Leftover]:
+    """Yield what a person has in the folders for all, and their System V IPC."""
+    for folder in FOLDERS:
+        for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+            try:
+                state = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if state.st_uid == uid:
+                # rm follows no link and enters no other file system.
+                remove = ["/usr/bin/rm", "-rf", "--one-file-system", "--", entry.path]
+                yield Leftover(entry.path, state.st_ctime, remove)
+    for kind, option in SYSV.items():
+        head, *rows = _read(f"/proc/sysvipc/{kind}").splitlines() or [""]
+        for row in rows:
+            about = dict(zip(head.split(), row.split(), strict=True))
+            # Whose it is, or who made it: the maker may have given it away.
+            if str(uid) in (about["uid"], about["cuid"]):
+                number = about[f"{kind}id" if kind != "msg" else "msqid"]
+                yield Leftover(f"{kind} {number}", float(about["ctime"]), ["ipcrm", option, number])
+
+
+def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
+    """Return the jobs of a person that run on this node besides `job`; None: not known."""
+    # Without those that are ending: of two that end together each would leave it to the other.
+    command = ["squeue", "--noheader", f"--nodelist={node}", f"--user={uid}", "--format=%A"]
+    command += ["--states=RUNNING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"]
+    try:
+        done = _run(command, ASK_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"squeue: {error}")
+        return None
+    if done.returncode != 0:
+        say(f"squeue: {done.stderr.strip()}")
+        return None
+    return [other for other in done.stdout.split() if other != job]
+
+
+def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def clean(uid: int, job: str, node: str) -> None:
+    """Leave nothing of a person behind, if this was the last of their jobs here."""
+    end_strays(uid)
+    # Of another job, whose epilog follows.
+    if any(processes(uid)):
+        return
+    now = time.time()
+    found = [thing for thing in leftovers(uid) if thing.changed < now]
+    if not found or other_jobs(uid, job, node) != []:
+        return
+    for thing in found:
+        try:
+            done = _run(thing.remove, REMOVAL_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            say(f"{thing.name} of {uid} stays: {error}")
+            continue
+        if done.returncode != 0:
+            say(f"{thing.name} of {uid} stays: {done.stderr.strip()}")
+
+
+def main(arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Do what slurmd asks for; return the exit status."""
+    if arguments:
+        print("usage: leftovers.py, run by slurmd as a part of Epilog")
+        return 0 if arguments == ["--help"] else 2
+    job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
+    node = environment.get("SLURMD_NODENAME", "")
+    if not (job.isdigit() and uid.isdigit() and node):
+        say("SLURM_JOB_ID, SLURM_JOB_UID and SLURMD_NODENAME are not in the environment")
+        return 0
+    try:
+        if works_by_jobs_alone(int(uid)):
+            clean(int(uid), job, node)
+    except OSError as error:
+        say(f"what {uid} left stays: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    # slurmd gives its programs a PATH of its own, or none.
+    os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    sys.exit(main(sys.argv[1:], os.environ))
