@@ -323,7 +323,8 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "muster-guard": cluster.cloud,
         "muster-guard-keeper": cluster.cloud,
-        "muster-file-systems": host.is_in("controller") and variables["file_systems_mounts"],
+        "muster-file-systems": host.is_in("controller", "storage")
+        and variables["file_systems_mounts"],
         "slurmctld": host.is_in("controller"),
         "mariadb": host.is_in("database"),
         "slurmdbd": host.is_in("database"),
