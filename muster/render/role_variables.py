@@ -251,7 +251,11 @@ def _slurmctld(host: Host, _: Mapping[str, Any]) -> Variables:
         "cgroup_conf": host.slurm.cgroup_conf,
         "job_submit_lua": host.slurm.job_submit_lua,
         "restart_digest": host.slurm.restart.slurmctld,
-        "writable": ["/var/spool/muster-autoscaler"] if host.definition.cluster.cloud else [],
+        "writable": [
+            *(["/var/spool/muster-autoscaler"] if host.definition.cluster.cloud else []),
+            # Where the role mail counts mails.
+            *(["/var/lib/muster-mail"] if host.definition.cluster.mail else []),
+        ],
     }
 
 

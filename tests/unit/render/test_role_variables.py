@@ -339,8 +339,11 @@ def test_slurmdbd_answers_the_controller_and_login_nodes_only() -> None:
     assert variables(cloud, "slurm10-controller")["slurmdbd_clients"] == ["10.10.0.0/16"]
 
 
-def test_slurmctld_writes_to_the_autoscaler_s_spool_in_the_cloud_only() -> None:
+def test_slurmctld_s_programs_write_to_their_own_folders_only() -> None:
     assert variables(changed(), "access")["slurmctld_writable"] == []
+    (counts,) = variables(DEFINITIONS["mail"], "access")["slurmctld_writable"]
+    program = (ROOT / "roles/mail/files/muster_mail.py").read_text(encoding="utf-8")
+    assert f'COUNTS = Path("{counts}")' in program
     cloud = variables(load(ROOT / "inventories/cloud"), "slurm10-controller")
     assert cloud["slurmctld_writable"] == [power_save_program.SPOOL]
 
