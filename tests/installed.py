@@ -150,7 +150,8 @@ def play(command: list[str], folder: Path, environment: Mapping[str, str]) -> No
 @contextmanager
 def one_machine(release: str, folder: Path) -> Iterator[tuple[machines.Fleet, str]]:
     """A bare machine of a release, and what it is called; gone after the block."""
-    network, host = f"installed-{release}", "image"
+    # ssh shares connections by this name: two releases may be made at the same time.
+    network, host = f"installed-{release}", f"image-{release}"
     machines.down(network)
     bare = machines.Machine(name=host, address="", release=release)
     fleet = machines.on_free_subnet(network, folder, [bare])
