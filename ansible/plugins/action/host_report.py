@@ -20,6 +20,9 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Run the module."""
         super().run(tmp, task_vars)
+        # With -vvv ssh's plugin prints what it gets, unless told not to (_ssh_retry in ssh.py). Errors
+        # are in the result.
+        self._connection._play_context.no_log = True
         earliest = time.time()
         result: dict[str, Any] = self._execute_module(
             module_args=self._task.args, task_vars=task_vars
