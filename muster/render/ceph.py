@@ -106,6 +106,7 @@ def _folders(definition: Definition) -> list[dict[str, Any]]:
                 "path": f"{_export(storage.data)}/{name}",
                 "mode": "0700",
                 "quota_gib": project.quota_gib,
+                "quota_files": project.quota_files,
             }
             for name, project in storage.projects.items()
         ]

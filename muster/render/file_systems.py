@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema.cloud import STATE
+from muster.render import quotas
 
 STATE_ROOT = "/srv/muster"
 """Where a controller in the cloud mounts the disk with its state."""
@@ -61,6 +62,7 @@ def of_storage(definition: Definition) -> list[dict[str, Any]]:
             "label": f"muster-{key}",
             "options": _OPTIONS,
             "units": ["nfs-server"],
+            **({"project_quotas": True} if quotas.folders(definition, key) else {}),
         }
         for key, folder in definition.cluster.storage.served().items()
         if in_cloud or folder.size_gib is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, file_systems, lmod, nfs, people, slurm
+from muster.render import ceph, file_systems, lmod, nfs, people, quotas, slurm
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -138,6 +138,13 @@ def _nodes(host: Host) -> list[str]:
 
 def _projects(host: Host, _: Mapping[str, Any]) -> Variables:
     return {"folders": nfs.group_folders(host.definition, host.name)}
+
+
+def _quotas(host: Host, _: Mapping[str, Any]) -> Variables:
+    return {
+        "file_systems": quotas.file_systems(host.definition) if host.is_in("storage") else [],
+        "shown": host.is_in("login", "compute") and quotas.are_defined(host.definition),
+    }
 
 
 def _nfs_server(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -370,6 +377,10 @@ def _mounts_with_cache(_: Host, variables: Mapping[str, Any]) -> bool:
     return any("fsc" in mount["options"].split(",") for mount in mounts)
 
 
+def _has_quotas(_: Host, variables: Mapping[str, Any]) -> bool:
+    return bool(variables["quotas_file_systems"] or variables["quotas_shown"])
+
+
 @dataclass(frozen=True)
 class _Role:
     hosts: tuple[str, ...]
@@ -396,6 +407,7 @@ _ROLES = {
     "ceph_client": _Role(("all",), _ceph_client, _is_set("ceph_client_mounts")),
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
+    "quotas": _Role(("storage", "login", "compute"), _quotas, _has_quotas),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
     "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),
     "slurmdbd": _Role(("database",), _slurmdbd),

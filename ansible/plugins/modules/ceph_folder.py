@@ -42,6 +42,9 @@ options:
       quota_gib:
         description: How much it may hold; left out as much as there is.
         type: int
+      quota_files:
+        description: How many files and folders it may have; left out as many as there is room for.
+        type: int
 author: [The Muster authors]
 """
 
@@ -53,6 +56,7 @@ EXAMPLES = r"""
 """
 
 QUOTA = "ceph.quota.max_bytes"
+QUOTA_FILES = "ceph.quota.max_files"
 GIB = 2**30
 MOUNT_SECONDS = 60
 """How long a metadata server may take to answer."""
@@ -64,6 +68,7 @@ class Folder(TypedDict):
     path: str
     mode: str
     quota_gib: int | None
+    quota_files: int | None
 
 
 class Tree:
@@ -88,17 +93,18 @@ class Tree:
             return False
         return True
 
-    def quota(self, path: str) -> int:
-        """Return the quota of a folder in bytes; 0 is none."""
+    def quota(self, path: str, name: str) -> int:
+        """Return the quota of a folder by its attribute; 0 is none."""
         try:
-            return int(self.files.getxattr(path, QUOTA))
+            return int(self.files.getxattr(path, name))
         # No attribute is no quota: doc/cephfs/quota.rst.
         except cephfs.NoData:
             return 0
 
-    def provide(self, path: str, mode: str, quota_gib: int | None) -> None:
-        """Make a folder where it is missing, and set its quota."""
-        wanted = (quota_gib or 0) * GIB
+    def provide(
+        self, path: str, mode: str, quota_gib: int | None, quota_files: int | None = None
+    ) -> None:
+        """Make a folder where it is missing, and set its quotas."""
         there = self.is_there(path)
         if not there and self.change(path, "absent", f"folder, mode {mode}"):
             parent = os.path.dirname(path)
@@ -107,9 +113,12 @@ class Tree:
             self.files.mkdir(path, int(mode, 8))
             # mkdir takes the umask into account.
             self.files.chmod(path, int(mode, 8))
-        quota = self.quota(path) if there else 0
-        if quota != wanted and self.change(path, f"quota {quota}", f"quota {wanted}"):
-            self.files.setxattr(path, QUOTA, str(wanted).encode(), 0)
+        quotas = ((QUOTA, (quota_gib or 0) * GIB, ""), (QUOTA_FILES, quota_files or 0, " files"))
+        for name, wanted, unit in quotas:
+            quota = self.quota(path, name) if there else 0
+            before, after = (f"quota {number}{unit}" for number in (quota, wanted))
+            if quota != wanted and self.change(path, before, after):
+                self.files.setxattr(path, name, str(wanted).encode(), 0)
 
 
 def mounted(filesystem: str) -> "cephfs.LibCephFS":
@@ -143,6 +152,7 @@ def main() -> None:
                     "path": {"type": "str", "required": True},
                     "mode": {"type": "str", "default": "0755"},
                     "quota_gib": {"type": "int"},
+                    "quota_files": {"type": "int"},
                 },
             },
         },
@@ -166,7 +176,7 @@ def main() -> None:
     tree = Tree(files, act=not module.check_mode)
     try:
         for folder in folders:
-            tree.provide(folder["path"], folder["mode"], folder["quota_gib"])
+            tree.provide(folder["path"], folder["mode"], folder["quota_gib"], folder["quota_files"])
     except cephfs.Error as error:
         module.fail_json(msg=f"file system {name}: {error}; see `ceph fs status {name}`")
     finally:

@@ -9,7 +9,8 @@ from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.checks.storage import below, of_the_system
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
-from muster.definition.schema.storage import Folder
+from muster.definition.schema.base import Model
+from muster.definition.schema.storage import Folder, project_number
 
 _Place = tuple[str, ...]
 
@@ -65,31 +66,78 @@ def writers_elsewhere(d: Definition) -> Iterator[Finding]:
             )
 
 
+_QUOTAS = ("quota_gib", "quota_files")
+
+
+def _quotas(d: Definition, key: str) -> Iterator[tuple[_Place, int]]:
+    """Each quota of a folder in `home` or `data`: its place and its value."""
+    storage = d.cluster.storage
+    owners: dict[_Place, Model] = {}
+    if key == "data":
+        for name, project in storage.projects.items():
+            owners["storage", "projects", name] = project
+    else:
+        owners["storage", "home"] = storage.home
+        for name, person in d.cluster.users.people.items():
+            owners["users", "people", name] = person
+    for place, owner in owners.items():
+        for quota in _QUOTAS:
+            value = getattr(owner, quota)
+            if value is not None:
+                yield (*place, quota), value
+
+
+@check("home-quota")
+def home_quota(d: Definition) -> Iterator[Finding]:
+    """A quota of a home where Muster does not enforce it."""
+    if not d.cluster.storage.keeps_quotas("home"):
+        for place, _ in _quotas(d, "home"):
+            yield Finding(
+                place,
+                "storage.home is no folder that the host in the group `storage` serves by NFS",
+                "leave it out, and set the quota where homes are served",
+            )
+
+
 @check("project-quota")
 def project_quota(d: Definition) -> Iterator[Finding]:
     """A quota of a project where nothing enforces it."""
-    storage = d.cluster.storage
-    kept = storage.data.kind == "ceph" and storage.ceph is not None and storage.ceph.is_built
-    for name, project in storage.projects.items():
-        if project.quota_gib is not None and not kept:
+    if not d.cluster.storage.keeps_quotas("data"):
+        for place, _ in _quotas(d, "data"):
             yield Finding(
-                ("storage", "projects", name, "quota_gib"),
-                "storage.data is no folder of a Ceph cluster that Muster builds",
+                place,
+                "storage.data is no folder that Muster serves, by NFS or by a Ceph cluster that it "
+                "builds",
                 "leave it out, and set the quota where the folder is served",
             )
 
 
-@check("project-quota-too-large")
-def project_quota_too_large(d: Definition) -> Iterator[Finding]:
-    """A quota of a project above that of the folder it lies in."""
-    storage = d.cluster.storage
-    whole = storage.data.size_gib
-    for name, project in storage.projects.items():
-        if whole is not None and project.quota_gib is not None and project.quota_gib > whole:
+@check("quota-too-large")
+def quota_too_large(d: Definition) -> Iterator[Finding]:
+    """A quota of a home or project above what the folder around it holds."""
+    for key in ("home", "data"):
+        whole = getattr(d.cluster.storage, key).size_gib
+        for place, value in _quotas(d, key):
+            if place[-1] == "quota_gib" and whole is not None and value > whole:
+                yield Finding(
+                    place,
+                    f"{value} GiB are more than storage.{key} may hold, {whole} GiB",
+                    f"say at most {whole}, or a larger `size_gib` of storage.{key}",
+                )
+
+
+@check("project-number-twice")
+def project_number_twice(d: Definition) -> Iterator[Finding]:
+    """Two projects that the file system would count as one."""
+    names: dict[int, str] = {}
+    for name in d.cluster.storage.projects:
+        other = names.setdefault(project_number(name), name)
+        if other != name:
             yield Finding(
-                ("storage", "projects", name, "quota_gib"),
-                f"{project.quota_gib} GiB are more than storage.data may hold, {whole} GiB",
-                f"say at most {whole}, or a larger `size_gib` of storage.data",
+                ("storage", "projects", name),
+                f'the number of "{name}" for quotas, which follows from the name, is that of '
+                f'"{other}"',
+                "call it by another name",
             )
 
 

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, named
+from muster.definition.schema.storage import LEAST_FILES
 
 
 class Group(Model):
@@ -50,6 +51,21 @@ class Person(Model):
             "a key in an ssh agent. On machines of your own, rights of root are given elsewhere."
         ),
     ] = False
+    quota_gib: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            json_schema_extra={"x-unit": "GiB"},
+            description="How much this person's home may hold; null: `storage.home.quota_gib`.",
+        ),
+    ] = None
+    quota_files: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_FILES,
+            description="How many files and folders it may have; null: `storage.home.quota_files`.",
+        ),
+    ] = None
     state: Annotated[
         Literal["present", "absent"],
         Field(description="absent: the login is removed everywhere; home and number are kept."),

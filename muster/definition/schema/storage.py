@@ -1,5 +1,6 @@
 """Shared folders: where they come from, and how they behave."""
 
+import zlib
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -24,6 +25,14 @@ POOR_CACHE = {
     "6.1": "reads at 30 to 40 MB/s per process, less than most networks bring",
     "6.8": "has faults in cachefiles that later kernels fixed",
 }
+
+LEAST_FILES = 100
+"""Quota of files at least: a new home has some, and programs make more at their first start."""
+
+
+def project_number(name: str) -> int:
+    """Return the number by which a file system counts what is in a project's folder."""
+    return zlib.crc32(name.encode())
 
 
 class Folder(Model):
@@ -98,6 +107,27 @@ class Folder(Model):
         return self.kind == "nfs" and self.server is None
 
 
+class Home(Folder):
+    """The folder of the homes."""
+
+    quota_gib: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            json_schema_extra={"x-unit": "GiB"},
+            description="How much each home may hold, where the host in the group `storage` serves "
+            "them; null: as much as there is room.",
+        ),
+    ] = None
+    quota_files: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_FILES,
+            description="How many files and folders each home may have, likewise.",
+        ),
+    ] = None
+
+
 class Project(Model):
     """A folder in `data` that a group shares."""
 
@@ -107,8 +137,14 @@ class Project(Model):
         Field(
             ge=1,
             json_schema_extra={"x-unit": "GiB"},
-            description="How much it may hold, with `data` in a Ceph cluster that Muster builds; "
-            "null: as much as `data`.",
+            description="How much it may hold, where Muster serves `data`; null: as `data`.",
+        ),
+    ] = None
+    quota_files: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_FILES,
+            description="How many files and folders it may have, likewise.",
         ),
     ] = None
 
@@ -155,7 +191,7 @@ class Storage(Model):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"data": {"path": "/data"}}]})
 
-    home: Annotated[Folder, Field(description="Home directories.")] = Folder(path="/home")
+    home: Annotated[Home, Field(description="Home directories.")] = Home(path="/home")
     apps: Annotated[Folder, Field(description="Software and its modules.")] = Folder(path="/apps")
     data: Annotated[Folder, Field(description="Data sets.")] = Folder(path="/data")
     projects: Annotated[
@@ -201,6 +237,12 @@ class Storage(Model):
     def mounted(self) -> dict[str, Folder]:
         """Return the folders that hosts mount, by key."""
         return {key: folder for key, folder in self.folders() if folder.kind != "existing"}
+
+    def keeps_quotas(self, key: Literal["home", "data"]) -> bool:
+        """Whether Muster can limit what single folders in this one hold."""
+        folder: Folder = getattr(self, key)
+        built = key == "data" and self.ceph is not None and self.ceph.is_built
+        return folder.is_served or (folder.kind == "ceph" and built)
 
     @property
     def is_cached(self) -> bool:

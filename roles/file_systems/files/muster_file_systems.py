@@ -96,6 +96,8 @@ class Mount:
     """Folders of the machine that lie on it, at their paths below `path`."""
     host_keys: bool = False
     """Whether it keeps the ssh host keys."""
+    project_quotas: bool = False
+    """Whether folders in it may have quotas; the role `quotas` sets them."""
 
     @property
     def file(self) -> str:
@@ -130,13 +132,7 @@ class FileSystem:
                 return
             with self.units_down():
                 self.make()
-        if self.can_grow():
-            yield f"{self.root}: grow to the size of its disk"
-            if self.act:
-                if not mounted:
-                    # resize2fs needs it; 1: it has repaired something.
-                    run("e2fsck", "-f", "-p", self.device, codes=(0, 1))
-                run("resize2fs", self.device)
+        yield from self.adapt(mounted)
         if not mounted:
             yield f"{self.root}: mount {self.device}"
             if not self.act:
@@ -148,10 +144,26 @@ class FileSystem:
         if self.mount.host_keys:
             yield from self.keep_host_keys()
 
+    def adapt(self, mounted: bool) -> Iterator[str]:
+        """Give the file system the size of its disk, and what quotas need."""
+        if self.can_grow():
+            yield f"{self.root}: grow to the size of its disk"
+            if self.act:
+                if not mounted:
+                    self.check()  # resize2fs needs it
+                run("resize2fs", self.device)
+        # Not while it is mounted: the role `quotas` says then what to do.
+        if self.mount.project_quotas and not mounted and not self.counts_projects():
+            yield f"{self.device}: count what belongs to a project, for quotas"
+            if self.act:
+                self.check()
+                run("tune2fs", "-O", "quota,project", "-Q", "prjquota", self.device)
+
     def mount_it(self) -> None:
         """Mount the file system."""
         os.makedirs(self.root, exist_ok=True)
-        options = ",".join(self.mount.options) or "defaults"
+        quotas = ["prjquota"] if self.mount.project_quotas else []
+        options = ",".join([*self.mount.options, *quotas]) or "defaults"
         with self.units_down():
             run("mount", "-t", "ext4", "-o", options, self.device, self.root)
         if not self.mount.device:
@@ -239,7 +251,9 @@ class FileSystem:
 
     def make(self) -> None:
         """Make the file system with what the machine has at its mount point: all or nothing."""
-        run("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", self.device)
+        features = ["-O", "quota,project", "-E", "quotatype=prjquota"]
+        quotas = features if self.mount.project_quotas else []
+        run("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", *quotas, self.device)
         if os.path.isdir(self.root) and os.listdir(self.root):
             os.makedirs(HALF_AT, mode=0o700, exist_ok=True)
             run("mount", "-t", "ext4", self.device, HALF_AT)
@@ -268,11 +282,23 @@ class FileSystem:
 
     def can_grow(self) -> bool:
         """Whether the disk is larger than the file system on it, in bytes."""
-        _, out = run("dumpe2fs", "-h", self.device)
-        values = dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
+        values = self.superblock()
         size = int(values["Block count"]) * int(values["Block size"])
         _, disk = run("blockdev", "--getsize64", self.device)
         return int(disk) - size >= GROWS_FROM_BYTES
+
+    def counts_projects(self) -> bool:
+        """Whether the file system counts what belongs to a project (project quotas, ext4(5))."""
+        return "Project quota inode" in self.superblock()
+
+    def superblock(self) -> dict[str, str]:
+        """Return what dumpe2fs(8) says of the file system."""
+        _, out = run("dumpe2fs", "-h", self.device)
+        return dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
+
+    def check(self) -> None:
+        """Check the file system, which is not mounted."""
+        run("e2fsck", "-f", "-p", self.device, codes=(0, 1))  # 1: it has repaired something
 
     def own(self, folder: Folder) -> Iterator[str]:
         """Give a folder of the disk to its owner, whose number may be another in this image."""

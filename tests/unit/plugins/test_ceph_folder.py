@@ -102,6 +102,18 @@ def test_the_quota_is_brought_to_what_is_wanted(there, wanted, set_to) -> None:
         assert before == f"/data: quota {int(there.get(QUOTA, b'0'))}\n"
 
 
+def test_the_number_of_files_has_a_quota_too() -> None:
+    files = Files(data={QUOTA: b"3221225472"})
+    assert provide(files, "/data", "0755", 3, 9000) == (
+        "/data: quota 0 files\n",
+        "/data: quota 9000 files\n",
+    )
+    assert files.folders["/data"]["ceph.quota.max_files"] == b"9000"
+    assert provide(files, "/data", "0755", 3, 9000) == ("", "")
+    provide(files, "/data", "0755", 3, None)
+    assert files.folders["/data"]["ceph.quota.max_files"] == b"0"
+
+
 def test_a_check_only_says_it() -> None:
     files = Files()
     assert provide(files, "/data", "0755", 1, act=False) == (

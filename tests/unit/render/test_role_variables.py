@@ -199,7 +199,7 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         ("nvidia", "access", []),
         ("mail", "access", ["mail"]),
         ("mail", "cpu-01", []),
-        ("served", "disks", ["nfs_server"]),
+        ("served", "disks", ["nfs_server", "quotas"]),
         ("served", "cpu-01", ["nfs_client"]),
         ("filer", "disks", []),
         ("filer", "access", ["nfs_client", "homes"]),
@@ -213,7 +213,7 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         (
             "cloud",
             "slurm10-controller",
-            ["file_systems", "nfs_server", "cloud_vm", "autoscaler", "cloud_node"],
+            ["file_systems", "nfs_server", "quotas", "cloud_vm", "autoscaler", "cloud_node"],
         ),
         ("cloud", "slurm10-login-0", ["nfs_client", "cloud_vm"]),
     ],

@@ -43,6 +43,7 @@ PACKAGES = [
     "systemd",
     "systemd-sysv",
     "udev",
+    "xfsprogs",  # of tests that serve a disk which an administrator made
 ]
 
 # Units that take seconds of an emulated boot and do nothing for a test.
