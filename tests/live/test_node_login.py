@@ -71,11 +71,14 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
         "sed --in-place '/^UsePAM/s/.*/DenyUsers ada/' /etc/ssh/sshd_config.d/50-muster.conf; "
         "rm /etc/pam.d/muster-sshd-* /etc/security/muster-no-login; systemctl reload ssh",
     )
-    assert refused(lab)
+    until(lambda: refused(lab), "sshd has read its files again")
     before = lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd")
     run = lab.play("--limit", NODE, "--tags", "users")
     assert run.code == 0, run.output[-3000:]
-    assert ssh(lab, "echo $SLURM_JOB_ID").stdout == f"{job}\n"
+    until(
+        lambda: ssh(lab, "echo $SLURM_JOB_ID").stdout == f"{job}\n",
+        "sshd has read its files again",
+    )
     assert lab.ada.run(f"squeue -h -j {job} -o %T") == "RUNNING\n"
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 
