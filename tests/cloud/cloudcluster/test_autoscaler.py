@@ -170,6 +170,8 @@ def lose(stack: Stack, how: Callable[[str], object], seconds: float, *options: s
     job = submit(stack, RUNS_ONCE_MORE, *options)
     node = node_of(stack, job)
     vm = stack.instances()[node]["id"]
+    # It is RUNNING before its script is.
+    until(lambda: node in tour.run(stack, f"cat out-{job} || true"), f"job {job} says its machine")
     how(node)
     begun = time.monotonic()
     until(lambda: reason(stack, node).startswith("muster: "), f"the end of {node}", seconds)
