@@ -89,7 +89,7 @@ def pending(policy: str) -> list[Update]:
                 break
             if match := re.match(r"     (\S+)", line):
                 is_newer = is_newer or bool(candidate and match[1] == candidate[1])
-            # `500 http://deb.debian.org/debian bookworm/main amd64 Packages`
+            # `500 http://archive.example.org/debian bookworm/main amd64 Packages`
             elif is_newer and (match := re.match(r"\s+-?\d+ (\S+)(?: (\S+) \S+ Packages)?", line)):
                 archives.append(match[2] or match[1])
     return updates

@@ -18,7 +18,7 @@ GROUPS = {
 }
 ADDRESSES = {"access": "192.0.2.1", "cpu-01": "192.0.2.11", "disks": "192.0.2.9"}
 NUMBER = 142008537
-"""Of the project, crc32 of "photos": another one would count its files anew."""
+"""Of the project, crc32 of "photos": another one would count its files again."""
 
 
 def defined(*, home: dict[str, Any], **photos: int) -> Definition:

@@ -17,7 +17,7 @@ slurmd:
   Candidate: 22.05.8-4+deb12u3
   Version table:
      22.05.8-4+deb12u3 500
-        500 http://deb.debian.org/debian bookworm/main amd64 Packages
+        500 http://archive.example.org/debian bookworm/main amd64 Packages
      22.05.8-4+deb12u2 500
         500 http://security.debian.org/debian-security bookworm-security/main amd64 Packages
  *** 22.05.8-4+deb12u1 100
@@ -27,7 +27,7 @@ munge:
   Candidate: 0.5.15-2
   Version table:
  *** 0.5.15-2 500
-        500 http://deb.debian.org/debian bookworm/main amd64 Packages
+        500 http://archive.example.org/debian bookworm/main amd64 Packages
         100 /var/lib/dpkg/status
      0.5.14-4 500
         500 http://security.debian.org/debian-security bookworm-security/main amd64 Packages
@@ -36,7 +36,7 @@ mariadb-server:
   Candidate: 1:10.11.6-0+deb12u1
   Version table:
      1:10.11.14-0+deb12u2 -1
-         -1 http://deb.debian.org/debian bookworm/main amd64 Packages
+         -1 http://archive.example.org/debian bookworm/main amd64 Packages
  *** 1:10.11.6-0+deb12u1 100
         100 /var/lib/dpkg/status
 nvidia-driver-libs:
