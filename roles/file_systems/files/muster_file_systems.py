@@ -126,23 +126,32 @@ class FileSystem:
         self.wait_for_device()
         if mounted:
             self.refuse_other()
-        elif self.is_to_make():
-            yield f"{self.device}: make a file system"
+            yield from self.adapt(mounted)
+        else:
+            yield from self.bring()
             if not self.act:
                 return
-            with self.units_down():
-                self.make()
-        yield from self.adapt(mounted)
-        if not mounted:
-            yield f"{self.root}: mount {self.device}"
-            if not self.act:
-                return
-            self.mount_it()
         for folder in self.folders:
             yield from self.own(folder)
             yield from self.bind(folder)
         if self.mount.host_keys:
             yield from self.keep_host_keys()
+
+    def bring(self) -> Iterator[str]:
+        """Make the file system if there is none, and mount it."""
+        new = self.is_to_make()
+        if new:
+            yield f"{self.device}: make a file system"
+            if not self.act:
+                return
+        # One stop for all of it: the mount would hide what is written after the copy.
+        with stopped(self.mount.units if self.act else ()):
+            if new:
+                self.make()
+            yield from self.adapt(mounted=False)
+            yield f"{self.root}: mount {self.device}"
+            if self.act:
+                self.mount_it(new)
 
     def adapt(self, mounted: bool) -> Iterator[str]:
         """Give the file system the size of its disk, and what quotas need."""
@@ -159,27 +168,22 @@ class FileSystem:
                 self.check()
                 run("tune2fs", "-O", "quota,project", "-Q", "prjquota", self.device)
 
-    def mount_it(self) -> None:
-        """Mount the file system."""
+    def mount_it(self, new: bool) -> None:
+        """Mount the file system; a new one is made again if that fails, as the folder is in use."""
         os.makedirs(self.root, exist_ok=True)
         quotas = ["prjquota"] if self.mount.project_quotas else []
         options = ",".join([*self.mount.options, *quotas]) or "defaults"
-        with self.units_down():
+        if new:
+            run("e2label", self.device, self.mount.label)
+        try:
             run("mount", "-t", "ext4", "-o", options, self.device, self.root)
+        except BaseException:
+            if new:
+                run("e2label", self.device, HALF_MADE)
+            raise
         if not self.mount.device:
             # While it is mounted it stays: it goes with the last mount.
             run("losetup", "--detach", self.device)
-
-    @contextmanager
-    def units_down(self) -> Iterator[None]:
-        """Stop what uses the folder, and start it at the end."""
-        active = [unit for unit in self.mount.units if is_active(unit)]
-        for unit in active:
-            run("systemctl", "stop", unit)
-        yield
-        for unit in active:
-            # Not waited for: the unit may wait for the one that this program runs in.
-            run("systemctl", "start", "--no-block", unit)
 
     def refuse_other(self) -> None:
         """Refuse what is mounted at the folder if it is not this disk."""
@@ -250,7 +254,7 @@ class FileSystem:
         return held is None
 
     def make(self) -> None:
-        """Make the file system with what the machine has at its mount point: all or nothing."""
+        """Make the file system with what the machine has at its mount point, as half made."""
         features = ["-O", "quota,project", "-E", "quotatype=prjquota"]
         quotas = features if self.mount.project_quotas else []
         run("mkfs.ext4", "-q", "-F", "-L", HALF_MADE, "-m", "0", *quotas, self.device)
@@ -261,7 +265,6 @@ class FileSystem:
                 run("cp", "--archive", "--one-file-system", f"{self.root}/.", HALF_AT)
             finally:
                 run("umount", HALF_AT)
-        run("e2label", self.device, self.mount.label)
 
     def refuse_content(self) -> None:
         """Refuse a disk that libblkid does not recognise, unless it is zero wherever it is read."""
@@ -320,21 +323,16 @@ class FileSystem:
         path, kept = folder.path, self.root + folder.path
         if os.path.isdir(path) and os.path.isdir(kept) and os.path.samefile(path, kept):
             return
-        active = [unit for unit in folder.units if is_active(unit)]
         if not os.path.isdir(kept):
             yield f"{path}: move it to {kept}"
         yield f"{path}: bind it to {kept}"
         if not self.act:
             return
-        for unit in active:
-            run("systemctl", "stop", unit)
-        if not os.path.isdir(kept):
-            self.move_in(path, kept)
-        os.makedirs(path, exist_ok=True)
-        run("mount", "--bind", kept, path)
-        for unit in active:
-            # Not waited for: the unit may wait for the one that this program runs in.
-            run("systemctl", "start", "--no-block", unit)
+        with stopped(folder.units):
+            if not os.path.isdir(kept):
+                self.move_in(path, kept)
+            os.makedirs(path, exist_ok=True)
+            run("mount", "--bind", kept, path)
 
     def move_in(self, path: str, kept: str) -> None:
         """Copy a folder to the disk under another name, then give it its own: all or nothing."""
@@ -412,6 +410,20 @@ def ids_of(folder: Folder) -> tuple[int, int] | None:
         return pwd.getpwnam(folder.owner).pw_uid, grp.getgrnam(folder.group).gr_gid
     except KeyError:
         return None  # its package is not installed yet
+
+
+@contextmanager
+def stopped(units: Sequence[str]) -> Iterator[None]:
+    """Stop those of the units that run; start them at the end, whatever happens."""
+    active = [unit for unit in units if is_active(unit)]
+    try:
+        for unit in active:
+            run("systemctl", "stop", unit)
+        yield
+    finally:
+        for unit in active:
+            # Not waited for: the unit may wait for the one that this program runs in.
+            run("systemctl", "start", "--no-block", unit)
 
 
 def is_active(unit: str) -> bool:
