@@ -43,6 +43,8 @@ EXAMPLES = r"""
 
 RETURN = ""
 
+WRITES = "root of this host must be able to write there, and nobody else may change what is there"
+
 
 class Folder(TypedDict):
     """A wanted folder."""
@@ -102,23 +104,33 @@ def number_of(module: AnsibleModule, folder: Folder) -> int:
 
 
 def apply(module: AnsibleModule, folder: Folder, gid: int) -> None:
-    """Make a folder, and give it its group, mode and access lists."""
+    """Make a folder, and give it its group, mode and access lists.
+
+    By a descriptor: where root of nodes is root in the folder above, as on CephFS, the path may be a
+    link to anywhere on this host the next moment.
+    """
     path = folder["path"]
     try:
         if not os.path.lexists(path):
             os.mkdir(path, 0o700)
-        os.chown(path, -1, gid, follow_symlinks=False)
-        os.chmod(path, 0o2775 if folder["readable"] else 0o2770)
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise RefusedError(
-            f"{path}: {error.strerror}; root of this host must be able to write there"
-        ) from error
-    entries = [line for line in wanted(folder, gid) if line.startswith("default:")]
-    entries += [line for line in wanted(folder, gid) if line.startswith(("group::", "other::"))]
-    code, out, err = module.run_command(["setfacl", "--modify", ",".join(entries), path])
+        raise RefusedError(f"{path}: {error.strerror}; {WRITES}") from error
+    try:
+        os.fchown(opened, -1, gid)
+        os.fchmod(opened, 0o2775 if folder["readable"] else 0o2770)
+        entries = [line for line in wanted(folder, gid) if line.startswith("default:")]
+        entries += [line for line in wanted(folder, gid) if line.startswith(("group::", "other::"))]
+        here = f"/proc/{os.getpid()}/fd/{opened}"
+        code, out, err = module.run_command(["setfacl", "--modify", ",".join(entries), here])
+    except OSError as error:
+        raise RefusedError(f"{path}: {error.strerror}; {WRITES}") from error
+    finally:
+        os.close(opened)
     if code != 0:
+        said = (err.strip() or out.strip()).replace(here, path)
         raise RefusedError(
-            f"{path}: setfacl said: {err.strip() or out.strip()}; where this is a mount without "
+            f"{path}: setfacl said: {said}; where this is a mount without "
             "POSIX access lists, make the folder on its server"
         )
 

@@ -127,6 +127,10 @@ EXAMPLES = r"""
 # File systems whose files other hosts can change.
 OF_SERVERS = ("nfs", "ceph", "fuse.", "cifs", "smb3", "lustre", "gpfs", "beegfs", "glusterfs", "9p")
 
+SKEL = "/etc/skel"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
 # Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
 
@@ -575,14 +579,45 @@ def make_home(path: str, uid: int) -> None:
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     temporary = f"{parent}/.muster-{name}"
-    if os.path.isdir(temporary):
+    if os.path.islink(temporary):
+        os.unlink(temporary)
+    elif os.path.isdir(temporary):
         shutil.rmtree(temporary)  # A run was killed here.
-    shutil.copytree("/etc/skel", temporary, symlinks=True)
-    for folder, _, files in os.walk(temporary):
-        for entry in [folder, *(os.path.join(folder, file) for file in files)]:
-            os.lchown(entry, uid, uid)
-    os.chmod(temporary, 0o700)
+    os.mkdir(temporary, 0o700)
+    home = os.open(temporary, FOLDER)
+    try:
+        copy(SKEL, home, uid)
+        os.fchown(home, uid, uid)
+        os.fchmod(home, 0o700)
+    finally:
+        os.close(home)
     os.rename(temporary, path)
+
+
+def copy(source: str, target: int, uid: int) -> None:
+    """Copy what is in a folder into another one that is open, and give it to `uid`.
+
+    By descriptors: where root of nodes is root in the homes, as on CephFS, a path that has just been
+    made may be a link to anywhere on this host the next moment.
+    """
+    for entry in os.scandir(source):
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), entry.name, dir_fd=target)
+            os.chown(entry.name, uid, uid, dir_fd=target, follow_symlinks=False)
+            continue
+        if entry.is_dir():
+            os.mkdir(entry.name, 0o700, dir_fd=target)
+        made = os.open(entry.name, FOLDER if entry.is_dir() else NEW_FILE, 0o600, dir_fd=target)
+        try:
+            if entry.is_dir():
+                copy(entry.path, made, uid)
+            else:
+                with open(entry.path, "rb") as read, open(made, "wb", closefd=False) as written:
+                    shutil.copyfileobj(read, written)
+            os.fchown(made, uid, uid)
+            os.fchmod(made, stat.S_IMODE(entry.stat().st_mode))
+        finally:
+            os.close(made)
 
 
 def is_mounted(path: str, table: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ def tools(stand_ins, tmp_path):
         (tmp_path / "listing").write_text(listing)
         programs = {
             "getfacl": f"cat {tmp_path}/listing",
-            "setfacl": f'echo "$@" >>{tmp_path}/told',
+            "setfacl": f'(echo "$1 $2"; readlink "$3") >>{tmp_path}/told',
         }
         return {"PATH": stand_ins(programs)}
 
@@ -39,7 +39,8 @@ def test_a_folder_is_made_for_its_group(run_module, tools, tmp_path) -> None:
         *("default:mask::rwx", "default:other::---", "group::rwx", "other::---"),
     ]
     told = (tmp_path / "told").read_text()
-    assert told == f"--modify {','.join(entries)} {tmp_path}/photos\n"
+    # Which shows that it was the folder itself, not what was at its path by then.
+    assert told == f"--modify {','.join(entries)}\n{tmp_path}/photos\n"
 
 
 def test_what_is_there_is_left_alone_with_the_entries_of_others(run_module, tools, tmp_path):
@@ -69,6 +70,18 @@ def test_a_link_in_its_place_is_refused(run_module, tools, tmp_path: Path) -> No
     (tmp_path / "photos").symlink_to("/etc")
     done = run_module("group_folders", folder(tmp_path / "photos"), env=tools())
     assert "is there and is no folder; move it away" in done["msg"]
+
+
+def test_a_link_that_takes_its_place_leads_nowhere(run_module, stand_ins, tmp_path: Path) -> None:
+    """Where root of a node is root in the folder above, as on CephFS."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "etc").mkdir(mode=0o755)
+    swap = f"cd {tmp_path}; rmdir photos; ln -s etc photos"
+    env = {"PATH": stand_ins({"getfacl": swap, "setfacl": f"touch {tmp_path}/told"})}
+    done = run_module("group_folders", folder(tmp_path / "photos"), env=env)
+    assert "nobody else may change what is there" in done["msg"]
+    assert (tmp_path / "etc").stat().st_mode & 0o7777 == 0o755
+    assert not (tmp_path / "told").exists()
 
 
 def test_a_group_that_is_not_there_is_named(run_module, tools, tmp_path) -> None:

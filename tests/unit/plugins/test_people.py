@@ -1,8 +1,10 @@
 """What the module `people` refuses and what it does, on data."""
 
 import importlib.util
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +93,63 @@ def test_who_makes_no_homes_does_not_look_at_any(monkeypatch: pytest.MonkeyPatch
     assert looked == []
     people.read_host([ADA], "/nonexistent", ["/home/ada"])
     assert looked == ["/home/ada"]
+
+
+def test_a_home_is_a_copy_of_the_skeleton_for_its_owner_alone(tmp_path, monkeypatch) -> None:
+    skeleton = tmp_path / "skel"
+    (skeleton / "bin").mkdir(parents=True)
+    (skeleton / ".profile").write_text("umask 027\n")
+    (skeleton / "bin/run").write_text("#!/bin/sh\n")
+    (skeleton / "bin/run").chmod(0o755)
+    (skeleton / "scratch").symlink_to("/scratch")
+    monkeypatch.setattr(people, "SKEL", str(skeleton))
+    (tmp_path / "home/.muster-ada/half").mkdir(parents=True)
+    people.make_home(str(tmp_path / "home/ada"), os.getuid())
+    home = tmp_path / "home/ada"
+    made = {str(path.relative_to(home)) for path in home.rglob("*")}
+    assert made == {".profile", "bin", "bin/run", "scratch"}
+    assert (home / ".profile").read_text() == "umask 027\n"
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert (home / "bin/run").stat().st_mode & 0o777 == 0o755
+    assert (home / "scratch").readlink() == Path("/scratch")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["ada"]
+
+
+def made_under_attack(home: Path, target: Path, step: int) -> bool:
+    """Make a home; at one of the steps a link takes the place of what is made.
+
+    Return whether there was such a step.
+    """
+    made = home.with_name(f".muster-{home.name}")
+    left = [step]
+
+    # Python asks it before each call that touches files.
+    def attack(event: str, _: object) -> None:
+        if left and event.startswith(("os.", "open")) and made.is_dir():
+            left[0] -= 1
+            if left[0] < 0:
+                left.clear()
+                made.rename(made.with_name("taken"))
+                made.symlink_to(target)
+
+    sys.addaudithook(attack)
+    with suppress(OSError):
+        people.make_home(str(home), os.getuid())
+    attacked = not left
+    left.clear()
+    return attacked
+
+
+def test_a_home_that_becomes_a_link_while_it_is_made_leads_nowhere(tmp_path) -> None:
+    """Where root of a node is root in the homes, as on CephFS."""
+    target = tmp_path / "etc"
+    target.mkdir(mode=0o755)
+    step = 0
+    while made_under_attack(tmp_path / f"home{step}/ada", target, step):
+        assert target.stat().st_mode & 0o777 == 0o755, step
+        assert list(target.iterdir()) == [], step
+        step += 1
+    assert step > 5
 
 
 def test_a_settled_host_needs_nothing() -> None:
