@@ -171,10 +171,24 @@ def raise_lab(template: Path, name: str, release: str, subnet: str) -> Iterator[
             machines.remove_folder(instance.folder)
 
 
+def add_administrator(lab: Lab) -> None:
+    """Write the administrator `chief`, with the key chief_key, into the definition."""
+    machines.make_key(lab.fleet.folder / "chief_key")
+    key = (lab.fleet.folder / "chief_key.pub").read_text(encoding="utf-8").strip()
+    text = lab.definition.read_text(encoding="utf-8")
+    assert text.count("    people:\n") == 1
+    chief = f'      chief: {{uid: 20009, admin: true, ssh_keys: ["{key}"]}}\n'
+    new = text.replace("    people:\n", f"    people:\n{chief}")
+    lab.definition.write_text(new, encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
 def fresh_lab() -> Iterator[Lab]:
-    """The machines of the demo, not configured yet."""
-    yield from raise_lab(ROOT / "inventories" / "demo", "muster-test", "bookworm", "10.214.43.0/24")
+    """The machines of the demo with an administrator, not configured yet."""
+    template = ROOT / "inventories" / "demo"
+    for lab in raise_lab(template, "muster-test", "bookworm", "10.214.43.0/24"):
+        add_administrator(lab)
+        yield lab
 
 
 @pytest.fixture(scope="session")
@@ -193,6 +207,7 @@ def split() -> Iterator[Lab]:
     """
     template = ROOT / "tests/live/inventories/split"
     for lab in raise_lab(template, "muster-split", "trixie", "10.214.44.0/24"):
+        add_administrator(lab)
         check = lab.play("--check")
         assert check.code == 0, check.output[-6000:]
         run = lab.play()
