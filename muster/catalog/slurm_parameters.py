@@ -67,6 +67,8 @@ OWNED = {
         "selecttype": "use `scheduling.consumable`",
         "selecttypeparameters": "use `scheduling.consumable`",
         "tmpfs": "use `storage.scratch`",
+        "jobcontainertype": "use `storage.private_tmp`",
+        "namespacetype": "use `storage.private_tmp`",
         "mailprog": "use `mail`",
         "maildomain": "use `mail.domain`",
         "include": "write the parameters here",

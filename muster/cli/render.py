@@ -35,6 +35,7 @@ def by_name(files: SlurmFiles) -> dict[str, str]:
         "slurm.conf": files.slurm_conf,
         "gres.conf": files.gres_conf,
         "cgroup.conf": files.cgroup_conf,
+        "job_container.conf": files.job_container_conf,
         "slurmdbd.conf": files.slurmdbd_conf,
         "job_submit.lua": files.job_submit_lua,
     }

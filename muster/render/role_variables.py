@@ -256,6 +256,7 @@ def _slurmctld(host: Host, _: Mapping[str, Any]) -> Variables:
         "slurm_conf": host.slurm.slurm_conf,
         "gres_conf": host.slurm.gres_conf,
         "cgroup_conf": host.slurm.cgroup_conf,
+        "job_container_conf": host.slurm.job_container_conf,
         "job_submit_lua": host.slurm.job_submit_lua,
         "restart_digest": host.slurm.restart.slurmctld,
         "writable": [

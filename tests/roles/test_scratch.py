@@ -32,7 +32,7 @@ def test_a_job_s_folder_comes_and_goes(host):
     made = "mkdir -p /scratch/7/a/b; ln -s /etc /scratch/7/l"
     host.check_output("runuser -u nobody -- sh -c %s", made)
     assert slurmd(host, EPILOG).rc == 0
-    assert host.check_output("ls -A /scratch") == ""
+    assert host.check_output("ls /scratch") == ""
     assert host.file("/etc/passwd").exists
 
 
@@ -44,7 +44,36 @@ def test_what_a_job_mounted_is_unmounted_and_not_emptied(host):
         pytest.skip("this machine lets containers mount nothing")
     assert slurmd(host, EPILOG).rc == 0
     assert host.file("/srv/kept/file").exists
-    assert host.check_output("ls -A /scratch") == ""
+    assert host.check_output("ls /scratch") == ""
+
+
+@pytest.fixture(params=["", "TmpFS=/scratch"])
+def private_tmp(host, request):
+    """Give the host a slurm.conf; return the folder of its jobs' /tmp."""
+    host.check_output(f"mkdir -p /run/slurm/conf && echo {request.param} >{CONF}")
+    base = "/scratch/.private-tmp" if request.param else "/var/spool/muster-tmp"
+    yield f"{base}/{host.check_output('uname -n')}"
+    host.check_output(f"rm -rf {CONF} /scratch /var/spool/muster-tmp")
+
+
+def test_later_steps_of_a_job_without_a_private_tmp_find_the_node_s(host, private_tmp):
+    assert slurmd(host, PROLOG).rc == 0
+    # As a step joins it: slurmstepd opens it and calls setns.
+    inside = f"nsenter --mount={private_tmp}/7/.ns readlink /proc/self/ns/mnt"
+    assert host.check_output(inside) == host.check_output("readlink /proc/1/ns/mnt")
+    assert slurmd(host, EPILOG).rc == 0
+    assert host.check_output(f"ls -A {private_tmp}") == ""
+
+
+def test_what_slurm_left_of_a_job_s_tmp_is_removed(host, private_tmp):
+    folder = f"{private_tmp}/7"
+    host.check_output(f"mkdir -p {folder} && mount --bind {folder} {folder}")
+    # A namespace of another kind: to hold that of a mount takes one more process.
+    host.check_output(f"touch {folder}/.ns && mount --bind /proc/1/ns/uts {folder}/.ns")
+    host.check_output(f"mkdir -p {folder}/.7/_tmp && touch {folder}/.7/_tmp/file")
+    assert slurmd(host, EPILOG).rc == 0
+    assert host.check_output(f"ls -A {private_tmp}") == ""
+    assert private_tmp not in host.check_output("cat /proc/self/mountinfo")
 
 
 def test_without_tmpfs_nothing_is_made(host):

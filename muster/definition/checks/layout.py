@@ -158,6 +158,23 @@ def scratch_path(d: Definition) -> Iterator[Finding]:
         )
 
 
+@check("private-tmp-impossible")
+def private_tmp_impossible(d: Definition) -> Iterator[Finding]:
+    """A private /tmp where jobs can't have one."""
+    cluster = d.cluster
+    if not cluster.storage.private_tmp:
+        return
+    key = ("storage", "private_tmp")
+    if cluster.cloud:
+        yield Finding(key, "VMs of the cloud give jobs no private /tmp", "leave it out")
+    elif cluster.slurm_version < "22.05":
+        yield Finding(
+            key,
+            f"SLURM {cluster.slurm_version} gives jobs no private /tmp, 22.05 is the first",
+            "leave it out, or take a system with a later SLURM",
+        )
+
+
 @check("scratch-shared")
 def scratch_shared(d: Definition) -> Iterator[Finding]:
     """Scratch in a folder that hosts share: the nodes of a job would share it too."""

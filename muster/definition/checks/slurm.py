@@ -170,7 +170,7 @@ def contain_missing(d: Definition) -> Iterator[Finding]:
     if not flags or flags & {"contain", "x11"}:
         return
     needing = {
-        "job_container/tmpfs": "job_container/tmpfs" in _values(d, "jobcontainertype"),
+        "storage.private_tmp": d.cluster.storage.private_tmp,
         "enable_stepmgr": d.cluster.slurm_version >= "24.05"
         and "enable_stepmgr" in _values(d, "slurmctldparameters"),
     }

@@ -213,6 +213,14 @@ class Storage(Model):
             "job's TMPDIR and caches, which are removed with the job; null: jobs use /tmp."
         ),
     ] = None
+    private_tmp: Annotated[
+        bool,
+        Field(
+            description="Each job has a `/tmp` and a `/dev/shm` of its own on each of its nodes, "
+            "empty at its start and removed at its end; `/tmp` lies in `scratch` where there is "
+            "one. For own machines, not for VMs of a cloud."
+        ),
+    ] = False
     cache: Annotated[
         Cache,
         Field(

@@ -14,6 +14,7 @@ from muster.render.slurm.slurm_conf import (
     MUNGE_SOCKET,
     has_accounting,
     parameters,
+    private_tmp_folder,
 )
 
 _NO_ACCOUNTING = """\
@@ -34,6 +35,8 @@ class SlurmFiles:
     slurm_conf: str
     gres_conf: str
     cgroup_conf: str
+    job_container_conf: str
+    """Empty where jobs have no /tmp of their own."""
     slurmdbd_conf: str
     """Without StoragePass; empty where no host is in group database."""
     job_submit_lua: str
@@ -75,6 +78,9 @@ def render(definition: Definition) -> SlurmFiles:
                 *(line({key: value}) for key, value in cgroup.items()),
             ]
         ),
+        job_container_conf=text(
+            line({key: value}) for key, value in _container(definition).items()
+        ),
         slurmdbd_conf=text(line({key: value}) for key, value in _slurmdbd(definition).items()),
         job_submit_lua=job_submit_lua(definition),
         restart=restart,
@@ -95,6 +101,13 @@ def _cgroup(version: str) -> dict[str, Scalar]:
         # systemd mounts no v1 freezer; from 22.05 on the option does nothing, then is an error.
         keys["CgroupAutomount"] = True
     return keys
+
+
+def _container(definition: Definition) -> dict[str, Scalar]:
+    """Return where the jobs' /tmp lie; /dev/shm is the memory's in all releases."""
+    if not definition.cluster.storage.private_tmp:
+        return {}
+    return {"AutoBasePath": True, "BasePath": private_tmp_folder(definition)}
 
 
 def _slurmdbd(definition: Definition) -> dict[str, Scalar]:

@@ -123,7 +123,9 @@ def _slurmd_parameters(version: str, conf: Mapping[str, str], cgroup: Mapping[st
     """Return the parameters of both files that slurmd reads only at its start."""
     if version >= RECONFIGURE_STARTS_PROCESSES:
         return _chosen(conf, _SLURMD_SINCE)
-    return _chosen(conf, _SLURMD_BEFORE) | _chosen(cgroup, _SLURMD_CGROUP_BEFORE)
+    # job_container.conf is read at the start too, and what it says follows from TmpFS.
+    keys = (*_SLURMD_BEFORE, *(("TmpFS",) if "JobContainerType" in conf else ()))
+    return _chosen(conf, keys) | _chosen(cgroup, _SLURMD_CGROUP_BEFORE)
 
 
 def _slurmctld_nodes(version: str, nodes: Mapping[str, Line]) -> dict[str, Line]:

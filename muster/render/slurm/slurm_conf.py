@@ -49,6 +49,7 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
         **_jobs(),
         **_health(),
         **_scratch(definition),
+        **_private_tmp(definition),
         **_power(definition),
         **_reboot(definition),
         **_accounting(definition),
@@ -169,6 +170,22 @@ def _scratch(definition: Definition) -> dict[str, Scalar]:
     if definition.cluster.storage.scratch is None:
         return ends
     return {"TmpFS": definition.cluster.storage.scratch, **ends, "TaskProlog": TASK_PROLOG}
+
+
+def _private_tmp(definition: Definition) -> dict[str, Scalar]:
+    """Return the plugin that gives each job a /tmp and a /dev/shm of its own."""
+    if not definition.cluster.storage.private_tmp:
+        return {}
+    # The same plugin, renamed.
+    if definition.cluster.slurm_version >= "25.11":
+        return {"NamespaceType": "namespace/tmpfs"}
+    return {"JobContainerType": "job_container/tmpfs"}
+
+
+def private_tmp_folder(definition: Definition) -> str:
+    """Return where the jobs' /tmp lie: the program of Prolog (role `scratch`) has the same rule."""
+    scratch = definition.cluster.storage.scratch
+    return f"{scratch}/.private-tmp" if scratch else "/var/spool/muster-tmp"
 
 
 def _power_options(definition: Definition) -> list[str]:

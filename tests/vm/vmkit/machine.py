@@ -51,6 +51,7 @@ class Machine:
     """Sizes of the empty disks, /dev/vda and on."""
     alone: bool = True
     """It only reaches the network `wire`; else also containers of this machine."""
+    cores: int = 1
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -94,7 +95,8 @@ class Machine:
                 # A run that is killed leaves no machine for longer than this.
                 *("timeout", "--kill-after=5", str(LIFE_SECONDS)),
                 # With KVM inside a virtual machine the guest hangs; emulated it always runs.
-                *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"),
+                *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+                *("-smp", f"{self.cores},sockets=1,cores={self.cores}"),
                 *("-m", "768", "-nodefaults", "-no-reboot", "-display", "none"),
                 *("-monitor", "none", "-serial", f"file:{self.console}"),
                 *("-kernel", str(self.root.kernel)),

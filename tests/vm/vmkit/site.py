@@ -136,10 +136,11 @@ class Site:
 
 
 @contextmanager
-def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
+def booted(clients: int = 1, *, alone: bool = True, cores: int = 1) -> Iterator[Site]:
     """Boot a server and its clients, and switch them off at the end.
 
-    `alone`: they only reach each other; else also containers of this machine.
+    `alone`: they only reach each other; else also containers of this machine. `cores`: of each
+    client.
 
     Raises:
         vmkit.machine.VmError: a machine did not boot.
@@ -154,7 +155,7 @@ def booted(clients: int = 1, *, alone: bool = True) -> Iterator[Site]:
     site = Site(server, [], folder)
     for number, name in enumerate(names(clients)[1:], start=2):
         wire = [ends[number - 2]]
-        site.clients.append(Machine(name, number, base, folder, wire, ["1G"], alone))
+        site.clients.append(Machine(name, number, base, folder, wire, ["1G"], alone, cores))
     try:
         (folder / "ssh_config").write_text(
             "".join(machine.ssh_config() for machine in site.machines)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -205,6 +206,34 @@ def test_without_scratch_only_what_jobs_leave_is_removed(lab):
     got = conf(lab({"storage": {"scratch": None}}))
     assert {"TmpFS", "TaskProlog"}.isdisjoint(got)
     assert got["Epilog"] == conf(lab({}))["Epilog"]
+
+
+@pytest.mark.parametrize(
+    ("version", "plugin"),
+    [
+        ("22.05", ("JobContainerType", "job_container/tmpfs")),
+        ("24.11", ("JobContainerType", "job_container/tmpfs")),
+        ("25.11", ("NamespaceType", "namespace/tmpfs")),
+    ],
+)
+def test_jobs_have_a_private_tmp_where_the_definition_says_so(lab, version, plugin):
+    shared = render(lab({"storage": {"scratch": "/scratch"}}, version=version))
+    private = render(
+        lab({"storage": {"scratch": "/scratch", "private_tmp": True}}, version=version)
+    )
+    names = {"JobContainerType", "NamespaceType"}
+    assert names & {*keys(shared.slurm_conf)} == set()
+    assert {item for item in keys(private.slurm_conf).items() if item[0] in names} == {plugin}
+    assert shared.job_container_conf == ""
+    assert private.job_container_conf == "AutoBasePath=yes\nBasePath=/scratch/.private-tmp\n"
+
+
+@pytest.mark.parametrize("scratch", [None, "/mnt/nvme"])
+def test_the_program_and_job_container_conf_name_one_folder(lab, scratch):
+    program = run_path(str(ROOT / "roles/scratch/files/usr/local/lib/muster/scratch.py"))
+    files = render(lab({"storage": {"scratch": scratch, "private_tmp": True}}))
+    base = keys(files.job_container_conf)["BasePath"]
+    assert program["private_tmp"](scratch, "node1") == f"{base}/node1"
 
 
 def test_overrides_come_last_and_replace_what_muster_sets(lab):

@@ -64,3 +64,15 @@ def test_a_new_node_set_leaves_every_slurmd_alone(lab, version):
         )
     ).restart.slurmd
     assert {name: new[name] for name in old} == old
+
+
+@pytest.mark.parametrize(("version", "restarts_all"), [("22.05", True), ("24.11", False)])
+def test_private_tmp_and_where_it_lies_restart_slurmd(lab, version, restarts_all):
+    """A case would be for 21.08 too, which has none."""
+    shared, private, elsewhere = (
+        render(lab({"storage": {"scratch": scratch, "private_tmp": on}}, version=version))
+        for scratch, on in (("/scratch", False), ("/scratch", True), ("/mnt/nvme", True))
+    )
+    nodes = ["slurmd of cpu", "slurmd of gpu"]
+    assert restarts(shared, private) == (["slurmctld", *nodes] if restarts_all else [])
+    assert restarts(private, elsewhere) == (nodes if restarts_all else [])

@@ -1,13 +1,18 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""A job's own folder on this node: `scratch.py prolog` makes it, `scratch.py epilog` removes it.
+"""A job's own folders on this node: `scratch.py prolog` makes them, `scratch.py epilog` removes.
 
-`scratch.py check`, which the node's health check runs, says whether one can be made.
+`scratch.py check`, which the node's health check runs, says whether they can be made.
 
 Run by slurmd as root, with the job in the environment. The folder lies in TmpFS of slurm.conf, by
 the job's number; without TmpFS there is none. A folder that can't be made fails the prolog: SLURM
 drains the node, and the job starts elsewhere. One that can't be removed is only logged: the node
 is sound.
+
+SLURM itself makes a job's private /tmp and removes it (job_container/tmpfs). This program does two
+things that SLURM does not. A job that started before slurmd loaded that plugin has no private /tmp,
+and its later steps would fail because they look for it: a link leads them to the /tmp of the node.
+And what is still there when a job has ended is removed, or the job could not be queued again.
 
 What a crashed node left is removed by the first prologs after its boot: whatever changed last
 before the boot belongs to no job that runs.
@@ -16,6 +21,7 @@ Python's standard library alone: it runs with the system's Python 3.10 and later
 """
 
 import errno
+import glob
 import math
 import os
 import pwd
@@ -30,6 +36,12 @@ from collections.abc import Mapping
 # What slurmd fetched from the controller, or on the controller itself what is written there.
 CONFIGURATIONS = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf")
 MOUNTINFO = "/proc/self/mountinfo"
+
+PLUGINS = ("job_container_tmpfs.so", "namespace_tmpfs.so")
+"""What slurmd has loaded where jobs have a private /tmp."""
+NODE_S_OWN = "/proc/1/ns/mnt"
+NODE = os.uname().nodename.partition(".")[0]
+"""The node's name in SLURM, where a person calls the program and not slurmd."""
 
 REFUSED = 3
 """Exit status of `scratch.py check` where no folder can be made."""
@@ -54,14 +66,43 @@ class ScratchError(Exception):
 
 def tmp_fs(places: tuple[str, ...] = CONFIGURATIONS) -> str | None:
     """Return TmpFS of the first slurm.conf that is there, or None."""
+    return setting("TmpFS", places)
+
+
+def setting(key: str, places: tuple[str, ...] = CONFIGURATIONS) -> str | None:
+    """Return the value of a key of the first slurm.conf that is there, or None."""
     for place in places:
         try:
             with open(place, encoding="utf-8", errors="replace") as file:
-                lines = file.read().splitlines()
+                pairs = [line.partition("=") for line in file.read().splitlines()]
         except FileNotFoundError:
             continue
-        return next((line[6:] for line in lines if line.startswith("TmpFS=")), None)
+        return next((value for name, _, value in pairs if name == key), None)
     raise ScratchError(f"there is no {' and no '.join(places)}; is slurmd configured?")
+
+
+def private_tmp(root: str | None, node: str) -> str:
+    """Return where the /tmp of this node's jobs lie: BasePath of job_container.conf.
+
+    Debian's SLURM adds the name of the node to it.
+    """
+    base = "/var/spool/muster-tmp" if root is None else f"{root}/.private-tmp"
+    return f"{base}/{node}"
+
+
+def has_plugin(process: int, proc: str = "/proc") -> bool:
+    """Whether the slurmd that started this process gives jobs a private /tmp.
+
+    Not what slurm.conf says: slurmd loads the plugin when it starts, and a changed slurm.conf is
+    there before that.
+    """
+    while process > 1:
+        with open(f"{proc}/{process}/maps", encoding="utf-8", errors="replace") as file:
+            if any(line.rstrip().endswith(PLUGINS) for line in file):
+                return True
+        with open(f"{proc}/{process}/status", encoding="utf-8", errors="replace") as file:
+            process = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
+    return False
 
 
 def boot_time() -> float:
@@ -120,12 +161,13 @@ class Scratch:
         words = ["/usr/bin/du", "--summarize", "--one-file-system"]
         words += ["--inodes"] if is_full_of_files else []
         paths = [entry.path for entry in os.scandir(self.root) if NUMBER.fullmatch(entry.name)]
+        paths += glob.glob(f"{private_tmp(self.root, '*')}/*/.[0-9]*")
         # Who is still counted at the end has most.
         sizes = measure({path: [*words, "--", path] for path in paths}, COUNT_S)
         if not sizes:
             return []
         path = max(sizes, key=lambda path: sizes[path])
-        whose = f"job {os.path.basename(path)} of {login(os.lstat(path).st_uid)}"
+        whose = f"job {os.path.basename(path).lstrip('.')} of {login(os.lstat(path).st_uid)}"
         return [f"{whose} has most {'files' if is_full_of_files else 'of what is in there'}"]
 
     def clear(self, job: str) -> None:
@@ -175,10 +217,14 @@ class Scratch:
         """Remove what is at `path` and nothing beyond: rm follows no link and enters no mount."""
         for mount in mounts_below(path):
             # A program in user space (FUSE) that died with its job: nothing answers there.
-            self._run(["/usr/bin/umount", "--lazy", mount], seconds)
+            self.unmount(mount, seconds)
         done = self._run(["/usr/bin/rm", "-rf", "--one-file-system", "--", path], seconds)
         if done and os.path.lexists(path):
             say(f"{path} could not be removed; look what is in there")
+
+    def unmount(self, mount: str, seconds: float) -> None:
+        """Take a mount away, whoever uses it."""
+        self._run(["/usr/bin/umount", "--lazy", mount], seconds)
 
     def _run(self, command: list[str], seconds: float) -> bool:
         """Run a command; return whether it ended in time. A late one runs on."""
@@ -196,6 +242,48 @@ class Scratch:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+class PrivateTmp:
+    """The folder that holds the jobs' /tmp, each below the job's number."""
+
+    def __init__(self, path: str) -> None:
+        """Name the folder of this node."""
+        self.jobs = Scratch(path)
+
+    def make_ready(self) -> None:
+        """Make the folder in which SLURM makes a job's. Raises ScratchError."""
+        base = os.path.dirname(self.jobs.root)
+        try:
+            for folder in (base, self.jobs.root):
+                os.makedirs(folder, mode=0o755, exist_ok=True)
+                state = os.lstat(folder)
+                # Where all may write to scratch, somebody may have been there first.
+                if not stat.S_ISDIR(state.st_mode) or state.st_uid != 0 or state.st_mode & 0o022:
+                    raise ScratchError(f"{folder} is not root's alone to write to; remove it")
+            self.jobs.sweep()
+        except OSError as error:
+            raise ScratchError(f"no private /tmp for jobs: {error}; look at that disk") from error
+
+    def lead_to_the_node_s(self, job: str) -> None:
+        """Let later steps of a job that has no private /tmp find the node's."""
+        folder = os.path.join(self.jobs.root, job)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            link = os.path.join(folder, ".ns")
+            if not os.path.lexists(link):
+                os.symlink(NODE_S_OWN, link)
+        except OSError as error:
+            raise ScratchError(f"no link to /tmp for job {job}: {error}") from error
+
+    def clear(self, job: str) -> None:
+        """Remove what SLURM left of a job's, such as after a crash of its slurmstepd."""
+        path = os.path.join(self.jobs.root, job)
+        if os.path.lexists(path):
+            # SLURM mounts the folder on itself.
+            for mount in [*mounts_below(path), path]:
+                self.jobs.unmount(mount, PROLOG_S)
+            self.jobs.clear(job)
 
 
 def login(uid: int) -> str:
@@ -236,16 +324,31 @@ def mounts_below(path: str) -> list[str]:
     return [mount for mount in reversed(plain) if mount.startswith(f"{path}/")]
 
 
-def check(root: str | None) -> int:
+def check(root: str | None, private: PrivateTmp | None) -> int:
     """Say whether jobs can have folders, nothing if they need none; return the exit status."""
     try:
         if root is not None:
             Scratch(root).check()
+        if private is not None:
+            private.make_ready()
+        if root is not None:
             print(f"{root} takes folders")
     except ScratchError as error:
         print(error)
         return REFUSED
     return 0
+
+
+def prepare(private: PrivateTmp, job: str, *, plugin: bool) -> None:
+    """Make all ready for a job's private /tmp, or for its later steps to do without one."""
+    try:
+        private.make_ready()
+        if not plugin:
+            private.lead_to_the_node_s(job)
+    except ScratchError as error:
+        if plugin:
+            raise
+        say(str(error))
 
 
 def main(arguments: list[str], environment: Mapping[str, str]) -> int:
@@ -261,12 +364,18 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         return 2
     try:
         root = tmp_fs()
+        private = PrivateTmp(private_tmp(root, environment.get("SLURMD_NODENAME") or NODE))
         if arguments == ["check"]:
-            return check(root)
-        if root is not None and arguments == ["prolog"]:
-            Scratch(root).make(job, int(uid))
-        elif root is not None:
-            Scratch(root).clear(job)
+            is_private = any(setting(key) for key in ("JobContainerType", "NamespaceType"))
+            return check(root, private if is_private else None)
+        if arguments == ["prolog"]:
+            if root is not None:
+                Scratch(root).make(job, int(uid))
+            prepare(private, job, plugin=has_plugin(os.getppid()))
+        else:
+            if root is not None:
+                Scratch(root).clear(job)
+            private.clear(job)
     except ScratchError as error:
         say(str(error))
         # An epilog that fails drains the node, which can run the next jobs as before.

@@ -1,0 +1,215 @@
+"""Each job has a /tmp and a /dev/shm of its own, on two nodes."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from vmkit import site
+from vmkit.machine import Machine
+from vmkit.site import Site
+from waiting import until
+
+from muster_sandbox.containers import base_image
+
+pytestmark = pytest.mark.proof("three emulated machines, and plays under jobs")
+
+ROLES = "munge,health,scratch,slurmctld,slurmd"
+BASE = "/scratch/.private-tmp"
+MARK = "echo mine >/tmp/of-ada; echo mine >/dev/shm/of-ada; "
+SEEN = "cat /tmp/of-ada /dev/shm/of-ada"
+STEPS = """#!/bin/sh
+echo mine >/tmp/of-ada
+echo mine >/dev/shm/of-ada
+n=0
+until test -e /run/enough; do
+    n=$((n + 1))
+    srun --overlap cat /tmp/of-ada /dev/shm/of-ada >/dev/null && echo "$n" || echo "failed $n"
+done
+"""
+JOBS = (
+    "until test -e /run/enough; do "
+    "runuser -u bob -- sbatch --parsable --chdir=/ --nodelist=node2 --mem=40 --time=5 "
+    "--output=/home/bob/ran-%j --wrap 'srun hostname' >>/run/submitted; sleep 5; done"
+)
+PLAY_SECONDS = 300
+"""srun and sbatch wait longer and longer for a slurmctld that restarts."""
+
+
+def cluster(*, private: bool) -> dict[str, Any]:
+    return {
+        "name": "vm",
+        "os": base_image.RELEASES[site.RELEASE],
+        "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 512}},
+        "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+        "storage": {"scratch": "/scratch", "private_tmp": private},
+    }
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Site]:
+    """A controller and two nodes, whose jobs share /tmp as long as no test has changed that."""
+    with site.booted(clients=2, cores=2) as machines:
+        for machine in machines.machines:
+            for number, name in enumerate(("ada", "bob"), start=20001):
+                machine.check(f"useradd --create-home --uid {number} {name}")
+        machines.define(cluster(private=False))
+        machines.play(roles=ROLES)
+        until(lambda: idle(machines), "both nodes are in service", 120)
+        yield machines
+
+
+def idle(machines: Site) -> bool:
+    return machines.server.ssh("sinfo --noheader --format=%T%D").stdout.strip() == "idle2"
+
+
+def submit(machines: Site, who: str, options: str, script: str) -> str:
+    """Submit a job that a test ends; return its number."""
+    words = f"sbatch --parsable --chdir=/ --mem=60 --time=30 --output=/home/{who}/%j {options}"
+    return machines.server.check(f"runuser -u {who} -- {words} --wrap '{script}'")
+
+
+def run(machines: Site, who: str, options: str, script: str) -> str:
+    """Run a job; return what it printed."""
+    words = f"srun --chdir=/ --mem=60 --time=5 --label {options} sh -c '{script}'"
+    return machines.server.check(f"runuser -u {who} -- {words}")
+
+
+def runs(machines: Site, job: str) -> bool:
+    return machines.server.check(f"squeue --noheader --jobs={job} --format=%T") == "RUNNING"
+
+
+def end(machines: Site, job: str) -> None:
+    machines.server.check(f"scancel {job}")
+    until(lambda: idle(machines), "the job is over", 120)
+
+
+def lines(node: Machine, path: str) -> list[str]:
+    return node.ssh(f"cat {path}").stdout.split("\n")[:-1]
+
+
+def test_it_is_turned_on_under_jobs_and_none_is_lost(three: Site) -> None:
+    node, other = three.clients
+    node.check(f"cat >/home/ada/steps <<'END'\n{STEPS}END\nchmod 755 /home/ada/steps")
+    three.server.check(f"cat >/home/ada/steps <<'END'\n{STEPS}END\nchmod 755 /home/ada/steps")
+    words = "sbatch --parsable --chdir=/ --nodelist=node1 --mem=60 --output=/home/ada/lines"
+    job = three.server.check(f"runuser -u ada -- {words} /home/ada/steps")
+    until(lambda: len(lines(node, "/home/ada/lines")) > 2, "it has steps", 120)
+    # Without it.
+    assert run(three, "bob", "--nodelist=node1", SEEN) == "0: mine\n0: mine"
+    three.server.check(f'systemd-run --quiet --unit=jobs sh -c "{JOBS}"')
+
+    three.define(cluster(private=True))
+    three.play(roles=ROLES)
+
+    count = len(lines(node, "/home/ada/lines"))
+    until(
+        lambda: len(lines(node, "/home/ada/lines")) > count + 2, "it has later steps", PLAY_SECONDS
+    )
+    time.sleep(10)
+    for machine in three.machines:
+        machine.check("touch /run/enough")
+    until(lambda: idle(three), "all jobs are over", PLAY_SECONDS)
+    steps = lines(node, "/home/ada/lines")
+    assert [line for line in steps if not line.isdecimal()] == []
+    assert "JobState=COMPLETED" in three.server.check(f"scontrol show job {job}")
+    submitted = lines(three.server, "/run/submitted")
+    assert len(submitted) > 5
+    ran = [number for number in submitted if lines(other, f"/home/bob/ran-{number}") == ["node2"]]
+    assert ran == submitted
+    # Jobs that come now have it, and the link that led the job to the node's is gone.
+    assert run(three, "bob", "--nodelist=node1", "ls -A /tmp /dev/shm") == (
+        "0: /dev/shm:\n0: \n0: /tmp:"
+    )
+    assert node.check(f"ls {BASE}/node1") == ""
+    assert three.play(roles=ROLES) == set()
+
+
+def test_a_job_sees_nothing_of_another_and_leaves_nothing(three: Site) -> None:
+    node = three.client
+    node.check("rm -f /tmp/of-ada /dev/shm/of-ada")
+    job = submit(three, "ada", "--nodelist=node1", f"{MARK} touch /home/ada/begun; sleep 900")
+    until(lambda: node.ssh("test -e /home/ada/begun").returncode == 0, "it has begun", 60)
+    for who in ("bob", "ada"):
+        seen = run(three, who, "--nodelist=node1", "ls -A /tmp /dev/shm; ls /scratch/.private-tmp")
+        assert seen == "0: /dev/shm:\n0: \n0: /tmp:\n0: node1"
+        assert node.ssh(f"runuser -u {who} -- ls {BASE}/node1/{job}").returncode != 0
+    # A later step of the job does, and its TMPDIR is what it was.
+    step = f"srun --overlap --jobid={job} sh -c '{SEEN}; echo $TMPDIR; ls -ld $TMPDIR'"
+    said = three.server.check(f"runuser -u ada -- {step}")
+    assert said.startswith(f"mine\nmine\n/scratch/{job}\ndrwx------"), said
+    end(three, job)
+    assert node.check(f"ls -A {BASE}/node1; ls -A /scratch") == ".private-tmp"
+    assert node.ssh("ls /tmp/of-ada /dev/shm/of-ada").returncode != 0
+    assert node.check("findmnt --noheadings --output=TARGET | grep -c private-tmp || true") == "0"
+
+
+PAM = """\
+account [success=1 default=ignore] pam_listfile.so item=user sense=deny onerr=fail file=/run/no
+account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny
+"""
+"""What the role users writes."""
+
+
+def test_a_login_into_a_job_sees_what_the_job_sees(three: Site) -> None:
+    node = three.client
+    node.check(f"echo ada >/run/no; printf %s '{PAM}' | cat - /etc/pam.d/sshd >/run/sshd")
+    node.check("cp /etc/pam.d/sshd /run/before && cp /run/sshd /etc/pam.d/sshd")
+    node.check("ssh-keygen -q -t ed25519 -N '' -f /run/key; usermod --password '*' ada")
+    node.check("install -D -o ada -m 644 /run/key.pub /home/ada/.ssh/authorized_keys")
+    job = submit(three, "ada", "--nodelist=node1", f"{MARK} sleep 900")
+    until(lambda: runs(three, job), "it runs", 60)
+    time.sleep(3)
+    try:
+        words = "ssh -i /run/key -o StrictHostKeyChecking=no ada@127.0.0.1"
+        assert node.check(f"{words} '{SEEN}'") == "mine\nmine"
+        assert node.ssh(SEEN).returncode != 0
+    finally:
+        node.check("cp /run/before /etc/pam.d/sshd")
+        end(three, job)
+
+
+def test_the_steps_of_a_job_share_it_on_each_of_its_nodes(three: Site) -> None:
+    script = (
+        'srun sh -c "hostname >/tmp/name; hostname >/dev/shm/name"; '
+        "srun cat /tmp/name /dev/shm/name | sort; ls /tmp"
+    )
+    job = submit(three, "ada", "--nodes=2 --ntasks=2", script)
+    until(lambda: idle(three), "it is over", 120)
+    assert lines(three.client, f"/home/ada/{job}") == ["node1"] * 2 + ["node2"] * 2 + ["name"]
+
+
+def test_its_memory_is_the_job_s(three: Site) -> None:
+    fill = "dd if=/dev/zero of=/dev/shm/much bs=1M count=100; echo still=here"
+    words = f"srun --chdir=/ --mem=60 --time=5 --nodelist=node1 sh -c '{fill}'"
+    done = three.server.ssh(f"runuser -u ada -- {words}")
+    assert done.returncode != 0
+    assert "oom" in done.stderr.lower(), done.stderr
+    until(lambda: idle(three), "it is over", 60)
+
+
+def test_what_a_crash_left_keeps_no_job_from_starting(three: Site) -> None:
+    node = three.client
+    job = submit(three, "ada", "--nodelist=node1 --requeue", f"{MARK} sleep 900")
+    until(lambda: node.ssh(f"ls {BASE}/node1/{job}").returncode == 0, "it has begun", 60)
+    node.check(f"pkill --signal KILL --full 'slurmstepd: .{job}.extern'")
+    three.server.check(f"scontrol requeue {job}; scontrol update jobid={job} starttime=now")
+    until(lambda: runs(three, job), "it runs again", 180)
+    assert node.check(f"ls {BASE}/node1") == job
+    end(three, job)
+    # As after a power cut.
+    node.check(f"mkdir -p {BASE}/node1/999999/.999999 && touch {BASE}/node1/999999/.999999/file")
+    node.check("systemctl restart slurmd")
+    until(lambda: node.check(f"ls {BASE}/node1") == "", "it is removed", 30)
+    until(lambda: idle(three), "in service", 60)
+
+
+def test_it_is_turned_off_under_a_job(three: Site) -> None:
+    job = submit(three, "ada", "--nodelist=node1", f"{MARK} sleep 900")
+    until(lambda: runs(three, job), "it runs", 60)
+    three.define(cluster(private=False))
+    three.play(roles=ROLES)
+    assert runs(three, job)
+    assert run(three, "bob", "--nodelist=node1", "stat --format=%U /tmp") == "0: root"
+    end(three, job)
+    assert three.client.check(f"ls -A {BASE}/node1") == ""
