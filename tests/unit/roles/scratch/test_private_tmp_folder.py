@@ -96,3 +96,7 @@ def test_what_counts_is_what_slurmd_has_loaded(
         (folder / "maps").write_text(f"7f00-7f01 r-xp 00000000 08:01 7 {mapped}\n")
         (folder / "status").write_text(f"Name:\tx\nPPid:\t{parent}\n")
     assert scratch.has_plugin(9, str(tmp_path)) is expected
+
+
+def test_a_slurmd_that_has_ended_fails_no_prolog(tmp_path: Path) -> None:
+    assert scratch.has_plugin(9, str(tmp_path)) is False

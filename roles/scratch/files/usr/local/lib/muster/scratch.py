@@ -96,12 +96,16 @@ def has_plugin(process: int, proc: str = "/proc") -> bool:
     Not what slurm.conf says: slurmd loads the plugin when it starts, and a changed slurm.conf is
     there before that.
     """
-    while process > 1:
-        with open(f"{proc}/{process}/maps", encoding="utf-8", errors="replace") as file:
-            if any(line.rstrip().endswith(PLUGINS) for line in file):
-                return True
-        with open(f"{proc}/{process}/status", encoding="utf-8", errors="replace") as file:
-            process = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
+    try:
+        while process > 1:
+            with open(f"{proc}/{process}/maps", encoding="utf-8", errors="replace") as file:
+                if any(line.rstrip().endswith(PLUGINS) for line in file):
+                    return True
+            with open(f"{proc}/{process}/status", encoding="utf-8", errors="replace") as file:
+                process = next(int(line.split()[1]) for line in file if line.startswith("PPid:"))
+    except (FileNotFoundError, ProcessLookupError):
+        # slurmd has ended: it starts no job any more.
+        return False
     return False
 
 
