@@ -19,5 +19,5 @@ def release_of(nodeid: str, hostspecs: Sequence[str]) -> str:
     """
     parameters = nodeid.partition("[")[2].removesuffix("]")
     names = [spec.partition("?")[0] for spec in hostspecs]
-    matching = [name for name in names if parameters == name or parameters.startswith(f"{name}-")]
+    matching = [name for name in names if f"-{name}-" in f"-{parameters}-"]
     return matching[0].rpartition("/")[2].partition("-")[0] if matching else nodeid

@@ -13,6 +13,8 @@ SPECS = [f"safe-ssh://{name}?ssh_config=/x" for name in ("trixie", "trixie-ctl")
         ("test_a.py::test_a[safe-ssh://trixie-192.0.2.0/24-expected0]", "trixie"),
         ("test_a.py::test_a[safe-ssh://trixie-ctl]", "trixie"),
         ("test_a.py::test_a[safe-ssh://trixie-ctl-a]", "trixie"),
+        ("test_a.py::test_a[-safe-ssh://trixie]", "trixie"),
+        ("test_a.py::test_a[TmpFS=/scratch-safe-ssh://trixie-ctl-a]", "trixie"),
         ("test_a.py::test_a", "test_a.py::test_a"),
         ("test_a.py::test_a[192.0.2.0]", "test_a.py::test_a[192.0.2.0]"),
     ],
