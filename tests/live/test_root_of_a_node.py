@@ -77,11 +77,14 @@ class Cluster:
         search = (
             "find / /run /dev/shm /tmp -xdev -name 'mark-of-*' -printf '%f ' -exec head -n 1 {} ';'"
         )
+        # find fails where a process has ended or a file has gone meanwhile; that it finds what is
+        # there, test_the_search_finds_what_others_run_there shows.
         lines = self.lab.on(host, f"{search} 2>/dev/null || true").splitlines()
         return dict(line.removeprefix("mark-of-").split(" ", 1) for line in lines)
 
     def forget(self) -> None:
         """Remove all marks."""
+        # As above. A mark that stays fails the tests after it.
         for host in self.others:
             self.lab.on(host, "find / /run /dev/shm /tmp -xdev -name 'mark-of-*' -delete || true")
 
@@ -230,6 +233,7 @@ def test_a_slurmctld_that_is_told_to_end_comes_back(cluster: Cluster) -> None:
             "slurmctld has been started again",
             30,
         )
+        # It fails as long as slurmctld is down.
         until(lambda: " is UP" in cluster.on_controller("scontrol ping || true"), "it answers", 30)
     finally:
         cluster.on_controller("systemctl start slurmctld")

@@ -112,6 +112,8 @@ class FileSystem:
         self.mount = mount
         self.folders = [Folder(**folder) for folder in mount.folders]
         self.root = mount.path
+        self.half = f"{mount.path}/.new"
+        """A folder that is being moved in; it is never used."""
         self.device = mount.device
         """Empty: the file has no loop device yet."""
         self.act = act
@@ -329,22 +331,28 @@ class FileSystem:
         if not self.act:
             return
         with stopped(folder.units):
-            if not os.path.isdir(kept):
+            new = not os.path.isdir(kept)
+            if new:
                 self.move_in(path, kept)
-            os.makedirs(path, exist_ok=True)
-            run("mount", "--bind", kept, path)
+            try:
+                os.makedirs(path, exist_ok=True)
+                run("mount", "--bind", kept, path)
+            except BaseException:
+                if new:
+                    # As in mount_it: what uses the folder writes on there.
+                    os.rename(kept, self.half)
+                raise
 
     def move_in(self, path: str, kept: str) -> None:
         """Copy a folder to the disk under another name, then give it its own: all or nothing."""
-        half = f"{self.root}/.new"
-        shutil.rmtree(half, ignore_errors=True)
+        shutil.rmtree(self.half, ignore_errors=True)
         os.makedirs(os.path.dirname(kept), exist_ok=True)
         if os.path.isdir(path):
-            run("cp", "--archive", "--one-file-system", path, half)
+            run("cp", "--archive", "--one-file-system", path, self.half)
         else:
-            os.mkdir(half, 0o755)
+            os.mkdir(self.half, 0o755)
         run("sync", "--file-system", self.root)
-        os.rename(half, kept)
+        os.rename(self.half, kept)
 
     def keep_host_keys(self) -> Iterator[str]:
         """Bring the host keys of the disk to this machine; the first machine gives its own."""

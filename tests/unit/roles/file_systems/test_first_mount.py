@@ -1,6 +1,7 @@
 """A folder gets a file system of its own under a daemon that writes into it: nothing is lost."""
 
 import importlib.util
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,7 @@ class Machine:
                 self.label, self.copied = arguments[arguments.index("-L") + 1], 0
             case "cp", _:
                 self.copied = self.written
+                shutil.copytree(*arguments[-2:], dirs_exist_ok=True)
             case "e2label", [_, label]:
                 self.label = label
             case "mount", [*_, target] if target == str(self.folder):
@@ -111,6 +113,21 @@ def test_a_failed_command_leaves_the_daemon_up_and_the_next_run_has_all_it_wrote
         apply(again)
         assert again.mounted_at == again.copied, command
         assert (again.runs, again.label) == (True, LABEL)
+
+
+def test_a_folder_that_can_t_be_bound_is_moved_again(machine: Machine, tmp_path: Path) -> None:
+    program, path = machine.program, tmp_path / "mysql"
+    path.mkdir()
+    folder = program.Folder(str(path), units=["mariadb"])
+    file_system = program.FileSystem(program.Mount(str(tmp_path / "disk"), LABEL), act=True)
+    (tmp_path / "disk").mkdir()
+    machine.fails = "mount"
+    with pytest.raises(program.DiskError, match="mount failed"):
+        list(file_system.bind(folder))
+    assert machine.runs
+    (path / "later").touch()
+    list(file_system.bind(folder))
+    assert Path(f"{tmp_path}/disk{path}/later").exists()
 
 
 def test_one_that_has_its_file_system_is_only_mounted(machine: Machine) -> None:

@@ -39,7 +39,7 @@ MOUNTINFO = "/proc/self/mountinfo"
 
 PLUGINS = ("job_container_tmpfs.so", "namespace_tmpfs.so")
 """What slurmd has loaded where jobs have a private /tmp."""
-NODE_S_OWN = "/proc/1/ns/mnt"
+NODE_NAMESPACE = "/proc/1/ns/mnt"
 NODE = os.uname().nodename.partition(".")[0]
 """The node's name in SLURM, where a person calls the program and not slurmd."""
 
@@ -227,7 +227,7 @@ class Scratch:
             say(f"{path} could not be removed; look what is in there")
 
     def unmount(self, mount: str, seconds: float) -> None:
-        """Take a mount away, whoever uses it."""
+        """Unmount a folder, even if it is in use."""
         self._run(["/usr/bin/umount", "--lazy", mount], seconds)
 
     def _run(self, command: list[str], seconds: float) -> bool:
@@ -269,14 +269,14 @@ class PrivateTmp:
         except OSError as error:
             raise ScratchError(f"no private /tmp for jobs: {error}; look at that disk") from error
 
-    def lead_to_the_node_s(self, job: str) -> None:
+    def link_to_node(self, job: str) -> None:
         """Let later steps of a job that has no private /tmp find the node's."""
         folder = os.path.join(self.jobs.root, job)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             link = os.path.join(folder, ".ns")
             if not os.path.lexists(link):
-                os.symlink(NODE_S_OWN, link)
+                os.symlink(NODE_NAMESPACE, link)
         except OSError as error:
             raise ScratchError(f"no link to /tmp for job {job}: {error}") from error
 
@@ -348,7 +348,7 @@ def prepare(private: PrivateTmp, job: str, *, plugin: bool) -> None:
     try:
         private.make_ready()
         if not plugin:
-            private.lead_to_the_node_s(job)
+            private.link_to_node(job)
     except ScratchError as error:
         if plugin:
             raise
