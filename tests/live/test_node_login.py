@@ -8,6 +8,7 @@ from conftest import Lab
 from waiting import until
 
 NODE = "lab-cpu-01"
+ACCESS = "lab-access"
 SBATCH = f"sbatch --parsable -p ml-cpu -A LAB-test -w {NODE} --mem=50M --time=5 -o /dev/null"
 
 
@@ -83,6 +84,27 @@ def test_a_run_lets_people_in_without_a_job_lost(lab: Lab, job: str) -> None:
     assert lab.on(NODE, "cat /proc/sys/kernel/random/boot_id; pgrep -x slurmd") == before
 
 
+def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> None:
+    # As it was before administrators had homes that nodes can't write to, and people had limits.
+    lab.on(
+        ACCESS,
+        "sed --in-place 's|/var/lib/muster/home/chief|/home/chief|' /etc/passwd; "
+        "rm --recursive /var/lib/muster/home /etc/ssh/sshd_config.d/50-muster.conf "
+        "/etc/systemd/system/user*.slice.d; systemctl daemon-reload; systemctl reload ssh",
+    )
+    daemons = "cat /proc/sys/kernel/random/boot_id; pgrep -x 'slurmctld|slurmdbd|mariadbd'"
+    before = lab.on(ACCESS, daemons)
+    assert len(before.splitlines()) == 4
+    run = lab.play("--limit", ACCESS, "--tags", "users,login_limits")
+    assert run.code == 0, run.output[-3000:]
+    assert lab.on(ACCESS, "stat --format=%U ~chief; echo ~chief") == (
+        "chief\n/var/lib/muster/home/chief\n"
+    )
+    assert lab.on(ACCESS, "systemctl show --value --property=TasksMax user-20001.slice") == "2000\n"
+    assert lab.on(ACCESS, daemons) == before
+    assert lab.ada.run(f"squeue -h -j {job} -o %T") == "RUNNING\n"
+
+
 def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
     leave = "touch /tmp/left-over /dev/shm/left-over; ipcmk --shmem 4096; ipcmk --queue"
     lab.on(NODE, "systemd-run --quiet --collect --unit=stray --uid=ada sleep 4242")
@@ -100,4 +122,4 @@ def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
     )
     lab.ada.run(f"scancel {job}")
     until(lambda: lab.on(NODE, left) == "", "nothing is left")
-    assert lab.on("lab-access", f"sinfo -h -n {NODE} -o %T").strip() == "idle"
+    assert lab.on(ACCESS, f"sinfo -h -n {NODE} -o %T").strip() == "idle"
