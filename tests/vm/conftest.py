@@ -11,13 +11,7 @@ from vmkit import site
 from vmkit.ceph import ADDRESS, USER, Ceph, raised
 from vmkit.site import Site
 
-from muster_sandbox.containers import base_image
-
-CLUSTER: dict[str, Any] = {
-    "name": "vm",
-    "os": base_image.RELEASES[site.RELEASE],
-    "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
-    "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+CLUSTER = site.CLUSTER | {
     "storage": {
         "home": {"kind": "nfs", "path": "/home"},
         "apps": {"kind": "nfs", "path": "/apps", "size_gib": 1, "cached": True},
@@ -26,6 +20,13 @@ CLUSTER: dict[str, Any] = {
         "cache": {"device": "/dev/vda", "any_kernel": site.RELEASE == "bookworm"},
     },
 }
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if name == "measured" and report.when == "call":
+                terminalreporter.line(f"{report.nodeid} ({site.RELEASE}): {value}")
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,6 @@ import pytest
 from vmkit import site
 from vmkit.site import Site
 
-from muster_sandbox.containers import base_image
-
 ROLES = "file_systems,nfs_server,nfs_client"
 FORGE = Path(__file__).with_name("vmkit") / "forge.py"
 ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
@@ -20,13 +18,8 @@ ADA = "setpriv --reuid=20001 --regid=20001 --clear-groups"
 
 def cluster(*, home_gib: int) -> dict[str, Any]:
     """The definition: homes in a file system of this size."""
-    return {
-        "name": "vm",
-        "os": base_image.RELEASES[site.RELEASE],
-        "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
-        "partitions": {"main": {"nodes": ["cpu"], "default": True}},
-        "storage": {"home": {"kind": "nfs", "path": "/home", "size_gib": home_gib}},
-    }
+    home = {"kind": "nfs", "path": "/home", "size_gib": home_gib}
+    return site.CLUSTER | {"storage": {"home": home}}
 
 
 @pytest.fixture(scope="module")

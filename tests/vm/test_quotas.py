@@ -7,8 +7,6 @@ import pytest
 from vmkit import site
 from vmkit.site import Site
 
-from muster_sandbox.containers import base_image
-
 pytestmark = pytest.mark.proof("emulated machines of their own; containers have no project quotas")
 
 ROLES = "file_systems,nfs_server,nfs_client,projects,quotas"
@@ -21,11 +19,7 @@ def cluster(*, quotas: bool) -> dict[str, Any]:
     """The definition: homes in a file of Muster's, data on an administrator's disk."""
     home = {"quota_gib": 1, "quota_files": 200} if quotas else {}
     project = {"quota_files": 100} if quotas else {}
-    return {
-        "name": "vm",
-        "os": base_image.RELEASES[site.RELEASE],
-        "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
-        "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+    return site.CLUSTER | {
         "users": {
             "groups": {"vision": {"gid": 20008}},
             "people": {"ada": {"uid": 20001, "groups": ["vision"]}, "bob": {"uid": 20002}},

@@ -21,7 +21,7 @@ from muster_sandbox.containers.podman import run
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = Path(__file__).with_name("recipe")
 
-ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "projects", "health")
+ROLES = ("munge", "nfs_server", "fscache", "nfs_client", "projects", "health", "login_limits")
 CEPH = ["ceph-common"]
 """Of the role ceph_client, for the kernel's client."""
 
@@ -33,6 +33,7 @@ PACKAGES = [
     "iproute2",
     "kmod",
     "linux-image-cloud-amd64",  # ext4 and NVMe are built in, so no initrd is needed
+    "mariadb-server",  # of the role mariadb, whose settings no test needs
     "netbase",
     "nftables",  # with which tests cut a wire for one service
     "openssh-server",
@@ -55,7 +56,7 @@ MASKED = (
 
 # As on a host of which Ansible asked the package: no daemon starts before its role configured it.
 SILENT = (
-    "munge.service nfs-server.service rpcbind.service rpcbind.socket "
+    "mariadb.service munge.service nfs-server.service rpcbind.service rpcbind.socket "
     "slurmctld.service slurmd.service"
 )
 

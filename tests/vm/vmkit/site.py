@@ -17,6 +17,7 @@ from vmkit import root
 from vmkit.machine import Machine, free_port
 
 from muster import secrets
+from muster_sandbox.containers import base_image
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 RELEASE = os.environ.get("RELEASE", "bookworm")
@@ -26,6 +27,14 @@ STORAGE = "file_systems,nfs_server,fscache,nfs_client,ceph_client"
 ROLES = f"munge,{STORAGE},health,scratch,slurmctld,slurmd"
 """The roles that depend on a kernel. A task takes seconds on an emulated machine, and containers
 are enough for the other roles."""
+
+CLUSTER: dict[str, Any] = {
+    "name": "vm",
+    "os": base_image.RELEASES[RELEASE],
+    "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 512}},
+    "partitions": {"main": {"nodes": ["cpu"], "default": True}},
+}
+"""The definition without storage."""
 
 PLAY_SECONDS = 900
 """Timeout of a run of these, on two emulated machines."""
