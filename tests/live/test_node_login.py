@@ -31,6 +31,9 @@ def refused(lab: Lab) -> bool:
 def job(lab: Lab) -> Iterator[str]:
     number = lab.ada.run(f"{SBATCH} --wrap 'sleep 300'").strip()
     until(lambda: lab.ada.run(f"squeue -h -j {number} -o %T") == "RUNNING\n", "the job runs")
+    # slurmctld shows it as running before its node has started the step that takes logins.
+    listed = f"scontrol listpids {number}"
+    until(lambda: "extern" in lab.on(NODE, listed, check=False), "its node takes logins")
     yield number
     lab.ada.run(f"scancel {number}")
     until(lambda: lab.ada.run(f"squeue -h -j {number}", check=False) == "", "the job is over")
@@ -90,15 +93,19 @@ def test_a_run_shields_the_controller_without_a_job_lost(lab: Lab, job: str) -> 
         ACCESS,
         "sed --in-place 's|/var/lib/muster/home/chief|/home/chief|' /etc/passwd; "
         "rm --recursive /var/lib/muster/home /etc/ssh/sshd_config.d/50-muster.conf "
-        "/etc/systemd/system/user*.slice.d; systemctl daemon-reload; systemctl reload ssh",
+        "/etc/systemd/system/user*.slice.d; systemctl daemon-reload; "
+        # Not a reload, which goes on when systemctl has ended.
+        "systemctl restart ssh",
     )
     daemons = "cat /proc/sys/kernel/random/boot_id; pgrep -x 'slurmctld|slurmdbd|mariadbd'"
     before = lab.on(ACCESS, daemons)
     assert len(before.splitlines()) == 4
     run = lab.play("--limit", ACCESS, "--tags", "users,login_limits")
     assert run.code == 0, run.output[-3000:]
-    assert lab.on(ACCESS, "stat --format=%U ~chief; echo ~chief") == (
-        "chief\n/var/lib/muster/home/chief\n"
+    home = "chief\n/var/lib/muster/home/chief\n"
+    until(
+        lambda: lab.on(ACCESS, "stat --format=%U ~chief; echo ~chief", check=False) == home,
+        "sshd has read its files again, and the administrator has a home of the controller's",
     )
     assert lab.on(ACCESS, "systemctl show --value --property=TasksMax user-20001.slice") == "2000\n"
     assert lab.on(ACCESS, daemons) == before
