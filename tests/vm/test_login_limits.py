@@ -61,7 +61,7 @@ class Measured:
     processes: int = 0
     """Of the attacker, at the end."""
     killed: int = 0
-    """Programs of the attacker that the kernel has ended for want of memory."""
+    """Programs of the attacker that the kernel has ended because memory ran out."""
 
     @property
     def longest(self) -> dict[str, float]:
@@ -102,7 +102,7 @@ def access() -> Iterator[Machine]:
 def measure(
     access: Machine, record_property: Callable[[str, object], None]
 ) -> Callable[..., Measured]:
-    """Ask the daemons during an attack; the run prints the seconds, which may be quoted."""
+    """Ask the daemons during an attack, or without one; the run prints the longest times."""
 
     def measured(attack: str | None = None) -> Measured:
         program = ["python3", "-c", ATTACKS[attack]] if attack else []
@@ -115,7 +115,7 @@ def measure(
 
         def whole() -> bool:
             nonlocal shown
-            # Seldom, since it takes of the same CPU.
+            # Not often: it uses the same CPU.
             shown = access.ssh("sleep 5; cat /run/measured", timeout=30).stdout
             return shown.endswith("}")
 
@@ -150,7 +150,7 @@ def share_of_memory(access: Machine, group: str) -> float:
     return int(access.check(f"cat {group}/memory.max")) / memory
 
 
-def test_in_peace_daemons_answer(measure: Callable[..., Measured]) -> None:
+def test_daemons_answer_without_an_attack(measure: Callable[..., Measured]) -> None:
     """The machine is fast enough for the figures to mean something."""
     assert max(measure().longest.values()) < MOST_SECONDS
 

@@ -1,8 +1,8 @@
 """On a machine: how long its daemons take to answer while a person's program runs, as JSON.
 
-    python3 under_attack.py USER COMMAND...     # without a command: in peace
+    python3 under_attack.py USER COMMAND...     # without a command: no attack
 
-The attack ends by itself: it may leave no room for whoever would end it by ssh.
+The attack ends by itself: while it runs, nobody may be able to log in and end it.
 """
 
 import ctypes
@@ -87,7 +87,7 @@ def ask() -> dict[str, list[float | None]]:
 
 
 def counts(person: Path) -> dict[str, int]:
-    """How much the person runs, and what the kernel has ended of it for want of memory."""
+    """How much the person runs, and how much of it the kernel has ended because memory ran out."""
     try:
         events = (person / "memory.events").read_text().split()
         return {
