@@ -10,14 +10,19 @@ PAUSE_SECONDS = 0.3
 """Seconds between two checks: each starts a process, here or on another machine."""
 
 
-def until(state: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Return when `state()` holds; fail with `what` after the timeout."""
+def until(
+    state: Callable[[], object],
+    what: str,
+    seconds: float = 60,
+    seen: Callable[[], str] = lambda: "",
+) -> None:
+    """Return when `state()` holds; fail with `what` and `seen()` after the timeout."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if state():
             return
         time.sleep(PAUSE_SECONDS)
-    pytest.fail(f"not within {seconds:.0f} s: {what}")
+    pytest.fail(f"not within {seconds:.0f} s: {what}\n{seen()}".rstrip())
 
 
 def wait_for(host: Host, command: str, wanted: str, seconds: float = 30) -> str:

@@ -128,5 +128,14 @@ def test_nothing_of_ada_s_stays_after_her_last_job(lab: Lab, job: str) -> None:
         "what was in no job was killed",
     )
     lab.ada.run(f"scancel {job}")
-    until(lambda: lab.on(NODE, left) == "", "nothing is left")
+    until(
+        lambda: lab.on(NODE, left) == "",
+        "nothing is left",
+        seen=lambda: lab.on(
+            NODE,
+            f"{left}; ps -u ada -o pid,stat,cgroup,args; "
+            "journalctl --no-pager --since=-5min -t muster-leftovers; tail -n 40 /var/log/slurm/*",
+            check=False,
+        ),
+    )
     assert lab.on(ACCESS, f"sinfo -h -n {NODE} -o %T").strip() == "idle"

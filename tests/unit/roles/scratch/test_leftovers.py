@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pwd
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,49 @@ def test_it_never_fails_an_epilog(missing: str, capsys: pytest.CaptureFixture[st
     del environment[missing]
     assert leftovers.main([], environment) == 0
     assert "not in the environment" in capsys.readouterr().err
+
+
+def test_a_process_of_the_job_that_is_still_dying_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    removed: list[str] = []
+    looks = iter([[99], [99], [99]])
+    group = "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
+    monkeypatch.setattr(leftovers, "processes", lambda _: iter(next(looks, [])))
+    monkeypatch.setattr(leftovers, "_read", lambda _: group)
+    thing = leftovers.Leftover("/tmp/mine", 1.0, ["rm"])  # noqa: S108
+    monkeypatch.setattr(leftovers, "leftovers", lambda _: iter([thing]))
+    monkeypatch.setattr(leftovers, "_run", lambda command, _: _answer(command, removed))
+    leftovers.clean(20077, "7", "n1")
+    assert removed == ["rm"]
+
+
+def test_what_another_job_runs_keeps_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = "0::/system.slice/slurmstepd.scope/job_77/step_0/user/task_0"
+    monkeypatch.setattr(leftovers, "processes", lambda _: iter([99]))
+    monkeypatch.setattr(leftovers, "_read", lambda _: group)
+    monkeypatch.setattr(leftovers, "leftovers", lambda _: pytest.fail("looked at files"))
+    leftovers.clean(20077, "7", "n1")
+
+
+def test_squeue_is_asked_again_when_it_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[int | None] = [None, 1, 0]
+
+    def run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        code = answers.pop(0)
+        if code is None:
+            raise subprocess.TimeoutExpired(command, seconds)
+        return subprocess.CompletedProcess(command, code, "7\n8\n", "no controller")
+
+    monkeypatch.setattr(leftovers, "_run", run)
+    monkeypatch.setattr(leftovers, "PAUSE_S", 0.0)
+    assert leftovers.other_jobs(20077, "7", "n1") == ["8"]
+    answers += [1] * leftovers.TRIES
+    assert leftovers.other_jobs(20077, "7", "n1") is None
+    assert answers == []
+
+
+def _answer(command: list[str], removed: list[str]) -> subprocess.CompletedProcess[str]:
+    if command[0] != "squeue":
+        removed.append(command[0])
+    return subprocess.CompletedProcess(command, 0, "7\n", "")

@@ -38,6 +38,8 @@ SYSV = {"shm": "--shmem-id", "sem": "--semaphore-id", "msg": "--queue-id"}
 
 DEATH_S = 10.0
 ASK_S = 20.0
+TRIES = 3
+PAUSE_S = 5.0
 REMOVAL_S = 60.0
 
 SLURM_S_OWN = re.compile(
@@ -114,6 +116,17 @@ def _is_stray(pid: int) -> bool:
     return bool(groups) and not SLURM_S_OWN.search(groups)
 
 
+def await_death(uid: int, job: str) -> None:
+    """Wait until no process of a person is in this job: they are killed, but can still be dying."""
+    of_job = re.compile(rf"/job_{job}(/|$)", re.M)
+    end = time.monotonic() + DEATH_S
+    while dying := [pid for pid in processes(uid) if of_job.search(_read(f"/proc/{pid}/cgroup"))]:
+        if time.monotonic() > end:
+            say(f"processes of {uid} in job {job} don't die: {dying}")
+            return
+        time.sleep(0.1)
+
+
 def _kill(pid: int, uid: int) -> None:
     """Kill a process, if its number is still that of a stray of this person."""
     try:
@@ -157,15 +170,18 @@ def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
     # Without those that are ending: of two that end together each would leave it to the other.
     command = ["squeue", "--noheader", f"--nodelist={node}", f"--user={uid}", "--format=%A"]
     command += ["--states=RUNNING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"]
-    try:
-        done = _run(command, ASK_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        say(f"squeue: {error}")
-        return None
-    if done.returncode != 0:
+    # No later epilog asks again, if this was the last job.
+    for _ in range(TRIES):
+        try:
+            done = _run(command, ASK_S)
+        except subprocess.TimeoutExpired as error:
+            say(f"squeue: {error}")
+            continue
+        if done.returncode == 0:
+            return [other for other in done.stdout.split() if other != job]
         say(f"squeue: {done.stderr.strip()}")
-        return None
-    return [other for other in done.stdout.split() if other != job]
+        time.sleep(PAUSE_S)
+    return None
 
 
 def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
@@ -182,6 +198,7 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
 def clean(uid: int, job: str, node: str) -> None:
     """Leave nothing of a person behind, if this was the last of their jobs here."""
     end_strays(uid)
+    await_death(uid, job)
     # Of another job, whose epilog follows.
     if any(processes(uid)):
         return
