@@ -106,8 +106,9 @@ class Daemon:
 
     What was decided before a gap and is done after it does no harm. A release is dropped when it is
     old, and follows a new reading. A deletion names a VM's id, and a VM that nobody needed is never
-    needed again: SLURM accepts none from before its request. An insert whose node is not needed any
-    more makes a VM that is deleted. A probe's answer is as new as the answer.
+    needed again: SLURM accepts none from before its request, and an orphan waited for minutes. An
+    insert whose node is not needed any more makes a VM that is deleted. A probe's answer is as new
+    as the answer.
     """
 
     def __init__(
@@ -288,8 +289,9 @@ class Daemon:
                 reader.due.set()
             reader.busy = busy
         deletions = (record.deletions.values() for record in tracked.nodes.values())
-        retries = (deletion.again for deletion in chain.from_iterable(deletions))
         now = self.observed.now
+        # What is due already waits for something else: its VM is stopping.
+        retries = (one.again for one in chain.from_iterable(deletions) if one.again > now)
         self._due_at = now if busy else min(now + CALM_S, min(retries, default=math.inf))
         # `observed` still has the requests that this pass closes: they name its nodes.
         self.observe(self.observed, tracked, actions)

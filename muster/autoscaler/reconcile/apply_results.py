@@ -1,7 +1,7 @@
 """Apply the results of actions, and SLURM's newest states, to the tracked state; pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from muster.autoscaler.reconcile import circuit_breaker
@@ -213,7 +213,7 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
 
 
 def _reported(_: ObservedState, record: NodeRecord, event: ProbeResult) -> NodeRecord:
-    if record.phase is not Phase.STUCK or record.start is None:
+    if record.phase is not Phase.STUCK or record.start is None or event.failure:
         return record
     return replace(record, start=replace(record.start, report=event.report))
 
@@ -358,9 +358,12 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> 
         if len(left) < len(record.deletions):
             record = replace(record, deletions=left)
     # The list of a zone that is not reached is older.
-    if (record.gone or record.no_room) and not observed.vms.unreachable:
-        gone = _since(record.gone, observed.vms_at - observed.timeouts.listed_s)
-        no_room = _since(record.no_room, observed.vms_at)
+    if record.gone or record.no_room:
+        old = observed.vms.ids if observed.vms.unreachable else frozenset()
+        gone = _since(record.gone, observed.vms_at - observed.timeouts.listed_s, old)
+        no_room = record.no_room
+        if not observed.vms.unreachable:
+            no_room = _since(no_room, observed.vms_at)
         if gone is not record.gone or no_room is not record.no_room:
             record = replace(record, gone=gone, no_room=no_room)
     if record.unknown_at and name not in observed.vms.by_name:
@@ -370,7 +373,10 @@ def _without_old_vms(observed: ObservedState, record: NodeRecord, name: str) -> 
     return record
 
 
-def _since(times: Mapping[str, float], past: float) -> Mapping[str, float]:
+def _since(
+    times: Mapping[str, float], past: float, kept: Container[str] = ()
+) -> Mapping[str, float]:
     if min(times.values(), default=past) >= past:
         return times
-    return {key: when for key, when in times.items() if when >= past}
+    left = {key: when for key, when in times.items() if when >= past or key in kept}
+    return left if len(left) < len(times) else times

@@ -6,7 +6,7 @@ from itertools import chain
 
 from muster.autoscaler.reconcile.model import Action, Delete, Power, Vm, Withdraw
 from muster.autoscaler.reconcile.observed import ObservedState
-from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put
+from muster.autoscaler.reconcile.records import Deletion, NodeRecord, Phase, TrackedState, put, take
 from muster.autoscaler.reconcile.verdicts import Verdicts
 from muster.autoscaler.reconcile.vms import LEAVING, STOPPED, is_gone, left_over
 
@@ -32,7 +32,10 @@ def collect_garbage(observed: ObservedState, tracked: TrackedState) -> Verdicts:
                 deletion = Deletion(vm, before.since if before else observed.now, urgent=urgent)
                 records[vm.name] = replace(record, deletions=put(record.deletions, vm.id, deletion))
                 deletions.append(Delete(vm, why, urgent))
-        elif before and before.under_way and not before.withdrawn:
+        elif before and not before.under_way:
+            # A later deletion fails for the first time.
+            records[vm.name] = replace(record, deletions=take(record.deletions, vm.id))
+        elif before and not before.withdrawn:
             withdrawn = put(record.deletions, vm.id, replace(before, withdrawn=True))
             records[vm.name] = replace(record, deletions=withdrawn)
             deletions.append(Withdraw(vm))

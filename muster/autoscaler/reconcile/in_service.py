@@ -223,12 +223,17 @@ def _is_outdated(observed: ObservedState, vm: Vm) -> bool:
 
 
 def _is_not_responding(node: Node) -> bool:
-    return node.down and (node.not_responding or NOT_RESPONDING in node.reason)
+    """Whether SLURM has set it down for that: one that somebody set down may be silent too."""
+    somebody_s = node.by_hand and not _ours(node.reason)
+    return node.down and (NOT_RESPONDING in node.reason or (node.not_responding and not somebody_s))
 
 
 def _is_preempted(node: Node) -> bool:
-    """Whether Google takes its VM back; the reason alone can come from an earlier VM."""
-    return node.leaving and PREEMPTED in node.reason
+    """Whether Google takes its VM back: the node then also drains itself.
+
+    The reason alone can come from an earlier VM.
+    """
+    return node.leaving and node.drained and PREEMPTED in node.reason
 
 
 def _ours(reason: str) -> bool:

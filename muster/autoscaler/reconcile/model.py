@@ -41,6 +41,8 @@ class Node:
     invalid: bool = False
     """Its slurmd reports less than slurm.conf says, and SLURM drains it for that."""
     reason: str = ""
+    by_hand: bool = False
+    """Somebody else than SlurmUser set the reason."""
 
     @property
     def state(self) -> tuple[Power, bool, bool]:

@@ -19,7 +19,7 @@ from muster.autoscaler.reconcile.model import (
 )
 
 STALE_S = 45.0
-"""Age from which slurmctld's states are stale; they are read every 30 s at least."""
+"""Age from which slurmctld's states are stale; they are asked for again 30 s after an answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ def _with_vm(observed: ObservedState, record: NodeRecord, vm: Vm, *, late: bool)
         return _boots(observed, record)
     if vm.status in STOPPED:
         return Evidence.STOPPED
-    if late:
+    # What was listed of a zone before it was unreachable is older than the deadline.
+    if late and vm.zone not in observed.vms.unreachable:
         return Evidence.NO_RUNNING_VM
     return Evidence.LEAVING if vm.status in LEAVING else Evidence.COMING
 
@@ -228,7 +229,7 @@ def _reason(timeouts: Timeouts, evidence: Evidence, record: NodeRecord, vm: Vm |
     if evidence is Evidence.OVERDUE:
         return _overdue(timeouts, start, vm)
     if evidence is Evidence.BOOT_ENDED:
-        return _stuck(timeouts, start.report or "", vm)
+        return _stuck(timeouts, start.report, vm)
     if evidence is Evidence.STOPPED:
         how = "taken back (spot)" if vm.spot else "stopped"
         return f"its VM in {vm.zone} was {how} while it booted"
@@ -248,11 +249,12 @@ def _overdue(timeouts: Timeouts, start: Start, vm: Vm) -> str:
     return f"its VM in {vm.zone} is {vm.status}, and slurmd has not registered within {waited}"
 
 
-def _stuck(timeouts: Timeouts, report: str, vm: Vm) -> str:
+def _stuck(timeouts: Timeouts, report: str | None, vm: Vm) -> str:
     waited = f"its VM in {vm.zone} has run for {timeouts.boot_s:.0f} s"
     if report:
         return f"{waited} and slurmd has not registered; it says: {report}"
-    return f"{waited} and has reported nothing of its boot; look at its console"
+    why = "has reported nothing of its boot" if report == "" else "its report could not be read"
+    return f"{waited} and {why}; look at its console"
 
 
 def _trouble(start: Start) -> str:

@@ -86,7 +86,7 @@ class VmFacts:
     """The VM that was made for a start."""
 
     seen_at: float
-    """When its insert succeeded, or when it was first listed."""
+    """When its insert succeeded or had no answer, or when it was first listed or found by name."""
     pool: CapacityPool | None = None
     """None: an earlier daemon may have made it, anywhere."""
     id: str = ""
@@ -245,7 +245,7 @@ class TrackedState:
     fresh: bool = False
     """Whether any of that is new: all nodes are judged."""
     changed: frozenset[str] = frozenset()
-    """The nodes that results have come for: else only they are."""
+    """The nodes that results have come for: while nothing is new, only they are."""
 
     def node(self, name: str) -> NodeRecord:
         """Return a node's record."""

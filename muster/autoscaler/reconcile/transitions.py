@@ -13,7 +13,7 @@ from muster.autoscaler.reconcile.records import POWERING_UP, Phase
 
 
 class Evidence(StrEnum):
-    """What the newest readings and results say of a node: of several the first one here."""
+    """What the newest readings and results say of a node: of several mostly the first one here."""
 
     # SLURM
     ASKED = "SLURM asks for it"
@@ -33,6 +33,7 @@ class Evidence(StrEnum):
     OVERDUE = "0.9 of ResumeTimeout is over"
     LEFT_OVER = "its VM is from before SLURM asked"
     LACKING = "lists lack its VM, for less than 20 s, or its zone"
+    STOPPED = "its VM has stopped"
     NO_RUNNING_VM = "no VM of it runs half of ResumeTimeout after the request, and none has"
     INSERT_RUNS = "lists have no VM of it, and its insert runs"
     VM_IS_GONE = "its VM is not where it was made, or may have been, read by name"
@@ -43,7 +44,6 @@ class Evidence(StrEnum):
     RUNNING = "its VM runs"
     COMING = "its VM does not run yet"
     LEAVING = "its VM is stopping"
-    STOPPED = "its VM has stopped"
     ROOM = "a capacity pool has room for it"
     NO_TEMPLATE = "its set is not in the controller's metadata"
     NO_PLACE = "no choice of its set has room for it"
@@ -102,6 +102,7 @@ ROWS: tuple[Row, ...] = (
     (_ANY_START, Evidence.OVERDUE, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.LEFT_OVER, None, Act.DELETE),
     (_VM_MADE, Evidence.LACKING, None, Act.NOTHING),
+    (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.NO_RUNNING_VM, Phase.RELEASED, Act.RELEASE),
     (_ANY_START, Evidence.INSERT_RUNS, Phase.INSERTING, Act.NOTHING),
     (_VM_MADE, Evidence.VM_IS_GONE, Phase.WAITING, Act.NOTHING),
@@ -113,7 +114,6 @@ ROWS: tuple[Row, ...] = (
     (_ANY_START, Evidence.RUNNING, Phase.BOOTING, Act.NOTHING),
     (_ANY_START, Evidence.COMING, Phase.CREATED, Act.NOTHING),
     ((Phase.WAITING, *_VM_MADE), Evidence.LEAVING, Phase.WAITING, Act.NOTHING),
-    (_ANY_START, Evidence.STOPPED, Phase.RELEASED, Act.RELEASE),
     ((Phase.WAITING,), Evidence.ROOM, Phase.INSERTING, Act.INSERT),
     ((Phase.WAITING,), Evidence.NO_TEMPLATE, Phase.RELEASED, Act.RELEASE),
     ((Phase.WAITING,), Evidence.NO_PLACE, Phase.RELEASED, Act.RELEASE),

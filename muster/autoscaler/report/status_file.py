@@ -227,11 +227,14 @@ def _head(
 
 
 def _nodes(rows: Mapping[str, Row]) -> str:
-    off = json.dumps([name for name, row in rows.items() if _simply_off(row)])
-    others = (
-        f"{json.dumps(name)}: {row.text}" for name, row in rows.items() if not _simply_off(row)
-    )
-    return f'{{"off": {off}, "nodes": {{{", ".join(others)}}}}}'
+    off: list[str] = []
+    others: list[str] = []
+    for name, row in rows.items():
+        if _simply_off(row):
+            off.append(name)
+        else:
+            others.append(f"{json.dumps(name)}: {row.text}")
+    return f'{{"off": {json.dumps(off)}, "nodes": {{{", ".join(others)}}}}}'
 
 
 def _simply_off(row: Row) -> bool:

@@ -25,8 +25,10 @@ _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 """Times as seconds, by strftime(3): other formats have no time zone, and some no day.
 https://slurm.schedmd.com/squeue.html#OPT_SLURM_TIME_FORMAT"""
 
-_REASON = re.compile(rb" Reason=(.*?) \[[^\s\[\]]+@[^\s\]]+\]")
+_REASON = re.compile(rb" Reason=(.*?) \[([^\s\[\]]+)@[^\s\]]+\]")
 """Such as ` Reason=muster: no room [slurm@2026-11-22T01:04:02]`."""
+SLURM_USER = b"slurm"
+"""SlurmUser (`muster.render.slurm`), by whose name slurmctld and the daemon set reasons."""
 _PARTITION = re.compile(r"PartitionName=(\S+) .* Nodes=(\S+)")
 
 
@@ -83,13 +85,9 @@ class Slurm:
             if begin < 0 or b"+CLOUD" not in line[begin:end]:
                 continue
             name = line[len(b"NodeName=") : line.index(b" ")].decode()
-            power, down, drained, not_responding, busy, leaving, invalid = _state(
-                line[begin + 7 : end]
-            )
-            reason = _reason(line, end)
-            nodes.append(
-                Node(name, power, down, drained, not_responding, busy, leaving, invalid, reason)
-            )
+            states = _state(line[begin + 7 : end])
+            reason, by_hand = _reason(line, end)
+            nodes.append(Node(name, *states, reason, by_hand))
         return nodes
 
     def release_nodes(self, names: Iterable[str], reason: str, *, in_service: bool) -> None:
@@ -210,10 +208,13 @@ def _state(text: bytes) -> tuple[Power, bool, bool, bool, bool, bool, bool]:
     )
 
 
-def _reason(line: bytes, begin: int) -> str:
-    """Return the reason, without the user and time after it; comments of users may follow."""
+def _reason(line: bytes, begin: int) -> tuple[str, bool]:
+    """Return the reason, and whether another user than SlurmUser set it.
+
+    User and time are after it, and comments of users may follow.
+    """
     at = line.find(b" Reason=", begin)
-    if at < 0:
-        return ""
-    match = _REASON.match(line, at)
-    return match[1].decode(errors="replace") if match else ""
+    match = _REASON.match(line, at) if at >= 0 else None
+    if match is None:
+        return "", False
+    return match[1].decode(errors="replace"), match[2] != SLURM_USER

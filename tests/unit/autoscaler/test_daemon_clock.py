@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from clockkit import SetClock
 
-from muster.autoscaler.daemon import Daemon
+from muster.autoscaler.daemon import CALM_S, Daemon
 from muster.autoscaler.messages import Called, Inbox, Message, NodesRead, VmsRead
 from muster.autoscaler.readers import FRESH_S, SLOW_S
 from muster.autoscaler.reconcile.model import (
     Action,
     Choice,
+    Delete,
     Deleted,
     Event,
+    Failure,
     Insert,
     Inserted,
     Node,
@@ -409,3 +412,20 @@ def test_an_update_that_slurmctld_refuses_for_an_hour_is_logged_once(
     assert 0 < calls.call_count <= 3600 / 5
     said = [record.message for record in caplog.records if "be released" in record.message]
     assert said == ["nodes can't be released: scontrol: Access/permission denied"]
+
+
+# --- without news ---------------------------------------------------------------------------------
+
+
+def test_a_vm_that_stops_for_long_makes_no_decision_each_second(harness: DaemonHarness) -> None:
+    vm = Vm(NODE, "a", "1", "RUNNING", BEGIN - 60, "n1")
+    harness.listed = [vm]
+    harness.read()
+    assert isinstance(harness.done.pop(), Delete)
+    harness.listed = [replace(vm, status="STOPPING")]
+    harness.reconcile(Deleted(vm, Failure("timeout", "its operation has not ended")))
+    harness.read()
+    decided = Mock()
+    harness.daemon.observe = decided
+    harness.passes(60)
+    assert 60 / CALM_S - 2 <= decided.call_count <= 60 / CALM_S + 2

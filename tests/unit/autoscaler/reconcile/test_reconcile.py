@@ -35,6 +35,15 @@ def test_the_failure_of_most_nodes_does_not_hide_that_of_another() -> None:
     assert played.round({"at": 225}) == ["insert debug-[0-1]: n1 in b"]
 
 
+def test_deleted_vms_are_forgotten_while_another_zone_is_unreachable() -> None:
+    played = Rounds()
+    for time in range(1000, 6000, 100):
+        vms = {"debug-0": f"RUNNING in a since {time - 50}"}
+        played.round({"at": time, "nodes": {"debug-0": "off"}, "unreachable": ["b"], "vms": vms})
+        played.round({"at": time + 5, "events": ["deleted debug-0 in a"], "vms": {}})
+    assert len(played.tracked.node("lab-debug-0").gone) < 3
+
+
 @pytest.mark.parametrize("rounds", cases())
 def test_case(rounds: list[dict[str, Any]]) -> None:
     played = Rounds()

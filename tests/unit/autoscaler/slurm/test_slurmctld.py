@@ -46,13 +46,13 @@ def test_the_nodes_in_the_cloud_and_their_states(tmp_path, release):
         "2": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         "3": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
         # scontrol itself removes the quotation mark at the end.
-        "4": (Power.OFF, {"drained"}, 'look [at] | this, "please'),
+        "4": (Power.OFF, {"drained", "by_hand"}, 'look [at] | this, "please'),
         "5": (Power.POWERING_UP, {"not_responding", "busy"}, ""),
-        "6": (Power.OFF, {"drained"}, "first"),
-        "7": (Power.POWERING_DOWN, set(), "muster: no room"),
+        "6": (Power.OFF, {"drained", "by_hand"}, "first"),
+        "7": (Power.POWERING_DOWN, {"by_hand"}, "muster: no room"),
         "8": (Power.OFF, set(), ""),
         "9": (Power.OFF, set(), ""),
-        "10": (Power.OFF, {"down"}, NO_ROOM),
+        "10": (Power.OFF, {"down", "by_hand"}, NO_ROOM),
         "11": (Power.POWERING_UP, {"not_responding", "leaving"}, ""),
     }
     assert {node.name: node for node in nodes} == {
