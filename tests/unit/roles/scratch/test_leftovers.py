@@ -83,7 +83,7 @@ def test_a_process_of_the_job_that_is_still_dying_is_waited_for(
     group = "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
     monkeypatch.setattr(leftovers, "processes", lambda _: iter(next(looks, [])))
     monkeypatch.setattr(leftovers, "_read", lambda _: group)
-    thing = leftovers.Leftover("/tmp/mine", 1.0, ["rm"])  # noqa: S108
+    thing = leftovers.Leftover("/tmp/mine", 1.0, ["rm"])
     monkeypatch.setattr(leftovers, "leftovers", lambda _: iter([thing]))
     monkeypatch.setattr(leftovers, "_run", lambda command, _: _answer(command, removed))
     leftovers.clean(20077, "7", "n1")
