@@ -143,6 +143,17 @@ class Oracle:
             if name in lost or now - asked > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
 
+    def unread(self, now: float, verdict_s: float) -> None:
+        """Slurmctld is read again, after longer than its states may be old.
+
+        A start that is older than `verdict_s` may have ended meanwhile, and its node power up for
+        another one, whose request is lost: nobody can tell them apart, as slurmctld ends the first
+        one by a clock that may have been set back. That is an excuse: the time counts from now.
+        """
+        for name, (asked, _, _) in self._asked.items():
+            if now - asked >= verdict_s:
+                self._asked[name] = now, self._unreachable_s, math.inf
+
     def unnoticed(self, name: str) -> None:
         """Slurmctld asks for a node again within seconds, and that request is lost.
 

@@ -181,6 +181,8 @@ class SimSlurm:
         self._answers(took)
         slow = run.now - asked_at > WINDOW_S
         self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
+        if asked_at - self.asked_at > STALE_S:
+            run.oracle.unread(run.now, TIMEOUTS.verdict_s)
         self.known_at, self.asked_at = known_at, asked_at
         run.called(STOPPED_WITH_STATES)
         return nodes
