@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from controllerkit import COMPUTE, LABELS, OTHER_ZONE, REGION, ZONE, Cloud
-from driverkit import BUSY, CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
+from driverkit import CHOICE, MACHINE_TYPE, DriverHarness, lost_vm, names, until
 from quick import DRIVER_LIMITS
 
 from muster.autoscaler.compute.rate_limiter import Group
@@ -116,23 +116,6 @@ def test_a_deletion_that_a_node_waits_for_overtakes_others(harness: DriverHarnes
     ended = [event.vm.id for event in harness.take_events(100) if isinstance(event, Deleted)]
     assert sorted(ended, key=int) == [vm.id for vm in gone]
     assert ended.index(gone[-1].id) < 50
-
-
-def test_a_deletion_that_is_tried_again_does_not_wait_behind_new_ones(
-    cloud: Cloud, harness: DriverHarness
-):
-    """They need 50 s at 20 a second, and it has 20 s."""
-    hasty = DriverHarness(cloud, harness.clock, replace(DRIVER_LIMITS, deadline_s=20))
-    cloud.server.cloud.settings.latency_seconds = {"compute.instances.delete": 3}
-    hasty.make("lab-debug-0")
-    hasty.fault("instances.delete", error=BUSY)
-    vm = hasty.vm("lab-debug-0")
-    hasty.google.submit(Delete(vm, "idle"))
-    for number in range(1000):
-        hasty.google.submit(Delete(lost_vm(number), "idle"))
-    events = hasty.take_events(1001)
-    assert Deleted(vm) in events
-    hasty.google.close()
 
 
 @pytest.fixture
