@@ -386,11 +386,11 @@ def test_a_fifo_or_socket_in_what_was_built_is_refused(workshop):
 def test_a_build_that_takes_too_long_is_ended_with_all_it_has_started(workshop):
     started = time.monotonic()
     _, result = build(
-        workshop, "trap '' TERM; setsid sleep 4712 & sleep 4712", name="slow", timeout_seconds=1
+        workshop, "trap '' TERM; setsid sleep 4712 & sleep 4712", name="slow", timeout_seconds=5
     )
     assert result.get("failed")
-    assert "it did not end within 1 s" in result["msg"]
-    assert time.monotonic() - started < 15
+    assert "it did not end within 5 s" in result["msg"]
+    assert time.monotonic() - started < 30
     assert workshop.run("pgrep -fa '[s]leep 4712'").stdout == ""
     assert workshop.check_output("find /apps/software/slow -mindepth 1") == ""
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report which of the wanted packages are missing; the action plugin installs them by apt."""
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
     installed,
@@ -69,10 +71,27 @@ replaced:
 """
 
 
+LOCK_TIMEOUT_S = 300
+"""As long as apt waits to install them."""
+
+
 def not_held(module: AnsibleModule, names: list[str]) -> list[str]:
     """Return those of `names` that are not on hold."""
     _, out, _ = module.run_command(["apt-mark", "showhold", *names])
     return [name for name in names if name not in out.split()]
+
+
+def hold(module: AnsibleModule, names: list[str]) -> None:
+    """Put packages on hold, when no other program uses dpkg any more: apt-mark does not wait."""
+    end = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        code, _, said = module.run_command(["apt-mark", "hold", *names])
+        if code == 0:
+            return
+        if "lock was locked by" not in said or time.monotonic() > end:
+            remedy = f"run `apt-mark hold {' '.join(names)}`, then this again"
+            module.fail_json(f"{said.strip()}; {remedy}")
+        time.sleep(1)
 
 
 def main() -> None:
@@ -96,7 +115,7 @@ def main() -> None:
     pinned = [name for name, version in wanted if version]
     held = not_held(module, pinned) if module.params["held"] and pinned and not absent else []
     if held and not module.check_mode:
-        module.run_command(["apt-mark", "hold", *held], check_rc=True)
+        hold(module, held)
     module.exit_json(changed=bool(held), held=held, missing=absent, replaced=replaced)
 
 

@@ -157,10 +157,10 @@ def run(root: str, command: str, timeout_seconds: int | None) -> None:
         code = process.wait()
         told.seek(0)
         said = told.read().decode(errors="replace")
-    if not closed:
-        raise RefusedError(not_closed(root, one_line(words or said)))
     if re.search(r"result: timeout\b", said):
         raise FailedError(f"it did not end within {timeout_seconds} s")
+    if not closed:
+        raise RefusedError(not_closed(root, one_line(words or said)))
     if code != 0:
         ended = re.search(r"code=(?:killed|dumped)/status=(\w+)", said)
         how = f"ended by signal {ended[1]}" if ended else f"exit status {code}"

@@ -45,3 +45,25 @@ def test_in_check_mode_nothing_is_held(tools, run_module) -> None:
 def test_without_the_wish_nothing_is_held(tools, run_module) -> None:
     result = run_module("managed_packages", {"names": ["libcuda1=535.*"]}, env=tools)
     assert (result["changed"], result["held"]) == (False, [])
+
+
+def test_it_waits_for_another_program_that_uses_dpkg(tools, run_module, stand_ins) -> None:
+    locked = """
+    if [ "$1" = hold ] && ! [ -e "$HELD.tried" ]; then
+        touch "$HELD.tried"
+        echo "dpkg: error: dpkg frontend lock was locked by /usr/bin/apt-get process with pid 5" >&2
+        exit 100
+    fi
+    """
+    tools["PATH"] = stand_ins({**STUBS, "apt-mark": locked + STUBS["apt-mark"]})
+    result = run_module("managed_packages", {"names": ["libcuda1=535.*"], "held": True}, env=tools)
+    assert result["held"] == ["libcuda1"]
+    assert Path(tools["HELD"]).read_text().split() == ["libcuda1"]
+
+
+def test_any_other_refusal_ends_it(tools, run_module, stand_ins) -> None:
+    refuses = '[ "$1" != hold ] || { echo "E: no such package" >&2; exit 100; }'
+    tools["PATH"] = stand_ins({**STUBS, "apt-mark": refuses})
+    result = run_module("managed_packages", {"names": ["libcuda1=535.*"], "held": True}, env=tools)
+    assert result["failed"]
+    assert result["msg"].startswith("E: no such package; run `apt-mark hold libcuda1`")
