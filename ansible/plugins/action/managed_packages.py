@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import missing
+from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
+    LOCK_TIMEOUT_S,
+    missing,
+)
 from ansible_collections.muster.slurm.plugins.plugin_utils.package_readings import (
     drop,
     keep,
@@ -20,7 +23,7 @@ APT_OPTIONS = {
     "fail_on_autoremove": True,
     "update_cache": True,
     "cache_valid_time": 86400,
-    "lock_timeout": 300,
+    "lock_timeout": LOCK_TIMEOUT_S,
 }
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
+LOCK_TIMEOUT_S = 300
+"""How long an installation waits for another program that uses dpkg."""
+
 
 def installed(module: AnsibleModule, names: Sequence[str] = ()) -> dict[str, str]:
     """Return package -> version of those of `names` that are installed; without any, of all."""

@@ -6,6 +6,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.installed_packages import (
+    LOCK_TIMEOUT_S,
     installed,
     missing,
 )
@@ -71,10 +72,6 @@ replaced:
 """
 
 
-LOCK_TIMEOUT_S = 300
-"""As long as apt waits to install them."""
-
-
 def not_held(module: AnsibleModule, names: list[str]) -> list[str]:
     """Return those of `names` that are not on hold."""
     _, out, _ = module.run_command(["apt-mark", "showhold", *names])
@@ -85,7 +82,9 @@ def hold(module: AnsibleModule, names: list[str]) -> None:
     """Put packages on hold, when no other program uses dpkg any more: apt-mark does not wait."""
     end = time.monotonic() + LOCK_TIMEOUT_S
     while True:
-        code, _, said = module.run_command(["apt-mark", "hold", *names])
+        code, _, said = module.run_command(
+            ["apt-mark", "hold", *names], environ_update={"LC_ALL": "C.UTF-8"}
+        )
         if code == 0:
             return
         if "lock was locked by" not in said or time.monotonic() > end:

@@ -264,6 +264,16 @@ def test_a_service_that_does_not_start_says_why(build: Build, apps: Path, progra
     assert left(apps) == []
 
 
+def test_a_time_that_is_over_before_the_command_began_is_said(
+    build: Build, apps: Path, programs: Path
+) -> None:
+    put(programs / "systemd-run", "echo 'Finished with result: timeout' >&2; exit 1")
+    ended = build(apps / "x/1", "true")
+    assert ended.returncode != 0
+    assert "it did not end within" in ended.stderr
+    assert "does not close builds off" not in ended.stderr
+
+
 def test_a_folder_that_systemd_would_read_otherwise_is_refused(build: Build, apps: Path) -> None:
     for name in ("a b", "a:b", "../tool", "$HOME"):
         refused = build(apps / name, "true")

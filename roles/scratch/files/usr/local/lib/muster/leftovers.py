@@ -171,7 +171,8 @@ def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
     command = ["squeue", "--noheader", f"--nodelist={node}", f"--user={uid}", "--format=%A"]
     command += ["--states=RUNNING,SUSPENDED,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"]
     # No later epilog asks again, if this was the last job.
-    for _ in range(TRIES):
+    for number in range(TRIES):
+        time.sleep(PAUSE_S if number else 0)
         try:
             done = _run(command, ASK_S)
         except subprocess.TimeoutExpired as error:
@@ -180,7 +181,6 @@ def other_jobs(uid: int, job: str, node: str) -> list[str] | None:
         if done.returncode == 0:
             return [other for other in done.stdout.split() if other != job]
         say(f"squeue: {done.stderr.strip()}")
-        time.sleep(PAUSE_S)
     return None
 
 
