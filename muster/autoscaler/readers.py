@@ -132,7 +132,7 @@ class SlurmReader:
         self._releases: queue.SimpleQueue[tuple[float, ReleaseNodes]] = queue.SimpleQueue()
         """With the time at which they were decided."""
         self._slow_since = math.inf
-        """Since when all answers have been slow."""
+        """Since when all answers have been slow: the end of the first of them."""
 
     def release(self, decided: float, action: ReleaseNodes) -> None:
         """Release nodes after the next reading."""
@@ -169,16 +169,15 @@ class SlurmReader:
         """Until when nodes may be released by a reading that began at a time.
 
         By one that took longer than FRESH_S none are, but it is read again. If slurmctld has been
-        so slow for SLOW_S, a reading counts from its end, or no node would ever be released. A
-        single one says nothing of that: perhaps this process was stopped meanwhile.
+        so slow for SLOW_S, a reading counts from its end, or no node would ever be released. The
+        first one says nothing of that: perhaps this process was stopped meanwhile.
         """
         answered = self._clock.monotonic()
         if answered <= at + FRESH_S:
             self._slow_since = math.inf
             return at + FRESH_S
-        first = self._slow_since == math.inf
-        self._slow_since = min(self._slow_since, at)
-        slow = self._slow() and not first and answered < at + SLOW_S
+        self._slow_since = min(self._slow_since, answered)
+        slow = self._slow() and answered < at + SLOW_S
         return answered + FRESH_S if slow else at
 
     def _slow(self) -> bool:

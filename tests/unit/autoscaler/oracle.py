@@ -10,7 +10,7 @@ What nobody could do better is excused, each time for a reason that this file na
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 Place = tuple[str, str, str]
@@ -143,15 +143,17 @@ class Oracle:
             if name in lost or now - asked > self.resume_s:
                 self._asked[name] = now, self._unreachable_s, math.inf
 
-    def unread(self, now: float, verdict_s: float) -> None:
+    def unread(self, now: float, verdict_s: float, guessed: Mapping[str, float]) -> None:
         """Slurmctld is read again, after longer than its states may be old.
 
         A start that is older than `verdict_s` may have ended meanwhile, and its node power up for
         another one, whose request is lost: nobody can tell them apart, as slurmctld ends the first
         one by a clock that may have been set back. That is an excuse: the time counts from now.
+        `guessed`: nodes whose requests never came into the spool, and how many seconds earlier than
+        SLURM asked they may seem to have been asked for.
         """
         for name, (asked, _, _) in self._asked.items():
-            if now - asked >= verdict_s:
+            if now - asked >= verdict_s - guessed.get(name, 0):
                 self._asked[name] = now, self._unreachable_s, math.inf
 
     def unnoticed(self, name: str) -> None:

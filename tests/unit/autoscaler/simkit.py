@@ -182,7 +182,7 @@ class SimSlurm:
         slow = run.now - asked_at > WINDOW_S
         self.slow_since = min(self.slow_since, asked_at) if slow else math.inf
         if asked_at - self.asked_at > STALE_S:
-            run.oracle.unread(run.now, TIMEOUTS.verdict_s)
+            run.oracle.unread(run.now, TIMEOUTS.verdict_s, dict.fromkeys(run.lost, STALE_S))
         self.known_at, self.asked_at = known_at, asked_at
         run.called(STOPPED_WITH_STATES)
         return nodes

@@ -377,7 +377,24 @@ def test_slow_answers_release_nodes_only_after_a_while(
             break
     took = harness.clock.since_boot - begun
     assert harness.released == [NODE], "once for each reading"
-    assert took == takes_s if takes_s <= FRESH_S else SLOW_S < took <= SLOW_S + 2 * takes_s
+    assert took == takes_s if takes_s <= FRESH_S else SLOW_S < took <= SLOW_S + 4 * takes_s
+
+
+@pytest.mark.parametrize("gap_s", [20, 300])
+def test_a_slow_answer_after_a_gap_releases_no_node(harness: DaemonHarness, gap_s: float) -> None:
+    """The daemon was stopped during the one before: nobody knows that slurmctld is slow."""
+    in_service(harness)
+    harness.called = lambda: harness.passes(gap_s)
+    harness.daemon.slurm_reader.read()
+    harness.called = lambda: None
+    harness.listed = [Vm(NODE, "a", "1", "TERMINATED", harness.clock.since_boot, "n1")]
+    harness.daemon.cloud_reader.read()
+    harness.reconcile()
+    # Its VM is read by name.
+    harness.reconcile()
+    harness.called = lambda: harness.passes(12)
+    harness.daemon.slurm_reader.read()
+    assert harness.released == []
 
 
 def test_a_node_that_has_answered_again_is_not_released(harness: DaemonHarness) -> None:
