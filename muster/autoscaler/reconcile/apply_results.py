@@ -266,7 +266,7 @@ def _asked(
         return record
     if record.start is None or (asked is not None and asked > record.start.asked):
         start = _start(observed, tracked, name)
-        known = before.start or (tracked.began is not None and start.asked > tracked.began)
+        known = before.start or _asked_since(tracked, name, start)
     elif (again := _after_gap(observed, tracked, record.start)) is None:
         return record
     elif again.doubted_at:
@@ -281,6 +281,20 @@ def _asked(
     # chosen now, and one list that lacks it does not prove that there is none.
     maybe = replace(record, vm=VmFacts(observed.now))
     return moved(maybe, Evidence.ASKED_BEFORE, observed.now)
+
+
+def _asked_since(tracked: TrackedState, name: str, start: Start) -> bool:
+    """Whether SLURM asked for a node since this daemon began, so that no other has made its VM.
+
+    Where the request is lost, the time of the start may be that of the reading before, as early as
+    this daemon's first one; if that has the node in another state, SLURM asked after it.
+    """
+    if tracked.began is None:
+        return False
+    before = tracked.read.nodes.get(name) if tracked.read else None
+    return start.asked > tracked.began or (
+        before is not None and before.power is not Power.POWERING_UP
+    )
 
 
 def _after_gap(observed: ObservedState, tracked: TrackedState, start: Start) -> Start | None:
