@@ -40,7 +40,7 @@ PLACES = 3
 
 More cores don't start more: layers share a cloud and names of networks."""
 
-LAYER_SECONDS = 40 * 60
+LAYER_SECONDS = 60 * 60
 """Timeout of one layer."""
 
 SILENT_SECONDS = 60

@@ -22,13 +22,17 @@ from muster_sandbox.fakecloud.http import Deferred, Handle, Reply, Request
 
 HERE = Path(__file__).parent
 SCONTROL = """#!/bin/sh
-# In place of scontrol: prints the nodes, or stores a command to release nodes.
+# In place of scontrol: prints the nodes, or lets a command to release nodes be done.
 cd "$(dirname "$0")" || exit 1
 echo "$*" >> called
 [ -e "die-$(wc -l < called)" ] && kill -KILL $PPID
 case $2 in
-show) cat nodes ;;
-*) echo "$*" > commands/$$.new && mv commands/$$.new commands/$$ ;;
+show) cp registered known.new && mv known.new known && cat nodes ;;
+*)
+    echo "$*" > commands/$$.new && mv commands/$$.new commands/$$
+    waits=300
+    while [ -e commands/$$ ] && [ $((waits -= 1)) -gt 0 ]; do sleep 0.01; done
+    ;;
 esac
 """
 STATES = {
@@ -203,10 +207,15 @@ class KilledDaemonRun(FaultRun):
         fresh = self.folder / "nodes.new"
         fresh.write_text(lines)
         fresh.rename(self.folder / "nodes")
+        # After the nodes, as scontrol reads it before them: it shows what this has, or more.
+        fresh.write_text(json.dumps(self.slurm.registered))
+        fresh.rename(self.folder / "registered")
 
     def _run_commands(self) -> None:
         commands = self.folder.joinpath("commands").glob("[0-9]*")
         done = [file for file in commands if not file.suffix]
+        if done:
+            self.known = json.loads((self.folder / "known").read_text())
         for file in sorted(done, key=lambda file: file.stat().st_mtime_ns):
             words = dict(word.split("=", 1) for word in file.read_text().split() if "=" in word)
             self.update(expand(words["nodename"]), words["state"])
