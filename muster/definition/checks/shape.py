@@ -160,7 +160,8 @@ def number_too_large(sources: Sources) -> Iterator[Finding]:
     """A number above the largest that there can be."""
     for error in _errors(sources, "less_than_equal"):
         most = error.context["le"]
-        yield Finding(error.path, f"{error.value} is too large", f"give at most {most}")
+        unit = " MiB (1 MiB is 1048576 bytes)" if str(error.path[-1]).endswith("_mib") else ""
+        yield Finding(error.path, f"{error.value} is too large", f"give at most {most}{unit}")
 
 
 @source_check("not-a-parameter-value", "union")

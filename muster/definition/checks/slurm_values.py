@@ -21,7 +21,7 @@ from muster.definition.schema.base import Scalar
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
 _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
 _SETTING = re.compile(r"\s(\w+)\s*=")
-_MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
+MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
 """What Muster sets where they are not given: muster/render/slurm/slurm_conf.py."""
 _PRIORITY_WEIGHTS = tuple(
     f"priorityweight{what}" for what in ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
@@ -209,7 +209,7 @@ _JUDGES = {
 @check("priority-weights-too-large")
 def priority_weights_too_large(d: Definition) -> Iterator[Finding]:
     """Weights of priority that together are more than SLURM's 32 bits: priorities would wrap."""
-    weights = dict(_MUSTER_WEIGHTS if d.hosts.groups.get("database") else {})
+    weights = dict(MUSTER_WEIGHTS if d.hosts.groups.get("database") else {})
     path = None
     for _, key, name, value in given(d):
         number = _number(_written(value))
