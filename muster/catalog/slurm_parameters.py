@@ -12,12 +12,12 @@ class ValueType:
     """What a parameter takes."""
 
     kind: str
-    """number, choice, or one of the words that slurm_parameters.conf explains."""
+    """number, choice (one word), flags (some), or a word that slurm_parameters.conf explains."""
     least: int = 0
     """Bounds of a number."""
     most: int = 0
     choices: tuple[str, ...] = ()
-    """The words of a choice, in small letters."""
+    """The words of a choice or of flags, in small letters."""
 
     @property
     def endless(self) -> bool:
@@ -70,6 +70,8 @@ def _value_type(text: str) -> ValueType:
         return ValueType("choice", choices=_LEVELS)
     if "|" in text:
         return ValueType("choice", choices=tuple(text.split("|")))
+    if "," in text:
+        return ValueType("flags", choices=tuple(text.split(",")))
     return ValueType(text)
 
 

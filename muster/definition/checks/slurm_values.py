@@ -16,6 +16,7 @@ from muster.definition.checks.slurm import given, owned
 from muster.definition.definition import Definition
 from muster.definition.schema import times
 from muster.definition.schema.base import Scalar
+from muster.definition.spelling import nearest
 
 # Octal for SLURM with a leading zero (strtoul), and with K times 1024 where it has 32 bits or more.
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
@@ -172,10 +173,21 @@ def _wrong_boolean(_: ValueType, text: str) -> _Wrong:
 
 
 def _wrong_choice(wanted: ValueType, text: str) -> _Wrong:
-    if text.lower() in wanted.choices:
-        return None
-    words = [word for word in wanted.choices if not word.isdigit()]
-    return "not possible", f"choose from {', '.join(words)}"
+    return None if text.lower() in wanted.choices else ("not possible", _choices(wanted, text))
+
+
+def _wrong_flags(wanted: ValueType, text: str) -> _Wrong:
+    for word in text.split(","):
+        if word.lower() not in wanted.choices:
+            return f'wrong at "{word}"', _choices(wanted, word)
+    return None
+
+
+def _choices(wanted: ValueType, word: str) -> str:
+    near = nearest(word.lower().strip(), wanted.choices)
+    meant = f'did you mean "{near}"? ' if near else ""
+    words = [choice for choice in wanted.choices if not choice.isdigit()]
+    return f"{meant}choose from {', '.join(words)}"
 
 
 def _wrong_time(_: ValueType, text: str) -> _Wrong:
@@ -201,6 +213,7 @@ _JUDGES = {
     "percent": _wrong_percent,
     "boolean": _wrong_boolean,
     "choice": _wrong_choice,
+    "flags": _wrong_flags,
     "time": _wrong_time,
     "ports": _wrong_ports,
 }
