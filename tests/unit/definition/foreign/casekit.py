@@ -26,7 +26,7 @@ BASES = HERE / "bases"
 ANSWERS = HERE / "answers.yml"
 SHORT = {"cluster": str(sources.CLUSTER_FILE), "hosts": str(sources.HOSTS_FILE)}
 SECRET_MODE = 0o600
-MEMORY_GIB = 6
+MEMORY_GIB = 3
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,12 @@ def answers() -> dict[str, tuple[Expected, str]]:
 
 
 def text_of(value: Any) -> str | bytes:
-    """Return the text of a value: itself, or `text` so many `times`, with {n} for the number."""
+    """Return the text of a value: itself, or `text` so many `times`, with {n} for the number and {next} for the one after it."""
     if isinstance(value, dict):
-        copies = (value["text"].replace("{n}", str(n)) for n in range(value["times"]))
+        copies = (
+            value["text"].replace("{n}", str(n)).replace("{next}", str(n + 1))
+            for n in range(value["times"])
+        )
         return f"{value.get('before', '')}{value.get('between', '').join(copies)}{value.get('after', '')}"
     assert isinstance(value, str | bytes), f"{value!r} is no text"
     return value
@@ -232,4 +235,5 @@ def ask(folder: Path, seconds: float) -> Reply:
 def _line(file: str, number: int | None) -> str:
     if not number or not Path(file).is_file():
         return ""
-    return Path(file).read_bytes().decode(errors="replace").split("\n")[number - 1 : number][0]
+    lines = Path(file).read_bytes().decode(errors="replace").split("\n")
+    return lines[number - 1] if number <= len(lines) else ""
