@@ -82,6 +82,8 @@ def _people(definition: Definition) -> Iterator[str]:
 
 # Below it hardly a program starts; above it no machine is built.
 _LEAST_MIB_PER_CPU, _MOST_MIB_PER_CPU = 64, 2**20
+# CUDA alone takes hundreds of MiB of a process.
+_LEAST_DEFAULT_MIB = {"memory_per_cpu_mib": _LEAST_MIB_PER_CPU, "memory_per_gpu_mib": 1024}
 
 
 def _memory(cluster: Cluster) -> Iterator[str]:
@@ -95,9 +97,9 @@ def _memory(cluster: Cluster) -> Iterator[str]:
                 f"{nodes.cpus} CPUs; if you meant {unit}, write MiB, as `slurmd -C` says"
             )
     for name, partition in cluster.partitions.items():
-        for key in ("memory_per_cpu_mib", "memory_per_gpu_mib"):
+        for key, least in _LEAST_DEFAULT_MIB.items():
             memory = getattr(partition, key)
-            if memory is not None and memory < _LEAST_MIB_PER_CPU:
+            if memory is not None and memory < least:
                 yield (
                     f"partitions.{name}.{key}: jobs that ask for no memory would have {memory} MiB "
                     "and hardly start a program; if you meant GiB, write MiB"

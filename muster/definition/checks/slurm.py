@@ -62,6 +62,17 @@ def parameter_owned(d: Definition) -> Iterator[Finding]:
             yield Finding((key, name), f"Muster decides {name} of {file}", instead)
 
 
+def _of_the_other_file(file: str, lower: str) -> str | None:
+    """What to do with a parameter of the other file; None if that has none of this name."""
+    other, key = {
+        "slurm.conf": ("cgroup.conf", "cgroup"),
+        "cgroup.conf": ("slurm.conf", "slurm"),
+    }[file]
+    if lower in OWNED[other]:
+        return f"it is one of {other}, and Muster decides it: take it out"
+    return f"it is one of {other}: write it below `{key}`" if lower in parameters(other) else None
+
+
 @check("parameter-unknown")
 def parameter_unknown(d: Definition) -> Iterator[Finding]:
     """A parameter that no release of SLURM has: its daemons would not start."""
@@ -72,7 +83,8 @@ def parameter_unknown(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 (key, name),
                 f'{file} has no parameter "{name}"',
-                suggestion(name, (p.name for p in known.values()), f"see the manual of {file}"),
+                _of_the_other_file(file, lower)
+                or suggestion(name, (p.name for p in known.values()), f"see the manual of {file}"),
             )
 
 

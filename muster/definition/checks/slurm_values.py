@@ -30,6 +30,11 @@ _PRIORITY_WEIGHTS = tuple(
 _UINT16_MAX, _UINT32_MAX = 65535, 2**32 - 1
 
 
+def _passed_on(d: Definition) -> Iterator[tuple[str, str, str, Scalar]]:
+    """What is given but for the parameters that Muster decides: of those the value is no matter."""
+    return (item for item in given(d) if not owned(d, item[0], item[2]))
+
+
 def _written(value: Scalar) -> str:
     """The value as it stands in SLURM's file."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
@@ -49,7 +54,7 @@ def _second(file: str, value: Scalar) -> str | None:
 def parameter_value_refused(d: Definition) -> Iterator[Finding]:
     """A value that this release of SLURM does not start with, or logs as an error."""
     release = d.cluster.slurm_version
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         for refused in REFUSED_VALUES:
             same = refused.file == file and refused.parameter.lower() == name.lower()
             if same and refused.value.lower() in _words(value) and refused.refused_by(release):
@@ -61,7 +66,7 @@ def parameter_value_refused(d: Definition) -> Iterator[Finding]:
 @check("parameter-value-unsafe")
 def parameter_value_unsafe(d: Definition) -> Iterator[Finding]:
     """A value that takes away what Muster relies on, such as the isolation of jobs."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         for unsafe_file, parameter, word, why, remedy in UNSAFE_VALUES:
             if (file, name.lower()) == (unsafe_file, parameter) and word in _words(value):
                 yield Finding((key, name), why, remedy)
@@ -70,7 +75,7 @@ def parameter_value_unsafe(d: Definition) -> Iterator[Finding]:
 @check("parameter-comment")
 def parameter_comment(d: Definition) -> Iterator[Finding]:
     """A value with #, which begins a comment in SLURM's configuration."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         if "#" in str(value):
             yield Finding((key, name), f"{file} ends at the # of this value", "leave the # out")
 
@@ -78,7 +83,7 @@ def parameter_comment(d: Definition) -> Iterator[Finding]:
 @check("parameter-quote")
 def parameter_quote(d: Definition) -> Iterator[Finding]:
     """A value with a double quote, which no value of SLURM's configuration can hold."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         if '"' in str(value):
             yield Finding(
                 (key, name),
@@ -90,7 +95,7 @@ def parameter_quote(d: Definition) -> Iterator[Finding]:
 @check("parameter-empty")
 def parameter_empty(d: Definition) -> Iterator[Finding]:
     """A parameter without a value, which SLURM can't read."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         if str(value).strip() == "":
             yield Finding(
                 (key, name), f"{file} can't have {name} without a value", "give one or take it out"
@@ -100,7 +105,7 @@ def parameter_empty(d: Definition) -> Iterator[Finding]:
 @check("parameter-in-value")
 def parameter_in_value(d: Definition) -> Iterator[Finding]:
     """A value that sets a second parameter, such as `60 KillWait=5`."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         if second := _second(file, value):
             yield Finding(
                 (key, name),
@@ -112,11 +117,10 @@ def parameter_in_value(d: Definition) -> Iterator[Finding]:
 @check("parameter-type")
 def parameter_type(d: Definition) -> Iterator[Finding]:
     """A value of another type than SLURM takes, or beyond the bounds of its number."""
-    for file, key, name, value in given(d):
+    for file, key, name, value in _passed_on(d):
         known = parameters(file).get(name.lower())
         if (
             known is None
-            or owned(d, file, name)
             or name.lower() in REMOVED[file]
             or re.search(r'["#\x00-\x1f]|^\s*$', str(value))
             or _second(file, value)
@@ -133,8 +137,14 @@ _Wrong = tuple[str, str] | None
 def _wrong(wanted: ValueType, value: Scalar) -> _Wrong:
     text = _written(value)
     judge = _JUDGES.get(wanted.kind)
-    if judge:
-        return judge(wanted, text)
+    wrong = judge(wanted, text) if judge else _wrong_text(wanted, value, text)
+    if wrong and isinstance(value, bool) and wanted.kind != "number":
+        # YAML 1.1 reads off and on so too.
+        return "yes or no to YAML", 'write the word of SLURM\'s manual, in quotes, such as "off"'
+    return wrong
+
+
+def _wrong_text(wanted: ValueType, value: Scalar, text: str) -> _Wrong:
     if isinstance(value, bool | float):
         return "no text", f'put it in quotes as SLURM\'s manual spells it: "{text}"'
     if wanted.kind == "path" and not text.startswith("/"):
@@ -208,6 +218,14 @@ def _wrong_ports(_: ValueType, text: str) -> _Wrong:
     return "no range of ports", "write the first and the last, such as 60001-63000"
 
 
+def _wrong_licenses(_: ValueType, text: str) -> _Wrong:
+    for word in re.split("[,;]", text):
+        name, _, number = word.replace("=", ":").partition(":")
+        if not re.fullmatch(r"[^\s:]+", name) or not re.fullmatch(r"[0-9]{1,9}|", number):
+            return f'wrong at "{word}"', "write each as NAME:NUMBER, such as matlab:10"
+    return None
+
+
 _JUDGES = {
     "number": _wrong_number,
     "percent": _wrong_percent,
@@ -216,7 +234,29 @@ _JUDGES = {
     "flags": _wrong_flags,
     "time": _wrong_time,
     "ports": _wrong_ports,
+    "licenses": _wrong_licenses,
 }
+
+
+@check("preempt-mode-and-type")
+def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
+    """PreemptType without a PreemptMode, or the reverse: slurmctld does not start."""
+    texts = {name.lower(): _written(value).lower() for _, _, name, value in given(d)}
+    names = {name.lower(): (key, name) for _, key, name, _ in given(d)}
+    modes = {"cancel", "requeue", "suspend"} & set(texts.get("preemptmode", "").split(","))
+    preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
+    if preempts and not modes:
+        yield Finding(
+            names["preempttype"],
+            "SLURM does not start with a PreemptType and no PreemptMode",
+            "add PreemptMode: requeue, or cancel",
+        )
+    elif modes and not preempts:
+        yield Finding(
+            names["preemptmode"],
+            "SLURM does not start with a PreemptMode and no PreemptType",
+            "add PreemptType: preempt/partition_prio, or preempt/qos",
+        )
 
 
 @check("priority-weights-too-large")
@@ -224,7 +264,7 @@ def priority_weights_too_large(d: Definition) -> Iterator[Finding]:
     """Weights of priority that together are more than SLURM's 32 bits: priorities would wrap."""
     weights = dict(MUSTER_WEIGHTS if d.hosts.groups.get("database") else {})
     path = None
-    for _, key, name, value in given(d):
+    for _, key, name, value in _passed_on(d):
         number = _number(_written(value))
         if name.lower() in _PRIORITY_WEIGHTS and number is not None:
             path = (key, name)

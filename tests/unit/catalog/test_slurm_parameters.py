@@ -32,7 +32,7 @@ def test_what_the_tables_name_is_a_parameter() -> None:
 
 def test_every_parameter_has_a_type_that_the_checks_know() -> None:
     with_choices = {"choice", "flags"}
-    kinds = {"number", "percent", "boolean", "time", "ports", "path", "words", "text"}
+    kinds = {"number", "percent", "boolean", "time", "ports", "licenses", "path", "words", "text"}
     for file in ("slurm.conf", "cgroup.conf"):
         for parameter in parameters(file).values():
             wanted = parameter.type
