@@ -107,11 +107,12 @@ def parameter_in_value(d: Definition) -> Iterator[Finding]:
     """A value that sets a second parameter, such as `60 KillWait=5`."""
     for file, key, name, value in _passed_on(d):
         if second := _second(file, value):
-            yield Finding(
-                (key, name),
-                f"this value of {name} sets {second} too",
-                f"give {second} a line of its own below `{key}`",
+            remedy = (
+                f"take {second} out: Muster decides it"
+                if owned(d, file, second)
+                else f"give {second} a line of its own below `{key}`"
             )
+            yield Finding((key, name), f"this value of {name} sets {second} too", remedy)
 
 
 @check("parameter-type")
