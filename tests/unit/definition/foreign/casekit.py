@@ -38,8 +38,8 @@ class Expected:
     """Texts that the message has; large and small letters are the same."""
     at: str | None = None
     """Text of the line at which the error is."""
-    errors: int = 1
-    """How many errors a refused case gives."""
+    errors: int | None = 1
+    """How many errors a refused case gives; None: as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Reply:
         if self.answer not in expected.answer:
             return f"{self.answer}, not {' or '.join(expected.answer)}"
         if self.answer == "refused":
-            if len(self.messages) != expected.errors:
+            if expected.errors is not None and len(self.messages) != expected.errors:
                 return f"{len(self.messages)} errors, not {expected.errors}"
             if expected.at is not None and not any(expected.at in line for line in self.lines):
                 return f"at {self.lines}, not at {expected.at!r}"
