@@ -212,12 +212,20 @@ def limits(seconds: float) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@cache
+def checkout() -> sources.Sources:
+    """Return what was read of a base, with the variables of roles, which take time to read."""
+    return sources.read(BASES / "small")
+
+
 def ask(folder: Path, seconds: float) -> Reply:
     """Return what `muster check` says about a folder."""
+    known = checkout()
     start = time.monotonic()
     try:
         with limits(seconds):
-            definition, problems = examine(sources.read(folder))
+            read = sources.read(folder, known.from_secrets, known.role_variables)
+            definition, problems = examine(read)
             said = [] if problems or definition is None else list(warnings.warnings(definition))
     except Exception as error:  # noqa: BLE001  any of them is a traceback for the user
         return Reply("crashed", (f"{type(error).__name__}: {error}"[:500],), (), time.monotonic() - start)
