@@ -1,8 +1,11 @@
-"""Names of users and groups that the distribution and its packages have."""
+"""Names of users and groups that the distribution and its packages have.
+
+Without those that begin with an underscore, as of newer packages: no person's and no group's does.
+"""
 
 # base-passwd of Debian 12, 13 and Ubuntu 22.04, 24.04: /usr/share/base-passwd/*.master.
 _BASE = """
-    root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats _apt
+    root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
     nobody nogroup adm tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src
     shadow utmp video sasl plugdev staff users
 """
@@ -17,12 +20,15 @@ _ALLOCATED = """
 # cephadm).
 _PACKAGES = """
     systemd-network systemd-resolve systemd-timesync systemd-journal systemd-coredump systemd-oom
-    messagebus sshd _ssh ssh tss polkitd crontab netdev ssl-cert input sgx kvm render clock uuidd
-    tcpdump _chrony chrony munge slurmrestd statd _rpc rdma msmtp nvidia-persistenced cephadm
-    debian ubuntu google-sudoers landscape pollinate lxd syslog usbmux fwupd-refresh dhcpcd
+    messagebus sshd ssh tss polkitd crontab netdev ssl-cert input sgx kvm render clock uuidd
+    tcpdump chrony munge slurmrestd statd rdma msmtp nvidia-persistenced cephadm
+    debian ubuntu google-sudoers landscape pollinate syslog usbmux fwupd-refresh dhcpcd
 """
 # What Muster's image build uses.
 _MUSTER = "muster-build"
 
 SYSTEM_NAMES = frozenset(f"{_BASE} {_ALLOCATED} {_PACKAGES} {_MUSTER}".split())
 """No person and no group can have them: the package would use theirs, or could not be installed."""
+
+ROOT_GROUPS = ("docker", "incus-admin", "lxd")
+"""Groups whose members are root by the daemon of that name."""

@@ -61,6 +61,13 @@ def _people(definition: Definition) -> Iterator[str]:
     """
     cluster = definition.cluster
     present = [n for n, person in cluster.users.people.items() if person.state == "present"]
+    for name, account in cluster.accounts.items():
+        left = [n for n in account.users if n in cluster.users.people and n not in present]
+        if left:
+            yield (
+                f"accounts.{name}.users: {', '.join(left)} can charge nothing to it, since their "
+                "`state` is absent; take them out"
+            )
     if not present:
         if cluster.cloud is None:  # in the cloud another warning says so
             yield (

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from muster.catalog.system_names import SYSTEM_NAMES
+from muster.catalog.system_names import ROOT_GROUPS, SYSTEM_NAMES
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ReservedWord, SharedValue, Spelling, at, table
 from muster.definition.definition import HOST_GROUPS, Definition
@@ -12,18 +12,15 @@ from muster.definition.yaml_file import KeyPath
 
 
 def _hosts(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for host in d.hosts.groups.get("all", ()):
-        yield ("all", host), host
+    # Those of the cloud have names that Muster makes.
+    if d.cluster.cloud is None:
+        for host in d.hosts.groups.get("all", ()):
+            yield ("all", host), host
 
 
 def _name_in_the_cloud(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     if d.cluster.cloud is not None:
         yield ("name",), d.cluster.name
-
-
-def _names_on_ubuntu(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    if d.cluster.os.startswith("ubuntu-"):
-        yield from at("users.people.<name>", "users.groups.<name>")(d)
 
 
 def _accounts_in_small_letters(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -113,11 +110,6 @@ table(
         at("accounts.<name>"), ("root",),
         '"{value}" is SLURM\'s own account',
         "take another name; accounts without parent are below root", any_case=True),
-    ReservedWord("name-of-sudoers",
-        "A person or group called admin on Ubuntu, whose sudo lets that group become root",
-        _names_on_ubuntu, ("admin",),
-        'members of the group "{value}" become root by Ubuntu\'s sudo',
-        "take another name"),
     SharedValue("accounts-differ-in-case",
         "Two accounts that differ only in case: SLURM stores names in small letters",
         _accounts_in_small_letters,
@@ -125,6 +117,21 @@ table(
         "keep one of them, or take another name"),
 )
 # fmt: on
+
+
+@check("name-of-root")
+def name_of_root(d: Definition) -> Iterator[Finding]:
+    """A person or group whose name lets all members of the group become root."""
+    names = dict.fromkeys(ROOT_GROUPS, "where that is installed")
+    if d.cluster.os.startswith("ubuntu-"):
+        names["admin"] = "by Ubuntu's sudo"
+    for path, name in at("users.people.<name>", "users.groups.<name>")(d):
+        if name in names:
+            yield Finding(
+                path,
+                f'members of a group "{name}" become root {names[name]}',
+                "take another name",
+            )
 
 
 @check("group-named-as-person")

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator
 
 from muster.definition.checks.rows import SharedValue, Spelling, at, table
@@ -25,7 +26,12 @@ _SSH_KEYS = at("users.people.<name>.ssh_keys.[]")
 
 def _keys_without_comments(d: Definition) -> Iterator[tuple[KeyPath, str]]:
     for path, key in _SSH_KEYS(d):
-        yield path, " ".join(key.split()[:2])
+        yield path, " ".join(_fields(key)[:2])
+
+
+def _fields(key: str) -> list[str]:
+    """Type, blob and comment, as sshd parts them: by the blanks of ASCII alone."""
+    return [word for word in re.split("[ \t]+", key) if word]
 
 
 def _is_private(key: str) -> bool:
@@ -55,7 +61,7 @@ def _is_public(key: str) -> bool:
     wanted = _BLOBS.get(kind.decode(errors="replace"))
     return (
         wanted is not None
-        and key.split(maxsplit=1)[0].encode() == kind
+        and _fields(key)[0].encode() == kind
         and len(parts) == len(wanted)
         and all(map(_fits, parts, wanted))
     )
@@ -69,7 +75,7 @@ def _fits(part: bytes, wanted: bytes | int | None) -> bool:
 
 def _parts(key: str) -> list[bytes]:
     """The parts of a key's blob, each with its length before it (RFC 4253, 6.6); none if cut."""
-    words = key.split()
+    words = _fields(key)
     try:
         blob = base64.b64decode(words[1], validate=True)
     except (IndexError, binascii.Error, ValueError):

@@ -93,3 +93,9 @@ def test_default_memory_with_which_no_program_starts_is_warned_of() -> None:
     partitions = {"main": {"nodes": ["gpu"], "default": True, "memory_per_cpu_mib": 2}}
     (line,) = said(partitions=partitions)
     assert line.startswith("partitions.main.memory_per_cpu_mib: jobs that ask for no memory")
+
+
+def test_an_account_of_somebody_who_left_is_warned_of() -> None:
+    people = {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}}
+    (line,) = said(users={"people": people}, accounts={"lab": {"users": ["ada", "bob"]}})
+    assert line.startswith("accounts.lab.users: bob can charge nothing to it")
