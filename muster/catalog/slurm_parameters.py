@@ -8,12 +8,40 @@ RELEASES = ("21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.1
 
 
 @dataclass(frozen=True)
+class ValueType:
+    """What a parameter takes."""
+
+    kind: str
+    """number, choice (one word), flags (some), or a word that slurm_parameters.conf explains."""
+    least: int = 0
+    """Bounds of a number."""
+    most: int = 0
+    choices: tuple[str, ...] = ()
+    """The words of a choice or of flags, in small letters."""
+
+    @property
+    def endless(self) -> bool:
+        """Whether SLURM also takes UNLIMITED and INFINITE for the number."""
+        return self.most in (_UINT16_MAX, _UINT32_MAX)
+
+
+_UINT16_MAX, _UINT32_MAX = 65535, 2**32 - 1
+# log_string2num in src/common/log.c of SLURM.
+_LEVELS = (
+    *("quiet", "fatal", "error", "info", "verbose"),
+    *("debug", "debug2", "debug3", "debug4", "debug5"),
+    *map(str, range(10)),
+)
+
+
+@dataclass(frozen=True)
 class Parameter:
-    """A parameter that SLURM's parser accepts, and in which releases."""
+    """A parameter that SLURM's parser accepts, in which releases, and with what value."""
 
     name: str
     first: str
     last: str
+    type: ValueType
 
 
 @cache
@@ -24,23 +52,47 @@ def parameters(file: str) -> dict[str, Parameter]:
     by_name = {}
     for line in section.split("\n"):
         if line:
-            name, first, last = line.split()
+            name, first, last, value_type = line.split()
             by_name[name.lower()] = Parameter(
                 name,
                 RELEASES[0] if first == "-" else first,
                 RELEASES[-1] if last == "-" else last,
+                _value_type(value_type),
             )
     return by_name
 
 
-# Parameters that Muster writes, in lower case, and what to do instead.
+def _value_type(text: str) -> ValueType:
+    least, is_number, most = text.partition("..")
+    if is_number:
+        return ValueType("number", int(least), int(most))
+    if text == "level":
+        return ValueType("choice", choices=_LEVELS)
+    if "|" in text:
+        return ValueType("choice", choices=tuple(text.split("|")))
+    if "," in text:
+        return ValueType("flags", choices=tuple(text.split(",")))
+    return ValueType(text)
+
+
+# Parameters that Muster decides, in lower case, and what to do instead.
 _GROUP = "it follows from the group `{}` of hosts.yml"
 _FIXED = "Muster's services depend on it; it can't be changed"
+_ISOLATION = "Muster isolates jobs with it; it can't be changed"
+_FOLDER = "slurmd runs all programs in {} of its node: put yours there, beside Muster's"
+_AUTOSCALER = "Muster's autoscaler makes and deletes VMs with it; it can't be changed"
 OWNED = {
     "slurm.conf": {
         "clustername": "use `name`",
         **dict.fromkeys(
-            ("slurmctldhost", "controlmachine", "controladdr", "backupcontroller", "backupaddr"),
+            (
+                "slurmctldhost",
+                "slurmctldaddr",
+                "controlmachine",
+                "controladdr",
+                "backupcontroller",
+                "backupaddr",
+            ),
             _GROUP.format("controller"),
         ),
         **dict.fromkeys(
@@ -72,6 +124,14 @@ OWNED = {
         "mailprog": "use `mail`",
         "maildomain": "use `mail.domain`",
         "include": "write the parameters here",
+        "prolog": _FOLDER.format("/etc/slurm/prolog.d"),
+        "epilog": _FOLDER.format("/etc/slurm/epilog.d"),
+        "prepplugins": "Muster's prologs and epilogs need prep/script, the default; take it out",
+        "taskplugin": _ISOLATION,
+        "proctracktype": _ISOLATION,
+        "healthcheckprogram": "Muster's program drains broken nodes and resumes them; to add a "
+        "check, have a timer run it that drains the node with `scontrol update`",
+        "plugindir": "SLURM finds its packaged plugins without it; take it out",
         **dict.fromkeys(
             (
                 "authtype",
@@ -93,9 +153,15 @@ OWNED = {
         ),
     },
     "cgroup.conf": dict.fromkeys(
-        ("constraincores", "constrainramspace", "constraindevices"),
-        "Muster isolates jobs with it; it can't be changed",
+        ("constraincores", "constrainramspace", "constraindevices"), _ISOLATION
     ),
+}
+
+# Those of slurm.conf that Muster decides only where nodes are VMs.
+OWNED_IN_CLOUD = {
+    **dict.fromkeys(("resumeprogram", "suspendprogram", "resumefailprogram"), _AUTOSCALER),
+    "prologslurmctld": "Muster's program starts jobs whose VMs have come; it can't be changed",
+    "suspendtime": "use `idle_seconds` of the node set",
 }
 
 # Parameters with which slurmctld or slurmd exits, though the parser may accept them.
@@ -151,14 +217,41 @@ REFUSED_VALUES = (
         "leave it out: SLURM always does this",
     ),
     RefusedValue(
-        "cgroup.conf", "CgroupPlugin", "disabled", "24.05", None, "use cgroup/v1 or leave it out"
-    ),
-    RefusedValue(
         "cgroup.conf",
         "CgroupPlugin",
         "cgroup/v2",
         "22.05",
         None,
         "SLURM 21.08 has cgroup/v1 only: boot with systemd.unified_cgroup_hierarchy=0",
+    ),
+)
+
+
+# Values with which what Muster sets does not work, in any release: file, parameter and value in
+# small letters, why, and what to do.
+UNSAFE_VALUES = (
+    (
+        "cgroup.conf",
+        "cgroupplugin",
+        "disabled",
+        "jobs would not be isolated: each could use all CPUs, memory and GPUs of its node",
+        "use cgroup/v1 or leave it out",
+    ),
+    (
+        "slurm.conf",
+        "prologflags",
+        "nohold",
+        "Muster needs Contain, and slurmctld does not start with both",
+        "leave NoHold out",
+    ),
+    *(
+        (
+            "slurm.conf",
+            "accountingstorageenforce",
+            nothing,
+            "people without an account could run jobs",
+            "leave it out, or write at least: associations",
+        )
+        for nothing in ("none", "0")
     ),
 )

@@ -8,7 +8,7 @@ from muster.definition.problems import counted
 from muster.definition.schema.ceph import Ceph
 from muster.definition.schema.cloud import Cloud
 from muster.definition.schema.cluster import Cluster
-from muster.definition.schema.node_sets import VirtualMachines
+from muster.definition.schema.node_sets import Machines, VirtualMachines
 from muster.definition.schema.software import PYTHONS
 
 
@@ -26,6 +26,8 @@ def warnings(definition: Definition) -> Iterator[str]:
             "nvidia: without a value no driver is installed; say `nvidia: {}` for the "
             "recommended one, or take the line out"
         )
+    yield from _people(definition)
+    yield from _memory(cluster)
     yield from _other_pythons(cluster)
     if cluster.storage.ceph is not None:
         yield from _cached_cephfs(cluster)
@@ -50,6 +52,65 @@ def _left_out(definition: Definition) -> Iterator[str]:
             "and each host has its own folder unless it mounts one; say `kind: nfs`, or "
             "`kind: existing` if it does"
         )
+
+
+def _people(definition: Definition) -> Iterator[str]:
+    """Nobody at all, or people whose jobs SLURM refuses.
+
+    No errors: a cluster may be raised before its people are known, and not everybody runs jobs.
+    """
+    cluster = definition.cluster
+    present = [n for n, person in cluster.users.people.items() if person.state == "present"]
+    for name, account in cluster.accounts.items():
+        left = [n for n in account.users if n in cluster.users.people and n not in present]
+        if left:
+            yield (
+                f"accounts.{name}.users: {', '.join(left)} can charge nothing to it, since their "
+                "`state` is absent; take them out"
+            )
+    if not present:
+        if cluster.cloud is None:  # in the cloud another warning says so
+            yield (
+                "users.people: nobody but root can run jobs; describe people, or raise the cluster "
+                "without them and add them later"
+            )
+        return
+    # Without a database accounts mean nothing: jobs run without one.
+    if definition.hosts.groups.get("database"):
+        having = {user for account in cluster.accounts.values() for user in account.users}
+        without = [name for name in present if name not in having]
+        if without:
+            more = f" and {len(without) - 3} more" if len(without) > 3 else ""
+            yield (
+                f"accounts: no account lists {', '.join(without[:3])}{more}, whose jobs SLURM "
+                "refuses; add them to `users` of an account"
+            )
+
+
+# Below it hardly a program starts; above it no machine is built.
+_LEAST_MIB_PER_CPU, _MOST_MIB_PER_CPU = 64, 2**20
+# CUDA alone takes hundreds of MiB of a process.
+_LEAST_DEFAULT_MIB = {"memory_per_cpu_mib": _LEAST_MIB_PER_CPU, "memory_per_gpu_mib": 1024}
+
+
+def _memory(cluster: Cluster) -> Iterator[str]:
+    """Memory that was likely given in another unit."""
+    for name, nodes in cluster.nodes.items():
+        share = nodes.memory_mib // nodes.cpus
+        unit = "GiB" if share < _LEAST_MIB_PER_CPU else "KiB"
+        if isinstance(nodes, Machines) and not _LEAST_MIB_PER_CPU <= share <= _MOST_MIB_PER_CPU:
+            yield (
+                f"nodes.{name}.memory_mib: {nodes.memory_mib} MiB are {share} for each of "
+                f"{nodes.cpus} CPUs; if you meant {unit}, write MiB, as `slurmd -C` says"
+            )
+    for name, partition in cluster.partitions.items():
+        for key, least in _LEAST_DEFAULT_MIB.items():
+            memory = getattr(partition, key)
+            if memory is not None and memory < least:
+                yield (
+                    f"partitions.{name}.{key}: jobs that ask for no memory would have {memory} MiB "
+                    "and hardly start a program; if you meant GiB, write MiB"
+                )
 
 
 def _other_pythons(cluster: Cluster) -> Iterator[str]:

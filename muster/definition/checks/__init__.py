@@ -23,7 +23,9 @@ from muster.definition.checks import (
     secrets,
     shape,
     slurm,
+    slurm_values,
     software,
+    ssh_keys,
     storage,
 )
 from muster.definition.checks.registry import CHECKS, Check, Finding
@@ -54,6 +56,8 @@ __all__ = [
     "secrets",
     "shape",
     "slurm",
+    "slurm_values",
     "software",
+    "ssh_keys",
     "storage",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
-from muster.definition.checks.rows import ListedTwice, UnknownName, at, table
+from muster.definition.checks.rows import ListedTwice, Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
 from muster.definition.yaml_file import KeyPath
 
@@ -17,6 +17,11 @@ def _parents(d: Definition) -> Iterator[tuple[KeyPath, str]]:
 
 # fmt: off
 table(
+    Spelling("account-text",
+        "A description or organization with a sign that sacctmgr does not keep",
+        at("accounts.<name>.description", "accounts.<name>.organization"), r"[^\"'|\\]*",
+        "{value} has an apostrophe, a quote, a bar or a backslash, and sacctmgr keeps none",
+        "leave it out"),
     UnknownName("account-unknown-parent",
         "An account below one that is not there",
         _parents, "accounts.<name>",

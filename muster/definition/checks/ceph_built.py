@@ -12,11 +12,14 @@ from muster.definition.schema.ceph import Ceph
 
 # The first part of a name is a registry if it has a dot or a port, or is localhost:
 # https://pkg.go.dev/github.com/distribution/reference
-_REGISTRY = re.compile(r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+")
+_REGISTRY = re.compile(
+    r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+", re.ASCII
+)
 # Ceph's images have one tag a release (v19.2.3) and one a build of it (v19.2.3-20250717), which
 # stay, and v19 and v19.2, which follow: https://docs.ceph.com/en/latest/install/containers
 _PINNED = re.compile(
-    r"[^\s:@]+(?::\d+/[^\s:@]+)?(?::v?\d+\.\d+\.\d+(?:-\d{8})?|(?::[\w.-]+)?@sha256:[0-9a-f]{64})"
+    r"[^\s:@]+(?::\d+/[^\s:@]+)?(?::v?\d+\.\d+\.\d+(?:-\d{8})?|(?::[\w.-]+)?@sha256:[0-9a-f]{64})",
+    re.ASCII,
 )
 
 

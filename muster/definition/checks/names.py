@@ -1,28 +1,26 @@
 """Checks of names: what SLURM, DNS, Linux, Ansible and Google Cloud refuse."""
 
+import re
 from collections.abc import Iterator
 
+from muster.catalog.system_names import ROOT_GROUPS, SYSTEM_NAMES
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ReservedWord, SharedValue, Spelling, at, table
 from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.schema import patterns
 from muster.definition.yaml_file import KeyPath
 
-# Users and groups that Debian and Ubuntu make (base-passwd), that the packages of a node make, and
-# that Muster's roles make.
-_SYSTEM_NAMES = """
-    root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
-    _apt nobody nogroup systemd-network systemd-resolve systemd-timesync messagebus sshd tss
-    polkitd _chrony chrony slurm munge mysql slurmrestd adm tty disk kmem dialout fax voice cdrom
-    floppy tape sudo audio dip operator src shadow utmp video sasl plugdev staff users input sgx
-    kvm render crontab ssl-cert netdev msmtp _ssh uuidd debian ubuntu muster-build
-"""
-_SYSTEM = frozenset(_SYSTEM_NAMES.split())
-
 
 def _hosts(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for host in d.hosts.groups.get("all", ()):
-        yield ("all", host), host
+    # Those of the cloud have names that Muster makes.
+    if d.cluster.cloud is None:
+        for host in d.hosts.groups.get("all", ()):
+            yield ("all", host), host
+
+
+def _name_in_the_cloud(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    if d.cluster.cloud is not None:
+        yield ("name",), d.cluster.name
 
 
 def _accounts_in_small_letters(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -37,6 +35,17 @@ table(
         at("name"), patterns.CLUSTER_NAME,
         '"{value}" can\'t be the name of a cluster',
         "use up to 19 small letters, digits and hyphens, a letter first, no hyphen last"),
+    ReservedWord("cluster-name-reserved",
+        "A cluster called all, which SLURM's commands take for every cluster, or default, like the "
+        "network that projects of Google Cloud have",
+        at("name"), ("all", "default"),
+        '"{value}" has another meaning',
+        "name the cluster after its site or its group"),
+    Spelling("cluster-name-of-google",
+        "A cluster in the cloud with google in its name, which no name of a bucket may contain",
+        _name_in_the_cloud, lambda name: not re.search("g(oo|00|o0|0o)g[l1]e", name),
+        'Google refuses the bucket of a cluster called "{value}"',
+        "take a name without google in it"),
     Spelling("node-set-name",
         "A node set name that can't be part of a host name",
         at("nodes.<name>"), patterns.NODE_SET_NAME,
@@ -62,11 +71,13 @@ table(
         "A host name that DNS or SLURM refuses",
         _hosts, patterns.HOST_NAME,
         '"{value}" can\'t be the name of a host',
-        "use up to 63 small letters, digits and hyphens (no dots), no hyphen at the ends",
+        "use up to 63 small letters, digits and hyphens (no dots), no hyphen at the ends, "
+        "and not a number alone",
         file="hosts"),
     ReservedWord("host-name-reserved",
-        "A host called localhost or DEFAULT",
-        _hosts, ("localhost", "default"),
+        "A host called DEFAULT, localhost or as Debian calls addresses of IPv6",
+        _hosts, ("default", "localhost", "ip6-localhost", "ip6-loopback", "ip6-allnodes",
+        "ip6-allrouters"),
         '"{value}" can\'t be the name of a host',
         "use the name that the other hosts know it by", file="hosts"),
     Spelling("login-name",
@@ -76,7 +87,7 @@ table(
         "use up to 32 small letters, digits, hyphens and underscores, a letter first"),
     ReservedWord("login-name-reserved",
         "A login that the system or one of its services has",
-        at("users.people.<name>"), _SYSTEM,
+        at("users.people.<name>"), SYSTEM_NAMES,
         '"{value}" is a user of the system',
         "take another login"),
     Spelling("group-name",
@@ -86,14 +97,14 @@ table(
         "use up to 32 small letters, digits, hyphens and underscores, a letter first"),
     ReservedWord("group-name-reserved",
         "A group that the system or one of its services has",
-        at("users.groups.<name>"), _SYSTEM,
+        at("users.groups.<name>"), SYSTEM_NAMES,
         '"{value}" is a group of the system',
         "take another name"),
     Spelling("account-name",
         "An account name that sacctmgr can't take",
         at("accounts.<name>"), patterns.ACCOUNT_NAME,
         '"{value}" can\'t be the name of an account',
-        "use letters, digits, hyphens, dots and underscores"),
+        "use up to 42 letters, digits, hyphens, dots and underscores"),
     ReservedWord("account-name-reserved",
         "An account called root: SLURM has it already, at the top of the tree",
         at("accounts.<name>"), ("root",),
@@ -106,6 +117,21 @@ table(
         "keep one of them, or take another name"),
 )
 # fmt: on
+
+
+@check("name-of-root")
+def name_of_root(d: Definition) -> Iterator[Finding]:
+    """A person or group whose name lets all members of the group become root."""
+    names = dict.fromkeys(ROOT_GROUPS, "where that is installed")
+    if d.cluster.os.startswith("ubuntu-"):
+        names["admin"] = "by Ubuntu's sudo"
+    for path, name in at("users.people.<name>", "users.groups.<name>")(d):
+        if name in names:
+            yield Finding(
+                path,
+                f'members of a group "{name}" become root {names[name]}',
+                "take another name",
+            )
 
 
 @check("group-named-as-person")

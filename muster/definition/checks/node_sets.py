@@ -3,21 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from ClusterShell.NodeSet import NodeSet as Hostlist  # type: ignore[import-untyped]
-from ClusterShell.NodeSet import NodeSetException
-
+from muster.catalog.hostlists import expand
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
-from muster.definition.schema.node_sets import Machines
+from muster.definition.schema.node_sets import MOST_16_BITS, Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
 _FEATURE = r"[A-Za-z0-9][A-Za-z0-9_.=:+-]*"
 _GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # What SLURM reads as the number of GPUs: suffix_mult in src/common/slurm_protocol_defs.c.
 _GPU_COUNT = re.compile(r"[0-9]+([kmgtp](i?b)?)?", re.IGNORECASE)
-_MOST_CPUS = 65533  # 16 bits in SLURM, the largest values have a meaning
 
 
 def _standing(d: Definition) -> list[str]:
@@ -34,8 +31,8 @@ def _is_gpu_type(text: str) -> bool:
 def _devices(hostlist: str) -> list[str]:
     """Device files by name; empty where the text is no hostlist."""
     try:
-        return list(Hostlist(hostlist, resolver=None))
-    except NodeSetException:
+        return expand(hostlist)
+    except ValueError:
         return []
 
 
@@ -144,7 +141,7 @@ def reserved_memory(d: Definition) -> Iterator[Finding]:
 def too_many_cpus(d: Definition) -> Iterator[Finding]:
     """More CPUs in a node than SLURM can count."""
     for name, nodes in d.cluster.nodes.items():
-        if nodes.cpus > _MOST_CPUS:
+        if nodes.cpus > MOST_16_BITS:
             yield Finding(
                 ("nodes", name),
                 f"{nodes.cpus} CPUs in one node",

@@ -25,6 +25,11 @@ def _seconds(text: str) -> float | None:
         return None
 
 
+def _is_countable(text: str) -> bool:
+    seconds = _seconds(text)
+    return seconds is None or seconds == float("inf") or seconds <= times.LONGEST
+
+
 # fmt: off
 table(
     UnknownName("partition-unknown-node-set",
@@ -46,6 +51,11 @@ table(
         _TIMES, lambda time: _seconds(time) != 0,
         "no time at all",
         "give at least one minute: 1"),
+    Spelling("time-too-long",
+        "A time of more days than SLURM can count: 9999999 would become 8234",
+        _TIMES, _is_countable,
+        "SLURM can't count as far as {value}",
+        "give at most 24855-00:00:00, or UNLIMITED"),
     UnknownName("partition-unknown-group",
         "A partition for a group that is not there",
         at("partitions.<name>.groups.[]"), "users.groups.<name>",

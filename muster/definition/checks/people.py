@@ -1,7 +1,5 @@
-"""Checks of people and groups: numbers, keys, addresses."""
+"""Checks of people and groups: numbers, groups, addresses, shells."""
 
-import base64
-import binascii
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
@@ -15,48 +13,12 @@ from muster.definition.checks.rows import (
 )
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
-from muster.definition.yaml_file import KeyPath
 
 _SLURM_ID = 64030  # fixed in Debian's and Ubuntu's packages
 _NOBODY_ID = 65534
 _LARGEST_ID = 2**31 - 1  # beyond, programs that take ids as signed numbers fail
-_KEY_TYPES = (
-    "ssh-ed25519",
-    "ssh-rsa",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-)
 _UIDS = at("users.people.<name>.uid")
 _GIDS = at("users.groups.<name>.gid")
-_SSH_KEYS = at("users.people.<name>.ssh_keys.[]")
-
-
-def _keys_without_comments(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for path, key in _SSH_KEYS(d):
-        yield path, " ".join(key.split()[:2])
-
-
-def _is_private(key: str) -> bool:
-    return "PRIVATE KEY" in key or key.startswith("PuTTY-User-Key-File")
-
-
-def _is_weak(key: str) -> bool:
-    return key.startswith("ssh-dss ")
-
-
-def _is_public(key: str) -> bool:
-    """Whether it is a type, and a blob that begins with the same type."""
-    kind, _, rest = key.partition(" ")
-    blob = rest.split(" ", 1)[0]
-    try:
-        decoded = base64.b64decode(blob, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    length = int.from_bytes(decoded[:4], "big")
-    return kind in _KEY_TYPES and decoded[4 : 4 + length] == kind.encode() and len(decoded) > 40
 
 
 # fmt: off
@@ -79,28 +41,8 @@ table(
     ListedTwice("person-group-twice",
         "A person who is twice in a group",
         at("users.people.<name>.groups.[]")),
-    Spelling("ssh-key-private",
-        "A private key where a public one belongs",
-        _SSH_KEYS, lambda key: not _is_private(key),
-        "a private key: anybody who can read this file can log in with it",
-        "make a new pair (ssh-keygen), give the .pub file, and throw this key away"),
-    Spelling("ssh-key-weak",
-        "A DSA key: sshd has refused them since OpenSSH 7",
-        _SSH_KEYS, lambda key: not _is_weak(key),
-        "a DSA key, which sshd refuses",
-        "use an ed25519 key"),
-    Spelling("ssh-key-malformed",
-        "Something that sshd would not read as a public key",
-        _SSH_KEYS, lambda key: _is_private(key) or _is_weak(key) or _is_public(key),
-        '"{value:.24}..." is no public key',
-        "copy the whole line of the .pub file: type, key, comment"),
-    SharedValue("ssh-key-twice",
-        "One key for two people: the log would not show who logged in",
-        _keys_without_comments,
-        "{first[2]} has this key already",
-        "give each person their own"),
     Spelling("email-shape",
-        "An email address that is not one",
+        "An email address that mail programs refuse",
         at("users.people.<name>.email"), patterns.EMAIL,
         '"{value}" is no address',
         "write it as name@example.org"),

@@ -1,5 +1,6 @@
 """Checks of the files as YAML, before their meaning is looked at."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -111,12 +112,18 @@ def template_in_definition(sources: Sources) -> Iterator[Finding]:
             )
 
 
+# Control characters of ASCII and of Unicode, and Unicode's separators of lines and paragraphs: each
+# ends a line for some program.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 @source_check("control-character")
 def control_character(sources: Sources) -> Iterator[Finding]:
     """A line break or another control character in a value that goes into one line."""
+    wrong_shape = {error.path for error in sources.schema_errors}
     for path, text in _texts(sources.definition):
         # Help texts and build commands of modules may have several lines.
-        if path[:1] != ("software",) and any(ord(char) < 32 or ord(char) == 127 for char in text):
+        if path[:1] != ("software",) and path not in wrong_shape and _CONTROL.search(text):
             yield Finding(path, "a line break or control character", "write the value in one line")
 
 

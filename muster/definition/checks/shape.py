@@ -23,7 +23,8 @@ def _keys(error: SchemaError) -> list[str]:
 
 def _spelt(sources: Sources, error: SchemaError) -> str:
     """The value as the file has it."""
-    return sources.cluster.raw.get(("cluster", *error.path)) or _shown(error.value)
+    raw = sources.cluster.raw.get(("cluster", *error.path))
+    return raw if raw and "\n" not in raw else _shown(error.value)
 
 
 def _shown(value: Any) -> str:
@@ -35,7 +36,10 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        first, line_end, _ = value.partition("\n")
+        return f'"{first}..."' if line_end else f'"{value}"'
+    return str(value)
 
 
 @source_check("unknown-key", "extra_forbidden")
@@ -160,7 +164,8 @@ def number_too_large(sources: Sources) -> Iterator[Finding]:
     """A number above the largest that there can be."""
     for error in _errors(sources, "less_than_equal"):
         most = error.context["le"]
-        yield Finding(error.path, f"{error.value} is too large", f"give at most {most}")
+        unit = " MiB (1 MiB is 1048576 bytes)" if str(error.path[-1]).endswith("_mib") else ""
+        yield Finding(error.path, f"{error.value} is too large", f"give at most {most}{unit}")
 
 
 @source_check("not-a-parameter-value", "union")

@@ -16,7 +16,9 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-Mebibytes = Annotated[int, Field(json_schema_extra={"x-unit": "MiB"})]
+MOST_MEMORY_MIB = 2**30
+"""1 PiB, far above any machine: a larger number is bytes."""
+Mebibytes = Annotated[int, Field(le=MOST_MEMORY_MIB, json_schema_extra={"x-unit": "MiB"})]
 SlurmTime = Annotated[
     str, Field(json_schema_extra={"x-unit": "days-hours:min:s", **whole(patterns.SLURM_TIME)})
 ]

@@ -10,6 +10,11 @@ from muster.catalog.machine_types import MachineType
 from muster.definition.schema.base import Mebibytes, Model, SlurmTime
 from muster.definition.schema.gpus import Gpus
 
+# slurm.h: from NO_VAL and NO_VAL16 on numbers mean "not given" and "unlimited". Hardware is counted
+# in 16 bits, weights and seconds in 32 (slurm_conf_node_t in src/common/read_config.h).
+MOST_16_BITS = 2**16 - 3
+MOST_32_BITS = 2**32 - 3
+
 
 class _NodeSet(Model):
     """What node sets of both kinds have."""
@@ -24,17 +29,30 @@ class _NodeSet(Model):
     ] = []
     weight: Annotated[
         int,
-        Field(ge=1, description="Nodes of lower weight are given to jobs first."),
+        Field(
+            ge=1,
+            le=MOST_32_BITS,
+            description="Nodes of lower weight are given to jobs first.",
+        ),
     ] = 1
 
 
 class Machines(_NodeSet):
     """Existing compute nodes; the hosts are the group of the same name in hosts.yml."""
 
-    sockets: Annotated[int, Field(ge=1, description="Processor sockets of one node.")]
-    cores_per_socket: Annotated[int, Field(ge=1, description="Cores of one socket.")]
+    sockets: Annotated[
+        int, Field(ge=1, le=MOST_16_BITS, description="Processor sockets of one node.")
+    ]
+    cores_per_socket: Annotated[
+        int, Field(ge=1, le=MOST_16_BITS, description="Cores of one socket.")
+    ]
     threads_per_core: Annotated[
-        int, Field(ge=1, description="Hardware threads of one core; SLURM counts each as a CPU.")
+        int,
+        Field(
+            ge=1,
+            le=MOST_16_BITS,
+            description="Hardware threads of one core; SLURM counts each as a CPU.",
+        ),
     ] = 1
     memory_mib: Annotated[
         Mebibytes,
@@ -132,6 +150,7 @@ class VirtualMachines(_NodeSet):
         int,
         Field(
             ge=60,
+            le=MOST_32_BITS,
             json_schema_extra={"x-unit": "s"},
             description="How long a node without a job is kept (`SuspendTime`); equal for the node "
             "sets of a partition.",

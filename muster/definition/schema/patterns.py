@@ -9,18 +9,29 @@ CLUSTER_NAME = r"[a-z](?:[a-z0-9-]{0,17}[a-z0-9])?"
 # A cloud node is <cluster>-<set>-<n>, a host name of at most 63 characters.
 NODE_SET_NAME = r"[a-z](?:[a-z0-9-]{0,28}[a-z0-9])?"
 PARTITION_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-# A label of RFC 1123. In lower case: DNS takes both, SLURM tells NodeName=A from NodeName=a.
-HOST_NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# A label of RFC 1123. In lower case: DNS takes both, SLURM tells NodeName=A from NodeName=a. Not a
+# number: programs read 10 and 0xa as the address 0.0.0.10 (inet_aton(3)).
+HOST_NAME = r"(?![0-9]+$|0x[0-9a-f]*$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # useradd(8) with the limits of all four distributions.
 LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
-ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+# slurmdbd's tables tell accounts apart by 42 characters (accounting_storage_mysql.c, `acct(42)`).
+ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,41}"
 # One folder: no slash, and no dot at its beginning, which would hide it.
 PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-DOMAIN = r"(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*"
+# Labels as of hosts; the last one is no number, which would be an address.
+DOMAIN = (
+    r"(?=.{1,253}$)(?!(?:.*\.)?[0-9]+$)"
+    r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
+)
+# RFC 5321: 64 characters before the @, single dots. The first one as muster_mail.py takes it.
+EMAIL = (
+    r"(?=[^@]{1,64}@)[A-Za-z0-9_][A-Za-z0-9!#$%&'*+/=?^_`{|}~-]*"
+    r"(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" + DOMAIN
+)
 MAIL_LOGIN = r"[A-Za-z0-9._%+@-]+"
 # Limits of time, sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours and on.
-SLURM_TIME = r"\d+(?::\d+){0,2}|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE"
+SLURM_TIME = r"[0-9]+(?::[0-9]+){0,2}|[0-9]+-[0-9]+(?::[0-9]+){0,2}|UNLIMITED|INFINITE"
 
 
 def whole(pattern: str) -> dict[str, str]:
@@ -30,8 +41,7 @@ def whole(pattern: str) -> dict[str, str]:
 
 def is_host(text: str) -> bool:
     """Whether `text` is an address or can be a host's name."""
-    is_name = re.fullmatch(DOMAIN, text) and not text.replace(".", "").isdigit()
-    return is_address(text) or bool(is_name)
+    return is_address(text) or bool(re.fullmatch(DOMAIN, text))
 
 
 def is_address(text: str) -> bool:

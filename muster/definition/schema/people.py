@@ -85,6 +85,10 @@ class Users(Model):
     ] = {}
 
 
+MOST_SHARES = 2**31 - 2
+"""slurmdb.h: one more, SLURMDB_FS_USE_PARENT, means those of the account above."""
+
+
 class Account(Model):
     """An account of SLURM: a project or team that jobs are charged to."""
 
@@ -95,5 +99,10 @@ class Account(Model):
     description: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
     organization: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
     fairshare: Annotated[
-        int, Field(ge=0, description="Share of the machine, relative to accounts beside it.")
+        int,
+        Field(
+            ge=0,
+            le=MOST_SHARES,
+            description="Share of the machine, relative to accounts beside it.",
+        ),
     ] = 1

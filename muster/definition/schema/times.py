@@ -2,9 +2,11 @@
 
 import re
 
-_DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?")
-_CLOCK = re.compile(r"(\d+)(?::(\d+))?(?::(\d+))?")
-_ENDLESS = {"UNLIMITED", "INFINITE"}
+_DAYS = re.compile(r"([0-9]{1,18})-([0-9]{1,18})(?::([0-9]{1,18}))?(?::([0-9]{1,18}))?")
+_CLOCK = re.compile(r"([0-9]{1,18})(?::([0-9]{1,18}))?(?::([0-9]{1,18}))?")
+ENDLESS = ("UNLIMITED", "INFINITE")
+LONGEST = 2**31 - 1
+"""Seconds, 24855 days: time_str2secs in src/common/parse_time.c counts them in an int."""
 
 
 class TimeError(ValueError):
@@ -17,7 +19,7 @@ def seconds(text: str) -> float:
     `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes`,
     `days-hours:minutes:seconds` (sbatch(1), --time). Raises TimeError.
     """
-    if text.upper() in _ENDLESS:
+    if text.upper() in ENDLESS:
         return float("inf")
     if match := _DAYS.fullmatch(text):
         days, hours, minutes, secs = (int(part or 0) for part in match.groups())

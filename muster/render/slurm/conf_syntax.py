@@ -71,5 +71,11 @@ def merge(
 
 
 def _with_entries(value: Scalar, entries: Iterable[str]) -> Scalar:
-    missing = [entry for entry in entries if entry not in str(value).split(",")]
+    given = {_setting(entry) for entry in str(value).split(",")}
+    missing = [entry for entry in entries if _setting(entry) not in given]
     return ",".join([*missing, str(value)]) if missing else value
+
+
+def _setting(entry: str) -> str:
+    """Return what an entry sets, as SLURM compares it: `a` of `A=1`."""
+    return entry.strip().partition("=")[0].lower()

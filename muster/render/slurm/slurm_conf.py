@@ -28,7 +28,13 @@ SRUN_PORTS = "25000-32767"
 # Muster sets them, an override of the list adds to them.
 KEPT_ENTRIES = {
     "PrivateData": "cloud",
-    "SlurmctldParameters": "enable_configless,idle_on_node_suspend,cloud_reg_addrs",
+    "PrologFlags": "Contain",
+    "LaunchParameters": "use_interactive_step",
+    "ReconfigFlags": "KeepPowerSaveSettings",
+    "SuspendExcStates": "DOWN,DRAIN,MAINTENANCE,RESERVED",
+    "SchedulerParameters": "nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
+    "SlurmctldParameters": "enable_configless,disable_triggers,node_reg_mem_percent=95,"
+    "idle_on_node_suspend,cloud_reg_addrs,power_save_interval=0",
     "AccountingStorageEnforce": "associations",
     "AccountingStorageTRES": "gres/gpu",
     "JobSubmitPlugins": "lua",
@@ -46,7 +52,7 @@ def parameters(definition: Definition) -> dict[str, Scalar]:
         **_controllers(definition),
         **_services(definition),
         **_scheduling(definition),
-        **_jobs(),
+        **_jobs(definition),
         **_health(),
         **_scratch(definition),
         **_private_tmp(definition),
@@ -134,16 +140,19 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
     return keys
 
 
-def _jobs() -> dict[str, Scalar]:
-    return {
+def _jobs(definition: Definition) -> dict[str, Scalar]:
+    keys: dict[str, Scalar] = {
         "ProctrackType": "proctrack/cgroup",
         "TaskPlugin": "task/cgroup,task/affinity",
         # A job's cgroup exists on each of its nodes before its first task. Without X11.
         "PrologFlags": "Contain",
         "LaunchParameters": "use_interactive_step",
-        # Limits of the login node's shell say nothing about a compute node.
-        "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
     }
+    # SLURM ignores PropagateResourceLimits beside it.
+    if "propagateresourcelimits" not in map(str.lower, definition.cluster.slurm):
+        # Limits of the login node's shell say nothing about a compute node.
+        keys["PropagateResourceLimitsExcept"] = "MEMLOCK,NOFILE"
+    return keys
 
 
 def _health() -> dict[str, Scalar]:

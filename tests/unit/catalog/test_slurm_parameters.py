@@ -1,6 +1,14 @@
 """The tables of SLURM's parameters agree with each other."""
 
-from muster.catalog.slurm_parameters import OWNED, REFUSED_VALUES, RELEASES, REMOVED, parameters
+from muster.catalog.slurm_parameters import (
+    OWNED,
+    OWNED_IN_CLOUD,
+    REFUSED_VALUES,
+    RELEASES,
+    REMOVED,
+    UNSAFE_VALUES,
+    parameters,
+)
 
 
 def test_every_parameter_has_releases_in_order() -> None:
@@ -15,8 +23,22 @@ def test_what_the_tables_name_is_a_parameter() -> None:
     elsewhere = {"defmempergpu", "include", "accountingstorageloc"}
     for file, owned in OWNED.items():
         assert set(owned) - set(parameters(file)) <= elsewhere
+    assert set(OWNED_IN_CLOUD) <= set(parameters("slurm.conf"))
     for refused in REFUSED_VALUES:
         assert refused.parameter.lower() in parameters(refused.file)
+    for file, parameter, *_ in UNSAFE_VALUES:
+        assert parameter in parameters(file)
+
+
+def test_every_parameter_has_a_type_that_the_checks_know() -> None:
+    with_choices = {"choice", "flags"}
+    kinds = {"number", "percent", "boolean", "time", "ports", "licenses", "path", "words", "text"}
+    for file in ("slurm.conf", "cgroup.conf"):
+        for parameter in parameters(file).values():
+            wanted = parameter.type
+            assert wanted.kind in kinds | with_choices, parameter
+            assert (wanted.kind == "number") == (wanted.most > 0), parameter
+            assert (wanted.kind in with_choices) == bool(wanted.choices), parameter
 
 
 def test_what_ends_slurm_is_not_among_what_it_accepts() -> None:

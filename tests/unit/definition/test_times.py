@@ -22,7 +22,9 @@ def test_a_time_is_read_as_slurm_reads_it(text: str, seconds: float) -> None:
     assert times.seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "1d", "5 days", "1:2:3:4", "1-", "-1", "1-2-3", "04.00", "∞"])
+@pytest.mark.parametrize(
+    "text", ["", "1d", "5 days", "1:2:3:4", "1-", "-1", "1-2-3", "04.00", "∞", "١٢", "9" * 5000]
+)
 def test_what_slurm_does_not_read_is_refused(text: str) -> None:
     with pytest.raises(times.TimeError):
         times.seconds(text)

@@ -19,6 +19,8 @@ FOLDERS = {key: {"kind": "existing", "path": f"/{key}"} for key in ("home", "app
 CLUSTER: dict[str, Any] = {
     "name": "lab",
     "os": "debian-13",
+    "users": {"people": {"ada": {"uid": 20001}}},
+    "accounts": {"lab": {"users": ["ada"]}},
     "nodes": {"gpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}},
     "partitions": {"main": {"nodes": ["gpu"], "default": True}},
     "storage": FOLDERS,
@@ -62,3 +64,38 @@ def test_a_module_is_built_by_the_python_that_is_there(system: str, warned: bool
 def test_nothing_is_said_of_a_module_that_nobody_builds() -> None:
     modules = {"apps/python": {"3.11": PYTHON["apps/python"]["3.11"] | {"built": False}}}
     assert said(software={"modules": modules}) == []
+
+
+def test_a_cluster_without_people_is_raised_and_warned_of() -> None:
+    (nobody,) = said(users={}, accounts={})
+    assert nobody.startswith("users.people: nobody but root can run jobs")
+
+
+def test_people_whose_jobs_slurm_refuses_are_named() -> None:
+    people = {f"p{n}": {"uid": 20001 + n} for n in range(6)}
+    people["gone"] = {"uid": 20100, "state": "absent"}
+    (without,) = said(users={"people": people}, accounts={"lab": {"users": ["p0"]}})
+    assert without.startswith("accounts: no account lists p1, p2, p3 and 2 more, whose jobs")
+    # Without accounting, jobs need no account.
+    assert said(GROUPS | {"database": []}, users={"people": people}, accounts={}) == []
+
+
+@pytest.mark.parametrize(
+    ("memory", "unit"), [(64, "GiB"), (2048, None), (2**21, None), (2**27, "KiB")]
+)
+def test_memory_in_another_unit_is_warned_of(memory: int, unit: str | None) -> None:
+    lines = said(nodes={"gpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": memory}})
+    assert len(lines) == (unit is not None)
+    assert unit is None or f"if you meant {unit}, write MiB" in lines[0]
+
+
+def test_default_memory_with_which_no_program_starts_is_warned_of() -> None:
+    partitions = {"main": {"nodes": ["gpu"], "default": True, "memory_per_cpu_mib": 2}}
+    (line,) = said(partitions=partitions)
+    assert line.startswith("partitions.main.memory_per_cpu_mib: jobs that ask for no memory")
+
+
+def test_an_account_of_somebody_who_left_is_warned_of() -> None:
+    people = {"ada": {"uid": 20001}, "bob": {"uid": 20002, "state": "absent"}}
+    (line,) = said(users={"people": people}, accounts={"lab": {"users": ["ada", "bob"]}})
+    assert line.startswith("accounts.lab.users: bob can charge nothing to it")

@@ -24,6 +24,8 @@ DISKS = ["/dev/disk/by-path/pci-0000:01:00.0-nvme-1", "/dev/disk/by-path/pci-000
 CLUSTER: dict[str, Any] = {
     "name": "lab",
     "os": "debian-12",
+    "users": {"people": {"ada": {"uid": 20001}}},
+    "accounts": {"lab": {"users": ["ada"]}},
     "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 2, "memory_mib": 2048}},
     "partitions": {"main": {"nodes": ["cpu"], "default": True}},
     "storage": {

@@ -92,12 +92,15 @@ def test_what_changed_between_the_releases(version):
     assert (written.get("ReconfigFlags") == "KeepPowerSaveSettings") == (version >= "23.02")
 
 
+KEPT = "enable_configless,node_reg_mem_percent=95"
+
+
 @pytest.mark.parametrize(
     ("version", "options", "private"),
     [
-        ("22.05", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "cloud,jobs"),
-        ("23.02", "enable_configless,idle_on_node_suspend,cloud_reg_addrs,rl_enable", "jobs"),
-        ("23.11", "enable_configless,idle_on_node_suspend,rl_enable", "jobs"),
+        ("22.05", f"{KEPT},idle_on_node_suspend,cloud_reg_addrs,rl_enable", "cloud,jobs"),
+        ("23.02", f"{KEPT},idle_on_node_suspend,cloud_reg_addrs,rl_enable", "jobs"),
+        ("23.11", f"{KEPT},disable_triggers,idle_on_node_suspend,rl_enable", "jobs"),
     ],
 )
 def test_an_override_leaves_what_nodes_in_the_cloud_need(version, options, private):

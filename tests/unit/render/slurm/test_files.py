@@ -253,10 +253,25 @@ def test_overrides_come_last_and_replace_what_muster_sets(lab):
     assert keys(files.cgroup_conf)["CgroupPlugin"] == "cgroup/v1"
 
 
+CTLD_50 = "enable_configless,disable_triggers"
+CTLD = "enable_configless,node_reg_mem_percent=95,disable_triggers"
+
+
+def test_the_limits_that_a_definition_propagates_are_not_ignored_by_slurm(lab):
+    got = conf(lab({"slurm": {"PropagateResourceLimits": "NONE"}}))
+    assert got["PropagateResourceLimits"] == "NONE"
+    assert "PropagateResourceLimitsExcept" not in got
+
+
 @pytest.mark.parametrize(
     ("key", "value", "written"),
     [
-        ("SlurmctldParameters", "rl_enable", "enable_configless,rl_enable"),
+        ("SlurmctldParameters", "rl_enable", f"{CTLD},rl_enable"),
+        ("SlurmctldParameters", "NODE_REG_MEM_PERCENT=50", f"{CTLD_50},NODE_REG_MEM_PERCENT=50"),
+        ("SchedulerParameters", "defer", "nohold_on_prolog_fail,defer"),
+        ("PrologFlags", "Alloc", "Contain,Alloc"),
+        ("PrologFlags", "alloc,contain", "alloc,contain"),
+        ("LaunchParameters", "test_exec", "use_interactive_step,test_exec"),
         ("AccountingStorageEnforce", "safe", "associations,safe"),
         ("AccountingStorageTRES", "license/matlab", "gres/gpu,license/matlab"),
     ],
