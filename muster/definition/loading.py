@@ -14,7 +14,10 @@ from muster.definition.sources import Sources
 from muster.definition.yaml_file import Document, Fault, KeyPath
 
 # If one of these errors is there, the members of groups are unknown.
-_HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
+_HOSTS_UNKNOWN = (
+    *("file-missing", "file-unreadable", "hosts-encrypted", "yaml-syntax", "yaml-bounds"),
+    *("hosts-shape", "hosts-range", "hosts-cycle"),
+)
 
 
 def load(inventory: Path) -> Definition:
@@ -79,7 +82,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         read.members = repaired.hosts
     findings = _source_findings(read)
     if repaired is not None and not any(
-        file == "cluster" for file, _ in read.faults("yaml-syntax")
+        file == "cluster" for file, _ in read.faults("yaml-syntax", "yaml-bounds")
     ):
         repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}

@@ -1,49 +1,10 @@
-"""Checks of hosts.yml: which host does what, and where it is."""
+"""Checks of hosts.yml: which host does what."""
 
-import ipaddress
-import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
-from muster.definition.checks.rows import SharedValue, Spelling, table
 from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.spelling import nearest
-from muster.definition.yaml_file import KeyPath
-
-# Digits and dots alone would be an address.
-_ADDRESS_NAME = re.compile(r"(?![0-9.]+$)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-
-
-def _addresses(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for host in d.hosts.groups.get("all", ()):
-        address = d.hosts.vars.get(host, {}).get("ansible_host")
-        # Only Ansible knows the value of a template.
-        if address is not None and "{{" not in str(address):
-            yield ("all", host), str(address)
-
-
-def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(address)
-    except ValueError:
-        return None
-
-
-# fmt: off
-table(
-    SharedValue("address-twice",
-        "Two hosts with one address",
-        _addresses,
-        "{first[1]} has the address {value} already",
-        "give each host its own ansible_host", file="hosts"),
-    Spelling("address-malformed",
-        "An `ansible_host` that is neither an address nor a name",
-        _addresses, lambda address: _ip(address) or _ADDRESS_NAME.fullmatch(address),
-        'ansible_host "{value}" is neither an address nor a name',
-        "write it like 192.0.2.11", file="hosts"),
-)
-# fmt: on
-
 
 @check("no-controller", reads_hosts=True)
 def no_controller(d: Definition) -> Iterator[Finding]:
@@ -128,21 +89,6 @@ def host_named_as_group(d: Definition) -> Iterator[Finding]:
         if host in d.hosts.groups:
             yield Finding(
                 ("all", host), f'"{host}" is a host and a group', "rename one of them", "hosts"
-            )
-
-
-@check("address-of-the-host-itself", reads_hosts=True)
-def address_of_the_host_itself(d: Definition) -> Iterator[Finding]:
-    """A loopback address in a cluster of several hosts: each host would reach itself."""
-    several = len(d.hosts.groups.get("all", ())) > 1
-    for path, address in _addresses(d):
-        ip = _ip(address)
-        if several and ip is not None and (ip.is_loopback or ip.is_unspecified):
-            yield Finding(
-                path,
-                f"the other hosts can't reach {path[1]} at {address}",
-                "write its address in the network of the cluster",
-                "hosts",
             )
 
 
