@@ -15,7 +15,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 """Of files with variables. One without an ending is read too."""
 
 NO_LISTS = (GROUP_VARS, HOST_VARS, "vars_plugins", "packages")
-"""Names that are no lists of hosts for Ansible, the last one by `ignore_patterns` of ansible.cfg."""
+"""Names that are no lists of hosts for Ansible, the last by `ignore_patterns` of ansible.cfg."""
 
 NO_LIST_ENDINGS = (
     *(".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst"),

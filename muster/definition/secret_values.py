@@ -136,9 +136,7 @@ def _munge_key(text: str) -> Wrong | None:
     decoded = _decoded(key)
     # DeepOps writes password_hash('sha512', salt=cluster name) of a default as the key.
     if key.startswith((*_PUBLIC_KEYS, "$6$")) or (decoded or b"").startswith(b"$6$"):
-        return Wrong(
-            "munge-key-public", "a publicly known key: with it anybody is root", _NEW_KEY
-        )
+        return Wrong("munge-key-public", "a publicly known key: with it anybody is root", _NEW_KEY)
     if decoded is None:
         return Wrong(
             "munge-key-not-base64",

@@ -58,7 +58,7 @@ class _Loader(_FastLoader):  # type: ignore[misc]
     def descend_resolver(self, current_node: yaml.Node, current_index: object) -> None:  # noqa: ARG002
         """Note that the next node is one level below.
 
-        Both loaders of PyYAML call this for each node; it is for path resolvers, and there are none.
+        Both loaders of PyYAML call this for each node; for path resolvers, of which it has none.
         """
         self.levels += 1
         if self.levels > MOST_LEVELS:
@@ -132,7 +132,6 @@ def read(file: Path, shown_as: str) -> Document:
 
     Raises OSError if it can't be read.
     """
-    document = Document(shown_as)
     mode = file.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         # To read from a pipe or a device may never end.
@@ -140,8 +139,14 @@ def read(file: Path, shown_as: str) -> Document:
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        document.faults.append(Fault("yaml-syntax", 1, (), f"not UTF-8 ({error.reason})"))
-        return document
+        fault = Fault("yaml-syntax", 1, (), f"not UTF-8 ({error.reason})")
+        return Document(shown_as, faults=[fault])
+    return parse(text, shown_as)
+
+
+def parse(text: str, shown_as: str) -> Document:
+    """Reads the text of a file; what is wrong with it is in `faults`."""
+    document = Document(shown_as)
     if text.startswith(VAULT_HEADER):
         document.encrypted = True
         return document

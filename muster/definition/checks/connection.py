@@ -25,9 +25,9 @@ PASSWORDS = (
     *("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
 )
 
-# What Ansible takes from `ansible_X` for connections by ssh and on the machine itself, for the shell
-# there, and for sudo; a test compares this with Ansible. Those of ssh alone that have a name for all
-# kinds of connections too (ansible_ssh_host) are not here: Muster reads the other.
+# What Ansible takes from `ansible_X` for connections by ssh and on the machine itself, for the
+# shell there, and for sudo; a test compares this with Ansible. ansible_ssh_host and the like are
+# not here: Muster reads their names for all kinds of connections.
 _CONNECTION = """
     async_dir become become_exe become_flags become_method become_pass become_password become_user
     common_remote_group connection control_path control_path_dir host host_key_checking
@@ -98,7 +98,7 @@ def port_malformed(sources: Sources) -> Iterator[Finding]:
 
 @source_check("connection-password")
 def connection_password(sources: Sources) -> Iterator[Finding]:
-    """A password or key for connections in plain text: these files are in git, or others read them."""
+    """A password or key for connections in plain text: these files are in git."""
     for given in _of(sources, *PASSWORDS):
         yield given.finding(
             f"{given.name} is a secret in plain text",

@@ -6,6 +6,7 @@ from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.spelling import nearest
 
+
 @check("no-controller", reads_hosts=True)
 def no_controller(d: Definition) -> Iterator[Finding]:
     """No host for slurmctld."""

@@ -1,4 +1,4 @@
-"""Checks of which files have the definition, the secrets and the hosts, and of no other that has."""
+"""Checks that the definition, the secrets and the hosts are each in one file alone."""
 
 from collections.abc import Iterator
 

@@ -21,7 +21,7 @@ class FileFault(Row):
     message: str
     remedy: str
     only: tuple[str, ...] = ()
-    """Files in which it is wrong, if not in all: Ansible reads `mode: 0640` and `!vault` in others."""
+    """Files in which it is wrong, if not in all: others may have `mode: 0640` or `!vault`."""
 
     def check(self) -> Check:
         """The check of these faults."""

@@ -51,7 +51,8 @@ def secrets_shape(sources: Sources) -> Iterator[Finding]:
     if beside := [name for name in data if name in NAMES]:
         said = " and ".join(f'"{name}"' for name in beside)
         message = f"{said} {'is' if len(beside) == 1 else 'are'} beside `secrets`"
-        yield _at(sources, (beside[0],), Wrong("secrets-shape", message, "indent it below `secrets:`"))
+        wrong = Wrong("secrets-shape", message, "indent it below `secrets:`")
+        yield _at(sources, (beside[0],), wrong)
     if not isinstance(data.get("secrets"), dict | None):
         wrong = Wrong("secrets-shape", "it is not a mapping", _ONE_PER_LINE)
         yield _at(sources, ("secrets",), wrong)
@@ -61,19 +62,29 @@ def secrets_shape(sources: Sources) -> Iterator[Finding]:
 @source_check("secret-missing")
 def secret_missing(sources: Sources) -> Iterator[Finding]:
     """A secrets.yml without a secret that the cluster needs, under whatever spelling."""
-    document = sources.others.get(SECRETS_FILE)
-    cloud = isinstance(sources.definition, dict) and sources.definition.get("cloud") is not None
-    # Only Ansible can read an encrypted file, and in the cloud secrets are in Secret Manager.
-    if document is None or document.encrypted or cloud or (document.faults and _data(sources) is None):
-        return
-    data = document.data if isinstance(document.data, dict) else {}
-    if any(secrets_shape(sources)) or any(nearest(name, ("secrets",)) for name in data.keys() - {"secrets"}):
+    if not _tells_what_is_missing(sources):
         return
     there = _secrets(sources)
-    groups = sources.members.groups if sources.members else dict.fromkeys(HOST_GROUPS, ["?"])
+    # Where hosts.yml is wrong, as if each group had hosts.
+    groups = sources.members.groups if sources.members else {name: [name] for name in HOST_GROUPS}
     wanted = secret_values.needed(sources.definition, [name for name in groups if groups[name]])
     if wrong := secret_values.missing(wanted, {*there, *misspelt(there).values()}):
         yield _at(sources, ("secrets",), wrong)
+
+
+def _tells_what_is_missing(sources: Sources) -> bool:
+    """Whether a secret that is not below `secrets` in secrets.yml is nowhere."""
+    document = sources.others.get(SECRETS_FILE)
+    cloud = isinstance(sources.definition, dict) and sources.definition.get("cloud") is not None
+    # Only Ansible can read an encrypted file, and in the cloud secrets are in Secret Manager.
+    if document is None or document.encrypted or cloud:
+        return False
+    data = _data(sources)
+    if data is None:
+        return not document.faults
+    names = data.keys() - {"secrets"} if isinstance(data, dict) else ()
+    elsewhere = any(nearest(name, ("secrets",)) for name in names)
+    return not elsewhere and not any(secrets_shape(sources))
 
 
 @source_check("secret-misspelt")
@@ -106,7 +117,7 @@ def secrets_in_git(sources: Sources) -> Iterator[Finding]:
 
 @source_check("secret-template")
 def secret_template(sources: Sources) -> Iterator[Finding]:
-    """A secret that is a template in part: likely a password which Ansible would not take as it is."""
+    """A secret that is a template in part: likely a password that Ansible would change."""
     for name, value in _secrets(sources).items():
         if name in NAMES and _has_template(value) and not _is_template(value):
             wrong = Wrong(
@@ -150,13 +161,13 @@ def _of_kind(kind: str) -> SourceCheck:
 _KINDS = {
     "secret-empty": "A secret without a value",
     "secret-placeholder": "A secret that everybody knows, such as `changeme`",
-    "secret-quote": "A password that slurmdbd.conf can't hold: there it is in double quotes, unescaped",
+    "secret-quote": "A password that slurmdbd.conf can't hold: there it is in double quotes",
     "secret-blanks": "A password that begins or ends with a blank",
     "secret-weak": "A password of the database that is short, or a row of the keyboard",
-    "munge-key-public": "A munge key that is in public repositories, or is made from a public string",
+    "munge-key-public": "A munge key that is in public repositories, or made from a public string",
     "munge-key-not-base64": "A munge key that is not written in base64",
     "munge-key-short": "A munge key that munged refuses as too short",
-    "munge-key-not-random": "A munge key that is readable text, repeats itself or counts: it can be guessed",
+    "munge-key-not-random": "A munge key that is readable text, repeats itself or counts",
     "ceph-key-shape": "A text that is no key of Ceph, such as the whole keyring",
 }
 # fmt: on
