@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.catalog.hostlists import MOST_NAMES
 from muster.definition.definition import Hosts
-from muster.definition.yaml_file import MOST_SHOWN, Document, Fault, KeyPath
+from muster.definition.yaml_file import MOST_SHOWN, NO_YAML, Document, Fault, KeyPath
 
 GROUP_KEYS = ("hosts", "children", "vars")
 MOST_MEMBERSHIPS = 10 * MOST_NAMES
@@ -136,7 +136,7 @@ def parse(document: Document) -> HostsTree:
     tree = HostsTree()
     if document.encrypted:
         tree.faults.append(Fault("hosts-encrypted", 1, (), "ansible-vault has encrypted it"))
-    if document.data is None:
+    if document.data is None or any(fault.kind in NO_YAML for fault in document.faults):
         return tree
     if not isinstance(document.data, dict):
         tree.faults.append(Fault("hosts-shape", 1, (), "the file is no mapping of groups"))
@@ -162,6 +162,9 @@ class _Reader:
         self.tree.places.setdefault((name,), path)
         if not name:
             self.fault("hosts-shape", path, "a group without a name")
+        if name in GROUP_KEYS:
+            self.fault("hosts-shape", path, f"`{name}` is not in a group")
+            return
         if content is None:
             return
         if not isinstance(content, dict):

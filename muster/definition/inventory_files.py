@@ -50,7 +50,7 @@ class VariableFiles:
             if not stat.S_ISDIR(status.st_mode):
                 self.files.append(path)
             elif here in above:
-                self._trouble(path, "file-unreadable", "a link to a folder that it is in")
+                self._trouble(path, "file-unreadable", "a link that leads to a folder around it")
             else:
                 for name in names_in(path):
                     self._add_below(path / name, (*above, here))
@@ -71,11 +71,13 @@ class VariableFiles:
         """Add the files of all groups or hosts, which are in group_vars or host_vars."""
         try:
             names = names_in(folder)
+            statuses = [path.stat() for path in (folder, folder.parent)]
         except FileNotFoundError:
             return
         except OSError as error:
             self._trouble(folder, "file-unreadable", said(error))
             return
+        above = tuple((status.st_dev, status.st_ino) for status in statuses)
         first: dict[str, str] = {}
         # Ansible takes the first of NAME, NAME.yml, NAME.yaml and NAME.json, and no other.
         for ending in ("", *ENDINGS):
@@ -84,7 +86,7 @@ class VariableFiles:
                     continue
                 taken = first.setdefault(PurePath(name).stem, name)
                 if taken == name:
-                    self.add(folder / name)
+                    self.add(folder / name, above)
                 else:
                     text = f"Ansible reads {folder.name}/{taken} in its place"
                     self._trouble(folder / name, "file-never-read", text)

@@ -66,6 +66,10 @@ class Sources:
         faults += [("hosts", fault) for fault in self.tree.faults]
         return [(name, fault) for name, fault in faults if not kinds or fault.kind in kinds]
 
+    def faults_of_hosts(self) -> list[Fault]:
+        """What was found wrong while reading hosts.yml."""
+        return [*self.hosts.faults, *self.tree.faults]
+
     def _named(self) -> dict[str, Document]:
         return {"cluster": self.cluster, "hosts": self.hosts, **self.others, **self.overrides}
 
@@ -150,15 +154,16 @@ def _add_variables(sources: Sources, inventory: Path) -> None:
     found = inventory_files.variable_files(inventory)
     known = {*sources.tree.own_hosts, *sources.tree.vars, *HOST_GROUPS, "all", "ungrouped"}
     known |= {host for members in sources.tree.members.values() for host in members}
+    cluster = inventory / CLUSTER_FILE
     files = []
     for file in found.files:
         name = file.relative_to(inventory)
         # Without an ending it may be a note (README), which Ansible reads for no group.
         is_note = len(name.parts) == 2 and not name.suffix
-        if name != PurePath(CLUSTER_FILE) and not (is_note and name.name not in known):
+        unread = file in cluster.parents  # a file where cluster.yml's folder should be
+        if file != cluster and not unread and not (is_note and name.name not in known):
             files.append(file)
     documents = _documents(inventory, files)
-    cluster = inventory / CLUSTER_FILE
     for trouble in found.troubles:
         if sources.missing and trouble.path in (cluster, *cluster.parents):
             continue  # the fault of cluster.yml says so
@@ -202,8 +207,10 @@ def read(
     sources.from_secrets = _from_secrets() if from_secrets is None else from_secrets
     sources.role_variables = _role_variables() if role_variables is None else role_variables
     _add_variables(sources, inventory)
-    if not _in_the_cloud(cluster):
+    if not _in_the_cloud(cluster) and HOSTS_FILE not in missing:
         sources.further_lists = inventory_files.further_lists(inventory, HOSTS_FILE)
+        if not (sources.faults_of_hosts() or any(sources.tree.own_hosts.values())):
+            sources.tree.faults.append(Fault("hosts-empty", 1, (), "no host is in it"))
     _add_host_vars(sources)
     return sources
 

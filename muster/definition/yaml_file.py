@@ -81,6 +81,10 @@ _TOO_DEEP = f"more than {MOST_LEVELS} mappings and lists in each other"
 _TOO_MANY = f"its aliases stand for more than {MOST_FROM_ALIASES} values"
 
 
+NO_YAML = ("yaml-syntax", "yaml-bounds")
+"""Kinds of faults of a file whose data is not what it means to say."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """Something that is wrong with a file before its meaning is checked."""
@@ -157,9 +161,9 @@ def parse(text: str, shown_as: str) -> Document:
         return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        line = mark.line + 1 if mark else 1
-        document.faults.append(Fault("yaml-syntax", line, (), said))
+        document.faults.append(
+            Fault("yaml-syntax", mark.line + 1 if mark else 1, (), _said(error, mark, text))
+        )
         return document
     except yaml.YAMLError as error:
         document.faults.append(Fault("yaml-syntax", 1, (), str(error).splitlines()[0]))
@@ -233,6 +237,7 @@ class _Builder:
                 result.update(self.build(merged_node, path))
             else:
                 self._fault("yaml-syntax", merged_node, path, "`<<` takes mappings alone")
+                break
         keys: set[str] = set()
         for key_node, value_node in own:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
@@ -308,6 +313,19 @@ class _Builder:
         self.document.faults.append(Fault(kind, node.start_mark.line + 1, path, text))
 
 
+def _said(error: yaml.MarkedYAMLError, mark: yaml.Mark | None, text: str) -> str:
+    """What the parser says, and what it says this of."""
+    said = ", ".join(part for part in (error.context, error.problem) if part)
+    rest = text[mark.index :].partition("\n")[0].strip() if mark else ""
+    if mark and text[mark.index : mark.index + 1] == "\t":
+        return f"{said}: a tab, and YAML indents with blanks"
+    return f"{said}: {_cut(rest)}" if rest else said
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
 def _shown(tag: str) -> str:
     """A tag as files have it."""
     return f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
@@ -315,5 +333,4 @@ def _shown(tag: str) -> str:
 
 def _misfit(node: yaml.ScalarNode) -> str:
     """Say that a tag does not fit its value, or that there is no such tag."""
-    value = node.value if len(node.value) <= MOST_SHOWN else f"{node.value[:MOST_SHOWN]}..."
-    return f'"{value}" can\'t be read as {_shown(node.tag)}'
+    return f'"{_cut(node.value)}" can\'t be read as the tag {_shown(node.tag)} says'

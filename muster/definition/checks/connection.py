@@ -15,6 +15,7 @@ from muster.definition.yaml_file import Vaulted
 _ADDRESS_NAME = re.compile(r"(?![0-9.]+$)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HIGHEST_PORT = 65535
 _LIKENESS = 0.8
+_LIKENESS_OF_PREFIX = 0.7
 
 ADDRESS, PORT, USER = "ansible_host", "ansible_port", "ansible_user"
 CONNECTION = "ansible_connection"
@@ -60,7 +61,9 @@ def _of(sources: Sources, *names: str) -> Iterator[Variable]:
 @lru_cache(maxsize=1000)  # the same few names for each of thousands of hosts
 def _meant(name: str) -> str | None:
     """The known variable that is nearly called so; None if there is none, or it is one itself."""
-    return None if name in KNOWN else nearest(name, KNOWN, _LIKENESS)
+    # mail_password is no misspelt ansible_password.
+    begins_so = nearest(re.split("[_-]", name)[0], ("ansible",), _LIKENESS_OF_PREFIX)
+    return nearest(name, KNOWN, _LIKENESS) if begins_so and name not in KNOWN else None
 
 
 @source_check("connection-misspelt")

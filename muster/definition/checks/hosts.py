@@ -7,10 +7,27 @@ from muster.definition.definition import HOST_GROUPS, Definition
 from muster.definition.spelling import nearest
 
 
+def _meant(d: Definition) -> dict[str, str]:
+    """Groups whose name is nearly that of one with a meaning, with that name."""
+    known = set(HOST_GROUPS) | set(d.cluster.nodes)
+    meant = {}
+    for group in d.hosts.groups:
+        # A group with another meaning (rack1, login2) is fine; one letter off is not.
+        near = None if group in known or group[-1:].isdigit() else nearest(group, HOST_GROUPS)
+        if near and abs(len(near) - len(group)) <= 1:
+            meant[group] = near
+    return meant
+
+
+def _lacks(d: Definition, group: str) -> bool:
+    """Whether a group has no hosts, under whatever spelling."""
+    return not d.hosts.groups.get(group) and group not in _meant(d).values()
+
+
 @check("no-controller", reads_hosts=True)
 def no_controller(d: Definition) -> Iterator[Finding]:
     """No host for slurmctld."""
-    if not d.hosts.groups.get("controller"):
+    if _lacks(d, "controller"):
         yield Finding(
             ("controller",),
             "no host is in the group `controller`",
@@ -34,7 +51,7 @@ def two_controllers(d: Definition) -> Iterator[Finding]:
 @check("accounts-without-database", reads_hosts=True)
 def accounts_without_database(d: Definition) -> Iterator[Finding]:
     """Accounts, and no host for the database that SLURM keeps them in."""
-    if d.cluster.accounts and not d.hosts.groups.get("database"):
+    if d.cluster.accounts and _lacks(d, "database"):
         yield Finding(
             ("database",),
             "no host is in the group `database`, and cluster.yml has accounts",
@@ -58,7 +75,7 @@ def two_databases(d: Definition) -> Iterator[Finding]:
 @check("people-without-login", reads_hosts=True)
 def people_without_login(d: Definition) -> Iterator[Finding]:
     """People, and no host that they can log in to."""
-    if d.cluster.users.people and not d.hosts.groups.get("login"):
+    if d.cluster.users.people and _lacks(d, "login"):
         yield Finding(
             ("login",),
             "no host is in the group `login`, and cluster.yml has people",
@@ -70,17 +87,9 @@ def people_without_login(d: Definition) -> Iterator[Finding]:
 @check("group-misspelt", reads_hosts=True)
 def group_misspelt(d: Definition) -> Iterator[Finding]:
     """A group whose name is nearly that of one with a meaning."""
-    known = set(HOST_GROUPS) | set(d.cluster.nodes)
-    for group in d.hosts.groups:
-        # A group with another meaning (rack1, login2) is fine; one letter off is not.
-        near = None if group in known or group[-1:].isdigit() else nearest(group, HOST_GROUPS)
-        if near and abs(len(near) - len(group)) <= 1:
-            yield Finding(
-                (group,),
-                f'the group "{group}" has no meaning',
-                f'did you mean "{near}"?',
-                "hosts",
-            )
+    for group, near in _meant(d).items():
+        message = f'the group "{group}" has no meaning'
+        yield Finding((group,), message, f'did you mean "{near}"?', "hosts")
 
 
 @check("host-named-as-group", reads_hosts=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, source_check
 from muster.definition.checks.variables import variables
+from muster.definition.secret_names import NAMES
 from muster.definition.sources import CLUSTER_FILE, SECRETS_FILE, Sources
 from muster.definition.spelling import nearest
 from muster.definition.yaml_file import Vaulted
@@ -28,6 +29,8 @@ def role_secret(sources: Sources) -> Iterator[Finding]:
     for given in variables(sources, sources.from_secrets):
         # For Ansible a group's variables in hosts.yml are weaker than any file of group_vars/all.
         weaker = given.file in sources.others or (given.file == "hosts" and given.hosts is None)
+        if given.file == SECRETS_FILE and given.name in NAMES:
+            continue  # it is in its file, and not below `secrets`: another check says so
         if weaker:
             message = "Muster sets it from `secrets`, so it is without effect here"
         elif not isinstance(given.value, Vaulted):

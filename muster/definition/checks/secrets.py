@@ -9,7 +9,7 @@ from muster.definition.secret_names import NAMES, misspelt
 from muster.definition.secret_values import Wrong
 from muster.definition.sources import SECRETS_FILE, Sources
 from muster.definition.spelling import nearest
-from muster.definition.yaml_file import Vaulted
+from muster.definition.yaml_file import NO_YAML, Vaulted
 
 _ONE_PER_LINE = "write each secret in its own line below `secrets:`, as in munge_key: TEXT"
 _NUMBERS = ("number-with-colons", "number-with-leading-zero")
@@ -18,13 +18,9 @@ _NUMBERS = ("number-with-colons", "number-with-leading-zero")
 def _data(sources: Sources) -> object:
     """What secrets.yml holds; None where it is empty, encrypted, no YAML or not there."""
     document = sources.others.get(SECRETS_FILE)
-    if document is None or any(fault.kind not in _HARMLESS for fault in document.faults):
+    if document is None or any(fault.kind in NO_YAML for fault in document.faults):
         return None
     return document.data
-
-
-_HARMLESS = (*_NUMBERS, "tag-in-definition", "key-not-text", "duplicate-key")
-"""Faults that leave the file what it is."""
 
 
 def _secrets(sources: Sources) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Any
 from muster.definition.checks.registry import Finding
 from muster.definition.inventory_files import HOST_VARS
 from muster.definition.sources import Sources, overridden
-from muster.definition.yaml_file import Document, KeyPath
+from muster.definition.yaml_file import NO_YAML, Document, KeyPath
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def variables(sources: Sources, names: Collection[str] | None = None) -> Iterato
                 name, value, sources.hosts, "hosts", place, path, given.owner, given.hosts
             )
     for file, document in {**sources.others, **sources.overrides}.items():
-        if not isinstance(document.data, dict):
+        if not isinstance(document.data, dict) or any(f.kind in NO_YAML for f in document.faults):
             continue
         owner = "all" if file in sources.others else overridden(file)
         hosts = (owner,) if file.startswith(f"{HOST_VARS}/") else None
