@@ -26,6 +26,8 @@ from muster.definition.checks import (
     slurm,
     slurm_values,
     software,
+    software_content,
+    software_folders,
     ssh_keys,
     storage,
 )
@@ -60,6 +62,8 @@ __all__ = [
     "slurm",
     "slurm_values",
     "software",
+    "software_content",
+    "software_folders",
     "ssh_keys",
     "storage",
 ]

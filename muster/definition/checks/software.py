@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
-from muster.definition.checks.rows import SharedValue, Spelling, UnknownName, at, table
+from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.software import SoftwareVersion
 from muster.definition.yaml_file import KeyPath
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*"
 _VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
-_FOLDER = r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+"
+FOLDER = r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+"
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _MODULE = "software.modules.<name>.<version>"
@@ -23,12 +23,6 @@ def _versions(d: Definition) -> Iterator[tuple[str, KeyPath, SoftwareVersion]]:
         for version, content in versions.items():
             path = ("software", "modules", name, version)
             yield f"{name}/{version}", path, content
-
-
-def _built_folders(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    for _, path, content in _versions(d):
-        if content.root is not None and content.build is not None:
-            yield (*path, "root"), content.root
 
 
 def _inserted_folders(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -69,14 +63,9 @@ table(
         "use letters, digits and underscores, no digit first"),
     Spelling("module-folder",
         "A module whose folder has no absolute path, or one that a shell would split",
-        at(f"{_MODULE}.root"), _FOLDER,
+        at(f"{_MODULE}.root"), FOLDER,
         '"{value}" can\'t be the folder of a module',
         "begin it with / and use letters, digits and _ . + - between the slashes"),
-    SharedValue("module-folder-twice",
-        "Two modules that are built in one folder: the second would never be built",
-        _built_folders,
-        "{first[2]}/{first[3]} is built in {value} already",
-        "give each its own folder"),
     UnknownName("module-unknown-folder",
         "A `{name/version}` in a command or variable that names no module",
         _inserted_folders, _MODULE,
@@ -166,6 +155,24 @@ def module_conflicts_with_dependency(d: Definition) -> Iterator[Finding]:
                     (*path, "conflict", index),
                     f'"{other}" is in conflict, and depends_on loads {hit[0]}',
                     "take it out of one of the two",
+                )
+
+
+@check("module-family-twice")
+def module_family_twice(d: Definition) -> Iterator[Finding]:
+    """A module that depends on two of one family: Lmod swaps one for the other."""
+    families = {full: content.family for full, _, content in _versions(d)}
+    for _, path, content in _versions(d):
+        first: dict[str, str] = {}
+        for index, wanted in enumerate(content.depends_on):
+            family = families.get(wanted)
+            other = first.setdefault(family, wanted) if family else wanted
+            if other != wanted:
+                yield Finding(
+                    (*path, "depends_on", index),
+                    f"{wanted} and {other} are both of the family {family}, of which one can be "
+                    "loaded",
+                    "take one of them out",
                 )
 
 

@@ -1,0 +1,160 @@
+"""Checks of what a module sets, and of the command that builds it."""
+
+import re
+from collections.abc import Iterator
+
+from muster.definition.checks.registry import Finding, check, suggestion
+from muster.definition.checks.rows import Spelling, at, table
+from muster.definition.definition import Definition
+from muster.definition.schema.software import SoftwareVersion
+from muster.definition.yaml_file import KeyPath
+
+_MODULE = "software.modules.<name>.<version>"
+_PROPERTIES = {
+    "arch": ("gpu", "mic", "offload"),
+    "lmod": ("sticky",),
+    "state": ("experimental", "obsolete", "testing"),
+    "status": ("active",),
+}
+"""Properties and values of Lmod's own lmodrc.lua; it stops at any other."""
+_LISTS = frozenset(
+    {"PATH", "MANPATH", "INFOPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PKG_CONFIG_PATH"}
+    | {"PYTHONPATH"}
+)
+"""Variables that hold folders of many modules and of the system."""
+_TAKEN = frozenset(
+    {"MODULEPATH", "LOADEDMODULES", "_LMFILES_", "HOME", "USER", "LOGNAME", "SHELL", "PWD"}
+)
+"""Variables of Lmod and of the login."""
+_WORD = re.compile(r"(?<!\$)\{([A-Za-z][A-Za-z0-9_]*)\}")
+_NOT_ROOT = frozenset({"root", "prefix", "folder", "dir", "destdir", "installdir", "dest"})
+"""What people write for `{root}`, in small letters. Another word in braces may be awk's."""
+
+
+def _versions(d: Definition) -> Iterator[tuple[KeyPath, SoftwareVersion]]:
+    for name, versions in d.cluster.software.modules.items():
+        for version, content in versions.items():
+            yield ("software", "modules", name, version), content
+
+
+# fmt: off
+table(
+    Spelling("module-package",
+        "A package for a build that apt would take for an option, a file or a removal",
+        # Debian Policy 5.6.1; apt removes what ends in a hyphen.
+        at(f"{_MODULE}.packages.[]"), r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]",
+        '"{value}" can\'t be the name of a package',
+        "write its name alone, in small letters, such as python3-venv"),
+    Spelling("module-family",
+        "A family that can't be a part of a variable, which Lmod makes of it",
+        at(f"{_MODULE}.family"), r"[A-Za-z0-9_]+",
+        '"{value}" can\'t be a family of modules',
+        "use letters, digits and underscores"),
+    Spelling("module-whatis",
+        "Several lines for `module spider`, which has one",
+        at(f"{_MODULE}.whatis"), lambda text: "\n" not in text.strip("\n"),
+        "whatis has more than one line",
+        "write one line, and the rest into `help`"),
+)
+# fmt: on
+
+
+@check("module-property")
+def module_property(d: Definition) -> Iterator[Finding]:
+    """A property that Lmod does not know: it would refuse each command."""
+    for path, content in _versions(d):
+        for name, value in content.properties.items():
+            here = (*path, "properties", name)
+            if name not in _PROPERTIES:
+                remedy = suggestion(name, _PROPERTIES, "take it out")
+                yield Finding(here, f'Lmod has no property "{name}"', remedy)
+            elif value not in _PROPERTIES[name]:
+                remedy = suggestion(value, _PROPERTIES[name], "take it out")
+                yield Finding(here, f'the property {name} can\'t be "{value}"', remedy)
+
+
+@check("module-variable-of-others")
+def module_variable_of_others(d: Definition) -> Iterator[Finding]:
+    """A variable that the system, Lmod or other modules need as it is."""
+    for path, content in _versions(d):
+        for name in content.env:
+            if name in _LISTS:
+                yield Finding(
+                    (*path, "env", name),
+                    f"{name} holds folders of others too, and `env` would replace them",
+                    f"put the folder in front of them: `prepend_path: {{{name}: bin}}`",
+                )
+            elif name in _TAKEN or name.startswith(("LMOD_", "__LMOD")):
+                yield Finding(
+                    (*path, "env", name),
+                    f"{name} belongs to Lmod or to the user's login",
+                    "use another variable",
+                )
+
+
+@check("module-path-entry")
+def module_path_entry(d: Definition) -> Iterator[Finding]:
+    """A folder for a path variable that is several, or outside of the version's folder."""
+    for path, content in _versions(d):
+        for name, folder in content.prepend_path.items():
+            parts = folder.split("/")
+            if ":" in folder or parts[0].startswith("~") or ".." in parts or "\0" in folder:
+                yield Finding(
+                    (*path, "prepend_path", name),
+                    f'"{folder}" is not one folder below that of the version',
+                    "write one such as bin or lib/python, or an absolute path",
+                )
+
+
+@check("module-placeholder")
+def module_placeholder(d: Definition) -> Iterator[Finding]:
+    """Braces that nothing replaces: only `{root}` and `{module/version}` are replaced."""
+    for path, content in _versions(d):
+        found = {("env", name): _words(value) for name, value in content.env.items()}
+        found["build",] = _unreplaced(content.build or "")
+        for place, words in found.items():
+            if words:
+                yield Finding(
+                    (*path, *place),
+                    f"nothing replaces {{{words[0]}}}",
+                    "write {root} for the folder of this version, {apps/python/3.10} for another's",
+                )
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word != "root"]
+
+
+def _unreplaced(build: str) -> list[str]:
+    return [word for word in _words(build) if word.lower() in _NOT_ROOT]
+
+
+@check("module-value")
+def module_value(d: Definition) -> Iterator[Finding]:
+    """A variable's value with a NUL character, which no variable can hold."""
+    for path, content in _versions(d):
+        for name, value in content.env.items():
+            if "\0" in value:
+                yield Finding((*path, "env", name), "the value has a NUL character", "take it out")
+
+
+@check("module-command")
+def module_command(d: Definition) -> Iterator[Finding]:
+    """A command that installs nothing into the folder of its version."""
+    for path, content in _versions(d):
+        build = content.build
+        if build is None:
+            continue
+        here = (*path, "build")
+        if not build.strip():
+            yield Finding(here, "the command is empty", "write the command, or take `build` out")
+        elif "\0" in build:
+            yield Finding(here, "the command has a NUL character", "take it out")
+        elif re.search(r"(?<!\$)\{root(?![A-Za-z0-9_}])", build):
+            yield Finding(here, "{root is not closed", "write {root}")
+        elif "{root}" not in build and not _unreplaced(build):
+            yield Finding(
+                here,
+                "the command does not name {root}, so nothing comes into the folder of the module",
+                "install into {root}, as in `python3 -m venv {root}`",
+            )
