@@ -21,7 +21,7 @@ from muster.definition.spelling import nearest
 # Octal for SLURM with a leading zero (strtoul), and with K times 1024 where it has 32 bits or more.
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
 _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
-_SETTING = re.compile(r"\s(\w+)\s*=")
+_SETTING = re.compile(r" (\w+) *=")
 MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
 """What Muster sets where they are not given: muster/render/slurm/slurm_conf.py."""
 _PRIORITY_WEIGHTS = tuple(
