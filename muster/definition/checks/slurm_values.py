@@ -221,7 +221,7 @@ def _wrong_ports(_: ValueType, text: str) -> _Wrong:
 
 def _wrong_licenses(_: ValueType, text: str) -> _Wrong:
     for word in re.split("[,;]", text):
-        name, _, number = word.replace("=", ":").partition(":")
+        name, _colon, number = word.replace("=", ":").partition(":")
         if not re.fullmatch(r"[^\s:]+", name) or not re.fullmatch(r"[0-9]{1,9}|", number):
             return f'wrong at "{word}"', "write each as NAME:NUMBER, such as matlab:10"
     return None
