@@ -6,9 +6,8 @@ Where Muster's answer is otherwise, and right, answers.yml has it with the reaso
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import casekit
+import pytest
 from casekit import Case
 
 SECONDS = 5.0
