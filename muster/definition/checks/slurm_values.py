@@ -21,7 +21,7 @@ from muster.definition.spelling import nearest
 # Octal for SLURM with a leading zero (strtoul), and with K times 1024 where it has 32 bits or more.
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
 _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
-_SETTING = re.compile(r"\s(\w+)\s*=")
+_SETTING = re.compile(r" (\w+) *=")
 MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
 """What Muster sets where they are not given: muster/render/slurm/slurm_conf.py."""
 _PRIORITY_WEIGHTS = tuple(
@@ -221,7 +221,7 @@ def _wrong_ports(_: ValueType, text: str) -> _Wrong:
 
 def _wrong_licenses(_: ValueType, text: str) -> _Wrong:
     for word in re.split("[,;]", text):
-        name, _, number = word.replace("=", ":").partition(":")
+        name, _colon, number = word.replace("=", ":").partition(":")
         if not re.fullmatch(r"[^\s:]+", name) or not re.fullmatch(r"[0-9]{1,9}|", number):
             return f'wrong at "{word}"', "write each as NAME:NUMBER, such as matlab:10"
     return None

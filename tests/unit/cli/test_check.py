@@ -108,6 +108,10 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
         "warning: nobody can be root on the VMs: sudo takes no keys of security tokens (sk-...)",
         "warning: IAP only admits principals with a role in the whole project",
     )
+    gone = (
+        "warning: accounts.slurm10.users: ada can charge nothing to it, since their `state` is "
+        "absent"
+    )
     for changes, expected in (
         ([], [nobody, no_tunnel]),
         ([admin, users], [nobody]),
@@ -117,7 +121,7 @@ def test_who_could_not_enter_a_cluster_in_the_cloud_is_warned(tmp_path: Path) ->
         ([key, admin, users], []),
         ([key, admin, ("iap_admins: []", 'iap_admins: ["user:ada@example.org"]')], []),
         ([key, admin, ("count: 1", "public_address: true")], []),
-        ([("ssh_keys: []", f"ssh_keys: [{KEY}]\n        state: absent"), users], [nobody]),
+        ([("ssh_keys: []", f"ssh_keys: [{KEY}]\n        state: absent"), users], [nobody, gone]),
     ):
         assert [
             line.partition(";")[0].partition(": name")[0] for line in warned(tmp_path, *changes)

@@ -160,7 +160,8 @@ def test_folders_are_made_with_their_quota_under_their_name_in_the_file_system()
 
 
 def test_a_project_has_a_quota_of_its_own_and_the_controller_makes_it_its_group_s() -> None:
-    cluster = deepcopy(CLUSTER) | {"users": {"groups": {"vision": {"gid": 20000}}}}
+    cluster = deepcopy(CLUSTER)
+    cluster["users"]["groups"] = {"vision": {"gid": 20000}}
     cluster["storage"]["projects"] = {
         "photos": {"group": "vision", "quota_gib": 5, "quota_files": 9000}
     }

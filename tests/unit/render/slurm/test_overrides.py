@@ -73,9 +73,10 @@ def free(definition: Definition) -> set[str]:
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_what_muster_sets_is_owned_merged_or_replaced_on_purpose(lab, version):
-    gpus = {"scratch": "/scratch", "private_tmp": True}
+    storage = {"scratch": "/scratch", "private_tmp": version > "21.08"}
+    nvidia = {"modules": "open"}
     definitions = [
-        lab({"storage": gpus, "nvidia": {}}, version=version),
+        lab({"storage": storage, "nvidia": nvidia}, version=version),
         cloud(version),
     ]
     assert {name for definition in definitions for name in free(definition)} <= set(FREE)
