@@ -15,13 +15,14 @@ ENDINGS = (".yml", ".yaml", ".json")
 """Of files with variables. One without an ending is read too."""
 
 NO_LISTS = (GROUP_VARS, HOST_VARS, "vars_plugins", "packages")
-"""Names that are no lists of hosts for Ansible, the last by `ignore_patterns` of ansible.cfg."""
+"""Names that are no lists of hosts for Ansible, the last by `ignore_patterns` in ansible.cfg."""
 
 NO_LIST_ENDINGS = (
     *(".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst"),
-    *(".orig", ".cfg", ".retry"),
+    *(".orig", ".cfg", ".retry", ".deb"),
 )
-"""Endings that are no lists of hosts for Ansible (INVENTORY_IGNORE_EXTS)."""
+"""Endings that are no lists of hosts for Ansible (INVENTORY_IGNORE_EXTS), the last one by
+`ignore_patterns` in ansible.cfg."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class Sources:
     """secrets.yml, and copies of it beside it, with their permission bits; not encrypted ones."""
     in_git: frozenset[str] = frozenset()
     """The files in group_vars and host_vars that git has."""
+    index: dict[str, list[Any]] | None = None
+    """The variables of all files by name, once a check has asked for them."""
     further_lists: list[str] = field(default_factory=list)
     """What Ansible would read as lists of hosts beside hosts.yml."""
 
@@ -121,9 +123,13 @@ def _in_git(inventory: Path) -> frozenset[str]:
 
 def _secret_files(inventory: Path) -> dict[str, int]:
     """Permission bits of secrets.yml and of what an editor leaves beside it, by path."""
-    folder, name = (inventory / SECRETS_FILE).parent, PurePath(SECRETS_FILE).name
+    path = inventory / SECRETS_FILE
+    try:
+        names = sorted(entry.name for entry in os.scandir(path.parent))
+    except OSError:
+        return {}  # where that is wrong, cluster.yml can't be read either
     modes = {}
-    for file in sorted((*folder.glob(f"{name}*"), *folder.glob(f".{name}*"))):
+    for file in (path.parent / name for name in names if name.lstrip(".").startswith(path.name)):
         try:
             if file.is_file() and not file.read_bytes().startswith(VAULT_HEADER.encode()):
                 modes[str(file.relative_to(inventory))] = file.stat().st_mode & 0o777

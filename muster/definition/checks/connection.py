@@ -70,8 +70,7 @@ def _meant(name: str) -> str | None:
 def connection_misspelt(sources: Sources) -> Iterator[Finding]:
     """A variable that is nearly called like one with which Ansible connects, as `ansible_hosts`."""
     for given in variables(sources):
-        near = _meant(given.name)
-        if near:
+        if near := _meant(given.name):
             yield given.finding(
                 f'Ansible connects with no variable "{given.name}"', f'did you mean "{near}"?'
             )
@@ -145,6 +144,7 @@ def _addresses(sources: Sources) -> Iterator[tuple[str, str, Variable]]:
             yield given.hosts[0], given.value, given
 
 
+@lru_cache(maxsize=20_000)  # several checks look at each
 def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         ip = ipaddress.ip_address(address)
@@ -191,7 +191,7 @@ def address_twice(sources: Sources) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for host, (address, given) in last.items():
         other = first.setdefault(str(_ip(address) or address.lower()), host)
-        if other == host and address in names - {host}:
+        if other == host and address in names:
             other = address
         if other != host:
             yield given.finding(

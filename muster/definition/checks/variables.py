@@ -1,6 +1,6 @@
 """The variables that an inventory gives to its groups and hosts, wherever it does."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class Variable:
     @property
     def spelt(self) -> str | None:
         """A number whose spelling YAML 1.1 takes for another base, as it is written; else None."""
+        if not self.document.faults:
+            return None
         kinds = ("number-with-colons", "number-with-leading-zero")
         faults = (fault for fault in self.document.faults if fault.kind in kinds)
         return next((fault.text for fault in faults if fault.path == self.place), None)
@@ -50,11 +52,19 @@ def variables(sources: Sources, names: Collection[str] | None = None) -> Iterato
 
     `names`: only those that are called so.
     """
+    if sources.index is None:
+        sources.index = {}
+        for variable in _all(sources):
+            sources.index.setdefault(variable.name, []).append(variable)
+    for name in sources.index if names is None else names:
+        yield from sources.index.get(name, ())
+
+
+def _all(sources: Sources) -> Iterator[Variable]:
     for given in sources.tree.given:
         below = (given.owner,) if given.hosts else (given.owner, "vars")
         above = (given.place[-3],) if given.hosts else ()
-        for name in _named(given.variables, names):
-            value = given.variables[name]
+        for name, value in given.variables.items():
             place = (*given.place, name)
             path = (*map(str, above), *below, name)
             yield Variable(
@@ -65,10 +75,5 @@ def variables(sources: Sources, names: Collection[str] | None = None) -> Iterato
             continue
         owner = "all" if file in sources.others else overridden(file)
         hosts = (owner,) if file.startswith(f"{HOST_VARS}/") else None
-        for name in _named(document.data, names):
-            value = document.data[name]
+        for name, value in document.data.items():
             yield Variable(name, value, document, file, (name,), (name,), owner, hosts)
-
-
-def _named(given: Mapping[str, Any], names: Collection[str] | None) -> list[str]:
-    return [name for name in given if names is None or name in names]
