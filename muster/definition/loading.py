@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.definition import schema_errors, sources
-from muster.definition.checks import CHECKS, Finding
+from muster.definition.checks import CHECKS, Finding, misspelt
 from muster.definition.definition import HOST_GROUPS, Definition, Hosts, cloud_hosts
 from muster.definition.hosts_file import HostsTree
 from muster.definition.problems import DefinitionError, Problem
@@ -84,16 +84,25 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     if repaired is not None and not unread:
         read.members = repaired.hosts
     findings = _source_findings(read)
-    if repaired is not None and not any(
-        file == "cluster" for file, _ in read.faults(*NO_YAML)
-    ):
+    if repaired is not None and not any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
         repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
+        of_definition = _definition_findings(repaired, unread)
+        if repaired_at:
+            # A name of theirs may be a part of a value of another shape.
+            of_definition = [item for item in of_definition if item[0] != misspelt.CHECK]
+        said_at |= {
+            place
+            for name, finding in of_definition
+            if name == misspelt.CHECK
+            for place in (finding.path, finding.because)
+        }
         findings += [
             (name, finding)
-            for name, finding in _definition_findings(repaired, unread)
-            if finding.file != "cluster"
+            for name, finding in of_definition
+            if name == misspelt.CHECK
+            or finding.file != "cluster"
             or not any(
                 _follows(path, repaired_at, said_at)
                 for path in (finding.path, finding.because)

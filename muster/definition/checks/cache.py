@@ -6,13 +6,14 @@ from muster.definition.checks.cloud_machines import vms
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, at, table
 from muster.definition.definition import Definition
+from muster.definition.schema import patterns
 from muster.definition.schema.storage import KERNELS, POOR_CACHE, Cache
 
 # fmt: off
 table(
     Spelling("cache-device",
         "A disk for the cache that is no device file",
-        at("storage.cache.device"), r"/dev/[A-Za-z0-9._:/-]+",
+        at("storage.cache.device"), patterns.is_device,
         '"{value}" is no device file',
         "write it as /dev/disk/by-id/... or /dev/nvme1n1"),
 )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check, repeated, suggestion
+from muster.definition.checks.storage import of_the_system
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
 from muster.definition.schema import patterns
@@ -12,6 +13,8 @@ from muster.definition.schema.ceph import Ceph
 
 # The first part of a name is a registry if it has a dot or a port, or is localhost:
 # https://pkg.go.dev/github.com/distribution/reference
+_FILES = "/var/lib/muster/"
+"""Where files may stand for disks, though the folder is Muster's."""
 _REGISTRY = re.compile(
     r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+", re.ASCII
 )
@@ -42,7 +45,8 @@ def ceph_device(d: Definition) -> Iterator[Finding]:
     for place, disks in _disks(d):
         for index, device in enumerate(disks):
             plain = re.fullmatch(r"/[A-Za-z0-9._:+/-]+", device) and posixpath.normpath(device)
-            if plain != device or device.startswith("//"):
+            taken = not device.startswith(("/dev/", _FILES)) and of_the_system(device)
+            if plain != device or device.startswith("//") or taken:
                 yield Finding(
                     (*place, index),
                     f'"{device}" is no device file',

@@ -4,22 +4,25 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
+from muster.catalog.zones import REGIONS, ZONES
 from muster.definition.checks.cloud_machines import vms
-from muster.definition.checks.registry import Finding, check, source_check
+from muster.definition.checks.registry import Finding, check, source_check, suggestion
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.node_sets import Machines
 from muster.definition.sources import HOSTS_FILE, Sources
 from muster.definition.yaml_file import KeyPath
 
-# https://cloud.google.com/compute/docs/regions-zones: region, hyphen, letter.
-_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 # https://cloud.google.com/compute/docs/labeling-resources
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_LABELS = 64
 _OUR_LABELS = ("muster-cluster", "muster-node-set", "muster-role", "goog-pulumi-provisioned")
 # https://cloud.google.com/iam/docs/principal-identifiers
-_PRINCIPAL = r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+"
+_PRINCIPAL = (
+    r"(user|group|serviceAccount):[^@\s]+@[^@\s]+|domain:[^@\s]+"
+    r"|principal(Set)?://iam\.googleapis\.com/[^\s/]+(/[^\s/]+)+"
+)
 _PRINCIPALS = at("cloud.iap_users.[]", "cloud.iap_admins.[]")
 
 
@@ -31,7 +34,16 @@ def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
             yield ("nodes", name, "zones", index), zone
 
 
+_PRIVATE = tuple(
+    ipaddress.IPv4Network(text)
+    for text in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+)
+"""Of RFC 1918 and RFC 6598: https://cloud.google.com/vpc/docs/subnets#valid-ranges."""
+
+
 def _network(subnet: str) -> ipaddress.IPv4Network | None:
+    if not re.search(r"/[0-9]{1,2}$", subnet):
+        return None  # Google takes no mask
     try:
         return ipaddress.IPv4Network(subnet)
     except ValueError:
@@ -41,17 +53,11 @@ def _network(subnet: str) -> ipaddress.IPv4Network | None:
 def _is_subnet(text: str) -> bool:
     """Whether a cluster can have these addresses."""
     network = _network(text)
-    # https://cloud.google.com/vpc/docs/subnets#valid-ranges
-    return network is not None and network.is_private and not network.is_link_local
+    return network is not None and any(map(network.subnet_of, _PRIVATE))
 
 
 # fmt: off
 table(
-    Spelling("zone-malformed",
-        "A zone that can't be one",
-        _zones, _ZONE.fullmatch,
-        '"{value}" can\'t be a zone',
-        "write it like europe-west4-a"),
     ListedTwice("zone-twice",
         "A zone that a node set lists twice",
         _zones),
@@ -64,12 +70,26 @@ table(
         "A principal that may use IAP, written in a way that Google does not know",
         _PRINCIPALS, _PRINCIPAL,
         '"{value}" is no principal that Google knows',
-        "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS or domain:NAME"),
+        "write user:ADDRESS, group:ADDRESS, serviceAccount:ADDRESS, domain:NAME, or the "
+        "principal:// or principalSet:// of a workforce pool"),
     ListedTwice("iap-user-twice",
         "A principal that may use IAP, listed twice",
         _PRINCIPALS),
 )
 # fmt: on
+
+
+@check("zone-unknown")
+def zone_unknown(d: Definition) -> Iterator[Finding]:
+    """A zone that Google does not have, or that Muster does not know."""
+    own = d.cluster.cloud.region if d.cluster.cloud else ""
+    for path, zone in _zones(d):
+        follows = path != ("cloud", "zone") and own not in REGIONS and zone.startswith(f"{own}-")
+        if zone not in ZONES and not follows:
+            region = zone if zone in REGIONS else zone.rpartition("-")[0]
+            known = REGIONS.get(region, ZONES)
+            remedy = suggestion(zone, known, "write one like europe-west4-a")
+            yield Finding(path, f'no zone "{zone}" is known', remedy)
 
 
 @check("vms-without-cloud")
@@ -140,10 +160,10 @@ def _is_inside(host: str) -> bool:
 @check("zone-of-another-region")
 def zone_of_another_region(d: Definition) -> Iterator[Finding]:
     """Nodes in another region than the controller: the subnet and the folders are not there."""
-    if d.cluster.cloud is None:
+    if d.cluster.cloud is None or d.cluster.cloud.zone not in ZONES:
         return
     for path, zone in _zones(d):
-        if _ZONE.fullmatch(zone) and zone.rsplit("-", 1)[0] != d.cluster.cloud.region:
+        if zone in ZONES and zone.rsplit("-", 1)[0] != d.cluster.cloud.region:
             yield Finding(
                 path,
                 f"{zone} is not in {d.cluster.cloud.region}, where the controller is",
@@ -172,6 +192,13 @@ def subnet_too_small(d: Definition) -> Iterator[Finding]:
 def label(d: Definition) -> Iterator[Finding]:
     """A label that Google refuses, or that Muster sets itself."""
     for name, nodes in vms(d):
+        most = _LABELS - len(_OUR_LABELS)
+        if len(nodes.labels) > most:
+            yield Finding(
+                ("nodes", name, "labels"),
+                f"Google takes {_LABELS} labels, and Muster needs {len(_OUR_LABELS)} of them",
+                f"give at most {most}",
+            )
         for key, value in nodes.labels.items():
             path = ("nodes", name, "labels", key)
             if key in _OUR_LABELS:

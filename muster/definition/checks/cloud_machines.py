@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.catalog import accelerators, iam_limits
+from muster.catalog import accelerators, disk_types, iam_limits
 from muster.catalog.machine_types import MachineType, machine_types
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import Definition
@@ -203,6 +203,31 @@ def fallback_with_other_local_ssds(d: Definition) -> Iterator[Finding]:
                 path,
                 f"{shape.name} can't have {wanted} local SSDs, as {first.name} has",
                 "take another machine type, or another number of `local_ssds` that both can have",
+            )
+
+
+def _disks(d: Definition) -> Iterator[tuple[KeyPath, str, str]]:
+    """Each disk with the machine types that it is attached to: its place, its type, theirs."""
+    for name, nodes in vms(d):
+        for way in nodes.ways:
+            yield ("nodes", name, "disk", "type"), nodes.disk.type, way.machine_type
+    if cloud := d.cluster.cloud:
+        controller, login = cloud.controller, cloud.login
+        for key, disk in (("disk", controller.disk), ("state_disk", controller.state_disk)):
+            yield ("cloud", "controller", key, "type"), disk.type, controller.machine_type
+        yield ("cloud", "login", "disk", "type"), login.disk.type, login.machine_type
+
+
+@check("disk-type-not-possible")
+def disk_type_not_possible(d: Definition) -> Iterator[Finding]:
+    """A type of disk that a machine type does not take."""
+    for path, disk_type, machine_type in _disks(d):
+        shape = machine_types().get(machine_type)
+        if shape and disk_type not in (possible := disk_types.of_series(shape.series)):
+            yield Finding(
+                path,
+                f"{machine_type} takes no disk of type {disk_type}",
+                f"take {' or '.join(possible)}",
             )
 
 

@@ -2,18 +2,28 @@
 
 from collections.abc import Iterator
 
+from muster.definition.checks.misspelt import misspelt
 from muster.definition.checks.registry import Finding, check
 from muster.definition.definition import HOST_GROUPS, Definition
+from muster.definition.schema.node_sets import Machines
 from muster.definition.spelling import nearest
 
 
-def _meant(d: Definition) -> dict[str, str]:
+def meant_groups(d: Definition) -> dict[str, str]:
     """Groups whose name is nearly that of one with a meaning, with that name."""
     known = set(HOST_GROUPS) | set(d.cluster.nodes)
+    without_hosts = {
+        name
+        for name, nodes in d.cluster.nodes.items()
+        if isinstance(nodes, Machines) and not d.hosts_of(name)
+    }
+    used = {name.used for name in misspelt(d)}
     meant = {}
     for group in d.hosts.groups:
         # A group with another meaning (rack1, login2) is fine; one letter off is not.
-        near = None if group in known or group[-1:].isdigit() else nearest(group, HOST_GROUPS)
+        if group in known or group in used or group[-1:].isdigit():
+            continue
+        near = nearest(group, HOST_GROUPS) or nearest(group, without_hosts)
         if near and abs(len(near) - len(group)) <= 1:
             meant[group] = near
     return meant
@@ -21,7 +31,7 @@ def _meant(d: Definition) -> dict[str, str]:
 
 def _lacks(d: Definition, group: str) -> bool:
     """Whether a group has no hosts, under whatever spelling."""
-    return not d.hosts.groups.get(group) and group not in _meant(d).values()
+    return not d.hosts.groups.get(group) and group not in meant_groups(d).values()
 
 
 @check("no-controller", reads_hosts=True)
@@ -87,7 +97,7 @@ def people_without_login(d: Definition) -> Iterator[Finding]:
 @check("group-misspelt", reads_hosts=True)
 def group_misspelt(d: Definition) -> Iterator[Finding]:
     """A group whose name is nearly that of one with a meaning."""
-    for group, near in _meant(d).items():
+    for group, near in meant_groups(d).items():
         message = f'the group "{group}" has no meaning'
         yield Finding((group,), message, f'did you mean "{near}"?', "hosts")
 

@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator
 
 from muster.catalog import hostlists
+from muster.definition.checks.hosts import meant_groups
+from muster.definition.checks.misspelt import misspelt
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
+from muster.definition.schema import patterns
 from muster.definition.schema.node_sets import MOST_16_BITS, Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).
@@ -71,8 +74,9 @@ def no_node_set(d: Definition) -> Iterator[Finding]:
 @check("node-set-without-hosts", reads_hosts=True)
 def node_set_without_hosts(d: Definition) -> Iterator[Finding]:
     """A node set that no host belongs to."""
+    misspelt_groups = meant_groups(d).values()
     for name in _standing(d):
-        if not d.hosts_of(name):
+        if not d.hosts_of(name) and name not in misspelt_groups:
             yield Finding(
                 ("nodes", name),
                 f'no host is in the group "{name}" of hosts.yml',
@@ -98,7 +102,9 @@ def node_set_outside_compute(d: Definition) -> Iterator[Finding]:
 @check("compute-host-in-no-set", reads_hosts=True)
 def compute_host_in_no_set(d: Definition) -> Iterator[Finding]:
     """A host of the group compute that no node set describes."""
-    described = {host for name in _standing(d) for host in d.hosts_of(name)}
+    # Other checks say that a name is misspelt, or that VMs are not in hosts.yml.
+    names = [*d.cluster.nodes, *meant_groups(d), *(name.used for name in misspelt(d))]
+    described = {host for name in names for host in d.hosts.groups.get(name, ())}
     for host in d.hosts.groups.get("compute", ()):
         if d.cluster.nodes and host not in described:
             yield Finding(
@@ -169,11 +175,12 @@ def gpu_devices_path(d: Definition) -> Iterator[Finding]:
     """GPU devices that are not below /dev."""
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
-            wrong = [file for file in _devices(nodes.gpus.devices) if not file.startswith("/dev/")]
-            if wrong:
+            files = _devices(nodes.gpus.devices)
+            wrong = next((file for file in files if not patterns.is_device(file)), None)
+            if wrong is not None:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),
-                    f'"{wrong[0]}" is not below /dev',
+                    f'"{wrong}" is no file below /dev',
                     "write full paths, like /dev/nvidia[0-3]",
                 )
 

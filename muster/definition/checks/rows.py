@@ -56,10 +56,19 @@ class Row(ABC):
         """The check that the row describes."""
 
 
-def table(*rows: Row) -> None:
+_ROWS: list[Row] = []
+
+
+def table(*more: Row) -> None:
     """Registers rows as checks."""
-    for row in rows:
+    for row in more:
         add(row.check())
+        _ROWS.append(row)
+
+
+def rows() -> tuple[Row, ...]:
+    """Return all rows of all tables."""
+    return tuple(_ROWS)
 
 
 @dataclass(frozen=True)
@@ -159,8 +168,7 @@ class UnknownName(ValueRow):
 
     def findings(self, d: Definition) -> Iterator[Finding]:
         """The names that are not among the known ones."""
-        place = [key for key in self.known.split(".") if not key.startswith("<")]
-        known = {"/".join(map(str, path[len(place) :])) for path, _ in at(self.known)(d)}
+        place, known = place_of(self.known), names_of(d, self.known)
         slashes = self.known.count("<") - 1
         for path, value in self.values(d):
             if value not in known:
@@ -171,3 +179,14 @@ class UnknownName(ValueRow):
                     self.file,
                     because=(*place, *value.rsplit("/", slashes)),
                 )
+
+
+def place_of(known: str) -> KeyPath:
+    """Keys of the mapping that has the names of a path such as `users.groups.<name>`."""
+    return tuple(key for key in known.split(".") if not key.startswith("<"))
+
+
+def names_of(d: Definition, known: str) -> set[str]:
+    """Names that the definition has at a path such as `users.groups.<name>`."""
+    place = place_of(known)
+    return {"/".join(map(str, path[len(place) :])) for path, _ in at(known)(d)}

@@ -5,9 +5,12 @@ from typing import Any
 
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, key_of
-from muster.definition.schema_errors import SchemaError
+from muster.definition.schema.cluster import Cluster
+from muster.definition.schema.node_sets import Machines, VirtualMachines
+from muster.definition.schema_errors import SchemaError, plain_type
 from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 _REFERENCE = "docs/reference/cluster.md has all keys"
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
@@ -45,8 +48,13 @@ def _shown(value: Any) -> str:
 @source_check("unknown-key", "extra_forbidden")
 def unknown_key(sources: Sources) -> Iterator[Finding]:
     """A key that the schema does not have."""
+    mixed = _mixed_sets(sources)
+    for error in mixed.values():
+        yield _mixed(sources, error)
     for error in _errors(sources, "extra_forbidden"):
         key = str(error.path[-1])
+        if error.path[:-1] in mixed and (error.gpu_key or _of_the_other_kind(error)):
+            continue
         if error.gpu_key == "accelerators":
             yield Finding(
                 error.path,
@@ -55,19 +63,76 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
                 "`accelerators` of one of N1",
             )
         elif error.gpu_key == "gpus":
-            yield Finding(error.path, f'unknown key "{key}"', _GPUS_OF_MACHINES)
+            message = f'unknown key "{key}"'
+            if key in VirtualMachines.model_fields:
+                message = f'"{key}" is a key of VMs, and these are machines'
+            yield Finding(error.path, message, _GPUS_OF_MACHINES)
         else:
-            remedy = suggestion(key, _keys(error), _REFERENCE)
+            sections = " or ".join(_sections_of(key)) if len(error.path) == 1 else ""
+            near = suggestion(key, _keys(error), _REFERENCE)
+            remedy = f"it is a key of {sections}" if sections else near
             yield Finding(error.path, f'unknown key "{key}"', remedy)
+
+
+_OTHER_KIND: dict[Any, tuple[Any, str, str]] = {
+    Machines: (VirtualMachines, "VMs", "machines"),
+    VirtualMachines: (Machines, "machines", "VMs"),
+}
+
+
+def _of_the_other_kind(error: SchemaError) -> bool:
+    """Whether an unknown key of a node set is one of the other kind of node sets."""
+    if error.owner not in _OTHER_KIND or error.gpu_key:
+        return False
+    return str(error.path[-1]) in _OTHER_KIND[error.owner][0].model_fields
+
+
+def _mixed_sets(sources: Sources) -> dict[KeyPath, SchemaError]:
+    """Node sets with keys of the other kind, and the first of those keys."""
+    first: dict[KeyPath, SchemaError] = {}
+    for error in _errors(sources, "extra_forbidden"):
+        if _of_the_other_kind(error):
+            first.setdefault(error.path[:-1], error)
+    return first
+
+
+def _mixed(sources: Sources, error: SchemaError) -> Finding:
+    """One error for all keys of the other kind in a node set."""
+    _, theirs, ours = _OTHER_KIND[error.owner]
+    keys = [
+        str(other.path[-1])
+        for other in _errors(sources, "extra_forbidden")
+        if other.path[:-1] == error.path[:-1] and _of_the_other_kind(other)
+    ]
+    verb = "is a key" if len(keys) == 1 else "are keys"
+    return Finding(
+        error.path,
+        f"{', '.join(keys)} {verb} of a node set of {theirs}, and `machine_type` makes this one "
+        "of VMs"
+        if ours == "VMs"
+        else f"{', '.join(keys)} {verb} of a node set of {theirs}, and this is one of {ours}",
+        f"take {'it' if len(keys) == 1 else 'them'} out; without `machine_type` a node set is one "
+        "of machines",
+    )
+
+
+def _sections_of(key: str) -> list[str]:
+    """The sections of the definition that have a key."""
+    return [
+        f"`{name}`"
+        for name, field in Cluster.model_fields.items()
+        if key in getattr(plain_type(field.annotation), "model_fields", ())
+    ]
 
 
 @source_check("missing-key", "missing")
 def missing_key(sources: Sources) -> Iterator[Finding]:
     """A required key that is not there."""
     misspelt = {error.meant for error in sources.schema_errors}
+    mixed = _mixed_sets(sources)
     for error in _errors(sources, "missing"):
-        if error.path in misspelt:
-            continue  # the unknown key beside it is this one: one mistake, one error
+        if error.path in misspelt or error.path[:-1] in mixed:
+            continue  # the unknown key beside it is said already: one mistake, one error
         meaning = error.field.description if error.field else ""
         yield Finding(error.path, f'"{error.path[-1]}" is missing', f"add it: {meaning}".strip("."))
 

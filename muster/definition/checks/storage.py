@@ -51,9 +51,11 @@ def _paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
             yield ("storage", key, "export"), folder.export
 
 
-def _served_paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    folders = {**d.cluster.storage.served(), **d.cluster.storage.of_kind("ceph")}
-    return ((path, value) for path, value in _paths(d) if path[1] in folders)
+def _mounted_paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    """The paths of folders that Muster serves or mounts, if their form is right."""
+    storage = d.cluster.storage
+    folders = {**storage.served(), **storage.mounted(), **storage.of_kind("ceph")}
+    return ((path, value) for path, value in _paths(d) if path[1] in folders and is_plain(value))
 
 
 def _servers(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -62,10 +64,24 @@ def _servers(d: Definition) -> Iterator[tuple[KeyPath, str]]:
             yield ("storage", key, "server"), folder.server
 
 
-def _is_plain(path: str) -> bool:
-    """Whether a path is in its shortest form; another check reports a relative one."""
+def is_plain(path: str) -> bool:
+    """Whether a path is absolute and in its shortest form."""
     shortest = path == posixpath.normpath(path) and not re.search(r"\s|^//", path)
-    return shortest or not path.startswith("/")
+    return shortest and path.startswith("/")
+
+
+_PART_BYTES = 255
+"""Of one folder's name (NAME_MAX in limits.h)."""
+_UNIT_CHARACTERS = 255 - len(".automount")
+"""Of a path as systemd names its unit (systemd.unit(5))."""
+
+
+def is_short(path: str) -> bool:
+    """Whether a path's folders, and the unit of systemd that mounts it, can have their names."""
+    # systemd-escape(1) writes other characters as \\x2d.
+    escaped = sum(1 if re.match(r"[A-Za-z0-9:_./]", character) else 4 for character in path)
+    parts = path.encode().split(b"/")
+    return escaped <= _UNIT_CHARACTERS and all(len(part) <= _PART_BYTES for part in parts)
 
 
 # fmt: off
@@ -77,13 +93,18 @@ table(
         "begin it with /"),
     Spelling("folder-not-plain",
         "A shared folder with .., a double or last slash, or spaces in its path",
-        _paths, _is_plain,
+        # Another check reports a relative one.
+        _paths, lambda path: is_plain(path) or not path.startswith("/"),
         '"{value}" is not in its shortest form',
         "leave out spaces, .., double slashes and the slash at the end"),
+    Spelling("folder-too-long",
+        "A shared folder with a name or path that is too long",
+        _paths, is_short,
+        "the path is too long: a folder's name has up to 255 bytes, and so has a mount's unit",
+        "take shorter names"),
     Spelling("folder-not-exportable",
         "A folder whose path has characters that exports or mount options would split",
-        # White space is refused for any folder.
-        _served_paths, r"[A-Za-z0-9._/+\s-]*",
+        _mounted_paths, r"[A-Za-z0-9._/+-]*",
         '"{value}" can\'t be served by NFS or CephFS',
         "use letters, digits and _ . + - between the slashes"),
     Spelling("storage-server",
@@ -111,7 +132,12 @@ def folder_of_the_system(d: Definition) -> Iterator[Finding]:
 @check("folders-nested")
 def folders_nested(d: Definition) -> Iterator[Finding]:
     """A shared folder inside another one."""
-    folders = [(key, folder.path) for key, folder in d.cluster.storage.folders()]
+    folders = [
+        (key, folder.path)
+        for key, folder in d.cluster.storage.folders()
+        # Other checks refuse those.
+        if is_plain(folder.path) and folder.path != "/"
+    ]
     for index, (key, path) in enumerate(folders):
         for other_key, other in folders[:index]:
             if below(path, other) or below(other, path):

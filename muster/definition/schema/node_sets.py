@@ -90,7 +90,7 @@ class Disk(Model):
     ] = 20
     type: Annotated[
         Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"],
-        Field(description="Its type; Google's documentation has those that a machine type takes."),
+        Field(description="Its type; not every machine type takes each."),
     ] = "pd-balanced"
 
 

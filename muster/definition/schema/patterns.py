@@ -17,7 +17,7 @@ LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
 # slurmdbd's tables tell accounts apart by 42 characters (accounting_storage_mysql.c, `acct(42)`).
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,41}"
 # One folder: no slash, and no dot at its beginning, which would hide it.
-PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+PROJECT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 # Labels as of hosts; the last one is no number, which would be an address.
 DOMAIN = (
     r"(?=.{1,253}$)(?!(?:.*\.)?[0-9]+$)"
@@ -42,6 +42,12 @@ def whole(pattern: str) -> dict[str, str]:
 def is_host(text: str) -> bool:
     """Whether `text` is an address or can be a host's name."""
     return is_address(text) or bool(re.fullmatch(DOMAIN, text))
+
+
+def is_device(text: str) -> bool:
+    """Whether `text` is a path below /dev, in its shortest form."""
+    plain = re.fullmatch(r"/dev(?:/[A-Za-z0-9._:-]+)+", text)
+    return plain is not None and not {".", ".."} & {*text.split("/")}
 
 
 def is_address(text: str) -> bool:

@@ -6,14 +6,14 @@ Where Ansible can't read hosts.yml, or leaves a part of it out, Muster refuses i
 from pathlib import Path
 from typing import Any
 
+import casekit
 import pytest
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-
-import casekit
 from casekit import Case
+
 from muster.definition import sources
 from muster.definition.inventory_files import variable_files
 from muster.definition.loading import examine
