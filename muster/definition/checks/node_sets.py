@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from muster.catalog.hostlists import expand
+from muster.catalog import hostlists
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
@@ -31,7 +31,7 @@ def _is_gpu_type(text: str) -> bool:
 def _devices(hostlist: str) -> list[str]:
     """Device files by name; empty where the text is no hostlist."""
     try:
-        return expand(hostlist)
+        return hostlists.expand(hostlist)
     except ValueError:
         return []
 
