@@ -244,6 +244,13 @@ UNSAFE_VALUES = (
         "Muster needs Contain, and slurmctld does not start with both",
         "leave NoHold out",
     ),
+    (
+        "slurm.conf",
+        "authalttypes",
+        "auth/none",
+        "SLURM would believe whoever says to be somebody else",
+        "leave auth/none out",
+    ),
     *(
         (
             "slurm.conf",

@@ -150,10 +150,13 @@ def _wrong_text(wanted: ValueType, value: Scalar, text: str) -> _Wrong:
         return "no text", f'put it in quotes as SLURM\'s manual spells it: "{text}"'
     if wanted.kind == "path" and not text.startswith("/"):
         return "no absolute path", "write the whole path, from / on"
-    if wanted.kind == "words" and re.search(r"\s", text):
-        without = ",".join(text.replace(",", " ").split())
-        return "a list with blanks", f"write {without}"
-    return None
+    return _blanks(text) if wanted.kind == "words" else None
+
+
+def _blanks(text: str) -> _Wrong:
+    if not re.search(r"\s", text):
+        return None
+    return "a list with blanks", f"write {','.join(text.replace(',', ' ').split())}"
 
 
 def _wrong_number(wanted: ValueType, text: str) -> _Wrong:
@@ -188,6 +191,8 @@ def _wrong_choice(wanted: ValueType, text: str) -> _Wrong:
 
 
 def _wrong_flags(wanted: ValueType, text: str) -> _Wrong:
+    if wrong := _blanks(text):
+        return wrong
     for word in text.split(","):
         if word.lower() not in wanted.choices:
             return f'wrong at "{word}"', _choices(wanted, word)

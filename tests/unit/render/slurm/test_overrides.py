@@ -4,9 +4,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from muster.catalog.slurm_parameters import OWNED, OWNED_IN_CLOUD, RELEASES
-from muster.definition import Definition, validate
+from muster.definition import Definition, DefinitionError, validate
 from muster.definition.checks import slurm_values
 from muster.definition.definition import cloud_hosts
 from muster.definition.schema.cluster import Cluster
@@ -116,3 +118,18 @@ def test_vms_keep_the_interval_of_power_saving_unless_it_is_given():
     assert "power_save_interval=0" in options("rl_enable")
     given = options("rl_enable,power_save_interval=5")
     assert [option for option in given if "interval" in option] == ["power_save_interval=5"]
+
+
+@given(st.text(st.one_of(st.sampled_from(" \t\n\"'#\\\\={}[],;x1"), st.characters()), max_size=12))
+@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+def test_a_text_that_is_accepted_is_read_as_it_is_given(lab, value):
+    try:
+        definition = lab({"slurm": {"InteractiveStepOptions": value}})
+    except DefinitionError:
+        return
+    (read,) = (
+        line["InteractiveStepOptions"]
+        for line in parse(render(definition).slurm_conf)
+        if "InteractiveStepOptions" in line
+    )
+    assert read == value
