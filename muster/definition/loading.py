@@ -84,9 +84,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     if repaired is not None and not unread:
         read.members = repaired.hosts
     findings = _source_findings(read)
-    if repaired is not None and not any(
-        file == "cluster" for file, _ in read.faults(*NO_YAML)
-    ):
+    if repaired is not None and not any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
         repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}

@@ -36,6 +36,8 @@ def test_passwords_are_among_them() -> None:
     assert set(connection.PASSWORDS) <= connection.KNOWN
 
 
-@pytest.mark.parametrize("name", ["mail_password", "site_user", "become", "rack", "ansible_managed"])
+@pytest.mark.parametrize(
+    "name", ["mail_password", "site_user", "become", "rack", "ansible_managed"]
+)
 def test_a_variable_of_a_site_is_none_of_them(name: str) -> None:
     assert connection._meant(name) is None

@@ -1,4 +1,4 @@
-"""site.yml with an inventory that Ansible can't read, or that has no hosts: it ends with an error."""
+"""site.yml with an inventory that Ansible can't read, or without hosts: it ends with an error."""
 
 import os
 import shutil
@@ -66,7 +66,10 @@ def test_without_an_inventory_nothing_is_done_and_that_is_an_error() -> None:
 
 SECRETS = {
     "missing": ("", "`munge_key` and `slurmdbd_password` are missing"),
-    "a number": ("secrets: {munge_key: 12:34:56, slurmdbd_password: kQ8fFZ5n2wTz}\n", "it is not text"),
+    "a number": (
+        "secrets: {munge_key: 12:34:56, slurmdbd_password: kQ8fFZ5n2wTz}\n",
+        "it is not text",
+    ),
     "weak": (
         "secrets: {munge_key: '{{ vault }}', slurmdbd_password: '{{ word }}'}\n"
         "vault: 7sE8uWZkTQvCGtCQ3bDhdvRVTkXRDKIVRbWFO8rqbkM=\nword: '12345678'\n",
