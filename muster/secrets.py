@@ -176,15 +176,15 @@ def _decrypted(path: Path, text: str, password: VaultPassword) -> tuple[str, Cal
                 ask_vault_pass=password.ask,
             )
         )
-        plain, vault_id, secret = vault.decrypt_and_get_vault_id(text)
+        plain, _, secret = vault.decrypt_and_get_vault_id(text)
     except (AnsibleError, EOFError) as error:
         said = str(error).splitlines()[0].rstrip(".") if str(error) else "no password was given"
         raise SecretsError(
             f"{path} can't be decrypted: {said}; name the file of its password in "
             "ANSIBLE_VAULT_PASSWORD_FILE or with --vault-password-file"
         ) from error
-    # Without a label in the file it gets none again.
-    label = vault_id if text.splitlines()[0].count(";") == 3 else None
+    # $ANSIBLE_VAULT;VERSION;CIPHER, and a label if it has one.
+    label = next(iter(text.splitlines()[0].split(";")[3:]), None)
 
     def encrypt(changed: str) -> str:
         encrypted: bytes = vault.encrypt(changed, secret, vault_id=label)
