@@ -55,6 +55,7 @@ def test_a_run_needs_what_its_hosts_need() -> None:
     assert "`slurmdbd_password` is missing" in errors(munge, hosts=("db",))
     assert errors(ALL, MAIL, hosts=("n1",)) == ""
     assert "`mail_password` is missing" in errors(ALL, MAIL)
+    assert errors(ALL, {**MAIL, "cloud": {"zone": "europe-west4-a"}}) == ""
     assert "`ceph_key` is missing" in errors(ALL, CEPH, hosts=("n1",))
 
 
