@@ -31,7 +31,7 @@ MEMORY_GIB = 3
 
 @dataclass(frozen=True)
 class Expected:
-    """What Muster is to say: `answer` is one of `refused`, `accepted` and `warned`, or several of them."""
+    """What Muster is to say: `answer` has one of `refused`, `accepted` and `warned`, or several."""
 
     answer: tuple[str, ...]
     mentions: tuple[str, ...] = ()
@@ -138,13 +138,17 @@ def answers() -> dict[str, tuple[Expected, str]]:
 
 
 def text_of(value: Any) -> str | bytes:
-    """Return the text of a value: itself, or `text` so many `times`, with {n} for the number and {next} for the one after it."""
+    """Return the text of a value: itself, or `text` so many `times`.
+
+    {n} in it becomes the number of the copy, from 0, and {next} the one after it.
+    """
     if isinstance(value, dict):
         copies = (
             value["text"].replace("{n}", str(n)).replace("{next}", str(n + 1))
             for n in range(value["times"])
         )
-        return f"{value.get('before', '')}{value.get('between', '').join(copies)}{value.get('after', '')}"
+        text: str = value.get("between", "").join(copies)
+        return value.get("before", "") + text + value.get("after", "")
     assert isinstance(value, str | bytes), f"{value!r} is no text"
     return value
 
@@ -188,7 +192,7 @@ def make(case: Case, folder: Path) -> None:
         subprocess.run(["git", "add", "-f", "."], cwd=folder, check=True)
 
 
-class TooSlow(Exception):
+class TooSlowError(Exception):
     """The time for a case is over."""
 
 
@@ -197,7 +201,7 @@ def limits(seconds: float) -> Iterator[None]:
     """Stop what takes too long, and what takes more memory than a laptop has."""
 
     def stop(*_: object) -> None:
-        raise TooSlow(f"still running after {seconds} s")
+        raise TooSlowError(f"still running after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -212,20 +216,33 @@ def limits(seconds: float) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@cache
+def checkout() -> sources.Sources:
+    """Return what was read of a base, with the variables of roles, which take time to read."""
+    return sources.read(BASES / "small")
+
+
 def ask(folder: Path, seconds: float) -> Reply:
     """Return what `muster check` says about a folder."""
+    known = checkout()
     start = time.monotonic()
     try:
         with limits(seconds):
-            definition, problems = examine(sources.read(folder))
+            read = sources.read(folder, known.from_secrets, known.role_variables)
+            definition, problems = examine(read)
             said = [] if problems or definition is None else list(warnings.warnings(definition))
-    except Exception as error:  # noqa: BLE001  any of them is a traceback for the user
-        return Reply("crashed", (f"{type(error).__name__}: {error}"[:500],), (), time.monotonic() - start)
+    except Exception as error:  # any of them is a traceback for the user
+        return Reply(
+            "crashed", (f"{type(error).__name__}: {error}"[:500],), (), time.monotonic() - start
+        )
     taken = time.monotonic() - start
     if problems:
         texts = tuple(str(problem).replace(f"{folder}/", "") for problem in problems)
         return Reply(
-            "refused", texts, tuple(_line(problem.file, problem.line) for problem in problems), taken
+            "refused",
+            texts,
+            tuple(_line(problem.file, problem.line) for problem in problems),
+            taken,
         )
     if definition is None:
         return Reply("crashed", ("no definition and no problem",), (), taken)

@@ -6,14 +6,13 @@ Where Muster's answer is otherwise, and right, answers.yml has it with the reaso
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import casekit
+import pytest
 from casekit import Case
 
 SECONDS = 5.0
 LEAST_CASES = 450
-LEAST_ACCEPTED = 0.15
+LEAST_ACCEPTED = 0.18
 MOST_ANSWERS = 0.03
 
 
@@ -59,5 +58,5 @@ def test_each_answer_is_one_of_a_case_and_has_a_reason() -> None:
 
 def test_each_case_says_why_and_what_a_message_must_mention() -> None:
     for case in casekit.cases():
-        assert len(case.why) >= 10, case
+        assert len(case.why) >= 5, case
         assert case.expected.mentions or "accepted" in case.expected.answer, case
