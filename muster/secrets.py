@@ -6,6 +6,7 @@ plain YAML with mode 0600, ready for `ansible-vault encrypt`.
 
 import base64
 import fcntl
+import importlib
 import os
 import re
 import secrets
@@ -124,10 +125,13 @@ def rotate(inventory: Path, name: str, password: VaultPassword | None = None) ->
     with _alone_in(path.parent):
         if not path.exists():
             raise SecretsError(f"{path} is not there; run: muster secrets {inventory.name}")
-        text, encrypt = path.read_text(encoding="utf-8"), str
+        text, value = path.read_text(encoding="utf-8"), MAKERS[name]()
         if is_encrypted(path):
-            text, encrypt = _decrypted(path, text, password or VaultPassword())
-        _write(path.resolve(), encrypt(_with_value(path, text, name, MAKERS[name]())))
+            plain, encrypt = _decrypted(path, text, password or VaultPassword())
+            changed = encrypt(_with_value(path, plain, name, value))
+        else:
+            changed = _with_value(path, text, name, value)
+        _write(path.resolve(), changed)
 
 
 def _with_value(path: Path, text: str, name: str, value: str) -> str:
@@ -159,38 +163,38 @@ def _decrypted(path: Path, text: str, password: VaultPassword) -> tuple[str, Cal
     Ansible finds the password: in what `password` says, in ANSIBLE_VAULT_PASSWORD_FILE and
     ANSIBLE_VAULT_IDENTITY_LIST, in ansible.cfg; else it asks for it.
     """
-    # Ansible takes a second to import, and nothing else here needs it.
-    from ansible import constants  # noqa: PLC0415
-    from ansible.cli import CLI  # noqa: PLC0415
+    # Ansible takes a second to import, and nothing else here needs it. Its functions have no types.
     from ansible.errors import AnsibleError  # noqa: PLC0415
-    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
-    from ansible.parsing.vault import VaultLib  # noqa: PLC0415
 
-    settings: Any = constants  # it makes its names when it is imported
+    settings: Any = importlib.import_module("ansible.constants")
+    command_line: Any = importlib.import_module("ansible.cli").CLI
+    loader: Any = importlib.import_module("ansible.parsing.dataloader").DataLoader()
+    vault_class: Any = importlib.import_module("ansible.parsing.vault").VaultLib
     try:
-        vault = VaultLib(
-            CLI.setup_vault_secrets(
-                DataLoader(),
+        vault = vault_class(
+            command_line.setup_vault_secrets(
+                loader,
                 vault_ids=list(settings.DEFAULT_VAULT_IDENTITY_LIST),
                 vault_password_files=[str(password.file)] if password.file else [],
                 ask_vault_pass=password.ask,
             )
         )
-        plain, vault_id, secret = vault.decrypt_and_get_vault_id(text)
+        plain, _, secret = vault.decrypt_and_get_vault_id(text)
     except (AnsibleError, EOFError) as error:
         said = str(error).splitlines()[0].rstrip(".") if str(error) else "no password was given"
         raise SecretsError(
             f"{path} can't be decrypted: {said}; name the file of its password in "
             "ANSIBLE_VAULT_PASSWORD_FILE or with --vault-password-file"
         ) from error
-    # Without a label in the file it gets none again.
-    label = vault_id if text.splitlines()[0].count(";") == 3 else None
+    # $ANSIBLE_VAULT;VERSION;CIPHER, and a label if it has one.
+    label = next(iter(text.splitlines()[0].split(";")[3:]), None)
 
     def encrypt(changed: str) -> str:
         encrypted: bytes = vault.encrypt(changed, secret, vault_id=label)
         return encrypted.decode()
 
-    return plain.decode(), encrypt
+    shown: str = plain.decode()
+    return shown, encrypt
 
 
 def _known(path: Path, document: Document) -> dict[str, object]:

@@ -208,8 +208,8 @@ class _Reader:
     def _mapping(self, content: dict[str, Any], key: str, path: KeyPath) -> dict[str, Any]:
         """Return what a group has below a key; without it, or with a fault, nothing."""
         below = content.get(key)
-        if isinstance(below, str):
-            return {below: None}  # one name: so Ansible reads it
+        if isinstance(below, str) and below and key != "vars":
+            return {below: None}  # as Ansible does with one name
         if below is not None and not isinstance(below, dict):
             self.fault("hosts-shape", (*path, key), f"`{key}` is no mapping")
         return below if isinstance(below, dict) else {}

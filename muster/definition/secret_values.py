@@ -79,7 +79,9 @@ def needed(cluster: Any, groups: Collection[str]) -> dict[str, tuple[str, str]]:
             "the hosts could not mount the folders of `storage.ceph`",
             "write down what `ceph auth get-key` prints for its client on that cluster",
         )
-    if _below(cluster, "mail", "login") and "controller" in groups:
+    # In the cloud a person adds it after `pulumi up`, and the role mail says where.
+    on_machines = _below(cluster, "cloud") is None
+    if _below(cluster, "mail", "login") and "controller" in groups and on_machines:
         wanted[MAIL_PASSWORD] = (
             "the relay would take no mail from `mail.login`",
             "write the password of that login at the relay",

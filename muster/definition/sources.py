@@ -163,22 +163,22 @@ def _add_variables(sources: Sources, inventory: Path) -> None:
     cluster = inventory / CLUSTER_FILE
     files = []
     for file in found.files:
-        name = file.relative_to(inventory)
+        below = file.relative_to(inventory)
         # Without an ending it may be a note (README), which Ansible reads for no group.
-        is_note = len(name.parts) == 2 and not name.suffix
+        is_note = len(below.parts) == 2 and not below.suffix
         unread = file in cluster.parents  # a file where cluster.yml's folder should be
-        if file != cluster and not unread and not (is_note and name.name not in known):
+        if file != cluster and not unread and not (is_note and below.name not in known):
             files.append(file)
     documents = _documents(inventory, files)
     for trouble in found.troubles:
-        if sources.missing and trouble.path in (cluster, *cluster.parents):
+        if CLUSTER_FILE in sources.missing and trouble.path in (cluster, *cluster.parents):
             continue  # the fault of cluster.yml says so
         name = str(trouble.path.relative_to(inventory))
         fault = Fault(trouble.kind, 1, (), trouble.text)
         documents[name] = Document(_shown(trouble.path), faults=[fault])
     for name, document in documents.items():
-        folder, *below = PurePath(name).parts
-        of_all = not below or (folder == GROUP_VARS and overridden(name) == "all")
+        folder, *inside = PurePath(name).parts
+        of_all = not inside or (folder == GROUP_VARS and overridden(name) == "all")
         (sources.others if of_all else sources.overrides)[name] = document
     sources.secret_files = _secret_files(inventory)
     sources.in_git = _in_git(inventory) if sources.secret_files else frozenset()

@@ -60,9 +60,13 @@ def variables_shape(sources: Sources) -> Iterator[Finding]:
 @source_check("role-variable-unknown")
 def role_variable_unknown(sources: Sources) -> Iterator[Finding]:
     """A variable that begins like those of a role, and that the role does not take."""
+    roles: dict[str, str | None] = {}  # of the same few names for each of thousands of hosts
     for given in variables(sources):
         name = given.name
-        role = next((r for r in sources.role_variables if name.startswith(f"{r}_")), None)
+        if name not in roles:
+            begins = (role for role in sources.role_variables if name.startswith(f"{role}_"))
+            roles[name] = next(begins, None)
+        role = roles[name]
         # secrets.yml may have secrets of a site under such names.
         if role and name not in sources.role_variables[role] and given.file != SECRETS_FILE:
             message = f'the role {role} has no variable "{name}"'

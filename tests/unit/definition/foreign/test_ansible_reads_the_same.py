@@ -1,4 +1,4 @@
-"""What Muster reads of an inventory's folder is what Ansible reads of it, for the cases of this folder.
+"""What Muster reads of an inventory's folder is what Ansible reads of it, for the cases here.
 
 Where Ansible can't read hosts.yml, or leaves a part of it out, Muster refuses it.
 """
@@ -19,8 +19,7 @@ from muster.definition.inventory_files import variable_files
 from muster.definition.loading import examine
 
 HOSTS = [case for case in casekit.cases() if case.name.startswith("hosts_yml/")]
-# Not for Ansible: it is the range of a million hosts, or the million of aliases, that Muster refuses.
-READABLE = [
+WITH_VARIABLES = [
     case
     for case in casekit.cases()
     if case.name.startswith(("hosts_yml/", "secrets/")) and case.base != "cloud"
@@ -63,7 +62,7 @@ def test_groups_hosts_and_addresses_are_those_that_ansible_sees(case: Case, tmp_
         assert given.get("ansible_host") == seen.get("ansible_host"), name
 
 
-@pytest.mark.parametrize("case", READABLE, ids=str)
+@pytest.mark.parametrize("case", WITH_VARIABLES, ids=str)
 def test_files_with_variables_are_those_that_ansible_reads(case: Case, tmp_path: Path) -> None:
     casekit.make(case, tmp_path)
     found = variable_files(tmp_path)

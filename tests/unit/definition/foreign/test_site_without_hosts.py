@@ -1,4 +1,4 @@
-"""site.yml with an inventory that Ansible can't read, or that has no hosts: it ends with an error."""
+"""site.yml with an inventory that Ansible can't read, or without hosts: it ends with an error."""
 
 import os
 import shutil
