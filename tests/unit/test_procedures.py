@@ -1,7 +1,9 @@
 """What docs/procedures.md and docs/site.md say of files and checks is what Muster does."""
 
+import base64
 import difflib
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -112,13 +114,14 @@ def variables_of(definition: Definition) -> dict[str, dict[str, object]]:
 def test_a_munge_key_that_is_in_use_is_kept(lab: Path) -> None:
     """The command of the page, with an ssh that has the key of another machine."""
     [block] = [block for block in SITE.blocks("text") if "munge_key" in block.text]
-    key = "".join(f"{n * 7 % 251:02x}" for n in range(128))
-    ssh = f"ssh() {{ python3 -c 'import base64; print(base64.b64encode(bytes.fromhex(\"{key}\")).decode())'; }}\n"
-    root = lab.parents[1]
-    subprocess.run(["bash", "-ec", ssh + block.text], cwd=root, check=True)
+    there = lab.parents[1] / "munge.key"
+    there.write_bytes(bytes(n * 7 % 251 for n in range(128)))
+    ssh = f"ssh() {{ shift; base64 -w0 {shlex.quote(str(there))}; }}\n"
+    subprocess.run(["bash", "-ec", ssh + block.text], cwd=lab.parents[1], check=True)
     path = secrets.path_of(lab)
     assert path.stat().st_mode & 0o077 == 0
     kept = yaml.safe_load(path.read_text())["secrets"]["munge_key"]
+    assert base64.b64decode(kept) == there.read_bytes()
     assert secrets.make(lab) == ["slurmdbd_password"]
     assert yaml.safe_load(path.read_text())["secrets"]["munge_key"] == kept
     load(lab)

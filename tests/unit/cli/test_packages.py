@@ -1,5 +1,6 @@
 """`muster packages CLUSTER`: what the roles install, read from them by Ansible without a host."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -32,14 +33,8 @@ def listed(inventory: Path) -> dict[str, list[str]]:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("  "):
-            found[hosts].append(line.strip())
-        else:
-            hosts = line.removesuffix(":")
-            found[hosts] = []
-    return found
+    blocks = re.findall(r"^(\S+):\n((?:  .+\n)+)", done.stdout, re.MULTILINE)
+    return {hosts: [line.strip() for line in text.splitlines()] for hosts, text in blocks}
 
 
 def test_the_lab_s_list_is_the_one_that_the_docs_show() -> None:
