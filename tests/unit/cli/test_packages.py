@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.muster.slurm.plugins.lookup.role_packages import RELEASES
 from documentation import Page
 from typer.testing import CliRunner
 
@@ -92,11 +93,7 @@ def test_roles_install_nowhere_else_than_where_it_is_read() -> None:
 
 
 def test_each_system_of_the_definition_has_its_facts() -> None:
-    text = (ROOT / "ansible/plugins/lookup/role_packages.py").read_text(encoding="utf-8")
-    [table] = [part for part in text.split("\n\n") if part.startswith("RELEASES = ")]
-    assert yaml.safe_load(
-        table.removeprefix("RELEASES = ").replace("(", "[").replace(")", "]")
-    ).keys() == (PACKAGED_SLURM.keys())
+    assert RELEASES.keys() == PACKAGED_SLURM.keys()
 
 
 @pytest.fixture
