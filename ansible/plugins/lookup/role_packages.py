@@ -16,7 +16,7 @@ name: role_packages
 short_description: What the roles of a host install
 description:
   - Gives one dictionary for the host that a task runs on, by what site.yml's roles say in tasks/install.yml.
-    C(packages) are names for apt; C(repositories) those of others than the distribution; C(images) container images;
+    C(packages) are names for apt; C(repositories) those of others than the distribution; C(images) those that cephadm runs;
     C(builds) the commands of modules that the controller builds.
   - The host is not asked. What depends on its devices, such as a fabric manager, is in the list.
   - Needs the variables and groups that definition.yml makes.
