@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 import torch  # type: ignore[import-not-found]
-from torch import distributed, nn  # type: ignore[import-not-found]
+from torch import distributed, nn
 
 SAVE_STEPS = 1000
 """Steps between two checkpoints: what is lost at most when a node dies."""
@@ -51,7 +51,6 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
     if first:
-        stopped.unlink(missing_ok=True)
         print(f"{distributed.get_world_size()} processes, from step {step}", flush=True)
 
     stop = torch.zeros(1, device=device)
