@@ -12,6 +12,7 @@ COMMANDS = {
     "cache": "muster.cli.cache:show",
     "check": "muster.cli.check:check",
     "nodes": "muster.cli.nodes:nodes",
+    "packages": "muster.cli.packages:show",
     "render": "muster.cli.render:render",
     "schema": "muster.cli.schema:schema",
     "secrets": "muster.cli.secrets:make",

@@ -129,9 +129,9 @@ def interactive_job(session: Session) -> str:
 
 def batch_job(session: Session) -> str:
     """The batch script: two nodes, all GPUs, mail on BEGIN and END."""
-    job = session.run("sbatch --parsable train.sbatch").strip()
+    job = session.run("sbatch --parsable report.sbatch").strip()
     state = session.wait_for(job)
-    output = session.run(f"cat train-{job}.out")
+    output = session.run(f"cat report-{job}.out")
     expect(state, "COMPLETED")
     expect(output, "lab-gpu-01:", "lab-gpu-02:", "CUDA_VISIBLE_DEVICES=0,1,2,3")
     return f"job {job}: {state}\n{output}{_mails(session, job)}"
@@ -239,7 +239,7 @@ class Step:
 def prepare(session: Session) -> None:
     """Start the mail relay and give ada her files."""
     session.as_root("systemctl start mail-sink")
-    for name in ("report.py", "train.sbatch"):
+    for name in ("report.py", "report.sbatch", "train.py", "train.sbatch"):
         session.run(f"cat >{name}", stdin=(EXAMPLES / name).read_text(encoding="utf-8"))
 
 

@@ -7,6 +7,7 @@ from conftest import Lab
 from documentation import ROOT, Block, pages
 
 from muster.definition import load
+from muster_sandbox.demo import tour
 
 HOSTS = load(ROOT / "inventories/demo").hosts.groups["all"]
 
@@ -16,6 +17,12 @@ BLOCKS = [
     for block in page.blocks("console")
     if any(command.host in HOSTS for command in block.commands)
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _examples(lab: Lab) -> None:
+    """Pages for users name the files that ada has in the demo."""
+    tour.prepare(lab.ada)
 
 
 @pytest.fixture(autouse=True)

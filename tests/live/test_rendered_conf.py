@@ -88,7 +88,7 @@ def emulation(request) -> Iterator[Emulation]:
     with emulated("muster-rendered", release, files_of("lab", release), NODES) as lab:
         for gpu in range(4):
             lab.run("mknod", "-m", "0666", f"/dev/nvidia{gpu}", "c", "195", str(gpu))
-        podman("cp", str(ROOT / "examples" / "lab-train.sbatch"), f"{lab.name}:/home/ada")
+        podman("cp", str(ROOT / "examples" / "ddp.sbatch"), f"{lab.name}:/home/ada")
         # The first start logs the missing state as an error; the test reads the second one's log.
         lab.starts_slurmctld("/var/log/slurm/first.log")
         lab.run("pkill", "-x", "slurmctld")
@@ -131,7 +131,7 @@ def test_each_node_has_the_hardware_of_the_definition(emulation):
 
 
 def test_the_labs_batch_script_would_run(emulation):
-    said = emulation.run(*ADA, "sbatch", "--test-only", "lab-train.sbatch")
+    said = emulation.run(*ADA, "sbatch", "--test-only", "ddp.sbatch")
     assert "using 40 processors on nodes lab-gpu-[01-02] in partition ml-gpu" in said
 
 

@@ -1,0 +1,142 @@
+"""`muster packages CLUSTER`: what the roles install, read from them by Ansible without a host."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.muster.slurm.plugins.lookup.role_packages import RELEASES
+from documentation import Page
+from typer.testing import CliRunner
+
+from muster.cli import packages
+from muster.cli.main import app
+from muster.definition import PACKAGED_SLURM
+from muster.verify.ansible_query import AskError, Found
+
+ROOT = Path(__file__).parents[3]
+LAB = ROOT / "inventories/lab"
+HOSTS = ["lab-access", "lab-cpu-01", "lab-cpu-02", "lab-gpu-01", "lab-gpu-02"]
+NOTHING = {"packages": ["munge"], "repositories": [], "images": [], "builds": {}}
+
+
+def listed(inventory: Path) -> dict[str, list[str]]:
+    """Run the command; return hosts -> the lines below them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", "packages", str(inventory)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    blocks = re.findall(r"^(\S+):\n((?:  .+\n)+)", done.stdout, re.MULTILINE)
+    return {hosts: [line.strip() for line in text.splitlines()] for hosts, text in blocks}
+
+
+def test_the_lab_s_list_is_the_one_that_the_docs_show() -> None:
+    found = listed(LAB)
+    page = Page(ROOT / "docs/site.md")
+    [command] = [each for each in page.commands if each.line == "muster packages lab"]
+    assert command.prints("\n".join(word for key in found for word in (f"{key}:", *found[key])))
+    nodes = found["lab-cpu-[01-02],lab-gpu-[01-02]"]
+    [names] = [line.split()[1:] for line in nodes]
+    assert {"munge", "chrony", "lmod", "slurmd=22.05.*", "libpam-slurm-adopt=22.05.*"} <= {*names}
+    assert "mariadb-server" not in names
+    access = found["lab-access"][0].split()
+    assert {"mariadb-server", "slurmdbd", "slurmctld=22.05.*", "python3-venv", "msmtp"} <= {*access}
+    # One role names it with its version, another without.
+    assert "slurm-client=22.05.*" in access
+    assert "slurm-client" not in access
+
+
+def test_drivers_folders_and_containers_are_in_it(tmp_path: Path) -> None:
+    inventory = tmp_path / "lab"
+    shutil.copytree(LAB, inventory, ignore=shutil.ignore_patterns("secrets.yml"))
+    hosts = yaml.safe_load((inventory / "hosts.yml").read_text())
+    hosts["all"]["children"]["storage"] = {
+        "hosts": {f"lab-store-{n}": {"ansible_host": f"192.0.2.5{n}"} for n in (1, 2, 3)}
+    }
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    file = inventory / "group_vars/all/cluster.yml"
+    document = yaml.safe_load(file.read_text())
+    cluster = document["cluster"]
+    cluster["nodes"]["gpu"]["gpus"]["type"] = "rtx5090"
+    cluster["nvidia"] = {"source": "nvidia"}
+    cluster["storage"]["data"] = {"kind": "ceph", "path": "/data"}
+    cluster["storage"]["ceph"] = {
+        "devices": {"storage": ["/dev/vdb"]},
+        "image": "quay.io/ceph/ceph:v20.2.5",
+    }
+    file.write_text(yaml.safe_dump(document))
+    found = listed(inventory)
+    gpus, stores = found["lab-gpu-[01-02]"], found["lab-store-[1-3]"]
+    assert any("linux-headers-$(uname -r)" in line for line in gpus)
+    assert any(line.startswith("repository: https://developer.download.nvidia") for line in gpus)
+    assert "image: quay.io/ceph/ceph:v20.2.5" in stores
+    assert "podman" in stores[0].split()
+    assert not any("repository" in line for line in found["lab-cpu-[01-02]"])
+
+
+def test_roles_install_nowhere_else_than_where_it_is_read() -> None:
+    calls = {
+        path.relative_to(ROOT / "roles").as_posix()
+        for path in (ROOT / "roles").rglob("tasks/*.yml")
+        if "managed_packages:" in path.read_text(encoding="utf-8")
+    }
+    assert calls
+    assert {path for path in calls if not path.endswith("/tasks/install.yml")} == set()
+
+
+def test_each_system_of_the_definition_has_its_facts() -> None:
+    assert RELEASES.keys() == PACKAGED_SLURM.keys()
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch):
+    def shown(replies: Found | AskError, inventory: Path = LAB) -> tuple[int, str, str]:
+        def ask(*_: object) -> Found:
+            if isinstance(replies, AskError):
+                raise replies
+            return replies
+
+        monkeypatch.setattr(packages, "ask", ask)
+        result = CliRunner().invoke(app, ["packages", str(inventory)])
+        return result.exit_code, result.stdout, result.stderr
+
+    return shown
+
+
+def test_hosts_that_need_the_same_come_together(shown) -> None:
+    answers = {host: {"needed": NOTHING} for host in HOSTS[1:]}
+    answers["lab-access"] = {"needed": NOTHING | {"packages": ["munge", "slurmctld"]}}
+    assert shown(Found(answers, [])) == (
+        0,
+        "lab-cpu-[01-02],lab-gpu-[01-02]:\n  packages: munge\n"
+        "lab-access:\n  packages: munge slurmctld\n",
+        "",
+    )
+
+
+def test_what_ansible_can_not_read_is_said(shown) -> None:
+    code, out, errors = shown(AskError("Ansible did not start: no vault password"))
+    assert (code, out) == (1, "")
+    assert errors == "error: Ansible did not start: no vault password\n"
+    code, out, errors = shown(
+        Found({}, ["lab-access: could not be asked: no base_os; try: ansible"])
+    )
+    assert (code, out) == (1, "")
+    assert errors == (
+        "error: lab-access: could not be asked: no base_os; "
+        f"run: ansible-playbook -i {LAB} ansible/packages.yml\n"
+    )
+
+
+def test_a_cluster_in_the_cloud_has_no_list(shown) -> None:
+    code, out, errors = shown(Found({}, []), ROOT / "inventories/cloud")
+    assert (code, out) == (2, "")
+    assert "NAT" in errors

@@ -1,0 +1,203 @@
+"""The job scripts of examples/ do what they say, and fit the clusters that they are for.
+
+tests/live/test_jobs.py has SLURM run those of the demo.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documentation import ROOT
+
+from muster import definition
+from muster.definition import Definition
+from muster.definition.schema.node_sets import Machines
+
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.sbatch"))
+DEMO = definition.load(ROOT / "inventories/demo")
+LAB = definition.load(ROOT / "inventories/lab")
+CLUSTERS = {"report": [DEMO, LAB], "train": [DEMO, LAB], "ddp": [LAB]}
+"""Script -> the clusters that it is sized for."""
+NOT_BUILT = {"ddp"}
+"""Scripts that say that they need a module that site.yml does not build."""
+
+each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+
+
+def options_of(script: Path) -> dict[str, str]:
+    """Return what the script asks sbatch for."""
+    lines = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", script.read_text(), re.MULTILINE)
+    return dict(lines)
+
+
+def test_each_script_is_looked_at() -> None:
+    assert {script.stem for script in SCRIPTS} == set(CLUSTERS)
+
+
+@each_script
+def test_a_script_is_shell_and_its_programs_are_beside_it(script: Path) -> None:
+    done = subprocess.run(["bash", "-n", str(script)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    programs = set(re.findall(r"[\w/$.]+\.(?:py|sh)\b", script.read_text()))
+    assert programs
+    assert {name for name in programs if not (EXAMPLES / name).is_file()} == set()
+
+
+@each_script
+def test_a_script_loads_modules_that_are_built_or_says_so(script: Path) -> None:
+    text = script.read_text()
+    loaded = re.findall(r"^module load (.+)$", text, re.MULTILINE)
+    names = {name for line in loaded for name in line.split()}
+    for cluster in CLUSTERS[script.stem]:
+        built = {name: version_of(cluster, name) for name in names}
+        missing = {name for name, is_built in built.items() if not is_built}
+        assert bool(missing) == (script.stem in NOT_BUILT)
+    assert ("needs the module below built" in " ".join(text.split("\n# "))) == (
+        script.stem in NOT_BUILT
+    )
+
+
+def version_of(cluster: Definition, name: str) -> bool:
+    """Whether site.yml builds a module; `name` is with or without a version."""
+    modules = cluster.cluster.software.modules
+    if name in modules:
+        [version] = [version for version in modules[name].values() if version.default]
+        return version.built
+    folder, _, number = name.rpartition("/")
+    return modules[folder][number].built
+
+
+@each_script
+def test_a_script_fits_the_nodes_of_its_partition(script: Path) -> None:
+    asked = options_of(script)
+    for cluster in (found.cluster for found in CLUSTERS[script.stem]):
+        partition = cluster.partitions[asked["partition"]]
+        [name] = partition.nodes
+        nodes = cluster.nodes[name]
+        assert isinstance(nodes, Machines)
+        assert asked["account"] in cluster.accounts
+        cpus = int(asked.get("ntasks-per-node", asked.get("ntasks", 1)))
+        cpus *= int(asked.get("cpus-per-task", 1))
+        assert cpus <= nodes.sockets * nodes.cores_per_socket * nodes.threads_per_core
+        memory = mib(asked["mem"]) if "mem" in asked else cpus * mib(asked["mem-per-cpu"])
+        assert memory <= nodes.memory_mib
+        assert asked.get("constraint") in {None, *nodes.features}
+        gpus = int(asked.get("gres", "gpu:0").removeprefix("gpu:"))
+        assert gpus <= (nodes.gpus.count if nodes.gpus else 0)
+
+
+def mib(text: str) -> int:
+    """Return a size of sbatch in MiB."""
+    number, unit = re.fullmatch(r"(\d+)([MG])B?", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"M": 1, "G": 1024}[unit]
+
+
+@pytest.mark.parametrize("name", ["ddp.py", "report.py", "train.py"])
+def test_a_program_is_python(name: str) -> None:
+    compile((EXAMPLES / name).read_text(encoding="utf-8"), name, "exec")
+
+
+# -- train.py -------------------------------------------------------------------------------------
+
+
+def trained(folder: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLES / "train.py"), name, *options]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -> None:
+    assert trained(tmp_path, "whole.json", "--epochs", "40").returncode == 0
+    assert trained(tmp_path, "parts.json", "--epochs", "15").returncode == 0
+    again = trained(tmp_path, "parts.json", "--epochs", "40")
+    assert "15 of 40 epochs are done" in again.stdout
+    whole, parts = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("whole", "parts"))
+    assert whole == parts
+    assert whole["epochs"] == 40
+
+
+# -- train.sbatch, with a stand-in for scontrol ---------------------------------------------------
+
+
+class Job:
+    """train.sbatch as slurmd starts it, in a folder with train.py."""
+
+    def __init__(self, folder: Path, checkpoint: str = "") -> None:
+        self.folder = folder
+        for name in ("train.sbatch", "train.py"):
+            (folder / name).write_text((EXAMPLES / name).read_text())
+        programs = folder / "programs"
+        programs.mkdir()
+        scontrol = programs / "scontrol"
+        scontrol.write_text(f'#!/bin/sh\necho "$@" >>{shlex.quote(str(folder))}/scontrol.log\n')
+        scontrol.chmod(0o755)
+        (programs / "python3").symlink_to(sys.executable)
+        self.checkpoint = folder / "train-7.json"
+        if checkpoint:
+            self.checkpoint.write_text(checkpoint)
+        self.shell = subprocess.Popen(
+            ["bash", "train.sbatch"],
+            cwd=folder,
+            env={"PATH": f"{programs}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.shell.stdout
+        self.first = self.shell.stdout.readline()
+
+    def end(self) -> str:
+        """Wait for its end; return what it printed since."""
+        try:
+            return self.shell.communicate(timeout=60)[0]
+        finally:
+            if self.shell.poll() is None:
+                os.killpg(self.shell.pid, signal.SIGKILL)
+
+    @property
+    def requeued(self) -> str:
+        log = self.folder / "scontrol.log"
+        return log.read_text() if log.exists() else ""
+
+
+def test_a_minute_before_the_limit_the_job_saves_and_queues_itself_again(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.shell.send_signal(signal.SIGUSR1)
+    assert "which are saved" in job.end()
+    assert job.shell.returncode == 75
+    assert job.requeued == "requeue 7\n"
+    done = json.loads(job.checkpoint.read_text())["epochs"]
+    assert 0 < done < 1000
+
+
+def test_a_cancelled_job_saves_and_stays_cancelled(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    # As scancel does: to each process of the job.
+    os.killpg(job.shell.pid, signal.SIGTERM)
+    assert "which are saved" in job.end()
+    assert job.checkpoint.exists()
+    assert job.requeued == ""
+
+
+def test_a_job_that_is_done_is_not_queued_again(tmp_path: Path) -> None:
+    job = Job(tmp_path, json.dumps({"epochs": 1000, "weights": [0.0] * 10}))
+    assert "1000 of 1000 epochs are done" in job.first
+    assert "done" in job.end()
+    assert job.shell.returncode == 0
+    assert job.requeued == ""
+
+
+def test_a_job_that_fails_is_not_queued_again(tmp_path: Path) -> None:
+    job = Job(tmp_path, "no checkpoint")
+    job.end()
+    assert job.shell.returncode == 1
+    assert job.requeued == ""
