@@ -2,10 +2,12 @@
 
 import importlib
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from muster.cli.exit_codes import EXIT_CODES, FAILED, epilog
 
 # Command -> module:function of this package. Importing all of them would take seconds.
 COMMANDS = {
@@ -35,7 +37,7 @@ def _broken(name: str, package: str, error: Exception) -> TyperCommand:
 
     def fail() -> None:
         typer.echo(f"the package {package} can't be loaded: {error}; install it again", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
     return TyperCommand(name, callback=fail, help=f"Can't be loaded: {error}")
 
@@ -50,7 +52,8 @@ class _Commands(TyperGroup):
         if cmd_name in COMMANDS:
             module, _, name = COMMANDS[cmd_name].partition(":")
             target = typer.Typer(add_completion=False)
-            target.command(cmd_name)(getattr(importlib.import_module(module), name))
+            shown = epilog(EXIT_CODES[cmd_name])
+            target.command(cmd_name, epilog=shown)(getattr(importlib.import_module(module), name))
         elif point := _commands().get(cmd_name):
             try:
                 target = point.load()
@@ -71,8 +74,23 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from muster.cli.version import version  # noqa: PLC0415 (only for this option)
+
+        typer.echo(version())
+        raise typer.Exit
+
+
 @app.callback()
-def _muster() -> None:
+def _muster(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Commands come from the table and from entry points."""
 
 

@@ -17,7 +17,7 @@ def render(
         typer.Option(help="Folder to write the files to; without it they are printed."),
     ] = None,
 ) -> None:
-    """Show SLURM's files; secrets are not among them. Exit code 2 if the definition is wrong."""
+    """Show SLURM's files; secrets are not among them."""
     files = by_name(rendered(definition_of(inventory_of(cluster))))
     if output is None:
         for name, content in files.items():
