@@ -19,6 +19,10 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         WRONG: f"{_WRONG_DEFINITION}; with --hosts also: a machine differs from it",
         UNREACHED: "with --hosts: a host could not be asked",
     },
+    "cloud record": {
+        DONE: "the recorded command ended with 0; any other code is that command's own",
+        WRONG: "nothing was run: the file exists, or the program does not",
+    },
     "nodes": {
         DONE: "shown",
         STALE: "shown, but the daemon has not written for a minute",
