@@ -170,6 +170,17 @@ def test_secrets_that_are_not_there_at_all_are_named(vm):
     assert "slurm10-munge-key" in report["message"]
 
 
+def test_rights_that_are_in_force_late_are_waited_for(vm, server):
+    server.do(lambda cloud: setattr(cloud.settings, "grant_seconds", 1.0))
+    vm.raise_()
+    vm.boot()
+    vm.set(muster_bundle=vm.upload(bundle()))
+    report = vm.reports(message="they are in force some minutes later: this is tried again")
+    assert report["step"] == "Fetch the bundle"
+    assert report["message"].startswith("Cloud Storage answers 403: ")
+    vm.reports(state="done")
+
+
 def test_bundle_with_another_digest_is_refused(vm):
     vm.raise_()
     vm.boot()
