@@ -57,6 +57,18 @@ def test_the_help_of_each_command_has_its_exit_codes(command: str) -> None:
         assert f"{code}: {when}." in text
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"demo {name}" for name in ("all", "up", "tour", "shell", "down")),
+        "cloud demo",
+        "cloud fake",
+    ],
+)
+def test_so_has_that_of_the_sandbox_s_commands(command: str) -> None:
+    assert "Exit code 0: done." in shown(*command.split(), "--help")
+
+
 def test_no_command_says_its_exit_codes_a_second_time() -> None:
     assert {name.split()[0] for name in EXIT_CODES} == COMMANDS.keys()
     for command in EXIT_CODES:

@@ -1,4 +1,4 @@
-"""Calls right after their caller got the right for them: at Google it is in force a little later."""
+"""Calls right after their caller got the right: at Google it is in force a little later."""
 
 import time
 from collections.abc import Callable
