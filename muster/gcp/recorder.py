@@ -7,6 +7,7 @@ own: each request goes on with the token that it came with.
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -119,8 +120,7 @@ def recording(
     """Serve until the end of the block; yields the variables for the program to be recorded."""
     addresses = upstreams(environment)
     bases = {product.lower(): _parts(address)[0] for product, address in addresses.items()}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(recorder, bases))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(recorder, bases))
     # `shutdown` waits for the next time that it looks for one.
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -137,6 +137,13 @@ def recording(
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Show an error, unless it is that a program has gone, which wants no answer."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _handler(recorder: Recorder, bases: Mapping[str, str]) -> type[BaseHTTPRequestHandler]:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 import requests
-from fake_guests import Script
 from test_image import account
 
 from muster.gcp import first_boot, image, patient, sweep
@@ -111,7 +110,6 @@ def test_a_first_boot_waits(
     compute: Compute,
     net: str,
     said: list[str],
-    script: Script,
 ) -> None:
     digest = "1" * 64
     items = {"muster-role": "controller", "muster-bundle": f"gs://b/bundle-{digest}.tar.gz"}
