@@ -19,6 +19,7 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import requests
+from requests.structures import CaseInsensitiveDict
 
 from muster.gcp import redact
 
@@ -36,6 +37,7 @@ PRODUCTS = {
 }
 """Product, as in the variables' names -> the address of its API."""
 
+Headers = CaseInsensitiveDict[str]
 TIMEOUT_S = (30, 300)
 """Seconds to connect to Google, and between two bytes of an answer."""
 MOST_TEXT = 2000
@@ -193,7 +195,7 @@ def _handler(recorder: Recorder, bases: Mapping[str, str]) -> type[BaseHTTPReque
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
-        def _forward(self, url: str, content: bytes) -> tuple[int, dict[str, str], bytes]:
+        def _forward(self, url: str, content: bytes) -> tuple[int, Headers, bytes]:
             kept = {
                 name: value
                 for name, value in self.headers.items()
@@ -211,11 +213,11 @@ def _handler(recorder: Recorder, bases: Mapping[str, str]) -> type[BaseHTTPReque
             except requests.RequestException as error:
                 # Retried by provider and Muster, as they would retry a lost connection.
                 return _refusal(502, f"no answer: {error}")
-            headers = {
-                name: value
+            headers = Headers(
+                (name, value)
                 for name, value in answer.headers.items()
                 if name.lower() not in {*_OF_THE_CONNECTION, "date", "server"}
-            }
+            )
             return answer.status_code, headers, answer.content
 
         def _content(self) -> bytes:
@@ -256,10 +258,10 @@ def _here(value: str, host: str, bases: Mapping[str, str]) -> str:
     return value.replace(f"{storage.scheme}://{storage.netloc}/upload/", f"http://{host}/upload/")
 
 
-def _refusal(status: int, message: str) -> tuple[int, dict[str, str], bytes]:
+def _refusal(status: int, message: str) -> tuple[int, Headers, bytes]:
     """An answer of the recorder itself, in the form of Google's errors."""
     body = {"error": {"code": status, "message": f"muster cloud record: {message}"}}
-    return status, {"Content-Type": "application/json"}, json.dumps(body).encode()
+    return status, Headers({"Content-Type": "application/json"}), json.dumps(body).encode()
 
 
 def _exchange(

@@ -78,8 +78,17 @@ def test_no_planted_secret_is_in_the_file(recorded: Recorded, compute: Compute) 
     network = {"name": "lab", "autoCreateSubnetworks": False, "description": f"it is {token}"}
     compute.wait(compute.post("global/networks", network, key=PLANTED), 10)
     items = [{"key": "ssh-keys", "value": f"ada:ssh-ed25519 {KEY}"}, {"key": "x", "value": PLANTED}]
-    compute.wait(compute.post("setCommonInstanceMetadata", {"items": items}), 10)
-    assert compute.get("")["commonInstanceMetadata"]["items"] == items
+    source = "projects/debian-cloud/global/images/family/debian-12"
+    properties = {
+        "machineType": "n1-standard-2",
+        "disks": [{"boot": True, "initializeParams": {"sourceImage": source}}],
+        "networkInterfaces": [{"network": "global/networks/lab"}],
+        "metadata": {"items": items},
+    }
+    template = {"name": "lab", "properties": properties}
+    compute.wait(compute.post("global/instanceTemplates", template), 10)
+    read = compute.get("global/instanceTemplates/lab")["properties"]["metadata"]["items"]
+    assert read == items
     secrets = recorded.url("SECRET_MANAGER") + f"projects/{PROJECT}/secrets"
     made = {"replication": {"automatic": {}}}
     session = requests.Session()

@@ -23,7 +23,7 @@ def may_list(account: Api) -> bool:
 
 
 def test_a_grant_is_in_force_late_and_seen_at_once(api: Api, late: ManualClock) -> None:
-    account = api.account("lab")
+    account = api.account("newcomer")
     api.grant(CRM, "roles/compute.viewer", account.member)
     assert account.member in str(api.read_policy(CRM))
     assert not may_list(account)
@@ -34,7 +34,7 @@ def test_a_grant_is_in_force_late_and_seen_at_once(api: Api, late: ManualClock) 
 
 
 def test_what_is_taken_goes_late(api: Api, late: ManualClock) -> None:
-    account = api.account("lab")
+    account = api.account("newcomer")
     api.grant(CRM, "roles/compute.viewer", account.member)
     late.advance(61)
     policy = api.read_policy(CRM)
@@ -46,7 +46,7 @@ def test_what_is_taken_goes_late(api: Api, late: ManualClock) -> None:
 
 
 def test_each_change_has_its_own_time(api: Api, late: ManualClock) -> None:
-    first, second = api.account("first"), api.account("second")
+    first, second = api.account("the-first"), api.account("the-second")
     api.grant(CRM, "roles/compute.viewer", first.member)
     late.advance(30)
     api.grant(CRM, "roles/compute.admin", second.member)
@@ -57,7 +57,7 @@ def test_each_change_has_its_own_time(api: Api, late: ManualClock) -> None:
 
 
 def test_a_resource_of_a_deleted_one_s_name_has_nothing_of_it(api: Api, late: ManualClock) -> None:
-    account = api.account("lab")
+    account = api.account("newcomer")
     made = {"name": "lab-b"}
     for _ in range(2):
         api.ok("POST", "/storage/v1/b", made, project="demo-project")
