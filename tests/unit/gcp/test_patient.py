@@ -11,13 +11,12 @@ from muster.gcp import first_boot, image, patient, sweep
 from muster.gcp.api import CloudError, Compute
 from muster.gcp.image import Build
 from muster.gcp.patient import PatientCompute
-from muster_sandbox.fakecloud import Cloud, identity
+from muster_sandbox.fakecloud import Cloud, identity, policies_in_force
 from muster_sandbox.fakecloud.api_errors import ApiError
 from muster_sandbox.fakecloud.server import Server
 
 ROLES = ("compute.admin", "iam.serviceAccountUser")
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-LATE_S = 0.6
 
 Grant = Callable[[], None]
 
@@ -41,15 +40,22 @@ def newcomer(cloud: Server, compute: Compute, said: list[str]) -> PatientCompute
     session.trust_env = False
     token = cloud.do(lambda fake: identity.issue(fake, email, SCOPES))
     session.headers["Authorization"] = f"Bearer {token}"
-    return PatientCompute(compute.project, said.append, session)
+
+    def progress(line: str) -> None:
+        said.append(line)
+        if line.startswith("Google refuses"):
+            name = f"projects/{compute.project}"
+            cloud.do(lambda fake: policies_in_force.forget(fake, name))
+
+    return PatientCompute(compute.project, progress, session)
 
 
 @pytest.fixture
 def grant(cloud: Server, compute: Compute) -> Grant:
-    """Give the newcomer all rights, which are in force LATE_S later."""
+    """Give the newcomer all rights, which are in force when it has said that it waits."""
 
     def late(fake: Cloud) -> None:
-        fake.settings.grant_seconds = LATE_S
+        fake.settings.grant_seconds = 3600
 
     def call(verb: str, body: dict) -> dict:
         url = f"{cloud.url}/cloudresourcemanager/v1/projects/{compute.project}:{verb}"
