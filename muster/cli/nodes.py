@@ -13,8 +13,8 @@ import typer
 
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
+from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
 from muster.cli.exit_codes import STALE, UNREACHED, WRONG
-from muster.cli.on_controller import ClusterOption, UserOption, elsewhere
 
 STANDARD_OUTPUT = Path("-")
 StatusPath = Annotated[

@@ -3,29 +3,14 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
-from muster.autoscaler.report.status_file import STATUS
-from muster.autoscaler.settings import SETTINGS
 from muster.cli.definition_argument import INVENTORIES, definition_of, inventory_of, is_in_cloud
 from muster.cli.exit_codes import UNREACHED, WRONG
 from muster.gcp import pulumi_stack, remote
 from muster.gcp.pulumi_stack import Stack
-
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        help="On another machine than the controller: folder below inventories/, or a path. "
-        "[default: the only one in the cloud]",
-        show_default=False,
-    ),
-]
-UserOption = Annotated[
-    str | None, typer.Option("--user", help="Your login on the controller.", show_default=False)
-]
 
 
 @dataclass(frozen=True)
@@ -77,8 +62,8 @@ class Controller:
         raise typer.Exit(done.code)
 
 
-def elsewhere(cluster: str | None, user: str | None, file: Path | None) -> Controller | None:
-    """Return the controller that a command has to run on; None: it runs here.
+def controller_of(cluster: str | None, user: str | None, file: Path | None) -> Controller | None:
+    """Return the controller that a command has to run on; None: none is known.
 
     Ends the program if nobody can tell which cluster is meant, or where its controller is.
 
@@ -90,8 +75,6 @@ def elsewhere(cluster: str | None, user: str | None, file: Path | None) -> Contr
     """
     if cluster is not None and file is not None:
         raise _stop(f"--cluster asks a controller, and {file} is here; leave out one of them")
-    if cluster is None and (file is not None or SETTINGS.exists() or STATUS.exists()):
-        return None
     inventory = inventory_of(cluster) if cluster is not None else _only_one()
     return None if inventory is None else _controller(inventory, user)
 
