@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from muster.cli.definition_argument import definition_of, inventory_of
+from muster.cli.exit_codes import UNREACHED, WRONG
 from muster.verify.ansible_query import AskError, ask, reports_of
 
-WRONG, UNREACHED = 2, 4
 MIB = 2**20
 PROGRAM = "/usr/local/sbin/muster-cache"
 """Of the role fscache."""
@@ -23,10 +23,7 @@ COLUMNS = ("node", "disk used", "folder", "cached", "read", "by the server", "sp
 def show(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
 ) -> None:
-    """Show what compute nodes keep of shared folders on their own disks.
-
-    Exit code 2 if a folder is not cached that should be, 4 if a node could not be asked.
-    """
+    """Show what compute nodes keep of shared folders on their own disks."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     if not any(folder.cached for _, folder in definition.cluster.storage.folders()):

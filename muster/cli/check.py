@@ -16,10 +16,7 @@ def check(
         typer.Option("--hosts", help="Also compare the definition with the machines themselves."),
     ] = False,
 ) -> None:
-    """Report all errors in a definition. Exit code 2 if there are any.
-
-    With --hosts: 2 if a machine differs from it, 4 if a host could not be asked.
-    """
+    """Report all errors in a definition."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     counts = {

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import typer
 
+from muster.cli.exit_codes import DONE, UNREACHED, WRONG
 from muster.definition import Definition, sources
 from muster.verify import hardware
 from muster.verify.ansible_query import AskError, ask
-
-AGREES, DIFFERS, UNREACHED = 0, 2, 4
 
 
 def run(inventory: Path, definition: Definition) -> int:
@@ -42,6 +41,6 @@ def run(inventory: Path, definition: Definition) -> int:
     if replies.unreached:
         return UNREACHED
     if comparison.problems:
-        return DIFFERS
+        return WRONG
     typer.echo(f"{inventory}: {len(reports)} hosts are as the definition says")
-    return AGREES
+    return DONE

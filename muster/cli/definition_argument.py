@@ -4,10 +4,11 @@ from pathlib import Path
 
 import typer
 
+from muster.cli.exit_codes import WRONG
 from muster.definition import Definition, DefinitionError, load
+from muster.definition.sources import CLUSTER_FILE, HOSTS_FILE
 
 INVENTORIES = Path("inventories")
-_WRONG_DEFINITION = 2
 
 
 def inventory_of(cluster: str) -> Path:
@@ -15,13 +16,30 @@ def inventory_of(cluster: str) -> Path:
 
     Ends the program with code 2 if there is none.
     """
-    for folder in (INVENTORIES / cluster, Path(cluster)):
-        if _is_folder(folder):
-            return folder
+    path = Path(cluster)
+    # Below inventories/ the paths "." and "../lab" would be something else than they say.
+    named = [INVENTORIES / path] if path.parts and ".." not in path.parts else []
+    folder = next((one for one in [*named, path] if _is_folder(one)), None)
+    if not cluster.strip():
+        problem = "the cluster's name is empty"
+    elif folder is None:
+        problem = f"{INVENTORIES / path}: no such folder"
+    elif not any((folder / file).exists() for file in (CLUSTER_FILE, HOSTS_FILE)):
+        problem = f"{folder}: no cluster is here: it would have {CLUSTER_FILE}"
+    else:
+        return folder
     known = sorted(entry.name for entry in INVENTORIES.glob("*") if _is_folder(entry))
     remedy = f"there are {', '.join(known)}" if known else "run it where inventories/ is"
-    typer.echo(f"{INVENTORIES / cluster}: no such folder; {remedy}", err=True)
-    raise typer.Exit(_WRONG_DEFINITION)
+    typer.echo(f"{problem}; {remedy}", err=True)
+    raise typer.Exit(WRONG)
+
+
+def is_in_cloud(inventory: Path) -> bool:
+    """Whether a folder has the definition of a cluster in the cloud, without an error in it."""
+    try:
+        return load(inventory).cluster.cloud is not None
+    except DefinitionError:
+        return False
 
 
 def _is_folder(path: Path) -> bool:
@@ -42,4 +60,4 @@ def definition_of(inventory: Path) -> Definition:
     except DefinitionError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
-        raise typer.Exit(_WRONG_DEFINITION) from None
+        raise typer.Exit(WRONG) from None

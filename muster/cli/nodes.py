@@ -1,4 +1,7 @@
-"""`muster nodes`, `muster why` and `muster timeline`: what the autoscaler shows people."""
+"""`muster nodes`, `muster why` and `muster timeline`: what the autoscaler shows people.
+
+They read files of the controller, and ask slurmctld. On another machine they run there, by ssh.
+"""
 
 import sys
 import time
@@ -10,23 +13,32 @@ import typer
 
 from muster.autoscaler.report.event_log import EVENTS
 from muster.autoscaler.report.status_file import STATUS, Status, StatusError, read
+from muster.cli.controller_option import ClusterOption, UserOption, elsewhere
+from muster.cli.exit_codes import STALE, UNREACHED, WRONG
 
-WRONG = 2
-STALE = 1
+STANDARD_OUTPUT = Path("-")
+StatusPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--status", help=f"A daemon's status file here. [default: {STATUS}]", show_default=False
+    ),
+]
 
-StatusPath = Annotated[Path, typer.Option("--status", help="The daemon's status file.")]
 
-
-def nodes(status: StatusPath = STATUS) -> None:
+def nodes(
+    status: StatusPath = None, cluster: ClusterOption = None, user: UserOption = None
+) -> None:
     """Show the nodes in the cloud that are not simply off, stage by stage.
 
-    Exit code 2 if there is nothing to show, 1 if the daemon has not written for a minute.
+    It runs on the controller: on another machine, it logs in there to do so.
     """
+    if controller := elsewhere(cluster, user, status):
+        controller.run("muster", "nodes")
     from rich.console import Console  # noqa: PLC0415 (`muster --help` need not wait for it)
 
     from muster.cli.nodes_table import table  # noqa: PLC0415
 
-    current = _read(status)
+    current = _read(status or STATUS)
     now = _moment(current)
     # Wide in a pipe: a table that is cut may lack what somebody searches for.
     console = Console(width=None if sys.stdout.isatty() else 250, highlight=False)
@@ -36,16 +48,20 @@ def nodes(status: StatusPath = STATUS) -> None:
 
 def why(
     what: Annotated[str, typer.Argument(metavar="JOB|NODE", help="A job's number or a node.")],
-    status: StatusPath = STATUS,
+    status: StatusPath = None,
+    cluster: ClusterOption = None,
+    user: UserOption = None,
 ) -> None:
     """Say in one sentence why a job waits, or what state a node is in and why.
 
-    Exit code 2 if there is no such job or node, 1 if the daemon has not written for a minute.
+    It runs on the controller: on another machine, it logs in there to do so.
     """
+    if controller := elsewhere(cluster, user, status):
+        controller.run("muster", "why", "--", what)
     from muster.autoscaler.report.why import why_job, why_node  # noqa: PLC0415
     from muster.autoscaler.slurm.slurmctld import Slurm, SlurmError  # noqa: PLC0415
 
-    current = _read(status)
+    current = _read(status or STATUS)
     now = _moment(current)
     if what[:1].isdecimal():
         try:
@@ -65,28 +81,55 @@ def why(
 
 
 def timeline(
-    output: Annotated[Path, typer.Argument(metavar="OUT.svg", help="The picture to write.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT.svg", help="The picture to write; -: standard output.")
+    ],
     since: Annotated[
         str,
         typer.Option(help="From when on: 90m, 2h or 3d ago, or a time: 2026-05-04T12:00."),
     ] = "2h",
-    log: Annotated[Path, typer.Option(help="The daemon's event log.")] = EVENTS,
+    log: Annotated[
+        Path | None,
+        typer.Option(help=f"A daemon's event log here. [default: {EVENTS}]", show_default=False),
+    ] = None,
+    cluster: ClusterOption = None,
+    user: UserOption = None,
 ) -> None:
-    """Draw what happened to the nodes: a row for each, its stages over time, the jobs above."""
+    """Draw what happened to the nodes: a row for each, its stages over time, the jobs above.
+
+    It runs on the controller, as root: on another machine, it logs in there to do so.
+    """
     from muster.autoscaler.report.history import HistoryError, history, moment, read_log  # noqa: PLC0415
     from muster.autoscaler.report.timeline import draw  # noqa: PLC0415
 
     now = time.time()
     try:
         begin = moment(since, now)
-        past = history(read_log(log), begin, now)
+        if controller := elsewhere(cluster, user, log):
+            # A duration: the controller has another time zone, and maybe another clock.
+            ago = f"{max(0, now - begin):.0f}s"
+            picture, summary = controller.fetch("muster", "timeline", "--since", ago, "-")
+            if not picture.startswith(b"<svg"):
+                raise _stop(
+                    f"{controller.stack.controller} can't send a picture: its Muster is older than "
+                    "this one; `pulumi up` brings this one there",
+                    UNREACHED,
+                )
+        else:
+            past = history(read_log(log or EVENTS), begin, now)
+            picture = draw(past).encode()
+            summary = f"{len(past.nodes)} nodes, {len(past.jobs)} jobs"
     except HistoryError as error:
         raise _stop(str(error)) from error
+    if output == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(picture)
+        typer.echo(summary.strip(), err=True)
+        return
     try:
-        output.write_text(draw(past), encoding="utf-8")
+        output.write_bytes(picture)
     except OSError as error:
         raise _stop(f"{output} can't be written: {error}; name another place") from error
-    typer.echo(f"wrote {output}: {len(past.nodes)} nodes, {len(past.jobs)} jobs")
+    typer.echo(f"wrote {output}: {summary.strip()}")
 
 
 def _read(path: Path) -> Status:
@@ -114,6 +157,6 @@ def _end(status: Status) -> None:
         raise typer.Exit(STALE)
 
 
-def _stop(message: str) -> typer.Exit:
+def _stop(message: str, code: int = WRONG) -> typer.Exit:
     typer.echo(f"error: {message}", err=True)
-    return typer.Exit(WRONG)
+    return typer.Exit(code)

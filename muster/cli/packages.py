@@ -10,23 +10,18 @@ import typer
 
 from muster.catalog.hostlists import fold
 from muster.cli.definition_argument import definition_of, inventory_of
+from muster.cli.exit_codes import FAILED, WRONG
 from muster.verify.ansible_query import AskError, ask
-
-FAILED = 1
-REFUSED = 2
 
 
 def show(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
 ) -> None:
-    """Show the packages and other things that site.yml fetches for each host; asks no host.
-
-    Exit code 2 if the definition is wrong or the cluster is in the cloud, 1 if Ansible failed.
-    """
+    """Show the packages and other things that site.yml fetches for each host; asks no host."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     if definition.cluster.cloud:
-        raise _stop("VMs in the cloud fetch packages through its NAT; there is no list", REFUSED)
+        raise _stop("VMs in the cloud fetch packages through its NAT; there is no list", WRONG)
     try:
         found = ask(inventory, "packages.yml", definition.hosts.groups["all"], "needed")
     except AskError as error:

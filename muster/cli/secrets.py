@@ -6,12 +6,9 @@ from typing import Annotated
 import typer
 
 from muster import secrets
-from muster.cli.definition_argument import inventory_of
-from muster.definition import DefinitionError, load
+from muster.cli.definition_argument import inventory_of, is_in_cloud
+from muster.cli.exit_codes import FAILED, WRONG
 from muster.definition.sources import CLUSTER_FILE, HOSTS_FILE
-
-REFUSED = 2
-FAILED = 1
 
 
 def make(
@@ -32,7 +29,8 @@ def make(
     """Make the munge key and the passwords of a cluster, once."""
     inventory = inventory_of(cluster)
     path = secrets.path_of(inventory)
-    if _in_cloud(inventory):
+    # One with errors is not: `muster check` reports them.
+    if is_in_cloud(inventory):
         typer.echo("a cluster in the cloud makes its secrets itself; there is nothing to do")
         return
     missing = [name for name in (HOSTS_FILE, CLUSTER_FILE) if not (inventory / name).is_file()]
@@ -40,7 +38,7 @@ def make(
         raise _stop(
             f"{inventory} is no cluster: {' and '.join(missing)} missing; copy a folder of "
             "inventories/ and edit it",
-            REFUSED,
+            WRONG,
         )
     if secrets.is_open_to_git(path):
         tracked = path.exists()
@@ -52,7 +50,7 @@ def make(
                 if tracked
                 else ""
             ),
-            REFUSED,
+            WRONG,
         )
     try:
         if rotate is not None:
@@ -63,7 +61,7 @@ def make(
         made = secrets.make(inventory)
         encrypted = secrets.is_encrypted(path)
     except secrets.SecretsError as error:
-        raise _stop(str(error), REFUSED) from error
+        raise _stop(str(error), WRONG) from error
     except OSError as error:
         raise _stop(
             f"{path}: {(error.strerror or str(error)).lower()}; fix that and run again", FAILED
@@ -80,14 +78,6 @@ def make(
     typer.echo(f"made {', '.join(made)} in {path} (mode 0600)")
     typer.echo(f"Keep a copy of it. To encrypt it: ansible-vault encrypt {path}")
     typer.echo("All commands then need a file with its password in ANSIBLE_VAULT_PASSWORD_FILE.")
-
-
-def _in_cloud(inventory: Path) -> bool:
-    """Whether the cluster is in the cloud; `muster check` reports a definition that is wrong."""
-    try:
-        return load(inventory).cluster.cloud is not None
-    except DefinitionError:
-        return False
 
 
 def _stop(message: str, code: int) -> typer.Exit:

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from muster.cli.definition_argument import definition_of, inventory_of
+from muster.cli.exit_codes import WRONG
 from muster.gcp import pulumi_stack, ssh
-
-WRONG = 2
 
 
 def ssh_config(

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from muster.catalog.hostlists import fold
 from muster.cli.definition_argument import definition_of, inventory_of
+from muster.cli.exit_codes import UNREACHED
 from muster.verify.ansible_query import AskError, ask, reports_of
 
-UNREACHED = 4
 PROGRAM = "/usr/local/sbin/muster-updates"
 """Of the role base."""
 COLUMNS = ("package", "installed", "newest", "archive", "security", "hosts")
@@ -25,10 +25,7 @@ OLD_DAYS = 2
 def show(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
 ) -> None:
-    """Show newer versions of the packages that unattended upgrades leave alone, such as SLURM's.
-
-    Exit code 4 if a host could not be asked.
-    """
+    """Show newer versions of the packages that unattended upgrades leave alone, such as SLURM's."""
     inventory = inventory_of(cluster)
     definition = definition_of(inventory)
     try:

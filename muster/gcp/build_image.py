@@ -38,8 +38,12 @@ VENV = Path("/opt/muster/venv")
 WORK = Path("/run/muster-build")
 """In memory: nothing of it gets into the image."""
 
-FETCH_SECONDS, AGAIN_SECONDS = 180, 2
-"""How long to try, and the pause: IAM roles granted a minute ago may not be in force yet."""
+FETCH_SECONDS, AGAIN_SECONDS = 450, 2
+"""How long to try, and the pause: IAM roles granted a minute ago may not be in force yet.
+
+Mostly they are within two minutes, sometimes after seven or more:
+https://cloud.google.com/iam/docs/access-change-propagation
+"""
 REPORT_SECONDS = 2.0
 """Between two reports, except the last; a busy build has five tasks a second."""
 APT_SECONDS, PIP_SECONDS, PLAY_SECONDS = 600, 600, 1800
@@ -206,7 +210,12 @@ def fetch(report: Report) -> None:
     try:
         archive = again(get, FETCH_SECONDS)
     except OSError as error:
-        raise BuildError(f"{url} can't be fetched: {error}") from error
+        refused = isinstance(error, urllib.error.HTTPError) and error.code == 403
+        why = (
+            f"; `pulumi up` lets the builder's account read it, which is not in force after "
+            f"{FETCH_SECONDS} s: run it again"
+        )
+        raise BuildError(f"{url} can't be fetched: {error}{why if refused else ''}") from error
     if (actual := hashlib.sha256(archive).hexdigest()) != digest:
         raise BuildError(f"{url} has the SHA-256 {actual}: it was changed, so nothing of it is run")
     shutil.rmtree(WORK, ignore_errors=True)

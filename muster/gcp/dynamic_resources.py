@@ -11,8 +11,9 @@ from typing import Any
 from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
 
 from muster.gcp import first_boot, image, sweep
-from muster.gcp.api import CloudError, Compute, exists
+from muster.gcp.api import CloudError, exists
 from muster.gcp.names import Names
+from muster.gcp.patient import PatientCompute
 
 Props = dict[str, Any]
 
@@ -23,6 +24,11 @@ _NODE_SET = re.compile(r"projects/([^/]+)/clusters/([^/]+)/nodeSets/([^/]+)")
 def _progress(line: str) -> None:
     # The engine shows each line at once, beside the resource.
     print(line, flush=True)  # noqa: T201
+
+
+def _compute(project: str) -> PatientCompute:
+    """A client that waits for rights that its caller got just now, and says so."""
+    return PatientCompute(project, _progress)
 
 
 def _parts(identity: str, pattern: re.Pattern[str] = _ID) -> tuple[str, ...]:
@@ -51,7 +57,7 @@ class ClaimProvider(_Provider):
     def create(self, props: Props) -> CreateResult:
         """Refuse if the network exists: this stack has none yet."""
         network = Names(props["cluster"], props["project"]).network
-        compute = Compute(props["project"])
+        compute = _compute(props["project"])
         if exists(lambda: compute.get(f"global/networks/{network}")):
             raise CloudError(
                 f'the project {props["project"]} has a network "{network}" that is not of this '
@@ -73,7 +79,7 @@ class ImageProvider(_Provider):
     def create(self, props: Props) -> CreateResult:
         """Build it, which takes minutes."""
         fields = {name: props[name] for name in image.Build.__annotations__}
-        made = image.build(Compute(props["project"]), image.Build(**fields), _progress)
+        made = image.build(_compute(props["project"]), image.Build(**fields), _progress)
         return CreateResult(made.link, {**props, "name": made.name, "link": made.link})
 
     def diff(self, _id: str, old: Props, new: Props) -> DiffResult:
@@ -84,7 +90,7 @@ class ImageProvider(_Provider):
     def delete(self, _id: str, _props: Props) -> None:
         """Delete it."""
         project, name = _parts(_id)
-        image.delete(Compute(project), name)
+        image.delete(_compute(project), name)
 
 
 class FirstBootProvider(_Provider):
@@ -112,7 +118,7 @@ class FirstBootProvider(_Provider):
 
     @staticmethod
     def _wait(props: Props) -> None:
-        compute = Compute(props["project"])
+        compute = _compute(props["project"])
         first_boot.wait(compute, props["zone"], props["name"], props["bundle"], _progress)
 
 
@@ -134,7 +140,7 @@ class SweeperProvider(_Provider):
     def delete(self, _id: str, _props: Props) -> None:
         """Sweep."""
         project, cluster = _parts(_id)
-        sweep.everything(Compute(project), cluster, _progress)
+        sweep.everything(_compute(project), cluster, _progress)
 
 
 class NodeSweeperProvider(_Provider):
@@ -156,4 +162,4 @@ class NodeSweeperProvider(_Provider):
     def delete(self, _id: str, _props: Props) -> None:
         """Sweep."""
         project, cluster, node_set = _parts(_id, _NODE_SET)
-        sweep.nodes(Compute(project), cluster, node_set, _progress)
+        sweep.nodes(_compute(project), cluster, node_set, _progress)

@@ -130,7 +130,7 @@ def _explained(project: str, error: CloudError) -> str:
         return (
             f"the project {project} is not there, or you have no rights in it ({error}): "
             "`pulumi config set gcp:project PROJECT`, or ask its owner for the rights "
-            "that docs/cloud.md lists"
+            "that docs/cloud.md lists; rights that you got just now are in force some minutes later"
         )
     return str(error)
 

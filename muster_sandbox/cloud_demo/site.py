@@ -30,6 +30,10 @@ TEMPLATE = ROOT / "inventories/cloud"
 IDLE_SECONDS = 60
 """The shortest that the definition allows: somebody is watching."""
 
+GRANT_SECONDS = 2
+"""How late a grant is in force. VMs and programs wait for it as they do at Google, where it is some
+two minutes."""
+
 FOLDERS = ("home", "apps", "data")
 
 
@@ -129,7 +133,8 @@ class Site:
         """Start a fakecloud for this cluster's project, with machines that boot."""
         shares = {self.folder / "shared" / name: f"/{name}" for name in FOLDERS}
         files = self.folder / "machines"
-        with with_machines(self.name, files, Settings(), shares=shares, kept=builders()) as server:
+        settings = Settings(grant_seconds=GRANT_SECONDS)
+        with with_machines(self.name, files, settings, shares=shares, kept=builders()) as server:
             server.start()
             try:
                 yield server

@@ -12,6 +12,7 @@ from muster_sandbox.demo import tour
 from muster_sandbox.demo.instance import Instance
 from muster_sandbox.demo.showing import TourError
 from muster_sandbox.demo.stopwatch import Stopwatch, console
+from muster_sandbox.exit_codes import EXIT_CODES
 
 app = typer.Typer(help="The lab on this machine, in containers.", no_args_is_help=True)
 
@@ -25,7 +26,7 @@ Release = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def up(release: Release = "bookworm") -> None:
     """Start the containers and configure them with site.yml."""
     if release not in base_image.RELEASES:
@@ -35,7 +36,7 @@ def up(release: Release = "bookworm") -> None:
     watch.report()
 
 
-@app.command(name="tour")
+@app.command(name="tour", epilog=EXIT_CODES)
 def run_tour() -> None:
     """Run ada's jobs on the cluster that is up, and show them."""
     watch = Stopwatch()
@@ -43,7 +44,7 @@ def run_tour() -> None:
     watch.report()
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the command)
     """`up`, then `tour`."""
     if release not in base_image.RELEASES:
@@ -57,7 +58,7 @@ def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the c
     )
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def shell() -> None:
     """Log in to the access node as ada."""
     _must_exist()
@@ -65,7 +66,7 @@ def shell() -> None:
     os.execvp(words[0], words)  # noqa: S606 (the terminal is handed over)
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def down() -> None:
     """Remove the containers, their network and their files."""
     try:

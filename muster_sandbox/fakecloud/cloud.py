@@ -32,7 +32,7 @@ class Settings:
     where it names none.
     Each HTTP answer is delayed by `answer_seconds`, and others are served meanwhile. More than
     `calls_per_second` of a group of Compute Engine's methods (lists, reads, changes) are refused;
-    0 = unlimited.
+    0 = unlimited. A policy that is set is in force `grant_seconds` later.
     `preemption_seconds` is how long an instance that is preempted may take to shut down:
     https://cloud.google.com/compute/docs/instances/spot#preemption-process
     """
@@ -46,6 +46,7 @@ class Settings:
     answer_seconds: float = 0
     calls_per_second: float = 0
     preemption_seconds: int = 30
+    grant_seconds: float = 0
 
 
 class Cloud:

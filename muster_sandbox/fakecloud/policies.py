@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from muster.catalog.iam_limits import CONDITIONS_OF_A_ROLE
-from muster_sandbox.fakecloud import iam_conditions, resource_names, roles
+from muster_sandbox.fakecloud import iam_conditions, policies_in_force, resource_names, roles
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS, Cloud
 from muster_sandbox.fakecloud.http import Resource
@@ -60,8 +60,8 @@ _read: WeakKeyDictionary[Cloud, dict[str, tuple[Any, tuple[Grant, ...]]]] = Weak
 
 
 def grants(cloud: Cloud, name: str) -> tuple[Grant, ...]:
-    """The grants of a resource's own policy; `name` is canonical."""
-    policy: Any = cloud.store.get(KIND, "", name)
+    """The grants that are in force of a resource's own policy; `name` is canonical."""
+    policy: Any = policies_in_force.in_force(cloud, name, cloud.store.get(KIND, "", name))
     if policy is None:
         if name.removeprefix("projects/") not in PUBLIC_PROJECTS:
             return ()
@@ -150,6 +150,7 @@ def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409)
     kept = {binding["role"] for binding in present["bindings"]} if present else set()
     bindings = [_checked(cloud, binding, policy, kept) for binding in policy.get("bindings") or []]
     _check_conditions(bindings)
+    policies_in_force.changed(cloud, name, present)
     return put(cloud, name, [binding for binding in bindings if binding["members"]])
 
 
@@ -167,6 +168,7 @@ def put(cloud: Cloud, name: str, bindings: list[Resource]) -> Resource:
 def forget(cloud: Cloud, name: str) -> None:
     """Remove the policy of a deleted resource, if it has one."""
     name = resource_names.canonical(cloud, name)
+    policies_in_force.forget(cloud, name)
     if cloud.store.get(KIND, "", name) is not None:
         cloud.store.delete(KIND, "", name)
 

@@ -48,7 +48,7 @@ LAYERS = {
         {"cloud_demo"},
         {"demo"},
         {"engine", "fakecloud"},
-        {"provider", "containers"},
+        {"provider", "containers", "exit_codes"},
     ),
 }
 """Package -> its folders and files, upper ones first; those of one layer know nothing of each

@@ -261,7 +261,7 @@ def test_the_command_says_what_it_made_and_not_the_secret(inventory: Path) -> No
 def test_a_folder_that_is_no_cluster_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path} is no cluster: hosts.yml and ")
+    assert done.stderr.startswith(f"{tmp_path}: no cluster is here: it would have group_vars/all/")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -271,7 +271,8 @@ def read(path: Path) -> Status:
     except FileNotFoundError as error:
         raise StatusError(
             f"{path}: no such file; it is on the cluster's controller while "
-            "muster-autoscaler.service runs: look at `systemctl status muster-autoscaler` there"
+            "muster-autoscaler.service runs: look at `systemctl status muster-autoscaler` there; "
+            "on another machine, where the definition is, name it with --cluster"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StatusError(

@@ -151,6 +151,23 @@ def test_an_unknown_cluster_is_an_error_that_names_the_known_ones(wrong: Path) -
     assert answer.stderr == "inventories/mien: no such folder; there are mine\n"
 
 
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "inventories", "/"])
+def test_what_is_no_cluster_is_one_sentence_with_the_known_ones(wrong: Path, name: str) -> None:
+    answer = muster("check", name, cwd=wrong)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.endswith("; there are mine\n")
+    assert answer.stderr.count("\n") == 1
+    said = "the cluster's name is empty" if not name.strip() else f"{name}: no cluster is here"
+    assert answer.stderr.startswith(said)
+
+
+def test_the_folder_of_a_cluster_is_a_path_too() -> None:
+    for folder, path in (("inventories/lab", "."), ("inventories/lab/group_vars", "..")):
+        answer = muster("check", path, cwd=ROOT / folder)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert answer.stdout.startswith(f"{path}: no errors (hosts: 5")
+
+
 def test_schema_is_printed_as_json() -> None:
     answer = muster("schema")
     assert answer.returncode == 0

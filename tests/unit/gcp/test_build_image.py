@@ -118,7 +118,7 @@ class TestFetch:
     def test_tries_end(self, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build_image, "FETCH_SECONDS", 0.1)
         google.refusals = [403] * 1000
-        with pytest.raises(BuildError, match="403"):
+        with pytest.raises(BuildError, match=r"403.*is not in force after 0\.1 s: run it again"):
             build_image.fetch(Report())
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -234,6 +235,21 @@ def test_what_a_node_is_made_from(run: Run):
         "scheduling": {"onHostMaintenance": "MIGRATE", "automaticRestart": False},
         "shieldedInstanceConfig": SHIELDED,
     }
+
+
+def test_the_zone_stands_once(run: Run):
+    example = Path(__file__).parents[3] / "inventories/cloud/group_vars/all/cluster.yml"
+    assert example.read_text().count("europe-west4") == 1
+
+    def move(cluster: dict[str, Any]) -> None:
+        cluster["cloud"]["zone"] = "europe-west1-b"
+
+    cloud = run(move)
+    everything = json.dumps([dict(made.inputs) for made in cloud.made.values()], default=str)
+    assert "europe-west4" not in everything
+    assert '"zone": "europe-west1-b"' in everything
+    sets = json.loads(cloud.inputs("controller")["metadata"]["muster-templates"])
+    assert {choice["zone"] for choice in sets["debug"]["choices"]} == {"europe-west1-b"}
 
 
 def test_spot_and_compact_sets(run: Run):

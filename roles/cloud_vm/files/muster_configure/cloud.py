@@ -19,6 +19,11 @@ FLAVOR = {"Metadata-Flavor": "Google"}
 
 REQUEST_S = 30.0
 DOWNLOAD_S = 120.0
+# https://cloud.google.com/iam/docs/access-change-propagation
+NOT_IN_FORCE = (
+    "; the VM's account gets its rights in `pulumi up`, and they are in force some minutes later: "
+    "this is tried again"
+)
 WAIT_S = 300
 """How long one request waits for a change before it is repeated: a connection may die unnoticed."""
 
@@ -146,7 +151,8 @@ class Cloud:
         except urllib.error.HTTPError as error:
             with error:
                 said = _sentence(error.read().decode(errors="replace"))
-            raise StatusError(f"{who} answers {error.code}: {said}", error.code) from error
+            late = NOT_IN_FORCE if error.code == 403 else ""
+            raise StatusError(f"{who} answers {error.code}: {said}{late}", error.code) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise TroubleError(

@@ -10,6 +10,7 @@ from configuring_vm import bundle, digest_of, until
 from muster_configure import report
 from muster_configure.report import FAILED, RUNNING, Report, notice
 
+from muster_sandbox.fakecloud import policies_in_force
 from muster_sandbox.fakecloud.api_errors import ApiError
 
 FAILING = [
@@ -168,6 +169,18 @@ def test_secrets_that_are_not_there_at_all_are_named(vm):
     vm.set(muster_bundle=vm.upload(bundle()))
     report = vm.reports(state="failed")
     assert "slurm10-munge-key" in report["message"]
+
+
+def test_rights_that_are_in_force_late_are_waited_for(vm, server):
+    server.do(lambda cloud: setattr(cloud.settings, "grant_seconds", 3600))
+    vm.raise_()
+    vm.boot()
+    vm.set(muster_bundle=vm.upload(bundle()))
+    report = vm.reports(message="they are in force some minutes later: this is tried again")
+    assert report["step"] == "Fetch the bundle"
+    assert report["message"].startswith("Cloud Storage answers 403: ")
+    server.do(lambda cloud: policies_in_force.forget(cloud, "projects/demo-project"))
+    vm.reports(state="done")
 
 
 def test_bundle_with_another_digest_is_refused(vm):

@@ -1,0 +1,71 @@
+"""The exit codes of all commands, and how the help of a command shows them."""
+
+from collections.abc import Mapping
+
+DONE, FAILED, WRONG, UNREACHED = 0, 1, 2, 4
+STALE = FAILED
+
+_WRONG_DEFINITION = "the definition is wrong, or there is no such cluster"
+_NO_CONTROLLER = "the controller could not be reached"
+
+EXIT_CODES: Mapping[str, Mapping[int, str]] = {
+    "cache": {
+        DONE: "each folder that should be cached is",
+        WRONG: f"a folder that should be cached is not, or {_WRONG_DEFINITION}",
+        UNREACHED: "a node could not be asked",
+    },
+    "check": {
+        DONE: "no errors",
+        WRONG: f"{_WRONG_DEFINITION}; with --hosts also: a machine differs from it",
+        UNREACHED: "with --hosts: a host could not be asked",
+    },
+    "cloud record": {
+        DONE: "the recorded command ended with 0; any other code is that command's own",
+        WRONG: "nothing was run: the file exists, or the program does not",
+    },
+    "nodes": {
+        DONE: "shown",
+        STALE: "shown, but the daemon has not written for a minute",
+        WRONG: "there is nothing to show",
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "packages": {
+        DONE: "shown",
+        FAILED: "Ansible could not read the roles",
+        WRONG: f"the cluster is in the cloud, or {_WRONG_DEFINITION}",
+    },
+    "render": {
+        DONE: "rendered",
+        FAILED: "the files could not be written",
+        WRONG: _WRONG_DEFINITION,
+    },
+    "schema": {DONE: "printed, or written"},
+    "secrets": {
+        DONE: "the cluster has all its secrets, or the new one",
+        FAILED: "the file could not be written",
+        WRONG: "they would not be safe there, or there is no such cluster",
+    },
+    "ssh-config": {DONE: "printed, or written", WRONG: f"there is none, or {_WRONG_DEFINITION}"},
+    "timeline": {
+        DONE: "drawn",
+        WRONG: "there is nothing to draw, or no place for the picture",
+        UNREACHED: _NO_CONTROLLER,
+    },
+    "updates": {
+        DONE: "all hosts were asked",
+        WRONG: _WRONG_DEFINITION,
+        UNREACHED: "a host could not be asked",
+    },
+    "why": {
+        DONE: "said",
+        STALE: "said, but the daemon has not written for a minute",
+        WRONG: "there is no such job or node, or nothing to read",
+        UNREACHED: _NO_CONTROLLER,
+    },
+}
+"""Command -> code -> when the command ends with it. Click ends with 2 where the words are wrong."""
+
+
+def epilog(codes: Mapping[int, str]) -> str:
+    """Return the last paragraph of a command's help."""
+    return "Exit code " + " ".join(f"{code}: {when}." for code, when in sorted(codes.items()))

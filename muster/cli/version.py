@@ -1,0 +1,33 @@
+"""`muster --version`."""
+
+import subprocess
+from pathlib import Path
+
+from muster import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout, where Muster runs from one."""
+GIT_SECONDS = 10
+
+
+def version() -> str:
+    """Return Muster's version, with the commit of a checkout: `muster 0.1.0 (4692e3c)`."""
+    commit = _commit() if (ROOT / ".git").exists() else ""
+    return f"muster {__version__}" + (f" ({commit})" if commit else "")
+
+
+def _commit() -> str:
+    """Return what git calls this checkout, with `-dirty` if a file differs; "" without git."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
