@@ -10,6 +10,7 @@ from muster.cli.exit_codes import FAILED
 from muster.render.slurm import SlurmFiles
 from muster.render.slurm import render as rendered
 
+
 def render(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
     output: Annotated[

@@ -110,7 +110,9 @@ def module_path_entry(d: Definition) -> Iterator[Finding]:
 def module_placeholder(d: Definition) -> Iterator[Finding]:
     """Braces that nothing replaces: only `{root}` and `{module/version}` are replaced."""
     for path, content in _versions(d):
-        found = {("env", name): _words(value) for name, value in content.env.items()}
+        found: dict[KeyPath, list[str]] = {
+            ("env", name): _words(value) for name, value in content.env.items()
+        }
         found["build",] = _unreplaced(content.build or "")
         for place, words in found.items():
             if words:
