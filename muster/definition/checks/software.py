@@ -11,7 +11,6 @@ from muster.definition.yaml_file import KeyPath
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*"
 _VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
-FOLDER = r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+"
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _MODULE = "software.modules.<name>.<version>"
@@ -61,11 +60,6 @@ table(
         at(f"{_MODULE}.env.<name>", f"{_MODULE}.prepend_path.<name>"), r"[A-Za-z_][A-Za-z0-9_]*",
         '"{value}" can\'t be an environment variable',
         "use letters, digits and underscores, no digit first"),
-    Spelling("module-folder",
-        "A module whose folder has no absolute path, or one that a shell would split",
-        at(f"{_MODULE}.root"), FOLDER,
-        '"{value}" can\'t be the folder of a module',
-        "begin it with / and use letters, digits and _ . + - between the slashes"),
     UnknownName("module-unknown-folder",
         "A `{name/version}` in a command or variable that names no module",
         _inserted_folders, _MODULE,

@@ -1,10 +1,9 @@
 """Checks of the folders in which modules are installed: builds must not meet."""
 
-import re
 from collections.abc import Iterator
 
+from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
-from muster.definition.checks.software import FOLDER
 from muster.definition.checks.storage import below
 from muster.definition.definition import Definition
 from muster.definition.schema.software import SoftwareVersion
@@ -43,7 +42,7 @@ def module_folder_elsewhere(d: Definition) -> Iterator[Finding]:
     """A module that the play would build where no other host has it, or in a folder of Muster."""
     apps = d.cluster.storage.apps.path
     for path, root, content in _own_folders(d):
-        if not _by_play(content) or not re.fullmatch(FOLDER, root):
+        if not _by_play(content) or not is_well_formed(root):
             continue  # the play does not build there, or another check refuses the path
         own = (f"{apps}/{name}" for name in _OWN)
         taken = next((folder for folder in own if below(root, folder)), None)
