@@ -2,7 +2,7 @@
 
 import copy
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,21 @@ from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
 from muster.definition.yaml_file import KeyPath
 
 
+_ROUNDS = 6
+"""A key that was moved may have others below it that belong elsewhere, and so on."""
+
+
 @dataclass(frozen=True)
 class Misplaced:
-    """Keys that follow each other in one mapping and belong into another one."""
+    """Keys of one mapping that belong into another one."""
 
     here: KeyPath
     """The mapping that has them."""
     keys: tuple[str, ...]
     there: KeyPath
     """The mapping that should have them."""
+    follows: bool = False
+    """Whether it follows from a key that is moved, so that nobody need be told."""
 
     def error(self) -> SchemaError:
         """Return it as an error of the schema, at the first key."""
@@ -32,22 +38,61 @@ class Misplaced:
         return SchemaError(MISPLACED, path, path, None, context)
 
 
-def put_right(data: Any) -> tuple[Any, list[Misplaced]]:
-    """Return the definition with each such key where it belongs, and what was moved."""
-    found = list(_in_model(data, Cluster, (), ()))
-    if not found:
-        return data, []
-    moved = copy.deepcopy(data)
-    # Those below a key that is moved itself come before it.
-    for misplaced in sorted(found, key=lambda misplaced: -len(misplaced.here)):
-        here, there = _at(moved, misplaced.here), _at(moved, misplaced.there[:-1])
-        if misplaced.there:
-            if there[misplaced.there[-1]] is None:
-                there[misplaced.there[-1]] = {}
-            there = there[misplaced.there[-1]]
-        for key in misplaced.keys:
-            there[key] = here.pop(key)
-    return moved, found
+def beside_cluster(data: Any) -> list[str]:
+    """Return the keys of the definition that a file has beside `cluster`."""
+    if not isinstance(data, dict) or not isinstance(data.get("cluster"), dict):
+        return []
+    return [key for key in data if key in Cluster.model_fields and key not in data["cluster"]]
+
+
+def put_right(data: Any, beside: Iterable[str] = ()) -> tuple[Any, list[Misplaced]]:
+    """Return the definition with each such key where it belongs, and what was moved.
+
+    `beside`: keys that stood beside `cluster`; what was below them is no news.
+    """
+    told: list[Misplaced] = []
+    moved: set[KeyPath] = {(key,) for key in beside}
+    for _ in range(_ROUNDS):
+        found = _joined(_in_model(data, Cluster, (), ()))
+        if not found:
+            break
+        data = copy.deepcopy(data)
+        told += [keys for keys in found if not keys.follows and not _is_below(keys.here, moved)]
+        moved |= {(*keys.there, key) for keys in found for key in keys.keys}
+        # Those below a key that is moved itself come before it.
+        for keys in sorted(found, key=lambda keys: -len(keys.here)):
+            _move(data, keys)
+    return data, told
+
+
+def _is_below(path: KeyPath, places: set[KeyPath]) -> bool:
+    return any(path[:length] in places for length in range(1, len(path) + 1))
+
+
+def _joined(found: Iterator[Misplaced]) -> list[Misplaced]:
+    """Keys with one way to go become one; each key goes one way only."""
+    keys_by_way: dict[tuple[KeyPath, KeyPath, bool], list[str]] = {}
+    seen: set[KeyPath] = set()
+    for misplaced in found:
+        way = (misplaced.here, misplaced.there, misplaced.follows)
+        new = [key for key in misplaced.keys if (*misplaced.here, key) not in seen]
+        seen |= {(*misplaced.here, key) for key in new}
+        if new:
+            keys_by_way.setdefault(way, []).extend(new)
+    return [
+        Misplaced(here, tuple(keys), there, follows)
+        for (here, there, follows), keys in keys_by_way.items()
+    ]
+
+
+def _move(data: Any, misplaced: Misplaced) -> None:
+    here, there = _at(data, misplaced.here), data
+    for key in misplaced.there:
+        if there.get(key) is None:
+            there[key] = {}
+        there = there[key]
+    for key in misplaced.keys:
+        there.setdefault(key, here.pop(key))
 
 
 def _at(data: Any, path: KeyPath) -> Any:
@@ -58,15 +103,26 @@ def _at(data: Any, path: KeyPath) -> Any:
 
 @dataclass(frozen=True)
 class _Above:
-    """A mapping of the schema around another one."""
+    """A mapping around another one."""
 
     path: KeyPath
-    fields: dict[str, Any]
+    kind: Any
     data: dict[str, Any]
 
-    def lacks(self, key: str, value: Any) -> bool:
-        """Whether a key is one of its own, is not there, and the value has the right shape."""
-        return key in self.fields and key not in self.data and _fits(value, self.fields[key])
+    def lacks(self, key: str, value: Any, after: dict[str, Any]) -> bool:
+        """Whether a key belongs here and is not there.
+
+        `after`: what follows the key in its mapping, for a key that has no value itself.
+        """
+        if key in self.data or not _holds(self.kind, key, value):
+            return False
+        if not _is_model(self.kind):
+            return True
+        kind = _fields(self.kind)[key]
+        follower = next(iter(after.items()), None)
+        if value is None and follower is not None:
+            return _holds(kind, *follower)
+        return _fits(value, kind)
 
 
 def _fields(model: Any) -> dict[str, Any]:
@@ -96,13 +152,28 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _holds(kind: Any, key: str, value: Any) -> bool:
-    """Whether a key with such a value can be in a mapping of this type."""
+    """Whether a mapping of this type can have a key with such a value."""
     if _is_model(kind):
         return key in _fields(kind)
     content = _content(kind)
     if _is_model(content):
-        return isinstance(value, dict) and bool(value) and value.keys() <= _fields(content).keys()
+        return _is_like(value, content)
+    if _content(content) is not None:
+        if not isinstance(value, dict) or not value:
+            return False
+        return 2 * sum(_holds(content, *item) for item in value.items()) > len(value)
+    if typing.get_origin(content) is list:
+        return isinstance(value, list)
     return content is not None and not isinstance(value, dict | list)
+
+
+def _is_like(value: Any, model: Any) -> bool:
+    """Whether most keys of a value are those of a model."""
+    if not isinstance(value, dict) or not value:
+        return False
+    if any(below is None and key not in _fields(model) for key, below in value.items()):
+        return False  # a name whose content is not indented far enough
+    return 2 * len(value.keys() & _fields(model).keys()) > len(value)
 
 
 def _in_model(
@@ -112,72 +183,66 @@ def _in_model(
     if not isinstance(data, dict):
         return
     fields = _fields(model)
-    found = list(_of_the_key_before(data, path, fields, lambda key, _: key in fields))
-    yield from found
-    moved = {key for misplaced in found for key in misplaced.keys}
-    for key, value in data.items():
-        if key not in fields and key not in moved:
-            yield from _of_above(path, key, value, above)
-    around = (*above, _Above(path, fields, data))
+    yield from _of_the_key_before(data, path, fields, fields)
     for key, value in data.items():
         if key in fields:
+            around = (*above, _Above(path, model, data))
             yield from _below(value, fields[key], (*path, key), around)
+        else:
+            yield from _of_above(data, path, key, above)
 
 
 def _below(value: Any, kind: Any, path: KeyPath, above: tuple[_Above, ...]) -> Iterator[Misplaced]:
     content = _content(kind)
     if _is_model(kind):
         yield from _in_model(value, kind, path, above)
-    elif _is_model(content) and isinstance(value, dict):
-        fields = _fields(content)
-        known = dict.fromkeys(value, content)
-
-        def is_name(key: str, below: Any) -> bool:
-            return key not in fields or (isinstance(below, dict) and bool(below.keys() & fields))
-
-        found = list(_of_the_key_before(value, path, known, is_name))
-        yield from found
-        moved = {key for misplaced in found for key in misplaced.keys}
+    elif content is not None and isinstance(value, dict):
+        around = (*above, _Above(path, kind, value))
+        names = {name for name, below in value.items() if _is_name(kind, name, below)}
+        yield from _of_the_key_before(value, path, dict.fromkeys(value, content), names)
         for name, below in value.items():
-            if name in moved:
-                continue
-            if isinstance(below, dict) and below and not below.keys() & fields.keys():
-                yield from _of_above(path, name, below, above)
-            else:
-                yield from _in_model(below, content, (*path, name), above)
+            if not _holds(kind, name, below):
+                yield from _of_above(value, path, name, above)
+            if content is not None:
+                yield from _below(below, content, (*path, name), around)
+
+
+def _is_name(kind: Any, key: str, value: Any) -> bool:
+    """Whether a key of a mapping whose keys people choose is one of these."""
+    content = _content(kind)
+    if _is_model(content):
+        return key not in _fields(content) or _is_like(value, content)
+    return value is None or _holds(kind, key, value)
 
 
 def _of_the_key_before(
-    data: dict[str, Any],
-    path: KeyPath,
-    fields: dict[str, Any],
-    belongs: Callable[[str, Any], bool],
+    data: dict[str, Any], path: KeyPath, kinds: dict[str, Any], right: Collection[str]
 ) -> Iterator[Misplaced]:
-    """Keys that belong below the key before them."""
-    before, keys = "", list[str]()
+    """Keys that belong below the key before them; those of `right` are where they belong."""
+    before: str | None = None
     for key, value in data.items():
-        if belongs(key, value):
-            yield from _group(path, keys, before)
-            before, keys = key, []
-        elif before and _takes(data[before], fields[before], key, value):
-            keys.append(key)
-    yield from _group(path, keys, before)
-
-
-def _takes(there: Any, kind: Any, key: str, value: Any) -> bool:
-    is_free = there is None or (isinstance(there, dict) and key not in there)
-    return is_free and _holds(kind, key, value)
-
-
-def _group(path: KeyPath, keys: list[str], before: str) -> Iterator[Misplaced]:
-    if keys:
-        yield Misplaced(path, tuple(keys), (*path, before))
+        if key in right:
+            before = key
+        elif before is not None:
+            there = data[before]
+            is_free = there is None or (isinstance(there, dict) and key not in there)
+            if is_free and _holds(kinds[before], key, value):
+                yield Misplaced(path, (key,), (*path, before))
 
 
 def _of_above(
-    path: KeyPath, key: str, value: Any, above: tuple[_Above, ...]
+    data: dict[str, Any], path: KeyPath, key: str, above: tuple[_Above, ...]
 ) -> Iterator[Misplaced]:
-    """A key that belongs to a mapping around."""
-    nearest = next((other for other in reversed(above) if other.lacks(key, value)), None)
-    if nearest is not None:
-        yield Misplaced(path, (key,), nearest.path)
+    """A key that belongs to a mapping around, and those that follow it and belong below it."""
+    names = list(data)
+    after = {name: data[name] for name in names[names.index(key) + 1 :]}
+    around = next((a for a in reversed(above) if a.lacks(key, data[key], after)), None)
+    if around is None:
+        return
+    yield Misplaced(path, (key,), around.path)
+    if data[key] is None:
+        kind = _fields(around.kind)[key]
+        for name, value in after.items():
+            if not _holds(kind, name, value):
+                break
+            yield Misplaced(path, (name,), (*around.path, key), follows=True)

@@ -12,7 +12,7 @@ from muster.definition.hosts_file import HostsTree
 from muster.definition.problems import DefinitionError, Problem
 from muster.definition.repeats import shortened
 from muster.definition.schema.cluster import Cluster
-from muster.definition.sources import Sources
+from muster.definition.sources import HOSTS_FILE, Sources
 from muster.definition.yaml_file import NO_YAML, Document, Fault, KeyPath
 
 # If one of these errors is there, the members of groups are unknown.
@@ -76,14 +76,20 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     """
     repaired: Definition | None = None
     if isinstance(read.definition, dict):
-        data, misplaced = indentation.put_right(read.definition)
+        beside = indentation.beside_cluster(read.cluster.data)
+        whole = {**read.definition, **{key: read.cluster.data[key] for key in beside}}
+        data, misplaced = indentation.put_right(whole, beside)
         cluster, errors = schema_errors.apply(data)
         moved = [keys.error() for keys in misplaced]
         # What else is wrong below these keys would be told of places that the file does not have.
-        places = [error.meant for error in moved if error.meant is not None]
+        places = [(key,) for key in beside]
+        places += [error.meant for error in moved if error.meant is not None]
         errors = [e for e in errors if not any(e.path[: len(place)] == place for place in places)]
         read.schema_errors = [*moved, *errors]
         if cluster is not None:
+            if cluster.cloud is not None and HOSTS_FILE in read.missing:
+                # `cloud` was misspelt or misplaced when the files were read.
+                read.hosts = Document(read.hosts.file)
             known = _hosts(cluster, read) if hosts is None else hosts
             repaired = Definition(cluster, _with_host_groups(known))
     if any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
@@ -96,6 +102,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         repaired_at = {e.path for e in read.schema_errors if e.kind not in schema_errors.MOVED}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
+        said_at |= {(key,) for key in indentation.beside_cluster(read.cluster.data)}
         of_definition = _definition_findings(repaired, unread)
         if repaired_at:
             # A name of theirs may be a part of a value of another shape.

@@ -35,6 +35,11 @@ _GPU_KEYS: dict[Any, tuple[str, str]] = {
 }
 
 
+MACHINE_TYPE = "machine_type"
+"""The key that makes a node set one of VMs."""
+_MACHINE_TYPES = ("type", "machine", "instance_type", "vm_type")
+_LIKENESS = 0.75
+
 MISPLACED = "misplaced_key"
 """Kind of a key that belongs into another mapping, which muster.definition.indentation finds."""
 MOVED = ("extra_forbidden", MISPLACED)
@@ -81,6 +86,14 @@ class SchemaError:
         return ours if nearest(str(self.path[-1]), (theirs, "cpus")) == theirs else None
 
     @property
+    def is_machine_type(self) -> bool:
+        """Whether the key is meant to say that a node set is one of VMs."""
+        if self.kind != "extra_forbidden" or self.owner is not Machines:
+            return False
+        key = str(self.path[-1]).casefold()
+        return key in _MACHINE_TYPES or nearest(key, (MACHINE_TYPE,), _LIKENESS) is not None
+
+    @property
     def meant(self) -> KeyPath | None:
         """The key that an unknown key was likely meant to be, if that one is missing."""
         if self.kind == MISPLACED:
@@ -88,7 +101,8 @@ class SchemaError:
             return meant
         if self.kind != "extra_forbidden" or self.owner is None:
             return None
-        near = self.gpu_key or nearest(str(self.path[-1]), self.owner.model_fields)
+        near = self.gpu_key or (MACHINE_TYPE if self.is_machine_type else None)
+        near = near or nearest(str(self.path[-1]), self.owner.model_fields)
         return (*self.path[:-1], near) if near and near not in self.beside else None
 
 

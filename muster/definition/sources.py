@@ -12,7 +12,7 @@ from muster.definition.definition import HOST_GROUPS, Hosts
 from muster.definition.hosts_file import HostsTree
 from muster.definition.inventory_files import ENDINGS, GROUP_VARS, HOST_VARS, said
 from muster.definition.schema_errors import SchemaError
-from muster.definition.yaml_file import VAULT_HEADER, Document, Fault
+from muster.definition.yaml_file import NO_YAML, VAULT_HEADER, Document, Fault
 
 CLUSTER_FILE = "group_vars/all/cluster.yml"
 HOSTS_FILE = "hosts.yml"
@@ -199,7 +199,7 @@ def read(
     documents: list[Document] = []
     for name in (CLUSTER_FILE, HOSTS_FILE):
         file = inventory / name
-        if name == HOSTS_FILE and _in_the_cloud(documents[0]) and not os.path.lexists(file):
+        if name == HOSTS_FILE and _may_be_in_the_cloud(documents[0]) and not os.path.lexists(file):
             documents.append(Document(_shown(file)))
             continue
         try:
@@ -213,12 +213,18 @@ def read(
     sources.from_secrets = _from_secrets() if from_secrets is None else from_secrets
     sources.role_variables = _role_variables() if role_variables is None else role_variables
     _add_variables(sources, inventory)
-    if not _in_the_cloud(cluster) and HOSTS_FILE not in missing:
+    if not _in_the_cloud(cluster) and os.path.lexists(inventory / HOSTS_FILE):
         sources.further_lists = inventory_files.further_lists(inventory, HOSTS_FILE)
         if not (sources.faults_of_hosts() or any(sources.tree.own_hosts.values())):
             sources.tree.faults.append(Fault("hosts-empty", 1, (), "no host is in it"))
     _add_host_vars(sources)
     return sources
+
+
+def _may_be_in_the_cloud(document: Document) -> bool:
+    """Whether a cluster may have no hosts.yml: also where nobody can read what it is."""
+    unread = document.data is None and any(fault.kind in NO_YAML for fault in document.faults)
+    return unread or _in_the_cloud(document)
 
 
 def _in_the_cloud(document: Document) -> bool:

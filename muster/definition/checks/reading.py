@@ -179,15 +179,25 @@ def variable_beside_cluster(sources: Sources) -> Iterator[Finding]:
     data = sources.cluster.data
     if not isinstance(data, dict) or not isinstance(data.get("cluster"), dict):
         return
+    keys = [key for key in data if key in Cluster.model_fields]
+    if keys:
+        said, verb, it = ", ".join(f'"{key}"' for key in keys), "are", "them"
+        if len(keys) == 1:
+            verb, it = "is", "it"
+        yield Finding(
+            (),
+            f"{said} {verb} beside `cluster`",
+            f"indent {it}: {it if it == 'it' else 'they'} {'belongs' if it == 'it' else 'belong'} "
+            "below `cluster`",
+            line=sources.cluster.line((keys[0],)),
+        )
     for key in data:
-        if key != "cluster":
-            remedy = (
-                "indent it: it belongs below `cluster`"
-                if key in Cluster.model_fields
-                else "put your own variables into another file of group_vars"
-            )
+        if key != "cluster" and key not in keys:
             yield Finding(
-                (), f'"{key}" is beside `cluster`', remedy, line=sources.cluster.line((key,))
+                (),
+                f'"{key}" is beside `cluster`',
+                "put your own variables into another file of group_vars",
+                line=sources.cluster.line((key,)),
             )
 
 

@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
+from muster.catalog.slurm_parameters import parameters
 from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, key_of
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import Machines, VirtualMachines
-from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
+from muster.definition.schema_errors import MACHINE_TYPE, MISPLACED, SchemaError, plain_type
 from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
 _REFERENCE = "docs/reference/cluster.md has all keys"
+_CPUS = ("cpu", "cpus", "cores", "ncpus", "procs", "processors")
 _GPUS_OF_MACHINES = "GPUs of machines are `gpus: {count: N, type: T}`"
 
 
@@ -49,12 +51,15 @@ def _shown(value: Any) -> str:
 def unknown_key(sources: Sources) -> Iterator[Finding]:
     """A key that the schema does not have."""
     mixed = _mixed_sets(sources)
-    for error in mixed.values():
-        yield _mixed(sources, error)
+    misspelt = _misspelt_types(sources)
+    for place, error in mixed.items():
+        if place not in misspelt:
+            yield _mixed(sources, error)
     for error in _errors(sources, "extra_forbidden"):
-        key = str(error.path[-1])
-        if error.path[:-1] in mixed and (error.gpu_key or _of_the_other_kind(error)):
+        of_other_kind = error.gpu_key or _of_the_other_kind(error)
+        if of_other_kind and error.path[:-1] in {*mixed, *misspelt}:
             continue
+        key = str(error.path[-1])
         if error.gpu_key == "accelerators":
             yield Finding(
                 error.path,
@@ -68,10 +73,27 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
                 message = f'"{key}" is a key of VMs, and these are machines'
             yield Finding(error.path, message, _GPUS_OF_MACHINES)
         else:
-            sections = " or ".join(_sections_of(key)) if len(error.path) == 1 else ""
-            near = suggestion(key, _keys(error), _REFERENCE)
-            remedy = f"it is a key of {sections}" if sections else near
-            yield Finding(error.path, f'unknown key "{key}"', remedy)
+            yield Finding(error.path, f'unknown key "{key}"', _meant_by(error, key))
+
+
+def _meant_by(error: SchemaError, key: str) -> str:
+    """What to write in place of an unknown key."""
+    if error.is_machine_type:
+        return f'did you mean "{MACHINE_TYPE}"?'
+    if error.owner is Machines and key.casefold() in _CPUS:
+        return "CPUs of machines are `sockets`, `cores_per_socket` and `threads_per_core`"
+    if error.owner is Cluster:
+        if sections := _sections_of(key):
+            return f"it is a key of {' or '.join(sections)}"
+        for file in ("slurm", "cgroup"):
+            if key.casefold() in parameters(f"{file}.conf"):
+                return f"it is a parameter of {file}.conf: write it below `{file}`"
+    return suggestion(key, _keys(error), _REFERENCE)
+
+
+def _misspelt_types(sources: Sources) -> set[KeyPath]:
+    """Node sets of VMs whose `machine_type` is misspelt: to the schema they are machines."""
+    return {e.path[:-1] for e in _errors(sources, "extra_forbidden") if e.is_machine_type}
 
 
 @source_check("misplaced-key", MISPLACED)
@@ -127,15 +149,17 @@ def _mixed(sources: Sources, error: SchemaError) -> Finding:
         if other.path[:-1] == error.path[:-1] and _of_the_other_kind(other)
     ]
     verb = "is a key" if len(keys) == 1 else "are keys"
-    return Finding(
-        error.path,
-        f"{', '.join(keys)} {verb} of a node set of {theirs}, and `machine_type` makes this one "
-        "of VMs"
-        if ours == "VMs"
-        else f"{', '.join(keys)} {verb} of a node set of {theirs}, and this is one of {ours}",
-        f"take {'it' if len(keys) == 1 else 'them'} out; without `machine_type` a node set is one "
-        "of machines",
-    )
+    it = "it" if len(keys) == 1 else "them"
+    said = f"{', '.join(keys)} {verb} of a node set of {theirs}, and "
+    if ours == "VMs":
+        message = f"{said}`machine_type` makes this one of VMs"
+        remedy = f"take {it} out; without `machine_type` a node set is one of machines"
+    elif error.beside & (Machines.model_fields.keys() - VirtualMachines.model_fields.keys()):
+        message = f"{said}this is one of machines"
+        remedy = f"take {it} out; without `machine_type` a node set is one of machines"
+    else:
+        message, remedy = f"{said}it has no `machine_type`", "add it, such as n1-standard-8"
+    return Finding(error.path, message, remedy)
 
 
 def _sections_of(key: str) -> list[str]:
@@ -147,13 +171,21 @@ def _sections_of(key: str) -> list[str]:
     ]
 
 
+def _has_cpus(sources: Sources, error: SchemaError) -> bool:
+    """Whether a missing key of machines is about CPUs, and an unknown one beside it is too."""
+    return error.path[-1] in ("sockets", "cores_per_socket") and any(
+        other.path[:-1] == error.path[:-1] and str(other.path[-1]).casefold() in _CPUS
+        for other in _errors(sources, "extra_forbidden")
+    )
+
+
 @source_check("missing-key", "missing")
 def missing_key(sources: Sources) -> Iterator[Finding]:
     """A required key that is not there."""
     misspelt = {error.meant for error in sources.schema_errors}
-    mixed = _mixed_sets(sources)
+    said = {*_mixed_sets(sources), *_misspelt_types(sources)}
     for error in _errors(sources, "missing"):
-        if error.path in misspelt or error.path[:-1] in mixed:
+        if error.path in misspelt or error.path[:-1] in said or _has_cpus(sources, error):
             continue  # the unknown key beside it is said already: one mistake, one error
         meaning = error.field.description if error.field else ""
         yield Finding(error.path, f'"{error.path[-1]}" is missing', f"add it: {meaning}".strip("."))
