@@ -6,14 +6,15 @@ be a boot disk.
 """
 
 _PERSISTENT = ("pd-standard", "pd-balanced", "pd-ssd")
-_OF_SERIES = {
+SERIES = {
     "a3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
     "c3": ("pd-balanced", "pd-ssd", "hyperdisk-balanced"),
     "g2": ("pd-balanced", "pd-ssd"),
     "h3": ("pd-balanced", "hyperdisk-balanced"),
 }
+"""Series that don't take just the three types of Persistent Disk."""
 
 
 def of_series(series: str) -> tuple[str, ...]:
     """Return the types of boot disks that VMs of a machine series, such as n1, take."""
-    return _OF_SERIES.get(series, _PERSISTENT)
+    return SERIES.get(series, _PERSISTENT)

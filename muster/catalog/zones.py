@@ -1,8 +1,9 @@
 """Zones of Google Cloud.
 
 A committed table, because the definition is checked without access to a cloud. Source:
-https://cloud.google.com/compute/docs/regions-zones (November 2025), without AI zones, which have no
-ordinary machine types; `gcloud compute zones list` says the same.
+https://cloud.google.com/compute/docs/regions-zones, with the regions for which there are prices on
+2026-07-30 (prices.json), without AI zones such as us-west4-ai2b, which have no ordinary machine
+types. `gcloud compute zones list` says the same.
 """
 
 _USUAL = "abc"
@@ -10,7 +11,7 @@ _REGIONS = {
     "africa": ("south1",),
     "asia": (
         *("east1", "east2", "northeast1", "northeast2", "northeast3", "south1", "south2"),
-        *("southeast1", "southeast2"),
+        *("southeast1", "southeast2", "southeast3"),
     ),
     "australia": ("southeast1", "southeast2"),
     "europe": (

@@ -13,7 +13,6 @@ from muster.definition.schema.node_sets import KINDS, NodeSet
 from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
 from muster.definition.yaml_file import KeyPath
 
-
 _ROUNDS = 6
 """A key that was moved may have others below it that belong elsewhere, and so on."""
 

@@ -82,7 +82,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         cluster, errors = schema_errors.apply(data)
         moved = [keys.error() for keys in misplaced]
         # What else is wrong below these keys would be told of places that the file does not have.
-        places = [(key,) for key in beside]
+        places: list[KeyPath] = [(key,) for key in beside]
         places += [error.meant for error in moved if error.meant is not None]
         errors = [e for e in errors if not any(e.path[: len(place)] == place for place in places)]
         read.schema_errors = [*moved, *errors]

@@ -14,10 +14,9 @@ from muster.definition.checks.rows import at
 from muster.definition.definition import Definition
 from muster.definition.yaml_file import KeyPath
 
-PLAIN = r"[A-Za-z0-9._+-]"
-"""One character of a name in a path. Devices also have colons: /dev/disk/by-path/pci-0000:01:00.0."""
 _ODD = re.compile(r"[^A-Za-z0-9._/+-]")
 _ODD_OF_DEVICE = re.compile(r"[^A-Za-z0-9._:/+-]")
+"""udev's links have colons: /dev/disk/by-path/pci-0000:01:00.0-ata-1."""
 _PART_BYTES = 255
 _PATH_BYTES = 4095
 """NAME_MAX, and PATH_MAX without the byte that ends a path, of linux/limits.h."""
@@ -29,7 +28,7 @@ _NO_DISK = re.compile(
     # A controller of NVMe, whose disks are called nvme0n1; SCSI's other names; terminals; GPUs.
     r"|(?:nvme[0-9]+|nvme-fabrics|sg[0-9]+|bsg/.*|(?:tty|sr|nvidia).*)$)"
 )
-"""Devices and folders of udev(7) and the kernel (Documentation/admin-guide/devices.txt), no disks."""
+"""Devices and folders that are no disks: devices.txt of the kernel's admin guide, udev(7)."""
 
 _FOLDERS = ("home", "apps", "data", "models")
 _PATHS = {
