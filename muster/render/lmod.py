@@ -32,7 +32,7 @@ class ModuleTree:
     files: dict[str, str]
     """Path below the module tree -> text."""
     installations: tuple[Installation, ...]
-    """In the order in which they can be built: what others depend on comes first."""
+    """In the order in which they can be built: what others depend on, or name, comes first."""
     packages: tuple[str, ...]
     """Packages of the distribution that the builds need."""
 
@@ -65,7 +65,7 @@ def render(software: Software, apps: str) -> ModuleTree:
                 )
     order = TopologicalSorter(
         {
-            full_name: [other for other in data.depends_on if other in versions]
+            full_name: [other for other in data.built_after(full_name) if other in versions]
             for full_name, data in versions.items()
         }
     )

@@ -14,6 +14,8 @@ _USES = 2
 """So many uses of another name say that the definition is misspelt, and not they..."""
 _ALWAYS_USED = ("nodes",)
 """... or one use, where a name that nobody uses is a mistake itself."""
+_PAIRS = 5000
+"""Names to compare at most, some 50 ms. Where more differ, nobody has misspelt one of them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,10 @@ def misspelt(d: Definition) -> Iterator[Misspelt]:
             # The hosts of a node set are the group of its name.
             values += [group for group in {*values, *names} if d.hosts.groups.get(group)]
         unused = names - {*values}
-        for used in dict.fromkeys(value for value in values if value not in names):
+        unknown = dict.fromkeys(value for value in values if value not in names)
+        if len(unused) * len(unknown) > _PAIRS:
+            continue
+        for used in unknown:
             uses, defined = values.count(used), nearest(used, unused)
             if defined and (uses >= _USES or place == _ALWAYS_USED):
                 yield Misspelt(place, defined, used, uses)

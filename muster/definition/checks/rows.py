@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.definition.checks.registry import Check, Finding, add, suggestion
 from muster.definition.definition import Definition
+from muster.definition.repeats import MOST
 from muster.definition.yaml_file import KeyPath
 
 Values = Callable[[Definition], Iterable[tuple[KeyPath, Any]]]
@@ -170,12 +171,16 @@ class UnknownName(ValueRow):
         """The names that are not among the known ones."""
         place, known = place_of(self.known), names_of(d, self.known)
         slashes = self.known.count("<") - 1
+        unknown = 0
         for path, value in self.values(d):
             if value not in known:
+                unknown += 1
+                # To compare thousands of names with thousands takes minutes, and they aren't shown.
+                near = suggestion(value, known, self.remedy) if unknown <= MOST else self.remedy
                 yield Finding(
                     path,
                     self.message.format(value=value),
-                    suggestion(value, known, self.remedy),
+                    near,
                     self.file,
                     because=(*place, *value.rsplit("/", slashes)),
                 )

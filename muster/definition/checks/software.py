@@ -1,19 +1,16 @@
 """Checks of the module tree: what Lmod can't use."""
 
-import re
 from collections.abc import Iterator
 
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
-from muster.definition.schema.software import SoftwareVersion
+from muster.definition.schema.software import SoftwareVersion, folders_in
 from muster.definition.yaml_file import KeyPath
 
 # Names of folders: 255 bytes at most. A file VERSION.building is beside the folder of a version.
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,254}(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,254})*"
 _VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,245}"
-# A placeholder for a folder; braces with anything else in them belong to the shell.
-_FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _MODULE = "software.modules.<name>.<version>"
 
 
@@ -30,7 +27,7 @@ def _inserted_folders(d: Definition) -> Iterator[tuple[KeyPath, str]]:
         texts: dict[KeyPath, str] = {("build",): content.build or ""}
         texts |= {("env", name): value for name, value in content.env.items()}
         for place, text in texts.items():
-            for wanted in _FOLDER_OF.findall(text):
+            for wanted in folders_in(text):
                 yield (*path, *place), wanted
 
 
@@ -111,7 +108,7 @@ def two_default_versions(d: Definition) -> Iterator[Finding]:
 
 @check("module-cycle")
 def module_cycle(d: Definition) -> Iterator[Finding]:
-    """Modules that depend on each other in a ring."""
+    """Modules that need each other in a ring, to be loaded or to be built."""
     modules = {full: (path, content) for full, path, content in _versions(d)}
     done: set[str] = set()
 
@@ -121,7 +118,7 @@ def module_cycle(d: Definition) -> Iterator[Finding]:
         if full in done or full not in modules:
             return None
         chain.append(full)
-        for wanted in modules[full][1].depends_on:
+        for wanted in modules[full][1].built_after(full):
             if cycle := ring(wanted, chain):
                 return cycle
         chain.pop()
@@ -131,11 +128,12 @@ def module_cycle(d: Definition) -> Iterator[Finding]:
     for full in modules:
         if full not in done and (cycle := ring(full, [])):
             done.update(cycle)
-            path = modules[cycle[0]][0]
+            path, content = modules[cycle[0]]
+            loads = cycle[1] in content.depends_on
             yield Finding(
-                (*path, "depends_on"),
+                (*path, "depends_on" if loads else "build"),
                 f"{' needs '.join(cycle)}: a ring",
-                "take one of them out of `depends_on`",
+                "take one of them out of `depends_on` or `build`",
             )
 
 

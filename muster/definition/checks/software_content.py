@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from muster.definition.checks.registry import Finding, check, suggestion
 from muster.definition.checks.rows import Spelling, at, table
 from muster.definition.definition import Definition
-from muster.definition.schema.software import SoftwareVersion
+from muster.definition.schema.software import SoftwareVersion, folders_in
 from muster.definition.yaml_file import KeyPath
 
 _MODULE = "software.modules.<name>.<version>"
@@ -41,7 +41,7 @@ _NOT_ROOT = frozenset({"root", "prefix", "folder", "dir", "destdir", "installdir
 """What people write for `{root}`, in small letters. Another word in braces may be awk's."""
 
 
-def _versions(d: Definition) -> Iterator[tuple[KeyPath, SoftwareVersion]]:
+def _versions(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], SoftwareVersion]]:
     for name, versions in d.cluster.software.modules.items():
         for version, content in versions.items():
             yield ("software", "modules", name, version), content
@@ -168,6 +168,11 @@ def module_value(d: Definition) -> Iterator[Finding]:
                 yield Finding((*path, "env", name), "the value has a NUL character", "take it out")
 
 
+def _names_root(build: str, name: str, version: str) -> bool:
+    """Whether a command names the folder of its version, by `{root}` or by its own name."""
+    return "{root}" in build or f"{name}/{version}" in folders_in(build)
+
+
 @check("module-command")
 def module_command(d: Definition) -> Iterator[Finding]:
     """A command that installs nothing into the folder of its version."""
@@ -182,7 +187,7 @@ def module_command(d: Definition) -> Iterator[Finding]:
             yield Finding(here, "the command has a NUL character", "take it out")
         elif re.search(r"(?<!\$)\{root(?![A-Za-z0-9_}])", build):
             yield Finding(here, "{root is not closed", "write {root}")
-        elif "{root}" not in build and _unreplaced(build, of_shell=True) is None:
+        elif not _names_root(build, *path[2:]) and _unreplaced(build, of_shell=True) is None:
             yield Finding(
                 here,
                 "the command does not name {root}, so nothing comes into the folder of the module",

@@ -1,5 +1,6 @@
 """Software that users load as modules (Lmod), and the commands that build it."""
 
+import re
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -13,6 +14,15 @@ PYTHONS = {
     "ubuntu-22.04": "3.10",
     "ubuntu-24.04": "3.12",
 }
+
+
+# A placeholder for a folder; braces with anything else in them belong to the shell.
+_FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
+
+
+def folders_in(text: str) -> list[str]:
+    """Return the modules whose folders a command or variable inserts: `{apps/python/3.10}`."""
+    return _FOLDER_OF.findall(text)
 
 
 class SoftwareVersion(Model):
@@ -84,6 +94,14 @@ class SoftwareVersion(Model):
             "administrator does, and until then the module loads with a note that says how."
         ),
     ] = True
+
+    def built_after(self, full_name: str) -> list[str]:
+        """Return what must be there before it is built: modules that it loads, or names in `build`.
+
+        `full_name`: its own, which in `build` is another way to write `{root}`.
+        """
+        named = [name for name in folders_in(self.build or "") if name != full_name]
+        return list(dict.fromkeys([*self.depends_on, *named]))
 
 
 class Software(Model):

@@ -182,3 +182,26 @@ def test_examples_write_only_where_a_build_can(name: str) -> None:
     assert any("curl" in command for command in commands)
     outside = r"\{root\}\.|dirname|mktemp|(?<![\w}/])(/var)?/tmp\b"
     assert not [command for command in commands if re.search(outside, command)]
+
+
+def test_what_a_command_names_is_built_before_it() -> None:
+    built = tree(
+        a={"1": {"build": "{z/2}/bin/make {root}"}},
+        b={"1": {"build": "{a/1}/bin/make {root}", "depends_on": ["z/2"]}},
+        z={"2": {"build": "make {root}"}},
+    )
+    roots = [installation.root for installation in built.installations]
+    assert roots == ["/apps/software/z/2", "/apps/software/a/1", "/apps/software/b/1"]
+
+
+def test_a_command_may_name_its_own_folder_by_the_modules_name() -> None:
+    built = tree(a={"1": {"build": "make {a/1}"}})
+    assert [installation.build for installation in built.installations] == [
+        "make /apps/software/a/1"
+    ]
+
+
+def test_the_shells_own_braces_are_no_module_that_comes_before() -> None:
+    built = tree(a={"1": {"build": "make ${z/2} {root}"}}, z={"2": {"build": "make {root}"}})
+    roots = [installation.root for installation in built.installations]
+    assert roots == ["/apps/software/a/1", "/apps/software/z/2"]
