@@ -147,8 +147,8 @@ def test_a_command_may_name_the_folder_of_another_module() -> None:
         apps__python={"3": {"build": "python3 -m venv {root}"}},
     )
     assert [entry.build for entry in rendered.installations] == [
-        "/apps/software/apps/python/3/bin/pip install -t /apps/software/libs/torch/2 torch",
         "python3 -m venv /apps/software/apps/python/3",
+        "/apps/software/apps/python/3/bin/pip install -t /apps/software/libs/torch/2 torch",
     ]
 
 
