@@ -1,16 +1,22 @@
 """Groups and hosts of hosts.yml, read as Ansible's YAML inventory plugin reads them."""
 
 import itertools
+import math
 import re
 import string
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.catalog.hostlists import MOST_NAMES
 from muster.definition.definition import Hosts
-from muster.definition.yaml_file import Document, Fault, KeyPath
+from muster.definition.yaml_file import MOST_SHOWN, NO_YAML, Document, Fault, KeyPath
 
 GROUP_KEYS = ("hosts", "children", "vars")
-_RANGE = re.compile(r"\[([0-9A-Za-z]*):([0-9A-Za-z]+)(?::([0-9]+))?\]")
+MOST_MEMBERSHIPS = 10 * MOST_NAMES
+"""Hosts of all groups together; one host in ten groups counts ten times."""
+
+_RANGE = re.compile(r"\[([0-9A-Za-z]{0,18}):([0-9A-Za-z]{1,18})(?::([0-9]{1,18}))?\]")
+_TOO_MANY = f"more than {MOST_NAMES} hosts"
 
 
 class RangeError(ValueError):
@@ -25,6 +31,8 @@ def _numbers(begin: str, end: str, step: int) -> list[str]:
     first, last = int(begin or "0"), int(end)
     if first > last:
         raise RangeError(f"{begin} is above {end}")
+    if (last - first) // step >= MOST_NAMES:
+        raise RangeError(_TOO_MANY)
     return [str(number).zfill(width) for number in range(first, last + 1, step)]
 
 
@@ -57,7 +65,22 @@ def expand(pattern: str) -> list[str]:
     parts.append([pattern[end:]])
     if any("[" in text or "]" in text for text in (parts[-1][0], *(p[0] for p in parts[:-1:2]))):
         raise RangeError("a range is written [01:16]")
+    if math.prod(map(len, parts)) > MOST_NAMES:
+        raise RangeError(_TOO_MANY)
     return ["".join(names) for names in itertools.product(*parts)]
+
+
+@dataclass(frozen=True)
+class GivenVariables:
+    """What hosts.yml gives to the hosts of one pattern, or to the hosts of a group."""
+
+    owner: str
+    """The pattern or the group."""
+    place: KeyPath
+    """Keys in the file that lead to the variables."""
+    variables: dict[str, Any]
+    hosts: tuple[str, ...] | None = None
+    """The hosts of the pattern; None: these are a group's."""
 
 
 @dataclass
@@ -65,10 +88,12 @@ class HostsTree:
     """What hosts.yml says: groups with their own hosts and children, and the place of each."""
 
     own_hosts: dict[str, list[str]] = field(default_factory=dict)
-    children: dict[str, list[str]] = field(default_factory=dict)
+    children: dict[str, dict[str, KeyPath]] = field(default_factory=dict)
+    """Children of each group, with the keys in the file that make them that."""
+    members: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Hosts of each group with those of its children, in the order of the file."""
     vars: dict[str, dict[str, Any]] = field(default_factory=dict)
-    group_vars: dict[KeyPath, dict[str, Any]] = field(default_factory=dict)
-    """Variables of groups by the keys in the file that lead to them."""
+    given: list[GivenVariables] = field(default_factory=list)
     places: dict[KeyPath, KeyPath] = field(default_factory=dict)
     """(group,) and (group, host) to the keys in the file; (all, host): where it is first named."""
     faults: list[Fault] = field(default_factory=list)
@@ -82,35 +107,46 @@ class HostsTree:
 
     def hosts(self) -> Hosts:
         """Hosts of each group with those of its children, in the order of the file."""
-        memo: dict[str, dict[str, None]] = {}
-
-        def members(group: str, above: tuple[str, ...]) -> dict[str, None]:
-            if group in memo:
-                return memo[group]
-            names = dict.fromkeys(self.own_hosts.get(group, ()))
-            for child in self.children.get(group, ()):
-                if child not in above:
-                    names.update(members(child, (*above, group)))
-            memo[group] = names
-            return names
-
-        groups = {group: list(members(group, ())) for group in self.own_hosts}
+        groups = {group: list(names) for group, names in self.members.items()}
         everything = dict.fromkeys(itertools.chain.from_iterable(groups.values()))
         groups["all"] = list(everything)
         return Hosts(groups, {host: self.vars.get(host, {}) for host in everything})
+
+    def children_first(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """Groups, each after its children; and each group and child that close a circle."""
+        order: dict[str, None] = {}
+        circles: dict[tuple[str, str], None] = {}
+        for start in self.own_hosts:
+            above = {start: iter(self.children.get(start, ()))} if start not in order else {}
+            while above:
+                group, children = next(reversed(above.items()))
+                child = next(children, None)
+                if child is None:
+                    del above[group]
+                    order[group] = None
+                elif child in above:
+                    circles[group, child] = None
+                elif child not in order:
+                    above[child] = iter(self.children.get(child, ()))
+        return list(order), list(circles)
 
 
 def parse(document: Document) -> HostsTree:
     """Reads the groups of a hosts.yml; what is wrong with its shape is in `faults`."""
     tree = HostsTree()
-    if document.data is None:
+    if document.encrypted:
+        tree.faults.append(Fault("hosts-encrypted", 1, (), "ansible-vault has encrypted it"))
+    if document.data is None or any(fault.kind in NO_YAML for fault in document.faults):
         return tree
     if not isinstance(document.data, dict):
         tree.faults.append(Fault("hosts-shape", 1, (), "the file is no mapping of groups"))
         return tree
     reader = _Reader(document, tree)
+    if document.data.get("plugin"):
+        reader.fault("hosts-shape", ("plugin",), "`plugin` makes it no list of hosts for Ansible")
     for group, content in document.data.items():
-        reader.group(group, content, (group,), ())
+        reader.group(group, content, (group,))
+    reader.members()
     return tree
 
 
@@ -118,49 +154,82 @@ class _Reader:
     def __init__(self, document: Document, tree: HostsTree) -> None:
         self.document = document
         self.tree = tree
+        self.named = 0
 
-    def group(self, name: str, content: Any, path: KeyPath, above: tuple[str, ...]) -> None:
+    def group(self, name: str, content: Any, path: KeyPath) -> None:
+        """Read a group and those below it."""
         self.tree.own_hosts.setdefault(name, [])
         self.tree.places.setdefault((name,), path)
-        if name in above:
-            self._fault("hosts-cycle", path, name)
+        if not name:
+            self.fault("hosts-shape", path, "a group without a name")
+        if name in GROUP_KEYS:
+            self.fault("hosts-shape", path, f"`{name}` is not in a group")
             return
         if content is None:
             return
         if not isinstance(content, dict):
-            self._fault("hosts-shape", path, f'group "{name}" is no mapping')
+            self.fault("hosts-shape", path, f'group "{name}" is no mapping')
             return
         for key in content:
             if key not in GROUP_KEYS:
-                self._fault("hosts-unknown-key", (*path, key), key)
-        given = content.get("vars")
-        if isinstance(given, dict):
-            self.tree.group_vars[(*path, "vars")] = given
-        self._hosts(name, content.get("hosts"), (*path, "hosts"))
-        children = content.get("children")
-        if children is not None and not isinstance(children, dict):
-            self._fault("hosts-shape", (*path, "children"), "`children` is no mapping")
-            return
-        for child, below in (children or {}).items():
-            self.tree.children.setdefault(name, []).append(child)
-            self.group(child, below, (*path, "children", child), (*above, name))
+                self.fault("hosts-unknown-key", (*path, key), key)
+        given = self._mapping(content, "vars", path)
+        if given:
+            self.tree.given.append(GivenVariables(name, (*path, "vars"), given))
+        self._hosts(name, self._mapping(content, "hosts", path), (*path, "hosts"))
+        for child, below in self._mapping(content, "children", path).items():
+            here = (*path, "children", child)
+            self.tree.children.setdefault(name, {}).setdefault(child, here)
+            if child == "all":
+                self.fault("hosts-cycle", here, child)
+                continue
+            self.group(child, below, here)
 
-    def _hosts(self, group: str, hosts: Any, path: KeyPath) -> None:
-        if hosts is None:
-            return
-        if not isinstance(hosts, dict):
-            self._fault("hosts-shape", path, "`hosts` is no mapping")
-            return
+    def members(self) -> None:
+        """Add to each group the hosts of its children."""
+        order, circles = self.tree.children_first()
+        for group, child in circles:
+            if child != "all":
+                self.fault("hosts-cycle", self.tree.children[group][child], child)
+        count = 0
+        for group in order:
+            names = dict.fromkeys(self.tree.own_hosts[group])
+            for child in self.tree.children.get(group, ()):
+                names.update(self.tree.members.get(child, {}))
+            count += len(names)
+            if count > MOST_MEMBERSHIPS:
+                text = f"its groups have more than {MOST_MEMBERSHIPS} hosts together"
+                self.fault("hosts-shape", (), text)
+                self.tree.members = {}
+                return
+            self.tree.members[group] = names
+        self.tree.members = {group: self.tree.members[group] for group in self.tree.own_hosts}
+
+    def _mapping(self, content: dict[str, Any], key: str, path: KeyPath) -> dict[str, Any]:
+        """Return what a group has below a key; without it, or with a fault, nothing."""
+        below = content.get(key)
+        if isinstance(below, str) and below and key != "vars":
+            return {below: None}  # as Ansible does with one name
+        if below is not None and not isinstance(below, dict):
+            self.fault("hosts-shape", (*path, key), f"`{key}` is no mapping")
+        return below if isinstance(below, dict) else {}
+
+    def _hosts(self, group: str, hosts: dict[str, Any], path: KeyPath) -> None:
         own = self.tree.own_hosts[group]
         for pattern, given in hosts.items():
             here = (*path, pattern)
             try:
                 names = expand(pattern)
             except RangeError as error:
-                self._fault("hosts-range", here, f"{pattern}: {error}")
+                self.fault("hosts-range", here, f"{pattern[:MOST_SHOWN]}: {error}")
+                continue
+            self.named += len(names)
+            if self.named > MOST_NAMES:
+                if self.named - len(names) <= MOST_NAMES:
+                    self.fault("hosts-range", here, f"the file has {_TOO_MANY}")
                 continue
             if given is not None and not isinstance(given, dict):
-                self._fault("hosts-shape", here, f'what follows "{pattern}" is no mapping')
+                self.fault("hosts-shape", here, f'what follows "{pattern}" is no mapping')
                 given = None  # noqa: PLW2901 (read on without)
             own.extend(names)
             for name in names:
@@ -168,6 +237,9 @@ class _Reader:
                 self.tree.places.setdefault(("all", name), here)
                 if given:
                     self.tree.vars[name] = {**self.tree.vars.get(name, {}), **given}
+            if given:
+                self.tree.given.append(GivenVariables(pattern, here, given, tuple(names)))
 
-    def _fault(self, kind: str, path: KeyPath, text: str) -> None:
+    def fault(self, kind: str, path: KeyPath, text: str) -> None:
+        """Note that something is wrong at a place."""
         self.tree.faults.append(Fault(kind, self.document.line(path) or 1, path, text))

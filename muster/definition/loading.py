@@ -11,10 +11,14 @@ from muster.definition.hosts_file import HostsTree
 from muster.definition.problems import DefinitionError, Problem
 from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import Sources
-from muster.definition.yaml_file import Document, Fault, KeyPath
+from muster.definition.yaml_file import NO_YAML, Document, Fault, KeyPath
 
 # If one of these errors is there, the members of groups are unknown.
-_HOSTS_UNKNOWN = ("file-missing", "yaml-syntax", "hosts-shape", "hosts-range")
+_HOSTS_UNKNOWN = (
+    *("file-missing", "file-unreadable", "hosts-encrypted", *NO_YAML),
+    *("key-not-text", "hosts-unknown-key", "hosts-shape", "hosts-range", "hosts-cycle"),
+    "hosts-empty",
+)
 
 
 def load(inventory: Path) -> Definition:
@@ -74,13 +78,13 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         if cluster is not None:
             known = _hosts(cluster, read) if hosts is None else hosts
             repaired = Definition(cluster, _with_host_groups(known))
+    if any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
+        read.schema_errors = []  # what is no YAML hides what was meant
     unread = hosts is None and any(file == "hosts" for file, _ in read.faults(*_HOSTS_UNKNOWN))
     if repaired is not None and not unread:
         read.members = repaired.hosts
     findings = _source_findings(read)
-    if repaired is not None and not any(
-        file == "cluster" for file, _ in read.faults("yaml-syntax")
-    ):
+    if repaired is not None and not any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
         repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}

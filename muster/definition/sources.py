@@ -1,23 +1,23 @@
 """The files that make up a definition, as read and not yet checked."""
 
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from muster.definition import hosts_file, yaml_file
-from muster.definition.definition import Hosts
+from muster.definition import hosts_file, inventory_files, yaml_file
+from muster.definition.definition import HOST_GROUPS, Hosts
 from muster.definition.hosts_file import HostsTree
+from muster.definition.inventory_files import ENDINGS, GROUP_VARS, HOST_VARS, said
 from muster.definition.schema_errors import SchemaError
-from muster.definition.yaml_file import Document, Fault
+from muster.definition.yaml_file import VAULT_HEADER, Document, Fault
 
 CLUSTER_FILE = "group_vars/all/cluster.yml"
 HOSTS_FILE = "hosts.yml"
 SECRETS_FILE = "group_vars/all/secrets.yml"
 ROOT = Path(__file__).resolve().parents[2]
-# What Ansible reads in group_vars and host_vars: these endings or none.
-_SUFFIXES = {".yml", ".yaml", ".json", ""}
 
 
 @dataclass
@@ -41,9 +41,14 @@ class Sources:
     """Role variables that Muster takes from the secrets."""
     role_variables: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The variables that each role takes."""
-    secrets_mode: int | None = None
-    """Permission bits of secrets.yml; None: no such file."""
-    secrets_in_git: bool = False
+    secret_files: dict[str, int] = field(default_factory=dict)
+    """secrets.yml, and copies of it beside it, with their permission bits; not encrypted ones."""
+    in_git: frozenset[str] = frozenset()
+    """The files in group_vars and host_vars that git has."""
+    index: dict[str, list[Any]] | None = None
+    """The variables of all files by name, once a check has asked for them."""
+    further_lists: list[str] = field(default_factory=list)
+    """What Ansible would read as lists of hosts beside hosts.yml."""
 
     @property
     def definition(self) -> Any:
@@ -53,7 +58,8 @@ class Sources:
 
     def document(self, file: str) -> Document:
         """The document that a finding calls `cluster`, `hosts` or by its path."""
-        return self._named()[file]
+        known = self._named().get(file)
+        return known or Document(_shown((self.folder or Path()) / file))
 
     def faults(self, *kinds: str) -> list[tuple[str, Fault]]:
         """What was found wrong while reading, with the file that has it."""
@@ -69,15 +75,14 @@ class Sources:
 def overridden(file: str) -> str:
     """The group or host for which Ansible reads a file of group_vars or host_vars."""
     name = PurePath(file).parts[1]
-    return PurePath(name).stem if PurePath(name).suffix in _SUFFIXES else name
+    return PurePath(name).stem if PurePath(name).suffix in ENDINGS else name
 
 
 def _shown(file: Path) -> str:
     """A path as users would type it: relative to the working directory if it is below that."""
-    try:
-        return str(file.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(file)
+    # Path.resolve() fails where links lead in a circle.
+    real = Path(os.path.realpath(file))
+    return str(real.relative_to(Path.cwd()) if real.is_relative_to(Path.cwd()) else file)
 
 
 def _from_secrets() -> frozenset[str]:
@@ -96,46 +101,37 @@ def _role_variables() -> dict[str, frozenset[str]]:
     return by_role
 
 
-def _tracked(file: Path) -> bool:
-    """Whether git has the file; False where there is no git or no repository."""
+def _in_git(inventory: Path) -> frozenset[str]:
+    """The files with variables that git has, by their path; none where there is no repository."""
     try:
         answer = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", file.name],
-            cwd=file.parent,
+            ["git", "ls-files", "-z", GROUP_VARS, HOST_VARS],
+            cwd=inventory,
             capture_output=True,
             timeout=10,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return answer.returncode == 0
+        return frozenset()
+    names = answer.stdout.split(b"\0") if answer.returncode == 0 else []
+    return frozenset(os.fsdecode(name) for name in names)
 
 
-def _other_files(inventory: Path) -> list[Path]:
-    folder = inventory / "group_vars" / "all"
-    known = {inventory / CLUSTER_FILE}
-    candidates = [
-        inventory / "group_vars" / f"all{suffix}" for suffix in (".yml", ".yaml", ".json")
-    ]
-    if folder.is_dir():
-        candidates += sorted(folder.rglob("*"))
-    return [
-        file
-        for file in candidates
-        if file.is_file() and file.suffix in _SUFFIXES and file not in known
-        if not file.name.startswith(".")
-    ]
-
-
-def _override_files(inventory: Path) -> list[Path]:
-    return [
-        file
-        for folder in ("group_vars", "host_vars")
-        for file in sorted((inventory / folder).rglob("*"))
-        if file.is_file() and file.suffix in _SUFFIXES
-        if not any(part.startswith(".") for part in file.relative_to(inventory).parts)
-        if (folder, overridden(str(file.relative_to(inventory)))) != ("group_vars", "all")
-    ]
+def _secret_files(inventory: Path) -> dict[str, int]:
+    """Permission bits of secrets.yml and of what an editor leaves beside it, by path."""
+    path = inventory / SECRETS_FILE
+    try:
+        names = sorted(entry.name for entry in os.scandir(path.parent))
+    except OSError:
+        return {}  # where that is wrong, cluster.yml can't be read either
+    modes = {}
+    for file in (path.parent / name for name in names if name.lstrip(".").startswith(path.name)):
+        try:
+            if file.is_file() and not file.read_bytes().startswith(VAULT_HEADER.encode()):
+                modes[str(file.relative_to(inventory))] = file.stat().st_mode & 0o777
+        except OSError:
+            continue  # who runs this can't read it either
+    return modes
 
 
 def _documents(inventory: Path, files: list[Path]) -> dict[str, Document]:
@@ -151,8 +147,37 @@ def _documents(inventory: Path, files: list[Path]) -> dict[str, Document]:
 
 
 def _unreadable(file: Path, error: OSError) -> Document:
-    said = (error.strerror or "can't be read").lower()
-    return Document(_shown(file), faults=[Fault("file-missing", 1, (), said)])
+    kind = "file-missing" if isinstance(error, FileNotFoundError) else "file-unreadable"
+    return Document(_shown(file), faults=[Fault(kind, 1, (), said(error))])
+
+
+def _add_variables(sources: Sources, inventory: Path) -> None:
+    """Adds the files of group_vars and host_vars, and those that Ansible would not read."""
+    found = inventory_files.variable_files(inventory)
+    known = {*sources.tree.own_hosts, *sources.tree.vars, *HOST_GROUPS, "all", "ungrouped"}
+    known |= {host for members in sources.tree.members.values() for host in members}
+    cluster = inventory / CLUSTER_FILE
+    files = []
+    for file in found.files:
+        below = file.relative_to(inventory)
+        # Without an ending it may be a note (README), which Ansible reads for no group.
+        is_note = len(below.parts) == 2 and not below.suffix
+        unread = file in cluster.parents  # a file where cluster.yml's folder should be
+        if file != cluster and not unread and not (is_note and below.name not in known):
+            files.append(file)
+    documents = _documents(inventory, files)
+    for trouble in found.troubles:
+        if CLUSTER_FILE in sources.missing and trouble.path in (cluster, *cluster.parents):
+            continue  # the fault of cluster.yml says so
+        name = str(trouble.path.relative_to(inventory))
+        fault = Fault(trouble.kind, 1, (), trouble.text)
+        documents[name] = Document(_shown(trouble.path), faults=[fault])
+    for name, document in documents.items():
+        folder, *inside = PurePath(name).parts
+        of_all = not inside or (folder == GROUP_VARS and overridden(name) == "all")
+        (sources.others if of_all else sources.overrides)[name] = document
+    sources.secret_files = _secret_files(inventory)
+    sources.in_git = _in_git(inventory) if sources.secret_files else frozenset()
 
 
 def read(
@@ -170,7 +195,7 @@ def read(
     documents: list[Document] = []
     for name in (CLUSTER_FILE, HOSTS_FILE):
         file = inventory / name
-        if name == HOSTS_FILE and not file.exists() and _in_the_cloud(documents[0]):
+        if name == HOSTS_FILE and _in_the_cloud(documents[0]) and not os.path.lexists(file):
             documents.append(Document(_shown(file)))
             continue
         try:
@@ -183,12 +208,12 @@ def read(
     sources.folder = inventory
     sources.from_secrets = _from_secrets() if from_secrets is None else from_secrets
     sources.role_variables = _role_variables() if role_variables is None else role_variables
-    sources.others = _documents(inventory, _other_files(inventory))
-    sources.overrides = _documents(inventory, _override_files(inventory))
-    secrets = inventory / SECRETS_FILE
-    if secrets.is_file():
-        sources.secrets_mode = secrets.stat().st_mode & 0o777
-        sources.secrets_in_git = _tracked(secrets)
+    _add_variables(sources, inventory)
+    if not _in_the_cloud(cluster) and HOSTS_FILE not in missing:
+        sources.further_lists = inventory_files.further_lists(inventory, HOSTS_FILE)
+        faults = [*hosts.faults, *sources.tree.faults]
+        if not faults and not any(sources.tree.own_hosts.values()):
+            sources.tree.faults.append(Fault("hosts-empty", 1, (), "no host is in it"))
     _add_host_vars(sources)
     return sources
 

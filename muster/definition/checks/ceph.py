@@ -1,16 +1,11 @@
 """Checks of Ceph: whether it is built or there already, and what its clients need."""
 
-import base64
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, repeated, source_check
+from muster.definition.checks.registry import Finding, check, repeated
 from muster.definition.checks.rows import Spelling, at, table
-from muster.definition.checks.secrets import missing_secret
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
-from muster.definition.secret_names import CEPH_KEY
-from muster.definition.sources import SECRETS_FILE, Sources
-from muster.definition.yaml_file import readable
 
 _OF_THE_BUILT = ("file_gib", "copies", "image")
 _OF_THE_EXISTING = ("filesystem", "user")
@@ -159,50 +154,3 @@ def ceph_export_nested(d: Definition) -> Iterator[Finding]:
                     f'"{export}" and storage.{other_key} "{other}" of the file system overlap',
                     "give each its own folder in `export`",
                 )
-
-
-def _below(data: object, *keys: str) -> object:
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-@source_check("ceph-key-missing")
-def ceph_key_missing(sources: Sources) -> Iterator[Finding]:
-    """A Ceph cluster that is there already, and no key of its client among the secrets."""
-    if _below(sources.definition, "storage", "ceph", "monitors"):
-        yield from missing_secret(
-            sources,
-            CEPH_KEY,
-            "the hosts could not mount the folders of `storage.ceph`",
-            "write down what `ceph auth get-key` prints for its client on that cluster",
-        )
-
-
-@source_check("ceph-key-shape")
-def ceph_key_shape(sources: Sources) -> Iterator[Finding]:
-    """A text that is no key of Ceph, such as the whole keyring."""
-    document = sources.others.get(SECRETS_FILE)
-    key = readable(_below(document.data, "secrets", CEPH_KEY)) if document else None
-    if document and key and not _is_key(key):
-        place = ("secrets", CEPH_KEY)
-        yield Finding(
-            place,
-            "this is no key of Ceph",
-            "write what `ceph auth get-key client.USER` prints on that cluster, and no more",
-            SECRETS_FILE,
-            document.line(place),
-        )
-
-
-def _is_key(text: str) -> bool:
-    """Whether it is a key as Ceph encodes it.
-
-    In base64 a number for the cipher (2 bytes), a time (8), the secret's length (2), the secret:
-    CryptoKey::encode, src/auth/Crypto.cc.
-    """
-    try:
-        plain = base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return len(plain) > 12 and int.from_bytes(plain[10:12], "little") == len(plain) - 12

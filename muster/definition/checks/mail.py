@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-from muster.definition.checks.registry import Finding, check, source_check
+from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, at, table
-from muster.definition.checks.secrets import missing_secret
 from muster.definition.definition import Definition
 from muster.definition.schema import patterns
-from muster.definition.secret_names import MAIL_PASSWORD
-from muster.definition.sources import Sources
 from muster.definition.yaml_file import KeyPath
 
 
@@ -34,19 +31,6 @@ def mail_login_unencrypted(d: Definition) -> Iterator[Finding]:
             ("mail", "login"),
             "its password would go to the relay unencrypted",
             "set mail.tls to starttls or tls, or mail.port to 587 or 465",
-        )
-
-
-@source_check("mail-password-missing")
-def mail_password_missing(sources: Sources) -> Iterator[Finding]:
-    """A login at the mail relay, and no password of it among the secrets."""
-    mail = sources.definition.get("mail") if isinstance(sources.definition, dict) else None
-    if isinstance(mail, dict) and mail.get("login"):
-        yield from missing_secret(
-            sources,
-            MAIL_PASSWORD,
-            "the relay would take no mail from `mail.login`",
-            "write the password of that login at the relay",
         )
 
 

@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from ClusterShell.NodeSet import NodeSet as Hostlist  # type: ignore[import-untyped]
-from ClusterShell.NodeSet import NodeSetException
-
+from muster.catalog import hostlists
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
@@ -34,8 +32,8 @@ def _is_gpu_type(text: str) -> bool:
 def _devices(hostlist: str) -> list[str]:
     """Device files by name; empty where the text is no hostlist."""
     try:
-        return list(Hostlist(hostlist, resolver=None))
-    except NodeSetException:
+        return hostlists.expand(hostlist)
+    except ValueError:
         return []
 
 

@@ -1,11 +1,10 @@
 """Checks of files in group_vars and host_vars: that their group, host and variables exist."""
 
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from muster.definition.checks.registry import Finding, source_check, suggestion
+from muster.definition.checks.variables import variables
 from muster.definition.sources import SECRETS_FILE, Sources, overridden
-from muster.definition.yaml_file import KeyPath
 
 # Groups that Ansible makes.
 _ALWAYS = ("all", "ungrouped")
@@ -16,9 +15,6 @@ def _without_target(sources: Sources, folder: str, known: set[str]) -> Iterator[
     said: set[str] = set()
     for file in sources.overrides:
         name = overridden(file)
-        # Without an ending it may be a note (README), which Ansible doesn't read either.
-        if not PurePath(file).suffix and len(PurePath(file).parts) == 2:
-            continue
         if file.startswith(f"{folder}/") and name not in known | said:
             said.add(name)
             yield name, file
@@ -51,23 +47,28 @@ def variables_of_no_host(sources: Sources) -> Iterator[Finding]:
         )
 
 
+@source_check("variables-shape")
+def variables_shape(sources: Sources) -> Iterator[Finding]:
+    """A file of group_vars or host_vars that is no mapping of variables: Ansible ends with it."""
+    for file, document in {**sources.others, **sources.overrides}.items():
+        if file != SECRETS_FILE and not isinstance(document.data, dict | None):
+            message = "the file is no mapping of variables"
+            remedy = "write each variable in its own line, as in NAME: VALUE, or take the file away"
+            yield Finding((), message, remedy, file, document.line(()))
+
+
 @source_check("role-variable-unknown")
 def role_variable_unknown(sources: Sources) -> Iterator[Finding]:
     """A variable that begins like those of a role, and that the role does not take."""
-    for file, document in {**sources.others, **sources.overrides}.items():
-        if file != SECRETS_FILE and isinstance(document.data, dict):
-            for name in document.data:
-                yield from _unknown(sources, name, file, (name,), document.line((name,)))
-    for path, variables in sources.tree.group_vars.items():
-        for name in variables:
-            line = sources.hosts.line((*path, name))
-            yield from _unknown(sources, name, "hosts", (path[-2], "vars", name), line)
-
-
-def _unknown(
-    sources: Sources, name: str, file: str, path: KeyPath, line: int | None
-) -> Iterator[Finding]:
-    role = next((r for r in sources.role_variables if name.startswith(f"{r}_")), None)
-    if role and name not in sources.role_variables[role]:
-        remedy = suggestion(name, sources.role_variables[role], f"see roles/{role}/README.md")
-        yield Finding(path, f'the role {role} has no variable "{name}"', remedy, file, line)
+    roles: dict[str, str | None] = {}  # of the same few names for each of thousands of hosts
+    for given in variables(sources):
+        name = given.name
+        if name not in roles:
+            begins = (role for role in sources.role_variables if name.startswith(f"{role}_"))
+            roles[name] = next(begins, None)
+        role = roles[name]
+        # secrets.yml may have secrets of a site under such names.
+        if role and name not in sources.role_variables[role] and given.file != SECRETS_FILE:
+            message = f'the role {role} has no variable "{name}"'
+            known = sources.role_variables[role]
+            yield given.finding(message, suggestion(name, known, f"see roles/{role}/README.md"))

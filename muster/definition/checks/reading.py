@@ -20,8 +20,8 @@ class FileFault(Row):
 
     message: str
     remedy: str
-    only_cluster: bool = False
-    """In other files it may be on purpose: Ansible reads `mode: 0640` and `!vault` there."""
+    only: tuple[str, ...] = ()
+    """Files in which it is wrong, if not in all: others may have `mode: 0640` or `!vault`."""
 
     def check(self) -> Check:
         """The check of these faults."""
@@ -31,7 +31,7 @@ class FileFault(Row):
     def findings(self, sources: Sources) -> Iterator[Finding]:
         """One finding per fault."""
         for file, fault in sources.faults(self.name):
-            if file == "cluster" or not self.only_cluster:
+            if not self.only or file in self.only:
                 below_cluster = file == "cluster" and fault.path[:1] == ("cluster",)
                 yield Finding(
                     fault.path[1:] if below_cluster else fault.path,
@@ -48,6 +48,26 @@ table(
         "cluster.yml or hosts.yml is not there or can't be read",
         "{text}",
         "an inventory has hosts.yml and group_vars/all/cluster.yml: see inventories/lab"),
+    FileFault("file-unreadable",
+        "A file, or a folder with variables, that can't be read",
+        "{text}",
+        "put a file or folder there that you can read, or take this away"),
+    FileFault("file-never-read",
+        "A file with variables that Ansible leaves out in silence",
+        "{text}",
+        "put its variables into the file or folder that Ansible reads, and take this away"),
+    FileFault("hosts-empty",
+        "A hosts.yml without hosts: Ansible would do nothing",
+        "{text}",
+        "name the hosts below the groups `controller`, `compute` and so on: see inventories/lab"),
+    FileFault("hosts-encrypted",
+        "A hosts.yml that is encrypted: Muster could not read it",
+        "{text}",
+        "decrypt it with ansible-vault; secrets belong in secrets.yml"),
+    FileFault("yaml-bounds",
+        "A file in which more is nested, or repeated by aliases, than any use has",
+        "{text}",
+        "write it flatter, or write out what the aliases stand for"),
     FileFault("yaml-syntax",
         "A file that is no YAML",
         "no YAML: {text}",
@@ -59,19 +79,19 @@ table(
     FileFault("key-not-text",
         "A key that YAML reads as a number or as true or false: 3.10 becomes 3.1",
         "the key {text} is not text for YAML",
-        'put it in quotes: "{text}"', only_cluster=True),
+        'put it in quotes: "{text}"', only=("cluster", "hosts")),
     FileFault("number-with-colons",
         "A time without quotes: YAML 1.1 reads 4:00:00 as the number 14400",
         "YAML reads {text} as a number to the base 60",
-        'put it in quotes: "{text}"', only_cluster=True),
+        'put it in quotes: "{text}"', only=("cluster",)),
     FileFault("number-with-leading-zero",
         "A number with a leading zero: YAML 1.1 reads 020 as 16",
         "YAML reads {text} as a number to the base 8",
-        "leave out the leading zero, or put it in quotes if it is text", only_cluster=True),
+        "leave out the leading zero, or put it in quotes if it is text", only=("cluster",)),
     FileFault("tag-in-definition",
         "A value with a YAML tag such as !vault in cluster.yml",
         "a value with the tag {text}",
-        "write plain text here; secrets belong in secrets.yml", only_cluster=True),
+        "write plain text here; secrets belong in secrets.yml", only=("cluster",)),
     FileFault("hosts-shape",
         "hosts.yml has a list or text where Ansible expects a mapping",
         "{text}",
@@ -123,9 +143,9 @@ def control_character(sources: Sources) -> Iterator[Finding]:
 @source_check("cluster-missing")
 def cluster_missing(sources: Sources) -> Iterator[Finding]:
     """cluster.yml has no mapping `cluster`."""
-    if sources.faults("file-missing", "yaml-syntax"):
-        return
     data = sources.cluster.data
+    if data is None and sources.cluster.faults:
+        return
     if sources.cluster.encrypted:
         yield Finding(
             (),

@@ -72,13 +72,13 @@ def write(case: Case, folder: Path) -> None:
             assert text.count(old) == 1, f"{case}: {old!r} is {text.count(old)} times in {name}"
             text = text.replace(old, new)
         file.write_text(text)
+    for name in case.remove:
+        (folder / name).unlink()
     for name, text in case.files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         file.chmod(int(case.mode, 8))
-    for name in case.remove:
-        (folder / name).unlink()
     if case.tracked:
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         subprocess.run(["git", "add", "-f", *case.files], cwd=folder, check=True)

@@ -82,3 +82,30 @@ def test_groups_and_variables_are_those_that_ansible_sees(tmp_path: Path) -> Non
 def test_hosts_keep_the_order_of_the_file(tmp_path: Path) -> None:
     hosts = read(INVENTORY, tmp_path)
     assert hosts.groups["compute"] == ["cpu-01", "cpu-02", "cpu-03", "gpu-1"]
+
+
+def faults(text: str, folder: Path) -> list[tuple[str, int]]:
+    (folder / "hosts.yml").write_text(text)
+    tree = hosts_file.parse(yaml_file.read(folder / "hosts.yml", "hosts.yml"))
+    return [(fault.kind, fault.line) for fault in tree.faults]
+
+
+def test_groups_may_be_below_each_other_as_deep_as_they_like(tmp_path: Path) -> None:
+    """Written one by one: the file is flat, and nothing calls itself for each level."""
+    chain = [f"g{n}: {{children: {{g{n + 1}: }}}}" for n in range(2000)]
+    hosts = read("\n".join([*chain, "g2000: {hosts: {n1: }}"]), tmp_path)
+    assert hosts.groups["g0"] == ["n1"]
+
+
+def test_a_circle_of_groups_is_found_wherever_it_begins(tmp_path: Path) -> None:
+    text = (
+        "a: {children: {b: }}\nb: {children: {c: }}\nc: {children: {a: }}\nd: {children: {b: }}\n"
+    )
+    assert faults(text, tmp_path) == [("hosts-cycle", 3)]
+
+
+def test_hosts_of_all_groups_together_have_a_bound(tmp_path: Path) -> None:
+    groups = "\n".join(f"g{n}: {{children: {{everyone: }}}}" for n in range(20))
+    assert faults(f"everyone: {{hosts: {{'n[1:60000]': }}}}\n{groups}\n", tmp_path) == [
+        ("hosts-shape", 1)
+    ]

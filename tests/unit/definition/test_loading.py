@@ -169,7 +169,12 @@ def test_what_is_no_yaml_is_said_of_overrides_too(tmp_path: Path) -> None:
 
 
 def test_variables_of_a_host_may_lie_in_a_folder(tmp_path: Path) -> None:
-    folder = inventory(tmp_path / "x")
+    hosts = (
+        (BASE / "hosts.yml")
+        .read_text()
+        .replace("base-ctl: {ansible_host: 192.0.2.10}", "base-ctl:")
+    )
+    folder = inventory(tmp_path / "x", hosts=hosts)
     override(folder, "host_vars/base-ctl/own.yaml", "ansible_host: 192.0.2.99\n")
     assert load(folder).hosts.vars["base-ctl"]["ansible_host"] == "192.0.2.99"
 
