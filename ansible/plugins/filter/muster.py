@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filters of definition.yml and of the role verify: thin wrappers around muster's functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 # The lookup role_variables needs it, in a process per host. Ansible loads this file once, before
 # those processes: an import takes a sixth of a second.
 import muster.render.role_variables  # noqa: F401
-from muster.definition import DefinitionError, load
+from muster.definition import DefinitionError, load, secret_values
 from muster.verify import verdict
 
 
@@ -19,6 +19,27 @@ def definition_errors(inventory: str) -> list[str]:
     except DefinitionError as error:
         return [str(problem) for problem in error.problems]
     return []
+
+
+def secret_errors(
+    secrets: Any, cluster: Any, groups: Mapping[str, Collection[str]], hosts: Collection[str]
+) -> list[str]:
+    """Return what is wrong with the secrets that hosts of a run need; no value is in it.
+
+    `secrets`, `cluster` and `groups`: Ansible's variables. `hosts`: those of the run.
+    """
+    if not isinstance(secrets, Mapping):
+        return ["`secrets` is no mapping; run: muster secrets"]
+    in_run = [name for name, members in groups.items() if not set(members).isdisjoint(hosts)]
+    needed = secret_values.needed(cluster, in_run)
+    # A value is a template until it is asked for: in the cloud that asks Secret Manager.
+    found = [secret_values.missing(needed, secrets)]
+    errors = [f"{wrong.message}; {wrong.remedy}" for wrong in found if wrong]
+    for name in needed:
+        wrong = secret_values.wrong(name, secrets[name]) if name in secrets else None
+        if wrong:
+            errors.append(f"secrets.{name}: {wrong.message}; {wrong.remedy}")
+    return errors
 
 
 def title(cluster: Any) -> str:
@@ -42,6 +63,7 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "muster_definition_errors": definition_errors,
+            "muster_secret_errors": secret_errors,
             "muster_title": title,
             "muster_credentials": credentials,
             "muster_problems": verdict.problems,

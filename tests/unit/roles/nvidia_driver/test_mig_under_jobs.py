@@ -28,10 +28,12 @@ def run(folder: Path, layout: dict[str, int], jobs: int) -> str:
     module = modules / "nvidia_hardware"
     module.write_text(f'#!/bin/sh\necho \'{{"changed": false, "jobs": {jobs}}}\'\n')
     (folder / "play.yml").write_text(PLAY.replace("LAYOUT", str(layout)))
-    local = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
-    (folder / "hosts").write_text(f"node {local}\nother {local}\ncontroller {local}\n")
+    local = f"{{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
+    (folder / "hosts.yml").write_text(
+        f"all: {{vars: {local}, hosts: {{node: , other: , controller: }}}}\n"
+    )
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts", "play.yml"],
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"],
         cwd=folder,
         env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
         capture_output=True,

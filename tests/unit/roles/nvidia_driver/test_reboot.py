@@ -38,11 +38,11 @@ def run(folder: Path, state: str, refusal: str = "", **variables: str) -> tuple[
     (folder / "scontrol").chmod(0o755)
     (folder / "called").touch()
     (folder / "play.yml").write_text(PLAY)
-    local = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
-    (folder / "hosts").write_text(f"node {local}\ncontroller {local}\n")
+    local = f"{{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
+    (folder / "hosts.yml").write_text(f"all: {{vars: {local}, hosts: {{node: , controller: }}}}\n")
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     done = subprocess.run(
-        [program, "-i", "hosts", "play.yml", "--extra-vars", json.dumps(variables)],
+        [program, "-i", "hosts.yml", "play.yml", "--extra-vars", json.dumps(variables)],
         cwd=folder,
         env={
             **os.environ,
