@@ -16,12 +16,20 @@ def inventory_of(cluster: str) -> Path:
     Ends the program with code 2 if there is none.
     """
     for folder in (INVENTORIES / cluster, Path(cluster)):
-        if folder.is_dir():
+        if _is_folder(folder):
             return folder
-    known = sorted(entry.name for entry in INVENTORIES.glob("*") if entry.is_dir())
+    known = sorted(entry.name for entry in INVENTORIES.glob("*") if _is_folder(entry))
     remedy = f"there are {', '.join(known)}" if known else "run it where inventories/ is"
     typer.echo(f"{INVENTORIES / cluster}: no such folder; {remedy}", err=True)
     raise typer.Exit(_WRONG_DEFINITION)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder; not one in a folder that can't be read, nor one too long."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def definition_of(inventory: Path) -> Definition:

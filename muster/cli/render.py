@@ -9,6 +9,8 @@ from muster.cli.definition_argument import definition_of, inventory_of
 from muster.render.slurm import SlurmFiles
 from muster.render.slurm import render as rendered
 
+_FAILED = 1
+
 
 def render(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
@@ -17,16 +19,25 @@ def render(
         typer.Option(help="Folder to write the files to; without it they are printed."),
     ] = None,
 ) -> None:
-    """Show SLURM's files; secrets are not among them. Exit code 2 if the definition is wrong."""
+    """Show SLURM's files; secrets are not among them. Exit code 2 if the definition is wrong.
+
+    1: the files could not be written.
+    """
     files = by_name(rendered(definition_of(inventory_of(cluster))))
     if output is None:
         for name, content in files.items():
             typer.echo(f"#### {name}\n{content}")
         return
-    output.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (output / name).write_text(content)
-        typer.echo(f"wrote {output / name}")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (output / name).write_text(content)
+            typer.echo(f"wrote {output / name}")
+    except OSError as error:
+        said = (error.strerror or "can't be written").lower()
+        place = error.filename or output
+        typer.echo(f"error: {place}: {said}; name a folder that you can write to", err=True)
+        raise typer.Exit(_FAILED) from error
 
 
 def by_name(files: SlurmFiles) -> dict[str, str]:

@@ -16,6 +16,18 @@ FAILED = 1
 
 def make(
     cluster: Annotated[str, typer.Argument(help="Folder below inventories/, or a path.")],
+    rotate: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Put a new value in the place of this secret."),
+    ] = None,
+    vault_password_file: Annotated[
+        Path | None,
+        typer.Option(help="With --rotate: file with the password of an encrypted file."),
+    ] = None,
+    ask_vault_pass: Annotated[
+        bool,
+        typer.Option("--ask-vault-pass", help="With --rotate: ask for that password."),
+    ] = False,
 ) -> None:
     """Make the munge key and the passwords of a cluster, once."""
     inventory = inventory_of(cluster)
@@ -43,13 +55,25 @@ def make(
             REFUSED,
         )
     try:
+        if rotate is not None:
+            password = secrets.VaultPassword(vault_password_file, ask_vault_pass)
+            secrets.rotate(inventory, rotate, password)
+            typer.echo(f"made a new {rotate} in {path}; run site.yml, for all hosts")
+            return
         made = secrets.make(inventory)
+        encrypted = secrets.is_encrypted(path)
     except secrets.SecretsError as error:
         raise _stop(str(error), REFUSED) from error
     except OSError as error:
         raise _stop(
             f"{path}: {(error.strerror or str(error)).lower()}; fix that and run again", FAILED
         ) from error
+    if encrypted:
+        typer.echo(
+            f"{path} is encrypted, so which secrets it has is not known; nothing was changed. "
+            "--rotate NAME makes a new one in it"
+        )
+        return
     if not made:
         typer.echo(f"{path} has all secrets already; nothing was changed")
         return

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from muster import secrets
-from muster.definition import load
+from muster.definition import load, secret_names
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["munge_key", "slurmdbd_password"]
@@ -319,3 +319,138 @@ def test_a_folder_that_can_not_be_written_is_said_in_a_sentence(inventory: Path)
     assert done.returncode == 1
     path = secrets.path_of(inventory)
     assert done.stderr == f"error: {path}: read-only file system; fix that and run again\n"
+
+
+VAULT = Path(sys.executable).with_name("ansible-vault")
+
+
+def encrypt(path: Path, password: Path, *options: str) -> None:
+    command = [str(VAULT), "encrypt", *options, "--vault-password-file", str(password), str(path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+def decrypted(path: Path, password: Path) -> dict[str, str]:
+    command = [str(VAULT), "view", "--vault-password-file", str(password), str(path)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    return dict(yaml.safe_load(shown.stdout)["secrets"])
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    file = tmp_path / "password"
+    file.write_text("vault\n")
+    return file
+
+
+def test_a_secret_is_rotated_and_all_else_stays(inventory: Path) -> None:
+    path = secrets.path_of(inventory)
+    path.write_text(
+        "# ours\nsecrets:\n  # old\n  munge_key: abc\n  slurmdbd_password: 'd e'\n  own: 1\n"
+    )
+    path.chmod(0o600)
+    secrets.rotate(inventory, "munge_key")
+    key = values(inventory)["munge_key"]
+    assert len(base64.b64decode(key)) == 128
+    assert path.read_text() == (
+        f"# ours\nsecrets:\n  # old\n  munge_key: {key}\n  slurmdbd_password: 'd e'\n  own: 1\n"
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_secret_in_an_encrypted_file_is_rotated_there(
+    inventory: Path, password: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets.make(inventory)
+    path, before = secrets.path_of(inventory), values(inventory)
+    encrypt(path, password)
+    done = run(inventory, "--rotate", "slurmdbd_password", "--vault-password-file", password)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "made a new slurmdbd_password" in done.stdout
+    assert path.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
+    after = decrypted(path, password)
+    assert after["munge_key"] == before["munge_key"]
+    assert re.fullmatch(r"[A-Za-z0-9]{40}", after["slurmdbd_password"])
+    assert after["slurmdbd_password"] != before["slurmdbd_password"]
+    assert after["slurmdbd_password"] not in done.stdout
+
+
+def test_the_password_is_found_as_ansible_finds_it_and_the_label_stays(
+    inventory: Path, password: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets.make(inventory)
+    path, before = secrets.path_of(inventory), values(inventory)
+    encrypt(path, password, "--encrypt-vault-id", "default")
+    text = path.read_text().replace("$ANSIBLE_VAULT;1.1;AES256", "$ANSIBLE_VAULT;1.2;AES256;lab")
+    path.write_text(text)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    done = run(inventory, "--rotate", "munge_key")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert path.read_text().startswith("$ANSIBLE_VAULT;1.2;AES256;lab\n")
+    assert decrypted(path, password)["munge_key"] != before["munge_key"]
+
+
+def test_a_wrong_password_or_none_is_a_sentence_and_the_file_stays(
+    inventory: Path, password: Path, tmp_path: Path
+) -> None:
+    secrets.make(inventory)
+    path = secrets.path_of(inventory)
+    encrypt(path, password)
+    encrypted = path.read_bytes()
+    wrong = tmp_path / "wrong"
+    wrong.write_text("another\n")
+    for options in (
+        [],
+        ["--vault-password-file", wrong],
+        ["--vault-password-file", "no-such-file"],
+    ):
+        done = run(inventory, "--rotate", "munge_key", *options)
+        assert done.returncode == 2
+        assert f"error: {path} can't be decrypted: " in done.stderr
+        assert "Traceback" not in done.stderr
+        assert path.read_bytes() == encrypted
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("secrets:\n  slurmdbd_password: a\n", "run muster secrets without --rotate"),
+        ("secrets:\n  munge_key: >-\n    a\n    b\n", "is not in a line of its own"),
+        ("secrets: {munge_key: a}\n", "is not in a line of its own"),
+        ("secrets:\n  munge_key: !vault |\n    $ANSIBLE_VAULT;1.1;AES256\n    61\n", "by itself"),
+        ("secrets: [\n", "is no YAML"),
+    ],
+)
+def test_what_can_t_be_rotated_is_refused_and_the_file_stays(
+    inventory: Path, text: str, says: str
+) -> None:
+    path = secrets.path_of(inventory)
+    path.write_text(text)
+    with pytest.raises(secrets.SecretsError, match=says):
+        secrets.rotate(inventory, "munge_key")
+    assert path.read_text() == text
+
+
+def test_only_what_muster_makes_can_be_rotated(inventory: Path) -> None:
+    with pytest.raises(secrets.SecretsError, match="Muster can't make `mail_password`"):
+        secrets.rotate(inventory, "mail_password")
+    with pytest.raises(secrets.SecretsError, match="is not there; run: muster secrets lab"):
+        secrets.rotate(inventory, "munge_key")
+
+
+def test_an_encrypted_file_is_told_as_one(inventory: Path, password: Path) -> None:
+    secrets.make(inventory)
+    encrypt(secrets.path_of(inventory), password)
+    done = run(inventory)
+    assert done.returncode == 0
+    assert "is encrypted, so which secrets it has is not known; nothing was changed" in done.stdout
+
+
+def test_the_variables_of_roles_are_those_of_the_checkout() -> None:
+    text = (ROOT / "ansible/group_vars/all/secret_variables.yml").read_text()
+    names = {
+        variable: re.search(r"secrets\.(\w+)", template)[1]  # type: ignore[index]
+        for variable, template in yaml.safe_load(text).items()
+    }
+    # Its own name is that of the secret.
+    assert names.pop("mail_password") == "mail_password"
+    assert names == secret_names.OF_ROLES

@@ -45,3 +45,15 @@ def test_a_wrong_definition_writes_nothing_and_says_why(muster, tmp_path):
     assert result.exit_code == 2
     assert "gpus" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "full"])
+def test_an_output_that_can_t_be_written_is_a_sentence(muster, tmp_path, place):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full/slurm.conf").mkdir(parents=True)
+    result = muster(LAB, "--output", tmp_path / place)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {tmp_path}")
+    assert result.stderr.endswith("; name a folder that you can write to\n")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert (tmp_path / "file").read_text() == "mine"
