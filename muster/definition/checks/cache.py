@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 from muster.definition.checks.cloud_machines import vms
+from muster.definition.checks.paths import is_disk, is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, at, table
 from muster.definition.definition import Definition
-from muster.definition.schema import patterns
 from muster.definition.schema.storage import KERNELS, POOR_CACHE, Cache
 
 # fmt: off
 table(
     Spelling("cache-device",
-        "A disk for the cache that is no device file",
-        at("storage.cache.device"), patterns.is_device,
-        '"{value}" is no device file',
+        "A disk for the cache that is no device file of a disk",
+        at("storage.cache.device"), lambda path: is_disk(path) or not is_well_formed(path),
+        '"{value}" is no disk',
         "write it as /dev/disk/by-id/... or /dev/nvme1n1"),
 )
 # fmt: on

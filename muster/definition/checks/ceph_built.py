@@ -1,20 +1,20 @@
 """Checks of a Ceph cluster that Muster builds: its hosts, their disks, its image."""
 
-import posixpath
 import re
 from collections.abc import Iterator
 
+from muster.definition.checks.paths import is_disk, is_well_formed
 from muster.definition.checks.registry import Finding, check, repeated, suggestion
-from muster.definition.checks.storage import of_the_system
+from muster.definition.checks.storage import below, of_the_system
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
 from muster.definition.schema import patterns
 from muster.definition.schema.ceph import Ceph
 
-# The first part of a name is a registry if it has a dot or a port, or is localhost:
-# https://pkg.go.dev/github.com/distribution/reference
 _FILES = "/var/lib/muster/"
 """Where files may stand for disks, though the folder is Muster's."""
+# The first part of a name is a registry if it has a dot or a port, or is localhost:
+# https://pkg.go.dev/github.com/distribution/reference
 _REGISTRY = re.compile(
     r"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?|[a-z0-9-]+:\d+|localhost)/.+", re.ASCII
 )
@@ -39,17 +39,25 @@ def _disks(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], list[str]
         yield ("storage", "ceph", "devices", name), disks
 
 
+def _is_own_file(d: Definition, path: str) -> bool:
+    """Whether Muster may make a file there: not in folders of the system, nor in shared ones."""
+    if path.startswith("/dev/"):
+        return False
+    shared = (folder.path for _, folder in d.cluster.storage.folders())
+    return path.startswith(_FILES) or not (
+        of_the_system(path) or any(below(path, folder) for folder in shared)
+    )
+
+
 @check("ceph-device")
 def ceph_device(d: Definition) -> Iterator[Finding]:
-    """A disk that is no absolute path in its shortest form, or is there twice."""
+    """A disk that is no device file of a disk, or is there twice."""
     for place, disks in _disks(d):
         for index, device in enumerate(disks):
-            plain = re.fullmatch(r"/[A-Za-z0-9._:+/-]+", device) and posixpath.normpath(device)
-            taken = not device.startswith(("/dev/", _FILES)) and of_the_system(device)
-            if plain != device or device.startswith("//") or taken:
+            if is_well_formed(device) and not (is_disk(device) or _is_own_file(d, device)):
                 yield Finding(
                     (*place, index),
-                    f'"{device}" is no device file',
+                    f'"{device}" is no disk',
                     "write its slot, as /dev/disk/by-path/...; or, for trials, the path of a file "
                     "such as /var/lib/muster/osd-1.img",
                 )

@@ -6,13 +6,18 @@ from collections.abc import Iterator
 
 from muster.catalog.zones import REGIONS, ZONES
 from muster.definition.checks.cloud_machines import vms
-from muster.definition.checks.registry import Finding, check, source_check, suggestion
+from muster.definition.checks.registry import Finding, check, source_check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.schema.node_sets import Machines
 from muster.definition.sources import HOSTS_FILE, Sources
+from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
+# https://cloud.google.com/compute/docs/regions-zones: region, hyphen, letter.
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+_LIKENESS = 0.85
+"""Of a region to a known one, so that it is taken for that."""
 # https://cloud.google.com/compute/docs/labeling-resources
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
@@ -36,9 +41,16 @@ def _zones(d: Definition) -> Iterator[tuple[KeyPath, str]]:
 
 _PRIVATE = tuple(
     ipaddress.IPv4Network(text)
-    for text in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+    for text in (
+        *("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
+        *("198.18.0.0/15", "240.0.0.0/4"),
+    )
 )
-"""Of RFC 1918 and RFC 6598: https://cloud.google.com/vpc/docs/subnets#valid-ranges."""
+"""Google's valid ranges, without those of documentation, of IETF's protocols and of others:
+
+https://cloud.google.com/vpc/docs/subnets#valid-ranges (RFC 1918, 6598, 2544 and 1112).
+"""
+_BROADCAST = ipaddress.IPv4Network("255.255.255.255/32")
 
 
 def _network(subnet: str) -> ipaddress.IPv4Network | None:
@@ -53,7 +65,11 @@ def _network(subnet: str) -> ipaddress.IPv4Network | None:
 def _is_subnet(text: str) -> bool:
     """Whether a cluster can have these addresses."""
     network = _network(text)
-    return network is not None and any(map(network.subnet_of, _PRIVATE))
+    return (
+        network is not None
+        and any(map(network.subnet_of, _PRIVATE))
+        and not network.overlaps(_BROADCAST)
+    )
 
 
 # fmt: off
@@ -86,10 +102,28 @@ def zone_unknown(d: Definition) -> Iterator[Finding]:
     for path, zone in _zones(d):
         follows = path != ("cloud", "zone") and own not in REGIONS and zone.startswith(f"{own}-")
         if zone not in ZONES and not follows:
-            region = zone if zone in REGIONS else zone.rpartition("-")[0]
-            known = REGIONS.get(region, ZONES)
-            remedy = suggestion(zone, known, "write one like europe-west4-a")
-            yield Finding(path, f'no zone "{zone}" is known', remedy)
+            yield Finding(path, f'no zone "{zone}" is known', _zone_like(zone))
+
+
+def _zone_like(zone: str) -> str:
+    """The zone that is likely meant, or the zones of its region.
+
+    Of a region that has others a letter is no misspelling: which one is meant, nobody knows.
+    """
+    folded = zone.casefold().replace("_", "-")
+    if folded in ZONES:
+        return f'did you mean "{folded}"?'
+    region = folded if folded in REGIONS else folded.rpartition("-")[0]
+    newer = (
+        "a zone that Google opened later can be added to muster/catalog/zones.py"
+        if _ZONE.fullmatch(folded)
+        else "`gcloud compute zones list` has all of them"
+    )
+    if zones := REGIONS.get(region):
+        return f"{region} has {', '.join(zones)}; {newer}"
+    if near := nearest(region or folded, REGIONS, _LIKENESS):
+        return f"did you mean one of {near}, such as {REGIONS[near][0]}? {newer}"
+    return f"write one like europe-west4-a; {newer}"
 
 
 @check("vms-without-cloud")

@@ -206,27 +206,34 @@ def fallback_with_other_local_ssds(d: Definition) -> Iterator[Finding]:
             )
 
 
-def _disks(d: Definition) -> Iterator[tuple[KeyPath, str, str]]:
-    """Each disk with the machine types that it is attached to: its place, its type, theirs."""
+def _disks(d: Definition) -> Iterator[tuple[KeyPath, str, list[str]]]:
+    """Each disk: where its type is written, its type, the machine types that it is attached to."""
     for name, nodes in vms(d):
-        for way in nodes.ways:
-            yield ("nodes", name, "disk", "type"), nodes.disk.type, way.machine_type
+        types = [way.machine_type for way in nodes.ways]
+        yield ("nodes", name, "disk", "type"), nodes.disk.type, types
     if cloud := d.cluster.cloud:
         controller, login = cloud.controller, cloud.login
         for key, disk in (("disk", controller.disk), ("state_disk", controller.state_disk)):
-            yield ("cloud", "controller", key, "type"), disk.type, controller.machine_type
-        yield ("cloud", "login", "disk", "type"), login.disk.type, login.machine_type
+            place = ("cloud", "controller", key, "type")
+            yield place, disk.type, [controller.machine_type]
+        yield ("cloud", "login", "disk", "type"), login.disk.type, [login.machine_type]
 
 
 @check("disk-type-not-possible")
 def disk_type_not_possible(d: Definition) -> Iterator[Finding]:
     """A type of disk that a machine type does not take."""
-    for path, disk_type, machine_type in _disks(d):
-        shape = machine_types().get(machine_type)
-        if shape and disk_type not in (possible := disk_types.of_series(shape.series)):
+    for path, disk_type, names in _disks(d):
+        shapes = [machine_types()[name] for name in names if name in machine_types()]
+        without = [s.name for s in shapes if disk_type not in disk_types.of_series(s.series)]
+        if without:
+            possible = [
+                other
+                for other in disk_types.of_series(shapes[0].series)
+                if all(other in disk_types.of_series(shape.series) for shape in shapes)
+            ]
             yield Finding(
                 path,
-                f"{machine_type} takes no disk of type {disk_type}",
+                f"{' and '.join(dict.fromkeys(without))} can't have a disk of type {disk_type}",
                 f"take {' or '.join(possible)}",
             )
 

@@ -1,9 +1,8 @@
 """Checks of which group writes to which shared folder, and of the nodes' scratch folder."""
 
-import posixpath
-import re
 from collections.abc import Iterator
 
+from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.checks.storage import below, of_the_system
@@ -141,20 +140,15 @@ def project_number_twice(d: Definition) -> Iterator[Finding]:
             )
 
 
-@check("scratch-path")
-def scratch_path(d: Definition) -> Iterator[Finding]:
-    """A scratch folder that can't be one."""
+@check("scratch-of-the-system")
+def scratch_of_the_system(d: Definition) -> Iterator[Finding]:
+    """A scratch folder that belongs to the system."""
     path = d.cluster.storage.scratch
-    if path is None:
-        return
-    # As TmpFS of slurm.conf, where a space or # ends a value.
-    plain = path == posixpath.normpath(path) and re.fullmatch(r"/[A-Za-z0-9._/+-]+", path)
-    if not plain or path.startswith("//") or of_the_system(path):
-        why = "belongs to the system" if of_the_system(path) else "can't be the scratch folder"
+    if path is not None and is_well_formed(path) and of_the_system(path):
         yield Finding(
             ("storage", "scratch"),
-            f'"{path}" {why}',
-            "write the path of a separate folder with letters, digits and _ . + -, as /scratch",
+            f'"{path}" belongs to the system',
+            "write the path of a separate folder, such as /scratch",
         )
 
 
@@ -179,7 +173,7 @@ def private_tmp_impossible(d: Definition) -> Iterator[Finding]:
 def scratch_shared(d: Definition) -> Iterator[Finding]:
     """Scratch in a folder that hosts share: the nodes of a job would share it too."""
     path = d.cluster.storage.scratch
-    if path is None or of_the_system(path):
+    if path is None or of_the_system(path) or not is_well_formed(path):
         return
     for key, folder in d.cluster.storage.folders():
         if below(path, folder.path) or below(folder.path, path):

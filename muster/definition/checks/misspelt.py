@@ -35,6 +35,9 @@ def misspelt(d: Definition) -> Iterator[Misspelt]:
         values = [
             value for row in unknown_names if row.known == known for _, value in row.values(d)
         ]
+        if place == _ALWAYS_USED:
+            # The hosts of a node set are the group of its name.
+            values += [group for group in {*values, *names} if d.hosts.groups.get(group)]
         unused = names - {*values}
         for used in dict.fromkeys(value for value in values if value not in names):
             uses, defined = values.count(used), nearest(used, unused)
@@ -47,10 +50,12 @@ def name_misspelt(d: Definition) -> Iterator[Finding]:
     """A name that nobody uses, beside uses of one like it that is not defined."""
     for name in misspelt(d):
         times = {1: "once", 2: "twice"}.get(name.uses, f"{name.uses} times")
+        # One against one: the file does not say which of the two is meant.
+        certain = name.uses >= _USES
         yield Finding(
             (*name.place, name.defined),
             f'nothing names "{name.defined}", and "{name.used}", which is not there, is named '
             f"{times}",
-            f'did you mean "{name.used}"?',
+            f'did you mean "{name.used}"?' if certain else "write both alike",
             because=(*name.place, name.used),
         )

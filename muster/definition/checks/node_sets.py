@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from muster.catalog import hostlists
 from muster.definition.checks.hosts import meant_groups
 from muster.definition.checks.misspelt import misspelt
+from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
@@ -176,7 +177,8 @@ def gpu_devices_path(d: Definition) -> Iterator[Finding]:
     for name, nodes in d.cluster.nodes.items():
         if nodes.gpus:
             files = _devices(nodes.gpus.devices)
-            wrong = next((file for file in files if not patterns.is_device(file)), None)
+            outside = (file for file in files if not file.startswith("/dev/"))
+            wrong = next((file for file in outside if is_well_formed(file)), None)
             if wrong is not None:
                 yield Finding(
                     ("nodes", name, "gpus", "devices"),

@@ -8,14 +8,14 @@ from muster.definition.definition import Definition
 from muster.definition.sources import Sources
 
 # Below the inventory's folder, which is copied to a VM: neither absolute nor through a parent.
-_FOLDERS = r"(?!/)(?:(?!\.{1,2}/)[^/]+/)*"
+_FOLDERS = r"(?!/)(?:(?!\.{1,2}/)[A-Za-z0-9._+-]{1,255}/)*"
 
 
 @check("slurmctld-package-name")
 def slurmctld_package_name(d: Definition) -> Iterator[Finding]:
     """A package of slurmctld that is not of the hosts' release, or not below the inventory."""
     path, version = d.cluster.slurmctld_package, d.cluster.slurm_version
-    name = rf"slurmctld_{re.escape(version)}\.[^/_]+_[a-z0-9]+\.deb"
+    name = rf"slurmctld_{re.escape(version)}\.[A-Za-z0-9.+~-]+_[a-z0-9]+\.deb"
     if path is not None and not re.fullmatch(_FOLDERS + name, path):
         yield Finding(
             ("slurmctld_package",),

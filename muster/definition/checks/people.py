@@ -46,11 +46,6 @@ table(
         at("users.people.<name>.email"), patterns.EMAIL,
         '"{value}" is no address',
         "write it as name@example.org"),
-    Spelling("shell-not-absolute",
-        "A shell that is no absolute path: the login would fail",
-        at("users.people.<name>.shell"), r"/[^\s:]+",
-        '"{value}" is no path of a program',
-        "write the whole path, such as /bin/bash"),
 )
 # fmt: on
 

@@ -9,9 +9,9 @@ from muster.definition.definition import Definition
 from muster.definition.schema.software import SoftwareVersion
 from muster.definition.yaml_file import KeyPath
 
-_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*"
-_VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
-FOLDER = r"(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+"
+# Names of folders: 255 bytes at most. A file VERSION.building is beside the folder of a version.
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,254}(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,254})*"
+_VERSION = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,245}"
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
 _MODULE = "software.modules.<name>.<version>"
@@ -40,12 +40,12 @@ table(
         "A module name that can't be a path below the module tree",
         at("software.modules.<name>"), _NAME,
         '"{value}" can\'t be the name of a module',
-        "write it like apps/python: letters, digits and _.+- between slashes"),
+        "write it like apps/python: up to 255 letters, digits and _.+- between slashes"),
     Spelling("module-version",
         "A module version that can't be the name of a file",
         at(_MODULE), _VERSION,
         '"{value}" can\'t be the version of a module',
-        "use letters, digits and _.+-"),
+        "use up to 246 letters, digits and _.+-"),
     Spelling("module-underscores",
         "Two underscores at the start of a name: Lmod keeps them for itself",
         at("software.modules.<name>"), lambda name: "/__" not in f"/{name}",
@@ -61,11 +61,6 @@ table(
         at(f"{_MODULE}.env.<name>", f"{_MODULE}.prepend_path.<name>"), r"[A-Za-z_][A-Za-z0-9_]*",
         '"{value}" can\'t be an environment variable',
         "use letters, digits and underscores, no digit first"),
-    Spelling("module-folder",
-        "A module whose folder has no absolute path, or one that a shell would split",
-        at(f"{_MODULE}.root"), FOLDER,
-        '"{value}" can\'t be the folder of a module',
-        "begin it with / and use letters, digits and _ . + - between the slashes"),
     UnknownName("module-unknown-folder",
         "A `{name/version}` in a command or variable that names no module",
         _inserted_folders, _MODULE,

@@ -18,15 +18,23 @@ _PROPERTIES = {
 }
 """Properties and values of Lmod's own lmodrc.lua; it stops at any other."""
 _LISTS = frozenset(
-    {"PATH", "MANPATH", "INFOPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PKG_CONFIG_PATH"}
-    | {"PYTHONPATH"}
+    """
+    PATH MANPATH INFOPATH CDPATH FPATH XDG_DATA_DIRS XDG_CONFIG_DIRS MODULEPATH
+    LD_LIBRARY_PATH LD_RUN_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
+    PKG_CONFIG_PATH ACLOCAL_PATH CMAKE_PREFIX_PATH
+    PYTHONPATH PERL5LIB RUBYLIB GEM_PATH NODE_PATH CLASSPATH R_LIBS JULIA_LOAD_PATH
+    """.split()
 )
 """Variables that hold folders of many modules and of the system."""
 _TAKEN = frozenset(
-    {"MODULEPATH", "LOADEDMODULES", "_LMFILES_", "HOME", "USER", "LOGNAME", "SHELL", "PWD"}
+    """
+    LOADEDMODULES _LMFILES_ HOME USER LOGNAME SHELL PWD BASH_ENV ENV SLURM_CONF
+    """.split()
 )
-"""Variables of Lmod and of the login."""
+"""Variables of Lmod, of the login and of SLURM's own configuration."""
+_ENTRY = re.compile(r"/?(?:[A-Za-z0-9._+-]+(?:/[A-Za-z0-9._+-]+)*/?)?")
 _WORD = re.compile(r"(?<!\$)\{([A-Za-z][A-Za-z0-9_]*)\}")
+_BEHIND_DOLLAR = re.compile(r"\$\{([^{}]+)\}")
 _NOT_ROOT = frozenset({"root", "prefix", "folder", "dir", "destdir", "installdir", "dest"})
 """What people write for `{root}`, in small letters. Another word in braces may be awk's."""
 
@@ -76,59 +84,76 @@ def module_property(d: Definition) -> Iterator[Finding]:
 @check("module-variable-of-others")
 def module_variable_of_others(d: Definition) -> Iterator[Finding]:
     """A variable that the system, Lmod or other modules need as it is."""
+    lists = {name: "the system or other modules" for name in _LISTS}
+    for (_, _, name, version), content in _versions(d):
+        lists |= {variable: f"{name}/{version}" for variable in content.prepend_path}
     for path, content in _versions(d):
-        for name in content.env:
-            if name in _LISTS:
+        for name in (*content.env, *content.prepend_path):
+            if name in _TAKEN or name.startswith(("LMOD_", "__LMOD")):
                 yield Finding(
-                    (*path, "env", name),
-                    f"{name} holds folders of others too, and `env` would replace them",
-                    f"put the folder in front of them: `prepend_path: {{{name}: bin}}`",
-                )
-            elif name in _TAKEN or name.startswith(("LMOD_", "__LMOD")):
-                yield Finding(
-                    (*path, "env", name),
-                    f"{name} belongs to Lmod or to the user's login",
+                    (*path, "env" if name in content.env else "prepend_path", name),
+                    f"{name} belongs to Lmod, to SLURM or to the user's login",
                     "use another variable",
+                )
+        for name in content.env:
+            if name in lists:
+                yield Finding(
+                    (*path, "env", name),
+                    f"{name} also holds folders of {lists[name]}, and `env` would replace them",
+                    f"put the folder in front of them: `prepend_path: {{{name}: bin}}`",
                 )
 
 
 @check("module-path-entry")
 def module_path_entry(d: Definition) -> Iterator[Finding]:
-    """A folder for a path variable that is several, or outside of the version's folder."""
+    """A folder for a path variable that is several, none, or outside of the version's folder."""
     for path, content in _versions(d):
         for name, folder in content.prepend_path.items():
-            parts = folder.split("/")
-            if ":" in folder or parts[0].startswith("~") or ".." in parts or "\0" in folder:
+            here = (*path, "prepend_path", name)
+            if "{" in folder:
                 yield Finding(
-                    (*path, "prepend_path", name),
+                    here,
+                    f'nothing replaces "{folder}" here',
+                    "write the folder below that of the version, such as bin, or an absolute path",
+                )
+            elif not _ENTRY.fullmatch(folder) or ".." in folder.split("/"):
+                yield Finding(
+                    here,
                     f'"{folder}" is not one folder below that of the version',
-                    "write one such as bin or lib/python, or an absolute path",
+                    "write one such as bin or lib/python, or an absolute path, in letters, digits "
+                    "and _ . + -",
                 )
 
 
 @check("module-placeholder")
 def module_placeholder(d: Definition) -> Iterator[Finding]:
-    """Braces that nothing replaces: only `{root}` and `{module/version}` are replaced."""
+    """Braces that nothing replaces, or with a $: only `{root}` and `{module/version}` are."""
+    names = {"root", *("/".join(path[2:]) for path, _ in _versions(d))}
     for path, content in _versions(d):
-        found: dict[KeyPath, list[str]] = {
-            ("env", name): _words(value) for name, value in content.env.items()
-        }
-        found["build",] = _unreplaced(content.build or "")
-        for place, words in found.items():
-            if words:
+        texts = {("env", name): value for name, value in content.env.items()}
+        for place, text in {**texts, ("build",): content.build or ""}.items():
+            here = (*path, *place)
+            # The folder would be put in behind the $.
+            shell_like = (name for name in _BEHIND_DOLLAR.findall(text) if name in names)
+            if (name := next(shell_like, None)) is not None:
+                yield Finding(here, f"${{{name}}} is no placeholder", f"write {{{name}}} without $")
+            elif word := _unreplaced(text, of_shell=place == ("build",)):
                 yield Finding(
-                    (*path, *place),
-                    f"nothing replaces {{{words[0]}}}",
+                    here,
+                    f"nothing replaces {{{word}}}",
                     "write {root} for the folder of this version, {apps/python/3.10} for another's",
                 )
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if word != "root"]
+def _unreplaced(text: str, *, of_shell: bool) -> str | None:
+    """The first word in braces that is no placeholder.
 
-
-def _unreplaced(build: str) -> list[str]:
-    return [word for word in _words(build) if word.lower() in _NOT_ROOT]
+    `of_shell`: the text is a command, in which other words in braces may be awk's.
+    """
+    for word in _WORD.findall(text):
+        if word != "root" and (not of_shell or word.lower() in _NOT_ROOT):
+            return str(word)
+    return None
 
 
 @check("module-value")
@@ -154,7 +179,7 @@ def module_command(d: Definition) -> Iterator[Finding]:
             yield Finding(here, "the command has a NUL character", "take it out")
         elif re.search(r"(?<!\$)\{root(?![A-Za-z0-9_}])", build):
             yield Finding(here, "{root is not closed", "write {root}")
-        elif "{root}" not in build and not _unreplaced(build):
+        elif "{root}" not in build and _unreplaced(build, of_shell=True) is None:
             yield Finding(
                 here,
                 "the command does not name {root}, so nothing comes into the folder of the module",

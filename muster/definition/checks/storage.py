@@ -1,9 +1,9 @@
 """Checks of shared folders."""
 
-import posixpath
 import re
 from collections.abc import Iterator
 
+from muster.definition.checks.paths import is_well_formed
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, table
 from muster.definition.definition import Definition
@@ -43,19 +43,11 @@ def of_the_system(path: str) -> bool:
     return path in _SYSTEM_ALONE or any(below(path, parent) for parent in _SYSTEM)
 
 
-def _paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    """The paths of folders on hosts and on servers, and where they are written."""
-    for key, folder in d.cluster.storage.folders():
-        yield ("storage", key, "path"), folder.path
-        if folder.export is not None:
-            yield ("storage", key, "export"), folder.export
-
-
 def _mounted_paths(d: Definition) -> Iterator[tuple[KeyPath, str]]:
-    """The paths of folders that Muster serves or mounts, if their form is right."""
-    storage = d.cluster.storage
-    folders = {**storage.served(), **storage.mounted(), **storage.of_kind("ceph")}
-    return ((path, value) for path, value in _paths(d) if path[1] in folders and is_plain(value))
+    """The paths of folders that Muster mounts, if another check takes them."""
+    for key, folder in d.cluster.storage.mounted().items():
+        if is_well_formed(folder.path):
+            yield ("storage", key, "path"), folder.path
 
 
 def _servers(d: Definition) -> Iterator[tuple[KeyPath, str]]:
@@ -64,49 +56,25 @@ def _servers(d: Definition) -> Iterator[tuple[KeyPath, str]]:
             yield ("storage", key, "server"), folder.server
 
 
-def is_plain(path: str) -> bool:
-    """Whether a path is absolute and in its shortest form."""
-    shortest = path == posixpath.normpath(path) and not re.search(r"\s|^//", path)
-    return shortest and path.startswith("/")
-
-
-_PART_BYTES = 255
-"""Of one folder's name (NAME_MAX in limits.h)."""
 _UNIT_CHARACTERS = 255 - len(".automount")
-"""Of a path as systemd names its unit (systemd.unit(5))."""
+"""Of a path in the name of its unit (systemd.unit(5))."""
 
 
-def is_short(path: str) -> bool:
-    """Whether a path's folders, and the unit of systemd that mounts it, can have their names."""
+def _has_unit(path: str) -> bool:
+    """Whether the unit of systemd that mounts a path can have its name."""
     # systemd-escape(1) writes other characters as \\x2d.
     escaped = sum(1 if re.match(r"[A-Za-z0-9:_./]", character) else 4 for character in path)
-    parts = path.encode().split(b"/")
-    return escaped <= _UNIT_CHARACTERS and all(len(part) <= _PART_BYTES for part in parts)
+    return escaped <= _UNIT_CHARACTERS
 
 
 # fmt: off
 table(
-    Spelling("folder-not-absolute",
-        "A shared folder with a relative path",
-        _paths, lambda path: path.startswith("/"),
-        '"{value}" is no absolute path',
-        "begin it with /"),
-    Spelling("folder-not-plain",
-        "A shared folder with .., a double or last slash, or spaces in its path",
-        # Another check reports a relative one.
-        _paths, lambda path: is_plain(path) or not path.startswith("/"),
-        '"{value}" is not in its shortest form',
-        "leave out spaces, .., double slashes and the slash at the end"),
     Spelling("folder-too-long",
-        "A shared folder with a name or path that is too long",
-        _paths, is_short,
-        "the path is too long: a folder's name has up to 255 bytes, and so has a mount's unit",
-        "take shorter names"),
-    Spelling("folder-not-exportable",
-        "A folder whose path has characters that exports or mount options would split",
-        _mounted_paths, r"[A-Za-z0-9._/+-]*",
-        '"{value}" can\'t be served by NFS or CephFS',
-        "use letters, digits and _ . + - between the slashes"),
+        "A shared folder whose path is too long for the unit of systemd that mounts it",
+        _mounted_paths, _has_unit,
+        "systemd can't mount it: the name of a unit has up to 255 characters, in which each "
+        "character but letters, digits, dots and underscores counts as four",
+        "take a shorter path"),
     Spelling("storage-server",
         "A server that is neither a host name nor an address",
         _servers, patterns.is_host,
@@ -136,7 +104,7 @@ def folders_nested(d: Definition) -> Iterator[Finding]:
         (key, folder.path)
         for key, folder in d.cluster.storage.folders()
         # Other checks refuse those.
-        if is_plain(folder.path) and folder.path != "/"
+        if is_well_formed(folder.path) and folder.path != "/"
     ]
     for index, (key, path) in enumerate(folders):
         for other_key, other in folders[:index]:

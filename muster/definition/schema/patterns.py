@@ -44,12 +44,6 @@ def is_host(text: str) -> bool:
     return is_address(text) or bool(re.fullmatch(DOMAIN, text))
 
 
-def is_device(text: str) -> bool:
-    """Whether `text` is a path below /dev, in its shortest form."""
-    plain = re.fullmatch(r"/dev(?:/[A-Za-z0-9._:-]+)+", text)
-    return plain is not None and not {".", ".."} & {*text.split("/")}
-
-
 def is_address(text: str) -> bool:
     """Whether `text` is an IP address."""
     try:
