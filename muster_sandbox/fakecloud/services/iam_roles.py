@@ -19,7 +19,7 @@ from muster_sandbox.fakecloud.services.serviceusage import sized
 ROLE_ID = re.compile(r"[a-zA-Z0-9_.]{3,64}")
 FIELDS = ("title", "description", "includedPermissions", "stage")
 PAGE = 300
-# gcloud makes the name of the address of Resource Manager: //127.0.0.1:8085/cloudresourcemanager/...
+# gcloud makes the name of its endpoint: //127.0.0.1:8085/cloudresourcemanager/projects/P
 TESTED = re.compile(
     r"//(?:cloudresourcemanager\.googleapis\.com|[^/]+/cloudresourcemanager)/projects/([^/]+)"
 )

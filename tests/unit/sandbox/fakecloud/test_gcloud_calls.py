@@ -11,7 +11,6 @@ from fakecloud_api import PROJECT, Api
 from fakecloud_calls import REGION, ZONE, Caller, instance
 
 from muster_sandbox.fakecloud import Cloud, byte_values
-from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS
 
 URL_SAFE = str.maketrans("+/", "-_")
 FAMILY = "zones/-/imageFamilyViews/debian-12"
@@ -88,7 +87,10 @@ def bucket(api: Api) -> str:
     return "lab"
 
 
-@pytest.mark.parametrize("project", sorted(PUBLIC_PROJECTS))
+@pytest.mark.parametrize(
+    "project",
+    ["centos-cloud", "cos-cloud", "debian-cloud", "suse-cloud", "ubuntu-os-cloud", "windows-cloud"],
+)
 def test_each_project_of_public_images_has_a_list(lab: Caller, project: str):
     """`gcloud compute images list` asks them all and warns of each that answers 404."""
     names = [image["name"] for image in lab.get("global/images", project=project).get("items", [])]
