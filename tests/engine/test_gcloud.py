@@ -14,16 +14,16 @@ NODES = f"muster-node@{PROJECT}.iam.gserviceaccount.com"
 ADA = "user:ada@example.com"
 
 
-@pytest.fixture(scope="module")
-def gcloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gcloud]:
-    """gcloud with a fakecloud; where it is not installed, the last line of the run says so."""
+@pytest.fixture
+def gcloud(tmp_path: Path) -> Iterator[Gcloud]:
+    """gcloud with a fakecloud; where it is not installed, the last lines of the run say so."""
     if not INSTALLED:
         pytest.skip(MISSING)
-    with pointed_at_fakecloud(tmp_path_factory.mktemp("gcloud")) as made:
+    with pointed_at_fakecloud(tmp_path) as made:
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lab(gcloud: Gcloud) -> Gcloud:
     """gcloud in a project with a network and a subnet."""
     gcloud("compute networks create lab --subnet-mode=custom")

@@ -79,10 +79,12 @@ def set_machine_type(call: Call) -> Resource:
 
 @handler("compute.instances.setServiceAccount")
 def set_service_account(call: Call) -> Resource:
-    """Change the service account of an instance that is off."""
+    """Change the service account of an instance that is off; a body without one takes it away."""
     target, instance = _off(call)
-    accounts = build.service_accounts(call, [resources.body(call)])
-    changed = {**instance, "serviceAccounts": accounts}
+    given = resources.body(call)
+    changed = {name: value for name, value in instance.items() if name != "serviceAccounts"}
+    if given.get("email") or given.get("scopes"):
+        changed["serviceAccounts"] = build.service_accounts(call, [given])
     return resources.change(call, target, changed, "setServiceAccount")
 
 

@@ -158,6 +158,16 @@ def test_a_boolean_parameter_may_have_a_capital_letter(lab: Caller):
     assert lab.get("global/images/own")["status"] == "READY"
 
 
+def test_a_service_account_is_taken_away_by_a_body_without_one(lab: Caller):
+    account = {"email": "default", "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
+    lab.post(f"{ZONE}/instances", instance("vm", serviceAccounts=[account]))
+    lab.post(f"{ZONE}/instances/vm/stop")
+    lab.post(f"{ZONE}/instances/vm/setServiceAccount", {"scopes": []})
+    assert "serviceAccounts" not in lab.get(f"{ZONE}/instances/vm")
+    lab.post(f"{ZONE}/instances/vm/setServiceAccount", account)
+    assert lab.get(f"{ZONE}/instances/vm")["serviceAccounts"][0]["scopes"] == account["scopes"]
+
+
 # Bytes: gcloud sends fingerprints and etags in the URL-safe alphabet, whatever it got.
 
 
