@@ -11,7 +11,6 @@ from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import ListedTwice, Spelling, at, table
 from muster.definition.definition import Definition
 from muster.definition.problems import counted
-from muster.definition.schema import patterns
 from muster.definition.schema.node_sets import MOST_16_BITS, Machines
 
 # Operators of --constraint are & | ( ) [ ] * and the comma (sbatch(1)).

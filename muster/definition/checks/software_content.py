@@ -18,18 +18,48 @@ _PROPERTIES = {
 }
 """Properties and values of Lmod's own lmodrc.lua; it stops at any other."""
 _LISTS = frozenset(
-    """
-    PATH MANPATH INFOPATH CDPATH FPATH XDG_DATA_DIRS XDG_CONFIG_DIRS MODULEPATH
-    LD_LIBRARY_PATH LD_RUN_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
-    PKG_CONFIG_PATH ACLOCAL_PATH CMAKE_PREFIX_PATH
-    PYTHONPATH PERL5LIB RUBYLIB GEM_PATH NODE_PATH CLASSPATH R_LIBS JULIA_LOAD_PATH
-    """.split()
+    [
+        "PATH",
+        "MANPATH",
+        "INFOPATH",
+        "CDPATH",
+        "FPATH",
+        "XDG_DATA_DIRS",
+        "XDG_CONFIG_DIRS",
+        "MODULEPATH",
+        "LD_LIBRARY_PATH",
+        "LD_RUN_PATH",
+        "LIBRARY_PATH",
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "PKG_CONFIG_PATH",
+        "ACLOCAL_PATH",
+        "CMAKE_PREFIX_PATH",
+        "PYTHONPATH",
+        "PERL5LIB",
+        "RUBYLIB",
+        "GEM_PATH",
+        "NODE_PATH",
+        "CLASSPATH",
+        "R_LIBS",
+        "JULIA_LOAD_PATH",
+    ]
 )
 """Variables that hold folders of many modules and of the system."""
 _TAKEN = frozenset(
-    """
-    LOADEDMODULES _LMFILES_ HOME USER LOGNAME SHELL PWD BASH_ENV ENV SLURM_CONF
-    """.split()
+    [
+        "LOADEDMODULES",
+        "_LMFILES_",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "PWD",
+        "BASH_ENV",
+        "ENV",
+        "SLURM_CONF",
+    ]
 )
 """Variables of Lmod, of the login and of SLURM's own configuration."""
 _ENTRY = re.compile(r"/?(?:[A-Za-z0-9._+-]+(?:/[A-Za-z0-9._+-]+)*/?)?")
@@ -84,9 +114,9 @@ def module_property(d: Definition) -> Iterator[Finding]:
 @check("module-variable-of-others")
 def module_variable_of_others(d: Definition) -> Iterator[Finding]:
     """A variable that the system, Lmod or other modules need as it is."""
-    lists = {name: "the system or other modules" for name in _LISTS}
+    lists = dict.fromkeys(_LISTS, "the system or other modules")
     for (_, _, name, version), content in _versions(d):
-        lists |= {variable: f"{name}/{version}" for variable in content.prepend_path}
+        lists |= dict.fromkeys(content.prepend_path, f"{name}/{version}")
     for path, content in _versions(d):
         for name in (*content.env, *content.prepend_path):
             if name in _TAKEN or name.startswith(("LMOD_", "__LMOD")):
