@@ -1,14 +1,16 @@
 """Makes a definition from files or plain data, or reports all problems with it."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from muster.definition import schema_errors, sources
+from muster.definition import indentation, schema_errors, sources
 from muster.definition.checks import CHECKS, Finding, misspelt
 from muster.definition.definition import HOST_GROUPS, Definition, Hosts, cloud_hosts
 from muster.definition.hosts_file import HostsTree
 from muster.definition.problems import DefinitionError, Problem
+from muster.definition.repeats import shortened
 from muster.definition.schema.cluster import Cluster
 from muster.definition.sources import Sources
 from muster.definition.yaml_file import NO_YAML, Document, Fault, KeyPath
@@ -74,7 +76,13 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
     """
     repaired: Definition | None = None
     if isinstance(read.definition, dict):
-        cluster, read.schema_errors = schema_errors.apply(read.definition)
+        data, misplaced = indentation.put_right(read.definition)
+        cluster, errors = schema_errors.apply(data)
+        moved = [keys.error() for keys in misplaced]
+        # What else is wrong below these keys would be told of places that the file does not have.
+        places = [error.meant for error in moved if error.meant is not None]
+        errors = [e for e in errors if not any(e.path[: len(place)] == place for place in places)]
+        read.schema_errors = [*moved, *errors]
         if cluster is not None:
             known = _hosts(cluster, read) if hosts is None else hosts
             repaired = Definition(cluster, _with_host_groups(known))
@@ -85,7 +93,7 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         read.members = repaired.hosts
     findings = _source_findings(read)
     if repaired is not None and not any(file == "cluster" for file, _ in read.faults(*NO_YAML)):
-        repaired_at = {e.path for e in read.schema_errors if e.kind != "extra_forbidden"}
+        repaired_at = {e.path for e in read.schema_errors if e.kind not in schema_errors.MOVED}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
         of_definition = _definition_findings(repaired, unread)
@@ -109,10 +117,17 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
                 if path
             )
         ]
-    problems = [_problem(read, name, finding) for name, finding in findings]
     order = {document.file: index for index, document in enumerate((read.cluster, read.hosts))}
-    problems.sort(key=lambda problem: (order.get(problem.file, 2), problem.file, problem.line or 0))
-    return repaired, problems
+
+    def in_the_file(problem: Problem) -> tuple[int, str, int]:
+        return order.get(problem.file, 2), problem.file, problem.line or 0
+
+    problems = [
+        (_subject(read, finding, number), _problem(read, name, finding))
+        for number, (name, finding) in enumerate(findings)
+    ]
+    problems.sort(key=lambda of_subject: in_the_file(of_subject[1]))
+    return repaired, sorted(shortened(problems), key=in_the_file)
 
 
 def _hosts(cluster: Cluster, read: Sources) -> Hosts:
@@ -180,6 +195,13 @@ def _definition_findings(definition: Definition, without_hosts: bool) -> list[tu
         if check.of_definition and not (without_hosts and check.reads_hosts)
         for finding in check.of_definition(definition)
     ]
+
+
+def _subject(read: Sources, finding: Finding, number: int) -> Hashable:
+    """What a finding is about: its number, but the same for all hosts of a range."""
+    place = read.tree.place(finding.path) if finding.file == "hosts" else ()
+    one_of_range = place and len(finding.path) == 2 and finding.path[-1] != place[-1]
+    return place if one_of_range and finding.line is None else number
 
 
 def _problem(read: Sources, name: str, finding: Finding) -> Problem:

@@ -16,11 +16,14 @@ class Problem:
     remedy: str
     check: str
     """Name of the check that found it."""
+    more: int = 0
+    """How many more there are like it, which are left out."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         parts = [part for part in (place, self.path) if part]
-        return ": ".join([*parts, f"{self.message}; {self.remedy}"])
+        more = f" (and {self.more:,} more like it)" if self.more else ""
+        return ": ".join([*parts, f"{self.message}; {self.remedy}{more}"])
 
 
 def counted(number: int, noun: str) -> str:

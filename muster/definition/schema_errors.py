@@ -35,6 +35,12 @@ _GPU_KEYS: dict[Any, tuple[str, str]] = {
 }
 
 
+MISPLACED = "misplaced_key"
+"""Kind of a key that belongs into another mapping, which muster.definition.indentation finds."""
+MOVED = ("extra_forbidden", MISPLACED)
+"""Kinds of errors after which all values are as they are written, maybe under other keys."""
+
+
 @dataclass(frozen=True)
 class SchemaError:
     """One place where the data does not have the shape of the schema."""
@@ -77,6 +83,9 @@ class SchemaError:
     @property
     def meant(self) -> KeyPath | None:
         """The key that an unknown key was likely meant to be, if that one is missing."""
+        if self.kind == MISPLACED:
+            meant: KeyPath = self.context["meant"]
+            return meant
         if self.kind != "extra_forbidden" or self.owner is None:
             return None
         near = self.gpu_key or nearest(str(self.path[-1]), self.owner.model_fields)

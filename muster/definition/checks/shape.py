@@ -7,7 +7,7 @@ from muster.definition.checks.registry import Finding, source_check, suggestion
 from muster.definition.examples import example, key_of
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import Machines, VirtualMachines
-from muster.definition.schema_errors import SchemaError, plain_type
+from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
 from muster.definition.sources import Sources
 from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
@@ -72,6 +72,28 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
             near = suggestion(key, _keys(error), _REFERENCE)
             remedy = f"it is a key of {sections}" if sections else near
             yield Finding(error.path, f'unknown key "{key}"', remedy)
+
+
+@source_check("misplaced-key", MISPLACED)
+def misplaced_key(sources: Sources) -> Iterator[Finding]:
+    """A key that is not indented far enough, or too far."""
+    for error in _errors(sources, MISPLACED):
+        keys, there = error.context["keys"], error.context["there"]
+        said = ", ".join(f'"{key}"' for key in keys)
+        it, verb = ("it", "stands") if len(keys) == 1 else ("them", "stand")
+        around = f"`{there[-1]}`" if there else "`cluster` itself"
+        if error.path[:-1] == there[:-1]:
+            yield Finding(
+                error.path,
+                f"{said} {verb} beside {around}",
+                f"indent {it} further, so that {around} has {it}",
+            )
+        else:
+            yield Finding(
+                error.path,
+                f"{said} {verb} below `{error.path[-2]}`",
+                f"indent {it} less, so that {around} has {it}",
+            )
 
 
 _OTHER_KIND: dict[Any, tuple[Any, str, str]] = {
