@@ -15,7 +15,7 @@ from muster.definition.definition import Definition
 from muster.definition.yaml_file import KeyPath
 
 PLAIN = r"[A-Za-z0-9._+-]"
-"""One character of a name in a path. Devices also have colons: /dev/disk/by-path/pci-0000:01:00.0."""
+"""One character of a name in a path. Devices have colons too, as in by-path/pci-0000:01:00.0."""
 _ODD = re.compile(r"[^A-Za-z0-9._/+-]")
 _ODD_OF_DEVICE = re.compile(r"[^A-Za-z0-9._:/+-]")
 _PART_BYTES = 255
@@ -29,7 +29,7 @@ _NO_DISK = re.compile(
     # A controller of NVMe, whose disks are called nvme0n1; SCSI's other names; terminals; GPUs.
     r"|(?:nvme[0-9]+|nvme-fabrics|sg[0-9]+|bsg/.*|(?:tty|sr|nvidia).*)$)"
 )
-"""Devices and folders of udev(7) and the kernel (Documentation/admin-guide/devices.txt), no disks."""
+"""Devices and folders of udev(7) and the kernel (its admin-guide/devices.txt) that are no disks."""
 
 _FOLDERS = ("home", "apps", "data", "models")
 _PATHS = {

@@ -158,10 +158,11 @@ def module_path_entry(d: Definition) -> Iterator[Finding]:
 @check("module-placeholder")
 def module_placeholder(d: Definition) -> Iterator[Finding]:
     """Braces that nothing replaces, or with a $: only `{root}` and `{module/version}` are."""
-    names = {"root", *("/".join(path[2:]) for path, _ in _versions(d))}
+    names = {"root", *("/".join(map(str, path[2:])) for path, _ in _versions(d))}
     for path, content in _versions(d):
-        texts = {("env", name): value for name, value in content.env.items()}
-        for place, text in {**texts, ("build",): content.build or ""}.items():
+        texts: dict[KeyPath, str] = {("env", name): value for name, value in content.env.items()}
+        texts["build",] = content.build or ""
+        for place, text in texts.items():
             here = (*path, *place)
             # The folder would be put in behind the $.
             shell_like = (name for name in _BEHIND_DOLLAR.findall(text) if name in names)
