@@ -7,7 +7,7 @@ from dataclasses import replace
 from muster.definition.problems import Problem
 
 MOST = 20
-"""Problems of one check that are shown of one file; the last of them says how many more there are."""
+"""Problems of one check that are shown of one file; the last one says how many more there are."""
 
 
 def shortened(problems: Iterable[tuple[Hashable, Problem]]) -> list[Problem]:
@@ -19,12 +19,12 @@ def shortened(problems: Iterable[tuple[Hashable, Problem]]) -> list[Problem]:
     counts: Counter[Hashable] = Counter()
     kept: dict[Hashable, Problem] = {}
     for about, problem in problems:
-        key = (problem.check, about)
+        key: Hashable = (problem.check, about)
         counts[key] += 1
         kept.setdefault(key, problem)
     shown: dict[tuple[str, str], list[Problem]] = {}
-    for key, problem in kept.items():
-        once = replace(problem, more=counts[key] - 1)
+    for same, problem in kept.items():
+        once = replace(problem, more=counts[same] - 1)
         of_check = shown.setdefault((problem.check, problem.file), [])
         if len(of_check) < MOST:
             of_check.append(once)
