@@ -68,10 +68,6 @@ class Sources:
         faults += [("hosts", fault) for fault in self.tree.faults]
         return [(name, fault) for name, fault in faults if not kinds or fault.kind in kinds]
 
-    def faults_of_hosts(self) -> list[Fault]:
-        """What was found wrong while reading hosts.yml."""
-        return [*self.hosts.faults, *self.tree.faults]
-
     def _named(self) -> dict[str, Document]:
         return {"cluster": self.cluster, "hosts": self.hosts, **self.others, **self.overrides}
 
@@ -215,7 +211,8 @@ def read(
     _add_variables(sources, inventory)
     if not _in_the_cloud(cluster) and os.path.lexists(inventory / HOSTS_FILE):
         sources.further_lists = inventory_files.further_lists(inventory, HOSTS_FILE)
-        if not (sources.faults_of_hosts() or any(sources.tree.own_hosts.values())):
+        faults = [*hosts.faults, *sources.tree.faults]
+        if not faults and not any(sources.tree.own_hosts.values()):
             sources.tree.faults.append(Fault("hosts-empty", 1, (), "no host is in it"))
     _add_host_vars(sources)
     return sources

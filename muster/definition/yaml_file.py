@@ -80,7 +80,6 @@ class _TooMuchError(yaml.YAMLError):  # type: ignore[misc]
 _TOO_DEEP = f"more than {MOST_LEVELS} mappings and lists in each other"
 _TOO_MANY = f"its aliases stand for more than {MOST_FROM_ALIASES} values"
 
-
 NO_YAML = ("yaml-syntax", "yaml-bounds")
 """Kinds of faults of a file whose data is not what it means to say."""
 
@@ -100,11 +99,6 @@ class Vaulted(str):
     """A value that ansible-vault has encrypted: there, but not readable here."""
 
     __slots__ = ()
-
-
-def readable(value: object) -> str | None:
-    """Return a value if it is text; None if it is not, or is encrypted."""
-    return value if isinstance(value, str) and not isinstance(value, Vaulted) else None
 
 
 @dataclass

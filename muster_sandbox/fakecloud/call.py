@@ -14,7 +14,8 @@ class Call:
     """One call of a method, routed, identified and checked against its description.
 
     `parameters` are those of the path, by the names of the description's `path` and `flatPath`;
-    `query` holds the last value of each query parameter, `repeated` all values. `body` is the
+    `query` holds the last value of each query parameter, booleans in lower case, `repeated` all
+    values as they were sent. `body` is the
     JSON body or None; `content` the raw one. `media` is "upload" or "download" where the path or
     `alt=media` says so, else "".
     """

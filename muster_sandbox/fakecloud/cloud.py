@@ -18,8 +18,31 @@ from muster_sandbox.fakecloud.usage import Usage
 
 log = logging.getLogger(__name__)
 
-PUBLIC_PROJECTS = frozenset({"debian-cloud", "ubuntu-os-cloud"})
-"""Google's projects of public images: everybody may use these."""
+PUBLIC_PROJECTS = frozenset(
+    {
+        "centos-cloud",
+        "cos-cloud",
+        "debian-cloud",
+        "fedora-coreos-cloud",
+        "opensuse-cloud",
+        "oracle-linux-cloud",
+        "rhel-cloud",
+        "rhel-sap-cloud",
+        "rocky-linux-accelerator-cloud",
+        "rocky-linux-cloud",
+        "suse-cloud",
+        "suse-sap-cloud",
+        "ubuntu-os-accelerator-images",
+        "ubuntu-os-cloud",
+        "ubuntu-os-pro-cloud",
+        "windows-cloud",
+        "windows-sql-cloud",
+    }
+)
+"""Google's projects of public images: everybody may use these. Most have no images here.
+
+`gcloud compute images list` asks all: https://cloud.google.com/compute/docs/images/os-details.
+"""
 
 
 @dataclass(slots=True)

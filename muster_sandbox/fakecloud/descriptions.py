@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote
 
 DOCUMENTS = files("googleapiclient") / "discovery_cache/documents"
-# compute.v1 recommends it in the texts of its lists, but does not list it; compute.beta does.
-PARTIAL = "returnPartialSuccess"
+# compute.v1 recommends it in the texts of its lists, but does not list it; compute.beta does, for
+# exactly the methods that have maxResults, and so did compute.v1 until 2025.
+PARTIAL = {"returnPartialSuccess": {"type": "boolean", "location": "query"}}
 PLACEHOLDER = re.compile(r"\{(\+?)(\w+)\}")
 
 
@@ -105,7 +106,7 @@ class Description:
                 id=entry["id"],
                 verb=entry["httpMethod"],
                 path=document["servicePath"] + _path(entry),
-                parameters={**shared, **_recommended(entry), **entry.get("parameters", {})},
+                parameters={**shared, **self._unlisted(entry), **entry.get("parameters", {})},
                 request=entry.get("request"),
                 response=entry.get("response"),
                 scopes=frozenset(entry.get("scopes", ())),
@@ -125,6 +126,11 @@ class Description:
                 method.parameters["upload_id"] = {"type": "string", "location": "query"}
         for routes in self._routes.values():
             routes.sort(key=lambda route: [_vagueness(segment) for segment in route.segments])
+
+    def _unlisted(self, method: dict[str, Any]) -> dict[str, Any]:
+        """Parameters that a method has, though its entry lacks them."""
+        pages = self.name == "compute" and "maxResults" in method.get("parameters", {})
+        return PARTIAL if pages else {}
 
     def _add(
         self, method: Method, flat: str, path: str, media: str, verbs: bool, *, verb: str = ""
@@ -170,12 +176,6 @@ def _methods(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from resource.get("methods", {}).values()
     for inner in resource.get("resources", {}).values():
         yield from _methods(inner)
-
-
-def _recommended(method: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that only the method's text has."""
-    named = f"`{PARTIAL}` parameter" in " ".join(method.get("description", "").split())
-    return {PARTIAL: {"type": "boolean", "location": "query"}} if named else {}
 
 
 def _path(method: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from muster_sandbox.fakecloud.backends import Backend
 from muster_sandbox.fakecloud.call import HANDLERS, PLAIN, PREPARE, Call
 from muster_sandbox.fakecloud.clock import Clock
 from muster_sandbox.fakecloud.cloud import Cloud, Settings
-from muster_sandbox.fakecloud.descriptions import Match
+from muster_sandbox.fakecloud.descriptions import Match, Method
 from muster_sandbox.fakecloud.http import Deferred, Reply, Request, reply
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _call(cloud: Cloud, request: Request, match: Match) -> Reply | Deferred:
         method=match.method.id,
         version=match.method.description.version,
         parameters=parameters,
-        query={name: values[-1] for name, values in repeated.items()},
+        query={name: _last(match.method, name, values) for name, values in repeated.items()},
         repeated=repeated,
         headers=request.headers,
         identity=identity.identify(cloud, request.headers),
@@ -101,6 +101,12 @@ def _call(cloud: Cloud, request: Request, match: Match) -> Reply | Deferred:
     if isinstance(answer, dict):
         return reply(query.select(answer, call.query.get("fields")))
     return answer
+
+
+def _last(method: Method, name: str, values: list[str]) -> str:
+    """The last value of a query parameter; a boolean is true or false, as sent by gcloud True."""
+    boolean = method.parameters.get(name, {}).get("type") == "boolean"
+    return values[-1].lower() if boolean else values[-1]
 
 
 def _json(content: bytes) -> Any:

@@ -57,7 +57,7 @@ class _Parser:
             kind = str(match.lastgroup)
             value = match.group(kind)
             if kind in {"double", "single"}:
-                kind, value = "quoted", re.sub(r"\\(.)", r"\1", value)
+                kind = "quoted"
             self.tokens.append((kind, value))
             at = match.end()
         self.at = 0
@@ -109,6 +109,8 @@ class _Parser:
         kind, field = self.next()
         if kind not in {"word", "quoted"}:
             raise _wrong(self.text)
+        if kind == "quoted":
+            field = _unescaped(field)
         negative = kind == "word" and field.startswith("-") and len(field) > 1
         test = self.comparison(field.removeprefix("-") if negative else field)
         return (lambda item: not test(item)) if negative else test
@@ -120,9 +122,12 @@ class _Parser:
         if value_kind not in {"word", "quoted"}:
             raise _wrong(self.text)
         if kind == "word" and operator in {"eq", "ne"}:
+            # Backslashes belong to the expression: gcloud sends name eq ".*\bweb\b.*".
             return _regular(path, value, self.text, equal=operator == "eq")
         if kind != "operator":
             raise _wrong(self.text)
+        if value_kind == "quoted":
+            value = _unescaped(value)
         if operator in COMPARE:
             compare = COMPARE[operator]
             return lambda item: any(
@@ -140,6 +145,11 @@ class _Parser:
             return False
 
         return equal if operator == "=" else lambda item: not equal(item)
+
+
+def _unescaped(text: str) -> str:
+    """The text of a quoted string, whose backslashes quote the next character."""
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def _regular(path: tuple[str, ...], value: str, text: str, *, equal: bool) -> Test:

@@ -13,6 +13,9 @@ REGIONS: dict[str, tuple[str, ...]] = {
     }.items()
 }
 
+ANY_ZONE = "-"
+"""Instead of a zone in the path of imageFamilyViews: the caller has none in mind."""
+
 
 def region_of(zone: str) -> str:
     """europe-west4-a -> europe-west4."""

@@ -13,7 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from muster.catalog.iam_limits import CONDITIONS_OF_A_ROLE
-from muster_sandbox.fakecloud import iam_conditions, policies_in_force, resource_names, roles
+from muster_sandbox.fakecloud import (
+    byte_values,
+    iam_conditions,
+    policies_in_force,
+    resource_names,
+    roles,
+)
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.cloud import PUBLIC_PROJECTS, Cloud
 from muster_sandbox.fakecloud.http import Resource
@@ -137,7 +143,7 @@ def write(cloud: Cloud, name: str, policy: Resource, *, stale_status: int = 409)
     name = resource_names.canonical(cloud, name)
     present = cloud.store.get(KIND, "", name)
     etag = policy.get("etag")
-    if etag and etag != (present["etag"] if present else NO_ETAG):
+    if etag and not byte_values.same(etag, present["etag"] if present else NO_ETAG):
         raise ApiError(
             stale_status,
             "aborted" if stale_status == 409 else "conditionNotMet",

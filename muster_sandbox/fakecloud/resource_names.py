@@ -77,9 +77,10 @@ def canonical(cloud: Cloud, name: str) -> str:
         return f"projects/{settings.project}/serviceAccounts/{account_email(cloud, parts[3])}"
     if parts[1] in {settings.project_number, "-"}:
         parts[1] = settings.project
-    if parts[2:5] == ["global", "images", "family"] and len(parts) == 6:
-        image = families.newest(cloud, parts[1], parts[5])
-        parts[4:] = [image["name"]] if image else [parts[5]]
+    named = families.named("/".join(parts))
+    if named:
+        image = families.newest(cloud, *named)
+        parts[2:] = ["global", "images", image["name"] if image else named[1]]
     return "/".join(parts)
 
 

@@ -29,6 +29,7 @@ NOT_IN_BASIC = (
     "storage.buckets.setIamPolicy",
     "storage.buckets.update",
     "storage.anywhereCaches.*",
+    "storage.managedFolders.*",
     "iam.serviceAccounts.getAccessToken",
     "iam.serviceAccounts.getOpenIdToken",
     "iam.serviceAccounts.implicitDelegation",

@@ -72,10 +72,6 @@ class InventoryModule(BaseInventoryPlugin, Cacheable):
         self._read_config_data(path)
         try:
             cluster = load(Path(path).parent).cluster
-            if cluster.cloud is None:
-                raise pulumi_stack.StackError(
-                    f"{cluster.name} is not in the cloud: name its hosts in hosts.yml, delete {FILE}"
-                )
             made = self._stack(cluster.name, f"{self.get_cache_key(path)}_{cluster.name}", cache)
         except (DefinitionError, pulumi_stack.StackError) as error:
             # Ansible turns an exception into a warning, tries its other plugins on the file, prints

@@ -112,7 +112,7 @@ def connection_password(sources: Sources) -> Iterator[Finding]:
 def address_of_several(sources: Sources) -> Iterator[Finding]:
     """An address that a group or a range of hosts has: all of them would be one machine."""
     for given in _of(sources, ADDRESS):
-        if _is_of_several(given):
+        if isinstance(given.value, str) and _is_of_several(given):
             yield given.finding(
                 f'all hosts of "{given.owner}" would be at {given.value}',
                 "give each host its own ansible_host",

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from muster_sandbox.fakecloud import query, roles
+from muster_sandbox.fakecloud import byte_values, query, roles
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.http import Resource
@@ -19,6 +19,10 @@ from muster_sandbox.fakecloud.services.serviceusage import sized
 ROLE_ID = re.compile(r"[a-zA-Z0-9_.]{3,64}")
 FIELDS = ("title", "description", "includedPermissions", "stage")
 PAGE = 300
+# gcloud makes the name of its endpoint: //127.0.0.1:8085/cloudresourcemanager/projects/P
+TESTED = re.compile(
+    r"//(?:cloudresourcemanager\.googleapis\.com|[^/]+/cloudresourcemanager)/projects/([^/]+)"
+)
 
 
 def _parent(call: Call) -> str:
@@ -115,7 +119,7 @@ def patch(call: Call) -> Resource:
 
 
 def _check_etag(role: Resource, etag: str | None) -> None:
-    if etag and etag != role["etag"]:
+    if etag and not byte_values.same(etag, role["etag"]):
         raise ApiError(
             409,
             "aborted",
@@ -164,7 +168,7 @@ def undelete(call: Call) -> Resource:
 def list_(call: Call) -> Resource:
     """The project's roles; deleted ones with showDeleted, permissions with view=FULL."""
     roles = call.cloud.store.within(CUSTOM_ROLES, _parent(call))
-    deleted_too = call.query.get("showDeleted", "").lower() == "true"
+    deleted_too = call.query.get("showDeleted") == "true"
     chosen = {
         role["name"]: role for role in roles.values() if deleted_too or not role.get("deleted")
     }
@@ -205,3 +209,26 @@ def get_predefined(call: Call) -> Resource:
 def list_predefined(call: Call) -> Resource:
     """The predefined roles that fakecloud knows."""
     return _page(call, {name: _predefined(role) for name, role in roles.predefined().items()})
+
+
+@handler("iam.permissions.queryTestablePermissions")
+def testable(call: Call) -> Resource:
+    """The permissions that a custom role of the project may have, or may not."""
+    body = call.body or {}
+    match = TESTED.fullmatch(body.get("fullResourceName") or "")
+    if not match:
+        raise invalid(
+            "fullResourceName: fakecloud knows //cloudresourcemanager.googleapis.com/projects/P, "
+            f"not {body.get('fullResourceName')!r}"
+        )
+    call.cloud.project_id(match[1])
+    size = {"maxResults": str(body.get("pageSize") or 100)}
+    asked = {**size, "pageToken": body.get("pageToken") or ""}
+    page, token = query.page(roles.known_permissions() | set(roles.NOT_IN_CUSTOM), asked)
+    found = [{"name": name, "stage": "GA", **_support(name)} for name in page]
+    return {"permissions": found, **({"nextPageToken": token} if token else {})}
+
+
+def _support(permission: str) -> Resource:
+    # SUPPORTED is the default value, and no default is in an answer.
+    return {"customRolesSupportLevel": "NOT_SUPPORTED"} if permission in roles.NOT_IN_CUSTOM else {}

@@ -4,7 +4,7 @@ https://cloud.google.com/resource-manager/reference/rest/v1/projects and
 https://cloud.google.com/billing/docs/reference/rest/v1/projects/getBillingInfo.
 """
 
-from muster_sandbox.fakecloud import identity, policies
+from muster_sandbox.fakecloud import identity, permissions, policies, query
 from muster_sandbox.fakecloud.call import Call, handler, prepare
 from muster_sandbox.fakecloud.cloud import Cloud
 from muster_sandbox.fakecloud.http import Resource
@@ -25,7 +25,10 @@ def grant_owner(cloud: Cloud) -> None:
 @handler("cloudresourcemanager.projects.get")
 def get(call: Call) -> Resource:
     """The project, by id or number."""
-    project = call.cloud.project_id(call.parameters["projectId"])
+    return _project(call, call.cloud.project_id(call.parameters["projectId"]))
+
+
+def _project(call: Call, project: str) -> Resource:
     return {
         "projectId": project,
         "projectNumber": call.cloud.settings.project_number,
@@ -33,6 +36,17 @@ def get(call: Call) -> Resource:
         "lifecycleState": "ACTIVE",
         "createTime": CREATED,
     }
+
+
+@handler("cloudresourcemanager.projects.list")
+def list_(call: Call) -> Resource:
+    """The projects that the caller may get: the user's, or none."""
+    project = call.cloud.settings.project
+    name = f"projects/{project}"
+    if not permissions.allowed(call.cloud, call.identity, "resourcemanager.projects.get", name):
+        return {}
+    found = query.matching({project: _project(call, project)}, call.query)
+    return {"projects": [_project(call, project)]} if project in found else {}
 
 
 def _resource(call: Call) -> str:

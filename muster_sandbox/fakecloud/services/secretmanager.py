@@ -6,12 +6,11 @@ never in a log or an error.
 """
 
 import base64
-import binascii
 import re
 import secrets
 from typing import Any
 
-from muster_sandbox.fakecloud import policies, query
+from muster_sandbox.fakecloud import byte_values, policies, query
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.clock import utc_timestamp
@@ -247,8 +246,8 @@ def _decoded(data: Any) -> bytes:
     if not isinstance(data, str) or not data:
         raise invalid("The field SecretPayload.data is required.")
     try:
-        decoded = base64.b64decode(data.replace("-", "+").replace("_", "/"), validate=True)
-    except binascii.Error as error:
+        decoded = byte_values.decoded(data)
+    except ValueError as error:
         raise invalid("The field SecretPayload.data is not base64.") from error
     if len(decoded) > PAYLOAD_LIMIT_BYTES:
         raise invalid(f"The payload has more than {PAYLOAD_LIMIT_BYTES} bytes.")

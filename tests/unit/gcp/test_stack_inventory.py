@@ -187,4 +187,4 @@ def test_a_cluster_of_machines_needs_no_such_file(inventory: Path, pulumi: Pulum
     shutil.copy(inventory / "pulumi_stack.yml", lab)
     done = ask(lab, pulumi(UP))
     assert done.returncode != 0
-    assert "is not in the cloud" in done.stderr
+    assert 'Ansible reads "pulumi_stack.yml", which is beside it' in done.stderr

@@ -1,11 +1,12 @@
-"""What every project has: the project itself, regions, zones, types of machines and disks.
+"""What every project has: the project, regions, zones, types of machines, disks and GPUs.
 
 https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes (and the others)
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from muster.catalog.accelerators import KINDS, api_name, most_cpus
 from muster.catalog.machine_types import MachineType, machine_types
 from muster_sandbox.fakecloud import query
 from muster_sandbox.fakecloud.api_errors import not_found
@@ -127,50 +128,74 @@ def _machine_type(call: Call, zone: str, name: str, shape: MachineType) -> Resou
     return machine_type
 
 
-def _machine_types(call: Call) -> dict[str, Resource]:
-    zone = resources.location(call).removeprefix("zones/")
+def _machine_types(call: Call, zone: str) -> dict[str, Resource]:
     return {name: _machine_type(call, zone, name, shape) for name, shape in machine_types().items()}
 
 
-@handler("compute.machineTypes.list")
-def list_machine_types(call: Call) -> Resource:
-    """The machine types of a zone: all, in every zone."""
-    place = f"zones/{call.parameters['zone']}/machineTypes"
-    return _list(call, "machineType", place, _machine_types(call))
-
-
-@handler("compute.machineTypes.get")
-def get_machine_type(call: Call) -> Resource:
-    """One machine type."""
-    zone = call.parameters["zone"]
-    path = f"projects/{call.project}/zones/{zone}/machineTypes"
-    return _one(_machine_types(call), call.parameters["machineType"], path)
-
-
-def _disk_types(call: Call) -> dict[str, Resource]:
-    place = resources.location(call)
+def _disk_types(call: Call, zone: str) -> dict[str, Resource]:
     return {
         name: {
-            **_base(call, "diskType", f"{place}/diskTypes", name),
-            "zone": f"{LINK}projects/{call.project}/{place}",
+            **_base(call, "diskType", f"zones/{zone}/diskTypes", name),
+            "zone": f"{LINK}projects/{call.project}/zones/{zone}",
             "validDiskSize": "10GB-65536GB",
         }
         for name in DISK_TYPES
     }
 
 
-@handler("compute.diskTypes.list")
-def list_disk_types(call: Call) -> Resource:
-    """The types of disks in a zone."""
-    place = f"zones/{call.parameters['zone']}/diskTypes"
-    return _list(call, "diskType", place, _disk_types(call))
+def _accelerator_types(call: Call, zone: str) -> dict[str, Resource]:
+    return {
+        api_name(kind): {
+            **_base(call, "acceleratorType", f"zones/{zone}/acceleratorTypes", api_name(kind)),
+            "description": f"NVIDIA {kind.upper()}",
+            "zone": f"{LINK}projects/{call.project}/zones/{zone}",
+            "maximumCardsPerInstance": max(most_cpus(kind)),
+        }
+        for kind in KINDS
+    }
 
 
-@handler("compute.diskTypes.get")
-def get_disk_type(call: Call) -> Resource:
-    """One type of disks."""
-    path = f"projects/{call.project}/zones/{call.parameters['zone']}/diskTypes"
-    return _one(_disk_types(call), call.parameters["diskType"], path)
+def _serve_in_zones(
+    collection: str, singular: str, in_zone: Callable[[Call, str], dict[str, Resource]]
+) -> None:
+    """Register get, list and aggregatedList of types, which every zone has."""
+
+    @handler(f"compute.{collection}.get")
+    def get(call: Call) -> Resource:
+        place = resources.location(call)
+        path = f"projects/{call.project}/{place}/{collection}"
+        return _one(in_zone(call, place[6:]), call.parameters[singular], path)
+
+    @handler(f"compute.{collection}.list")
+    def list_(call: Call) -> Resource:
+        place = resources.location(call)
+        return _list(call, singular, f"{place}/{collection}", in_zone(call, place[6:]))
+
+    @handler(f"compute.{collection}.aggregatedList")
+    def aggregated_list(call: Call) -> Resource:
+        types = {
+            f"zones/{zone} {name}": found
+            for zones in REGIONS.values()
+            for zone in zones
+            for name, found in in_zone(call, zone).items()
+        }
+        keys, token = query.page(query.matching(types, call.query), call.query)
+        items: dict[str, dict[str, list[Resource]]] = {}
+        for key in keys:
+            place = key.partition(" ")[0]
+            items.setdefault(place, {collection: []})[collection].append(types[key])
+        answer: Resource = {
+            "kind": f"compute#{singular}AggregatedList",
+            "id": f"projects/{call.project}/aggregated/{collection}",
+            "selfLink": f"{LINK}projects/{call.project}/aggregated/{collection}",
+            "items": items,
+        }
+        return {**answer, "nextPageToken": token} if token else answer
+
+
+_serve_in_zones("machineTypes", "machineType", _machine_types)
+_serve_in_zones("diskTypes", "diskType", _disk_types)
+_serve_in_zones("acceleratorTypes", "acceleratorType", _accelerator_types)
 
 
 @handler("compute.projects.get")

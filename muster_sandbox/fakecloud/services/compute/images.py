@@ -3,14 +3,16 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/images
 """
 
+from muster_sandbox.fakecloud import families
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler, prepare
 from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
-from muster_sandbox.fakecloud.families import READY, newest
+from muster_sandbox.fakecloud.families import READY
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.injected_faults import OperationError
 from muster_sandbox.fakecloud.operations import Finish, begin, new_id, work
+from muster_sandbox.fakecloud.places import ANY_ZONE
 from muster_sandbox.fakecloud.services.compute import labels, resources
 from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference
 
@@ -55,12 +57,10 @@ def publish(cloud: Cloud) -> None:
 
 def concrete(call: Call, text: str, field: str) -> Resource:
     """The image that a field names, directly or by family; it must be ready."""
-    if "/images/family/" in f"/{text}":
-        before, _, family = text.rpartition("/")
-        project = call.project
-        if "projects/" in before:
-            project = call.cloud.project_id(before.split("projects/")[1].split("/")[0])
-        image = newest(call.cloud, project, family)
+    named = families.named(text)
+    if named:
+        project = call.cloud.project_id(named[0] or call.project)
+        image = families.newest(call.cloud, project, named[1])
         if image is None:
             raise invalid(
                 f"Invalid value for field '{field}': '{text}'. The referenced image resource "
@@ -76,10 +76,23 @@ def concrete(call: Call, text: str, field: str) -> Resource:
 @handler("compute.images.getFromFamily")
 def get_from_family(call: Call) -> Resource:
     """The newest image of a family."""
+    return _newest(call, "global/images/family")
+
+
+@handler("compute.imageFamilyViews.get")
+def get_family_view(call: Call) -> Resource:
+    """The newest image of a family as a zone sees it, or any zone ("-")."""
+    zone = call.parameters["zone"]
+    if zone != ANY_ZONE:
+        resources.location(call)
+    return {"image": _newest(call, f"zones/{zone}/imageFamilyViews")}
+
+
+def _newest(call: Call, place: str) -> Resource:
     family = call.parameters["family"]
-    image = newest(call.cloud, call.project, family)
+    image = families.newest(call.cloud, call.project, family)
     if image is None:
-        raise not_found(f"projects/{call.project}/global/images/family/{family}")
+        raise not_found(f"projects/{call.project}/{place}/{family}")
     return image
 
 

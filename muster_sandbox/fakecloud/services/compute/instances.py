@@ -3,6 +3,7 @@
 https://cloud.google.com/compute/docs/reference/rest/v1/instances
 """
 
+from muster_sandbox.fakecloud import byte_values
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_found
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.http import Resource
@@ -35,7 +36,7 @@ def set_metadata(call: Call) -> Resource:
     """Replace the metadata; waits at the metadata server are answered."""
     target, instance = resources.existing(call, INSTANCE)
     body = resources.body(call)
-    if body.get("fingerprint") != instance["metadata"]["fingerprint"]:
+    if not byte_values.same(body.get("fingerprint"), instance["metadata"]["fingerprint"]):
         raise ApiError(
             412,
             "conditionNotMet",
@@ -78,10 +79,12 @@ def set_machine_type(call: Call) -> Resource:
 
 @handler("compute.instances.setServiceAccount")
 def set_service_account(call: Call) -> Resource:
-    """Change the service account of an instance that is off."""
+    """Change the service account of an instance that is off; a body without one takes it away."""
     target, instance = _off(call)
-    accounts = build.service_accounts(call, [resources.body(call)])
-    changed = {**instance, "serviceAccounts": accounts}
+    given = resources.body(call)
+    changed = {name: value for name, value in instance.items() if name != "serviceAccounts"}
+    if given.get("email") or given.get("scopes"):
+        changed["serviceAccounts"] = build.service_accounts(call, [given])
     return resources.change(call, target, changed, "setServiceAccount")
 
 
@@ -96,7 +99,7 @@ def _off(call: Call) -> tuple[Reference, Resource]:
 def set_deletion_protection(call: Call) -> Resource:
     """Set or clear the protection of the instance from deletion."""
     target, instance = resources.existing(call, INSTANCE)
-    protected = call.query.get("deletionProtection", "true").lower() == "true"
+    protected = call.query.get("deletionProtection", "true") == "true"
     changed = {**instance, "deletionProtection": protected}
     return resources.change(call, target, changed, "setDeletionProtection")
 
@@ -137,7 +140,7 @@ def set_disk_auto_delete(call: Call) -> Resource:
     """Set whether a disk is deleted with its instance."""
     target, instance = resources.existing(call, INSTANCE)
     chosen = _device(call, instance)
-    auto_delete = call.query.get("autoDelete", "").lower() == "true"
+    auto_delete = call.query.get("autoDelete") == "true"
     attached = [
         {**disk, "autoDelete": auto_delete} if disk is chosen else disk
         for disk in instance["disks"]

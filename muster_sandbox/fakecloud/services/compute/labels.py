@@ -8,6 +8,7 @@ import hashlib
 import json
 from typing import Any
 
+from muster_sandbox.fakecloud import byte_values
 from muster_sandbox.fakecloud.api_errors import invalid, precondition
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.http import Resource
@@ -26,7 +27,7 @@ def fingerprint(value: Any) -> str:
 
 def check(given: str | None, present: str, what: str) -> None:
     """412 if a writer's fingerprint is not the present one."""
-    if given != present:
+    if not byte_values.same(given, present):
         raise precondition(f"{what} fingerprint either invalid or the {what.lower()} changed")
 
 

@@ -13,7 +13,7 @@ from muster_sandbox.fakecloud.services.compute.resources import Kind
 
 TEMPLATE = Kind("instanceTemplates", "instanceTemplate", "global")
 
-resources.serve(TEMPLATE, "get", "list", "delete")
+resources.serve(TEMPLATE, "get", "list", "delete", "aggregatedList")
 
 
 @handler("compute.instanceTemplates.insert")

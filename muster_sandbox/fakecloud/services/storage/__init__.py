@@ -15,6 +15,6 @@ own policy and its conditions by name); that, with the API description's checks,
 state that survives a restart, is more than the rest: buckets and objects are 800 lines.
 """
 
-from muster_sandbox.fakecloud.services.storage import buckets, objects, uploads
+from muster_sandbox.fakecloud.services.storage import buckets, objects, rewrites, uploads
 
-__all__ = ["buckets", "objects", "uploads"]
+__all__ = ["buckets", "objects", "rewrites", "uploads"]

@@ -257,6 +257,26 @@ def test_iam_permissions(call: Call) -> Resource:
     return {"kind": "storage#testIamPermissionsResponse", **answer}
 
 
+@handler("storage.buckets.getStorageLayout")
+def get_storage_layout(call: Call) -> Resource:
+    """Where a bucket is; fakecloud's have no folders (hierarchical namespace)."""
+    bucket = existing(call)
+    return {
+        "kind": "storage#storageLayout",
+        "bucket": bucket["name"],
+        "location": bucket["location"],
+        "locationType": bucket["locationType"],
+        "hierarchicalNamespace": {"enabled": False},
+    }
+
+
+@handler("storage.managedFolders.list")
+def list_managed_folders(call: Call) -> Resource:
+    """Always empty; gcloud asks before it removes what is in a bucket."""
+    existing(call)
+    return {"kind": "storage#managedFolders"}
+
+
 @handler("storage.anywhereCaches.list")
 def list_caches(call: Call) -> Resource:
     """Always empty; Pulumi's provider asks before it deletes a bucket."""

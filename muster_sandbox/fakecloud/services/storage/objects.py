@@ -261,11 +261,11 @@ def _entries(call: Call) -> Iterator[tuple[str, Any]]:
     cloud, asked = call.cloud, call.query
     bucket = call.parameters["bucket"]
     resources = [*cloud.store.within(OBJECTS, bucket).values()]
-    if asked.get("versions", "").lower() == "true":
+    if asked.get("versions") == "true":
         resources += cloud.store.within(NONCURRENT, bucket).values()
     prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
     start, end = asked.get("startOffset", ""), asked.get("endOffset", "")
-    trailing = asked.get("includeTrailingDelimiter", "").lower() == "true"
+    trailing = asked.get("includeTrailingDelimiter") == "true"
     for resource in resources:
         name = resource["name"]
         if not name.startswith(prefix) or name < start or (end and name >= end):

@@ -105,18 +105,20 @@ def _parts(call: Call) -> tuple[bytes, str, bytes]:
     if not match:
         raise invalid("Multipart body without a boundary.", "badContent")
     delimiter = b"--" + next(group for group in match.groups() if group).encode()
-    # RFC 2046: a delimiter begins a line, so content that holds the same text is safe.
-    pieces = (b"\r\n" + call.content).split(b"\r\n" + delimiter)
+    # The lines of gcloud's parts end in LF alone, those of others in CRLF, as RFC 2046 wants it.
+    end = b"\r\n" if call.content.partition(delimiter)[2].startswith(b"\r\n") else b"\n"
+    # A delimiter begins a line, so content that holds the same text is safe.
+    pieces = (end + call.content).split(end + delimiter)
     if len(pieces) != 4 or not pieces[3].startswith(b"--"):
         raise invalid("Multipart body that hasn't exactly two parts.", "badContent")
-    _, text = _headers(pieces[1])
-    media_type, content = _headers(pieces[2])
+    _, text = _headers(pieces[1], end)
+    media_type, content = _headers(pieces[2], end)
     return text, media_type, content
 
 
-def _headers(part: bytes) -> tuple[str, bytes]:
-    """The Content-Type of a part, and its bytes."""
-    head, _, content = part.partition(b"\r\n\r\n")
+def _headers(part: bytes, end: bytes) -> tuple[str, bytes]:
+    """The Content-Type of a part, and its bytes; its lines end in `end`."""
+    head, _, content = part.partition(end * 2)
     for line in head.decode("latin-1").splitlines():
         name, _, value = line.partition(":")
         if name.strip().lower() == "content-type":

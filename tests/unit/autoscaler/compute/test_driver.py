@@ -99,7 +99,8 @@ def test_an_insert_does_not_wait_behind_deletions(harness: DriverHarness):
     before, asked = len(deleted), harness.clock.monotonic()
     harness.google.submit(Insert("request", CHOICE, names(2, start=1000), 2))
     until(lambda: inserted)
-    assert sum(asked < at < inserted[0] for at in deleted) <= 20
+    # Behind all deletions it would see some 800; on a busy machine it sees those of a moment.
+    assert sum(asked < at < inserted[0] for at in deleted) <= 200
     until(lambda: Inserted("request") in harness.events)
     assert len(deleted) - before < 600
     assert len(harness.take_events(1001, seconds=60)) == 1001

@@ -7,6 +7,8 @@ import pytest
 from muster_sandbox.fakecloud import checking, descriptions, routes
 from muster_sandbox.fakecloud.api_errors import ApiError
 
+DOCUMENTS = sorted({mount.document for mount in routes.MOUNTS})
+
 
 @pytest.mark.parametrize(
     ("verb", "path", "method", "parameters"),
@@ -155,17 +157,31 @@ def test_each_version_has_its_own_description():
         checking.check(v1, view, None)
 
 
-def test_a_parameter_that_a_method_recommends_is_known():
-    """compute.v1 recommends returnPartialSuccess in the text of lists, and lists no parameter."""
-    methods = descriptions.load("compute.v1").methods
-    checking.check(
-        methods["compute.instances.aggregatedList"], {"returnPartialSuccess": ["true"]}, None
-    )
-    for method, value in (("aggregatedList", "perhaps"), ("get", "true")):
-        with pytest.raises(ApiError, match="returnPartialSuccess"):
-            checking.check(
-                methods[f"compute.instances.{method}"], {"returnPartialSuccess": [value]}, None
-            )
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_each_method_takes_the_parameters_of_its_whole_description(document: str):
+    """alt, fields, key, prettyPrint, quotaUser and the others."""
+    described = descriptions.load(document)
+    given = {"alt": ["json"], "prettyPrint": ["false"], "key": ["k"], "quotaUser": ["me"]}
+    given |= {"fields": ["kind"], "oauth_token": ["t"], "uploadType": ["media"]}
+    for method in described.methods.values():
+        checking.check(method, given, None)
+
+
+@pytest.mark.parametrize("version", ["v1", "beta"])
+def test_each_list_of_compute_takes_return_partial_success(version: str):
+    """compute.v1 recommends it in its texts, and lists no parameter; compute.beta lists it."""
+    given = {"returnPartialSuccess": ["True"]}
+    methods = descriptions.load(f"compute.{version}").methods
+    listed = descriptions.load("compute.beta").methods
+    assert len(listed) > 900
+    for name in methods.keys() & listed.keys():
+        if "returnPartialSuccess" in listed[name].parameters:
+            checking.check(methods[name], given, None)
+        else:
+            with pytest.raises(ApiError, match="returnPartialSuccess"):
+                checking.check(methods[name], given, None)
+    with pytest.raises(ApiError, match="returnPartialSuccess"):
+        checking.check(methods["compute.zones.list"], {"returnPartialSuccess": ["perhaps"]}, None)
 
 
 def test_a_path_parameter_must_fit_its_pattern():

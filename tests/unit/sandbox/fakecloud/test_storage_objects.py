@@ -266,7 +266,9 @@ def test_what_is_not_there_is_not_ignored(bucket: Api):
     put(bucket, "a")
     assert bucket("GET", OBJECTS, matchGlob="*")[0] == 501
     assert bucket("POST", UPLOAD, b"", name="b", predefinedAcl="publicRead")[0] == 501
-    assert bucket("POST", f"{OBJECTS}/a/rewriteTo/b/lab/o/c", {})[0] == 501
+    rewrite = f"{OBJECTS}/a/rewriteTo/b/lab/o/c"
+    assert bucket("POST", rewrite, {}, destinationPredefinedAcl="publicRead")[0] == 501
+    assert bucket("POST", f"{OBJECTS}/a/copyTo/b/lab/o/c", {})[0] == 501
 
 
 def test_objects_survive_a_restart_and_leftovers_do_not(tmp_path: Path):
