@@ -102,6 +102,8 @@ def examine(read: Sources, hosts: Hosts | None = None) -> tuple[Definition | Non
         repaired_at = {e.path for e in read.schema_errors if e.kind not in schema_errors.MOVED}
         said_at = {finding.path for _, finding in findings if finding.file == "cluster"}
         said_at |= {error.meant for error in read.schema_errors if error.meant}
+        # Nobody knows of which kind such a node set will be.
+        said_at |= {error.path[:-1] for error in read.schema_errors if error.is_of_other_kind}
         said_at |= {(key,) for key in indentation.beside_cluster(read.cluster.data)}
         of_definition = _definition_findings(repaired, unread)
         if repaired_at:

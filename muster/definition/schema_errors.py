@@ -86,6 +86,13 @@ class SchemaError:
         return ours if nearest(str(self.path[-1]), (theirs, "cpus")) == theirs else None
 
     @property
+    def is_of_other_kind(self) -> bool:
+        """Whether an unknown key of a node set is one of the other kind of node sets."""
+        if self.kind != "extra_forbidden" or self.owner not in _GPU_KEYS or self.gpu_key:
+            return False
+        return any(str(self.path[-1]) in kind.model_fields for kind in KINDS.values())
+
+    @property
     def is_machine_type(self) -> bool:
         """Whether the key is meant to say that a node set is one of VMs."""
         if self.kind != "extra_forbidden" or self.owner is not Machines:

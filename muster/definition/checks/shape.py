@@ -56,7 +56,7 @@ def unknown_key(sources: Sources) -> Iterator[Finding]:
         if place not in misspelt:
             yield _mixed(sources, error)
     for error in _errors(sources, "extra_forbidden"):
-        of_other_kind = error.gpu_key or _of_the_other_kind(error)
+        of_other_kind = error.gpu_key or error.is_of_other_kind
         if of_other_kind and error.path[:-1] in {*mixed, *misspelt}:
             continue
         key = str(error.path[-1])
@@ -118,48 +118,57 @@ def misplaced_key(sources: Sources) -> Iterator[Finding]:
             )
 
 
-_OTHER_KIND: dict[Any, tuple[Any, str, str]] = {
-    Machines: (VirtualMachines, "VMs", "machines"),
-    VirtualMachines: (Machines, "machines", "VMs"),
-}
-
-
-def _of_the_other_kind(error: SchemaError) -> bool:
-    """Whether an unknown key of a node set is one of the other kind of node sets."""
-    if error.owner not in _OTHER_KIND or error.gpu_key:
-        return False
-    return str(error.path[-1]) in _OTHER_KIND[error.owner][0].model_fields
-
-
 def _mixed_sets(sources: Sources) -> dict[KeyPath, SchemaError]:
     """Node sets with keys of the other kind, and the first of those keys."""
     first: dict[KeyPath, SchemaError] = {}
     for error in _errors(sources, "extra_forbidden"):
-        if _of_the_other_kind(error):
+        if error.is_of_other_kind:
             first.setdefault(error.path[:-1], error)
     return first
 
 
 def _mixed(sources: Sources, error: SchemaError) -> Finding:
     """One error for all keys of the other kind in a node set."""
-    _, theirs, ours = _OTHER_KIND[error.owner]
+    theirs, ours = ("VMs", "machines") if error.owner is Machines else ("machines", "VMs")
     keys = [
         str(other.path[-1])
         for other in _errors(sources, "extra_forbidden")
-        if other.path[:-1] == error.path[:-1] and _of_the_other_kind(other)
+        if other.path[:-1] == error.path[:-1] and other.is_of_other_kind
     ]
     verb = "is a key" if len(keys) == 1 else "are keys"
     it = "it" if len(keys) == 1 else "them"
     said = f"{', '.join(keys)} {verb} of a node set of {theirs}, and "
+    own = error.beside & (Machines.model_fields.keys() - VirtualMachines.model_fields.keys())
     if ours == "VMs":
-        message = f"{said}`machine_type` makes this one of VMs"
-        remedy = f"take {it} out; without `machine_type` a node set is one of machines"
-    elif error.beside & (Machines.model_fields.keys() - VirtualMachines.model_fields.keys()):
-        message = f"{said}this is one of machines"
-        remedy = f"take {it} out; without `machine_type` a node set is one of machines"
+        said += "`machine_type` makes this one of VMs"
+    elif own:
+        said += "this is one of machines"
     else:
-        message, remedy = f"{said}it has no `machine_type`", "add it, such as n1-standard-8"
-    return Finding(error.path, message, remedy)
+        said += "it has no `machine_type`"
+    definition = sources.definition
+    in_cloud = isinstance(definition, dict) and definition.get("cloud") is not None
+    return Finding(error.path, said, _one_kind(it, of_vms=ours == "VMs", own=own, cloud=in_cloud))
+
+
+def _one_kind(it: str, *, of_vms: bool, own: frozenset[str], cloud: bool) -> str:
+    """How a node set with keys of both kinds becomes one of the kind that the cluster can have.
+
+    `it`: the keys of the other kind. `own`: those that only machines have.
+    """
+    if of_vms and cloud:
+        return f"take {it} out"
+    if of_vms:
+        return "take `machine_type` and other keys of VMs out: there is no `cloud` to make VMs in"
+    if own and cloud:
+        return f"name a `machine_type`, and take {', '.join(sorted(own))} out"
+    if own:
+        return f"take {it} out"
+    if cloud:
+        return "add it, such as n1-standard-8"
+    return (
+        f"take {it} out and describe machines by `sockets`, `cores_per_socket` and `memory_mib`: "
+        "there is no `cloud` to make VMs in"
+    )
 
 
 def _sections_of(key: str) -> list[str]:
