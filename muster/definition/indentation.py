@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import KINDS, NodeSet
 from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
+from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
 _ROUNDS = 6
@@ -182,7 +183,9 @@ def _in_model(
     if not isinstance(data, dict):
         return
     fields = _fields(model)
-    yield from _of_the_key_before(data, path, fields, fields)
+    # One that is nearly a key of this mapping is misspelt.
+    right = {key for key in data if key in fields or nearest(str(key), fields)}
+    yield from _of_the_key_before(data, path, fields, right)
     for key, value in data.items():
         if key in fields:
             around = (*above, _Above(path, model, data))
@@ -221,7 +224,7 @@ def _of_the_key_before(
     before: str | None = None
     for key, value in data.items():
         if key in right:
-            before = key
+            before = key if key in kinds else None
         elif before is not None:
             there = data[before]
             is_free = there is None or (isinstance(there, dict) and key not in there)
