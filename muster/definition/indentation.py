@@ -183,9 +183,7 @@ def _in_model(
     if not isinstance(data, dict):
         return
     fields = _fields(model)
-    # One that is nearly a key of this mapping is misspelt.
-    right = {key for key in data if key in fields or nearest(str(key), fields)}
-    yield from _of_the_key_before(data, path, fields, right)
+    yield from _of_the_key_before(data, path, fields, fields)
     for key, value in data.items():
         if key in fields:
             around = (*above, _Above(path, model, data))
@@ -224,11 +222,13 @@ def _of_the_key_before(
     before: str | None = None
     for key, value in data.items():
         if key in right:
-            before = key if key in kinds else None
+            before = key
         elif before is not None:
             there = data[before]
             is_free = there is None or (isinstance(there, dict) and key not in there)
-            if is_free and _holds(kinds[before], key, value):
+            # SLURM's parameters have any name: a key that is nearly a right one is misspelt.
+            misspelt = not _is_model(kinds[before]) and nearest(str(key), right)
+            if is_free and not misspelt and _holds(kinds[before], key, value):
                 yield Misplaced(path, (key,), (*path, before))
 
 
