@@ -125,6 +125,8 @@ class InstanceTemplate(ComputeResource):
         outer = {key: answer.get(key) for key in ("name", "description")}
         inner = {"properties": {"description": properties.get("description")}}
         state = super().state(identity, {**properties, **outer, **inner}, inputs)
+        for disk in state["disks"]:
+            disk.setdefault("boot", False)
         link, number_ = answer.get("selfLink"), answer.get("id")
         return state | {
             "creationTimestamp": answer.get("creationTimestamp"),
