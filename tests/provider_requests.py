@@ -1,10 +1,10 @@
 """Requests that Google's own Pulumi provider made, as it was recorded.
 
-provider_requests.jsonl is a part of a recording of 1,965 requests: of each shape one, and what must
-come before. pulumi_gcp 10.2.0 made them on 2026-11-23 against fakecloud, for the programs of
-tests/engine and for Muster's own; long values of metadata are cut, and contents of files and secrets
-left out. A shape is a verb, a path and a query without names, and the fields of a body with those of
-their values that are no names or numbers.
+provider_requests.jsonl is a part of a recording of 1,965 requests: of each shape one, and what
+must come before. pulumi_gcp 10.2.0 made them on 2026-11-23 against fakecloud, for the programs of
+tests/engine and for Muster's own. Long values of metadata are cut, and what was in files and
+secrets is left out. A shape is a verb, a path and a query without names, and the fields of a body
+with those of their values that are no names or numbers.
 """
 
 import json

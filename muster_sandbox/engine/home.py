@@ -62,7 +62,7 @@ def choose_provider(environment: Mapping[str, str] = os.environ) -> Provider:
 def make_home(home: Path, provider: Provider) -> None:
     """Make a PULUMI_HOME with the provider's plugin in it.
 
-    The engine follows a link to a plugin's executable, but takes no link to its folder for a plugin:
+    The engine follows a link to a plugin's executable, but it ignores a link to a plugin's folder:
     tryPlugin in Pulumi's sdk/go/common/workspace/plugins.go.
     """
     target = home / "plugins" / PLUGIN

@@ -38,7 +38,7 @@ def texts_of_nothing(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value] if NOTHING.search(value) else []
     inner = value.values() if isinstance(value, Mapping) else value
-    return [] if not isinstance(inner, Iterable) else [x for v in inner for x in texts_of_nothing(v)]
+    return [x for v in inner for x in texts_of_nothing(v)] if isinstance(inner, Iterable) else []
 
 
 @dataclass(frozen=True)

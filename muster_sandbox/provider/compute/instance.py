@@ -24,9 +24,7 @@ from muster_sandbox.provider.rest import CloudError
 INITIAL = {
     "image": Field(api="sourceImage", computed=True, replace=True, same=same_image),
     "labels": Field(computed=True),
-    "size": Field(
-        api="diskSizeGb", computed=True, send=str, receive=number, same=same_number
-    ),
+    "size": Field(api="diskSizeGb", computed=True, send=str, receive=number, same=same_number),
     "type": Field(api="diskType", computed=True, replace=True, same=same_name),
 }
 NO_DURATIONS = dict.fromkeys(
@@ -89,9 +87,7 @@ class Instance(ComputeResource):
         given = body.get("scheduling")
         body["params"] = {}
         body["scheduling"] = (
-            {"automaticRestart": True}
-            if given is None
-            else {**SCHEDULING, **NO_DURATIONS, **given}
+            {"automaticRestart": True} if given is None else {**SCHEDULING, **NO_DURATIONS, **given}
         )
         body["machineType"] = zonal_link(project, zone, "machineTypes", body["machineType"])
         for accelerator in body.get("guestAccelerators", []):

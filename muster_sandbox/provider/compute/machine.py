@@ -49,9 +49,7 @@ def interface_fields(*, replace: bool) -> dict[str, Field]:
 
     """
     return {
-        "accessConfigs": Field(
-            many=True, replace=replace, fields=access_fields(replace=replace)
-        ),
+        "accessConfigs": Field(many=True, replace=replace, fields=access_fields(replace=replace)),
         "name": Field(computed=True, replace=True),
         "network": Field(computed=True, replace=True, same=same_link),
         "networkIp": Field(api="networkIP", computed=True, replace=True),

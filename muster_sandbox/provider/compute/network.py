@@ -14,7 +14,7 @@ STAMPED = {**SELF, "creationTimestamp": "creationTimestamp"}
 
 
 ORDERS = {"networkFirewallPolicyEnforcementOrder", "routingMode"}
-ORDERS_SENT = {"networkFirewallPolicyEnforcementOrder", "routingConfig"}
+ORDERS_SENT = ("networkFirewallPolicyEnforcementOrder", "routingConfig")
 """What one PATCH of a network changes: inputs, and members of its body."""
 
 
@@ -43,7 +43,7 @@ class Network(ComputeResource):
     ) -> dict[str, Any]:
         if changed & ORDERS:
             body = self.body(inputs)
-            self.act("PATCH", identity, {key: body[key] for key in sorted(ORDERS_SENT & body.keys())})
+            self.act("PATCH", identity, {key: body[key] for key in ORDERS_SENT if key in body})
         if "mtu" in changed:
             # A network has no fingerprint: the provider sends null.
             fingerprint = self.get(identity).get("fingerprint")

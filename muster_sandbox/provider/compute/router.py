@@ -57,7 +57,9 @@ class RouterNat(ComputeResource):
         "minPortsPerVm": Field(computed=True),
         "name": Field(replace=True, computed=True),
         "natIpAllocateOption": Field(default="AUTO_ONLY"),
-        "natIps": Field(computed=True, same=lambda new, old: same_set(map(last, new), map(last, old or []))),
+        "natIps": Field(
+            computed=True, same=lambda new, old: same_set(map(last, new), map(last, old or []))
+        ),
         "project": PROJECT,
         "region": Field(local=True, replace=True, computed=True),
         "router": Field(local=True, replace=True, same=same_link),

@@ -1,9 +1,9 @@
 """What Google fills into a body that leaves it out.
 
-A client that compares its wishes with the answers, as Pulumi's provider does, sees each of them: one
-that is filled in otherwise than the client expects is a change at every `pulumi up`. Each has its
-source: "described" means the API's own description (see descriptions.py), "shown" means an answer of
-Google's servers that somebody published, such as the output of `gcloud compute networks describe`.
+Pulumi's provider compares what it wants with the answers. So it sees each of these defaults, and
+one that it doesn't expect is a change at every `pulumi up`. Each has its source: "described" means
+the API's own description (see descriptions.py), "shown" means an answer of Google's servers that
+somebody published, such as the output of `gcloud compute networks describe`.
 """
 
 from collections.abc import Mapping

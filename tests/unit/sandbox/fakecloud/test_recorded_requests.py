@@ -32,9 +32,7 @@ def test_what_the_provider_was_recorded_with_is_answered_as_then(api: Api, title
             numbers[request.body["name"]] = answer["targetId"]
 
 
-def replay(
-    api: Api, request: Recorded, numbers: dict[str, str]
-) -> tuple[int, dict[str, Any]]:
+def replay(api: Api, request: Recorded, numbers: dict[str, str]) -> tuple[int, dict[str, Any]]:
     """Send a request again; `numbers`: those of templates, by name."""
     path = re.sub(r"\$\{([^}]+)\}", lambda name: numbers[name[1]], request.path)
     options: dict[str, Any] = dict(parse_qsl(request.query))
