@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from muster.definition.schema.cluster import Cluster
 from muster.definition.schema.node_sets import KINDS, NodeSet
 from muster.definition.schema_errors import MISPLACED, SchemaError, plain_type
+from muster.definition.spelling import nearest
 from muster.definition.yaml_file import KeyPath
 
 _ROUNDS = 6
@@ -225,7 +226,9 @@ def _of_the_key_before(
         elif before is not None:
             there = data[before]
             is_free = there is None or (isinstance(there, dict) and key not in there)
-            if is_free and _holds(kinds[before], key, value):
+            # SLURM's parameters have any name: a key that is nearly a right one is misspelt.
+            misspelt = not _is_model(kinds[before]) and nearest(str(key), right)
+            if is_free and not misspelt and _holds(kinds[before], key, value):
                 yield Misplaced(path, (key,), (*path, before))
 
 

@@ -60,13 +60,16 @@ def choose_provider(environment: Mapping[str, str] = os.environ) -> Provider:
 
 
 def make_home(home: Path, provider: Provider) -> None:
-    """Make a PULUMI_HOME with the provider's plugin in it."""
+    """Make a PULUMI_HOME with the provider's plugin in it.
+
+    The engine follows a link to a plugin's executable, but it ignores a link to a plugin's folder:
+    tryPlugin in Pulumi's sdk/go/common/workspace/plugins.go.
+    """
     target = home / "plugins" / PLUGIN
-    target.parent.mkdir(parents=True)
+    target.mkdir(parents=True)
     if provider.folder is not None:
-        target.symlink_to(provider.folder)
+        (target / EXECUTABLE).symlink_to(provider.folder / EXECUTABLE)
         return
-    target.mkdir()
     script = target / EXECUTABLE
     script.write_text(
         "#!/bin/sh\n"

@@ -2,7 +2,7 @@
 
 What counts as a type follows protobuf's JSON form (https://protobuf.dev/programming-guides/json/),
 in which Google's servers read bodies: integers may come as strings and the other way round; null
-means that the field is absent, and is refused in a list.
+means that the field is absent, and is refused in a list. An enum that is "" is unset.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from muster_sandbox.fakecloud import byte_values
+from muster_sandbox.fakecloud import byte_values, undocumented, unset
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid
 from muster_sandbox.fakecloud.descriptions import Description, Method
 from muster_sandbox.fakecloud.places import ANY_ZONE
@@ -113,7 +113,7 @@ def _value(api: Description, schema: Mapping[str, Any], value: Any, field: str, 
             _value(api, schema["items"], item, field, f"{where}[{position}]")
     elif not _scalar(schema, value):
         raise _wrong(schema, value, where)
-    elif kind == "string":
+    elif kind == "string" and not unset.is_unset(schema, value):
         _choice(where, schema, value)
         pattern = schema.get("pattern")
         if pattern and not _pattern(pattern).fullmatch(value):
@@ -126,8 +126,9 @@ def _value(api: Description, schema: Mapping[str, Any], value: Any, field: str, 
 def _object(api: Description, schema: Mapping[str, Any], value: dict[str, Any], where: str) -> None:
     properties = schema.get("properties", {})
     others = schema.get("additionalProperties")
+    more = undocumented.fields(api.name, schema.get("id", ""))
     for name, inner in value.items():
-        wanted = properties.get(name, others)
+        wanted = properties.get(name) or more.get(name, others)
         if wanted is None:
             _, _, place = where.partition(".")
             raise ApiError(

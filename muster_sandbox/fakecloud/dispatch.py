@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from muster_sandbox.fakecloud import checking, identity, operations, permissions, query, routes
+from muster_sandbox.fakecloud import (
+    checking,
+    identity,
+    operations,
+    permissions,
+    query,
+    routes,
+    unset,
+)
 from muster_sandbox.fakecloud.api_errors import ApiError, invalid, not_implemented
 from muster_sandbox.fakecloud.backends import Backend
 from muster_sandbox.fakecloud.call import HANDLERS, PLAIN, PREPARE, Call
@@ -92,6 +100,7 @@ def _call(cloud: Cloud, request: Request, match: Match) -> Reply | Deferred:
     if cloud.settings.validate:
         checking.check_path(match.method, parameters)
         checking.check(match.method, repeated, call.body)
+    call.body = unset.without(match.method, call.body)
     if "project" in parameters:
         parameters["project"] = cloud.project_id(parameters["project"])
     cloud.faults.refuse(call.method)

@@ -29,9 +29,6 @@ class Field:
     local: bool = False
     """Never sent: only the provider uses it, or it is part of the address."""
 
-    exact: bool = False
-    """A value that only the cloud has is also a change."""
-
     many: bool = False
     default: Any = None
     fields: "Fields | None" = None
@@ -47,11 +44,11 @@ NOTHING: tuple[Any, ...] = (None, "", False, 0, [], {})
 
 
 def to_body(fields: Fields, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the REST object for some inputs."""
+    """Return the REST object for some inputs; an empty list is not sent."""
     body: dict[str, Any] = {}
     for name, field in fields.items():
         value = inputs.get(name, field.default)
-        if value is None or field.local:
+        if value in (None, []) or field.local:
             continue
         put(body, field.api or name, body_of(field, value))
     return body
@@ -179,8 +176,8 @@ def changes(
     """Yield what differs between the program's inputs and the state.
 
     The state is compared, not the earlier inputs, as the real provider does: so a cloud that
-    leaves out a field, or answers with another value, shows as a change at every `up`. An input
-    that was removed from the program (it is only in `olds`) is a change unless the cloud sets it.
+    leaves out a field, or answers with another value, shows as a change at every `up`. So does one
+    that fills in what the program leaves out, unless the field is one that the cloud sets.
     """
     for name, field in fields.items():
         where = f"{path}.{name}" if path else name
@@ -188,8 +185,7 @@ def changes(
         if has_unknown(new) and field.fields is None:
             yield Change(where, field.replace)
         elif new is None:
-            gone = name in olds or field.exact
-            if gone and not field.computed and old not in NOTHING:
+            if not field.computed and old not in NOTHING:
                 yield Change(where, field.replace, deleted=True)
         elif field.fields is None:
             if not field.same(new, old) and not (new in NOTHING and old in NOTHING):

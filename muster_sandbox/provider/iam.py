@@ -102,7 +102,7 @@ class Member(Resource):
                 for change in changes:
                     policy = change(policy)
                 try:
-                    self.set_policy(path, {**policy, "version": VERSION})
+                    self.set_policy(path, in_order(policy))
                     break
                 except HttpError as error:
                     # Somebody else wrote meanwhile: the etag no longer fits.
@@ -111,6 +111,21 @@ class Member(Resource):
                 self.rest.pause(0.5)
             for _ in range(READS):
                 self.get_policy(path)
+
+
+def in_order(policy: Policy) -> Policy:
+    """Return the policy as it is sent: sorted, and without what the cloud adds to an answer."""
+    bindings = [
+        {**binding, "members": sorted(binding["members"])}
+        for binding in sorted(policy.get("bindings", []), key=binding_key)
+    ]
+    sent = {"bindings": bindings, "etag": policy.get("etag"), "version": policy.get("version")}
+    return {name: value for name, value in sent.items() if value}
+
+
+def binding_key(binding: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the role and the title of the condition."""
+    return binding["role"], (binding.get("condition") or {}).get("title", "")
 
 
 def binding_of(policy: Policy, member: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -136,6 +151,7 @@ def same_binding(binding: Mapping[str, Any], member: Mapping[str, Any]) -> bool:
 
 def with_member(policy: Policy, member: Mapping[str, Any]) -> Policy:
     """Return the policy with the member in it."""
+    policy = {**policy, "version": VERSION}
     if binding_of(policy, member):
         return policy
     bindings = [dict(binding) for binding in policy.get("bindings", [])]

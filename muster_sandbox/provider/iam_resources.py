@@ -41,7 +41,8 @@ class Account(IamResource):
     outputs = {"email": "email", "name": "name", "uniqueId": "uniqueId"}
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
-        account = {name: inputs.get(name, "") for name in ("description", "displayName")}
+        names = ("description", "displayName")
+        account = {name: inputs[name] for name in names if inputs.get(name)}
         answer = self.rest.call(
             "POST",
             self.product,

@@ -64,7 +64,8 @@ class Bucket(Resource):
     def create(self, inputs: Mapping[str, Any]) -> Made:
         query = {"project": self.project(inputs), "prettyPrint": "false"}
         name = inputs["name"]
-        self.rest.call("POST", self.product, "b", query=query, body=self.body(inputs))
+        body = {"lifecycle": {"rule": []}, **self.body(inputs)}
+        self.rest.call("POST", self.product, "b", query=query, body=body)
         self.get(name)
         answer = self.get(name)
         if "projectNumber" in answer:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from muster_sandbox.engine import cli
-from muster_sandbox.engine.home import PLUGIN, ProviderError, choose_provider
+from muster_sandbox.engine.home import (
+    EXECUTABLE,
+    PLUGIN,
+    Provider,
+    ProviderError,
+    choose_provider,
+    make_home,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,3 +149,19 @@ def test_the_provider_is_the_real_one_where_it_is_installed(tmp_path):
     assert choose_provider(home).folder == tmp_path / "plugins" / PLUGIN
     assert choose_provider(home | {"PROVIDER": "real"}).real
     assert not choose_provider(home | {"PROVIDER": "stand-in"}).real
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["real", "stand-in"])
+def test_a_plugin_is_a_folder_and_no_link_to_one(tmp_path, real: bool):
+    """The engine reads the folder's entries, and a link is none of its plugins."""
+    installed = tmp_path / "installed" / PLUGIN
+    installed.mkdir(parents=True)
+    program(installed, EXECUTABLE, "exit 3")
+    make_home(tmp_path / "home", Provider(installed if real else None))
+    with os.scandir(tmp_path / "home" / "plugins") as entries:
+        found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    assert found == {PLUGIN: True}
+    executable = tmp_path / "home" / "plugins" / PLUGIN / EXECUTABLE
+    assert os.access(executable, os.X_OK)
+    if real:
+        assert subprocess.run([executable], check=False).returncode == 3

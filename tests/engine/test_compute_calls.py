@@ -49,7 +49,9 @@ MACHINE = {
 def test_networks_and_subnetworks(life: Life):
     assert life.create(NETWORK, NET) == ["POST global/networks", "GET global/networks/net"]
     assert life.refresh(NETWORK) == ["GET global/networks/net"]
-    assert life.replaces(NETWORK, mtu=1500) == ["mtu"]
+    net = "global/networks/net"
+    assert life.change(NETWORK, mtu=1500) == [f"GET {net}", f"PATCH {net}", f"GET {net}"]
+    assert life.replaces(NETWORK, description="other") == ["description"]
     sub = f"{R}/subnetworks/sub"
     assert life.create(SUBNETWORK, SUBNET) == [f"POST {R}/subnetworks", f"GET {sub}"]
     assert life.state(SUBNETWORK)["gatewayAddress"] == "10.64.0.1"
@@ -291,7 +293,11 @@ CHANGES: list[tuple[Mapping[str, Any], list[str]]] = [
                 {"subnetwork": "sub", "networkIp": "10.64.0.10", "accessConfigs": [{}]}
             ]
         },
-        ["POST {vm}/addAccessConfig?networkInterface=nic0", f"GET {Z}/instances/vm"],
+        [
+            "POST {vm}/addAccessConfig?networkInterface=nic0",
+            "GET {vm}",
+            "POST {vm}/setSecurityPolicy",
+        ],
     ),
     ({"desiredStatus": "TERMINATED"}, [STOP_START[0]]),
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from clusterkit import PROJECT, ZONE, names
-from stackkit import Process, Stack
+from stackkit import Process, Stack, texts_of_nothing
 
 from muster_sandbox.engine.home import Provider
 from muster_sandbox.fakecloud.server import Server
@@ -50,24 +50,38 @@ def test_up_makes_all_and_a_second_one_changes_nothing(stack: Stack, outside: ht
 
     assert stack.up().changes == []
     assert stack.preview().changes == []
-    # An output without a value is None, and a text made from it contains "None".
-    assert "None" not in str(stack.export())
+    assert texts_of_nothing(stack.export()) == []
 
 
 def test_an_update_changes_in_place_what_can_be(stack: Stack, outside: httpx.Client):
     stack.up()
     before = machine_of(outside)
-    stack.configure({"machine_type": "n1-standard-4", "disk_gb": "30", "range": "10.64.0.0/19"})
+    wanted = {"machine_type": "n1-standard-4", "boot_gb": "20", "disk_gb": "30"}
+    stack.configure({**wanted, "range": "10.64.0.0/19", "mtu": "1460"})
 
     preview = stack.preview()
-    assert preview.changes == ["update disk", "update machine", "update subnetwork"]
+    changed = ["disk", "machine", "network", "subnetwork"]
+    assert preview.changes == [f"update {name}" for name in changed]
 
     assert stack.up().changes == preview.changes
     after = machine_of(outside)
     assert after["id"] == before["id"]
     assert after["machineType"].endswith("/n1-standard-4")
     assert after["status"] == "RUNNING"
+    assert outside.get(f"{ZONE}/disks/t-controller").json()["sizeGb"] == "20"
+    assert outside.get(f"{PROJECT}/global/networks/t-net").json()["mtu"] == 1460
     assert stack.up().changes == []
+
+
+def test_a_smaller_boot_disk_is_refused_in_the_clouds_words(stack: Stack, outside: httpx.Client):
+    stack.configure({"boot_gb": "20"})
+    stack.up()
+    before = machine_of(outside)
+    stack.configure({"boot_gb": "10"})
+    failed = stack.up(fails=True)
+    assert failed.failed == ["machine"]
+    assert "New disk size must be larger than existing disk size, 20 GB" in failed.output
+    assert machine_of(outside)["id"] == before["id"]
 
 
 def test_a_replacement_is_shown_before_and_keeps_the_disk(stack: Stack, outside: httpx.Client):
@@ -93,11 +107,11 @@ def test_a_replacement_is_shown_before_and_keeps_the_disk(stack: Stack, outside:
 def test_what_stands_on_a_replaced_network_is_replaced_with_it(stack: Stack, outside: httpx.Client):
     stack.up()
     disk = outside.get(f"{ZONE}/disks/t-state").json()["id"]
-    stack.configure({"mtu": "1460"})
+    stack.configure({"description": "another"})
     assert stack.preview().named("replace") == ["machine", "network", "subnetwork"]
     stack.up()
     network = outside.get(f"{PROJECT}/global/networks/t-net").json()
-    assert network["mtu"] == 1460
+    assert network["description"] == "another"
     assert machine_of(outside)["networkInterfaces"][0]["network"] == network["selfLink"]
     assert outside.get(f"{ZONE}/disks/t-state").json()["id"] == disk
     assert stack.up().changes == []

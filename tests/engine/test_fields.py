@@ -18,6 +18,11 @@ from muster_sandbox.provider.fields import (
 from muster_sandbox.provider.values import UNKNOWN
 
 LINK = "https://www.googleapis.com/compute/v1/projects"
+NETWORK = {
+    "name": "n",
+    "autoCreateSubnetworks": False,
+    "networkFirewallPolicyEnforcementOrder": "AFTER_CLASSIC_FIREWALL",
+}
 
 
 def changed(mapping, news: dict, state: dict, olds: dict | None = None) -> dict[str, bool]:
@@ -27,14 +32,22 @@ def changed(mapping, news: dict, state: dict, olds: dict | None = None) -> dict[
 
 
 def test_what_the_cloud_fills_in_is_no_change():
-    state = {"name": "n", "autoCreateSubnetworks": False, "mtu": 1460, "routingMode": "REGIONAL"}
+    state = {**NETWORK, "mtu": 1460, "routingMode": "REGIONAL"}
     assert changed(Network, {"name": "n", "autoCreateSubnetworks": False}, state) == {}
 
 
+def test_a_default_that_the_cloud_does_not_own_is_a_change_at_every_up():
+    """It reveals what Google fills in otherwise than the provider expects."""
+    news = {"name": "n", "autoCreateSubnetworks": False}
+    assert changed(Network, news, NETWORK | {"description": "made"}) == {"description": True}
+    other = {"networkFirewallPolicyEnforcementOrder": "BEFORE_CLASSIC_FIREWALL"}
+    assert changed(Network, news, NETWORK | other) == dict.fromkeys(other, False)
+
+
 def test_a_change_replaces_where_the_table_says_so():
-    state = {"name": "n", "autoCreateSubnetworks": False, "mtu": 1460}
-    news = {"name": "n", "autoCreateSubnetworks": False, "mtu": 8896}
-    assert changed(Network, news, state) == {"mtu": True}
+    state = {**NETWORK, "mtu": 1460, "description": "one"}
+    news = {"name": "n", "autoCreateSubnetworks": False, "mtu": 8896, "description": "two"}
+    assert changed(Network, news, state) == {"mtu": False, "description": True}
 
 
 def test_what_the_cloud_leaves_out_is_a_change_at_every_up():
@@ -131,7 +144,7 @@ def test_bodies_and_states_are_each_others_mirror():
     inputs = {"name": "n", "autoCreateSubnetworks": False, "routingMode": "GLOBAL"}
     body = to_body(Network.fields, inputs)
     assert body["routingConfig"] == {"routingMode": "GLOBAL"}
-    assert to_state(Network.fields, body, inputs) == inputs
+    assert to_state(Network.fields, body, inputs) == NETWORK | inputs
 
 
 def test_a_refresh_corrects_only_the_inputs_that_no_longer_hold():

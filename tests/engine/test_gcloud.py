@@ -145,7 +145,7 @@ def test_an_instance_is_stopped_changed_and_protected(lab: Gcloud):
     assert (vm["status"], base(vm["machineType"])) == ("RUNNING", "n1-standard-4")
     assert "serviceAccounts" not in vm
     lab("compute instances update vm --deletion-protection")
-    assert "rotect" in lab.refused("compute instances delete vm")
+    assert "it's protected against deletion" in lab.refused("compute instances delete vm")
     lab("compute instances update vm --no-deletion-protection")
     lab("compute instances get-serial-port-output vm")
     role = "roles/compute.instanceAdmin.v1"
@@ -200,7 +200,8 @@ def test_disks_and_snapshots(gcloud: Gcloud):
         " --daily-schedule --max-retention-days=7"
     )
     gcloud("compute disks add-resource-policies data --resource-policies=daily")
-    assert [base(link) for link in gcloud.json("compute disks describe data")["resourcePolicies"]]
+    policies = gcloud.json("compute disks describe data")["resourcePolicies"]
+    assert [base(link) for link in policies] == ["daily"]
     gcloud("compute disks delete data copy")
     gcloud("compute snapshots delete first second")
     assert gcloud.values("compute snapshots list") == []
@@ -409,5 +410,5 @@ def test_what_gcloud_says_of_an_error(gcloud: Gcloud):
     assert f"'projects/{PROJECT}/zones/europe-west4-a/instances/gone' was not found" in gone
     assert "NOT_FOUND" in gcloud.refused("secrets describe gone")
     family = "compute disks create d --image-family=gone"
-    assert "was not found" in gcloud.refused(family)
+    assert "family/gone'. The referenced image resource cannot be found" in gcloud.refused(family)
     assert gcloud.values("compute disks list") == []

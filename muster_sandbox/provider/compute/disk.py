@@ -36,7 +36,7 @@ class Disk(ComputeResource):
             replace=True, computed=True, receive=number, same=same_number
         ),
         "project": PROJECT,
-        "size": Field(api="sizeGb", computed=True, send=str, receive=number, same=same_number),
+        "size": Field(api="sizeGb", computed=True, receive=number, same=same_number),
         "snapshot": Field(api="sourceSnapshot", replace=True, same=same_link),
         "type": Field(default="pd-standard", replace=True, receive=last, same=same_name),
         "zone": ZONE,
@@ -81,7 +81,7 @@ class Disk(ComputeResource):
         if "labels" in changed:
             self.set_labels(identity, state, self.body(inputs)["labels"])
         if "size" in changed:
-            self.act("POST", f"{identity}/resize", {"sizeGb": str(inputs["size"])})
+            self.act("POST", f"{identity}/resize", {"sizeGb": inputs["size"]})
         return self.get(identity)
 
     def delete(self, identity: str, state: Mapping[str, Any]) -> None:
@@ -197,6 +197,9 @@ class ResourcePolicy(ComputeResource):
         ),
     }
     outputs = SELF
+
+    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return super().body(inputs) | {"diskConsistencyGroupPolicy": None}
 
     def update(
         self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]

@@ -9,15 +9,15 @@ from muster_sandbox.provider.rest import CloudError, Rest
 def resolve(rest: Rest, project: str, image: str) -> str:
     """Return the path that is sent for an image; look up a short form in the cloud.
 
-    Links and `projects/...` are sent as they are; `debian-cloud/debian-12` and `debian-12` are
-    looked for as an image first, then as a family.
+    Links and `projects/...` are sent as given; `debian-cloud/debian-12` and `debian-12` are looked
+    for as an image first, then as a family.
 
     Raises:
         CloudError: there is no such image and no such family.
 
     """
     if "projects/" in image:
-        return relative(image)
+        return image
     words = image.split("/")
     if words[0] == "global":
         return f"projects/{project}/{image}"

@@ -6,7 +6,7 @@ from typing import Any
 from muster_sandbox.provider.compute import instance_changes
 from muster_sandbox.provider.compute.base import FULL, ComputeResource
 from muster_sandbox.provider.compute.images import resolve, same_image
-from muster_sandbox.provider.compute.machine import common_fields, flat, rest_of
+from muster_sandbox.provider.compute.machine import SCHEDULING, common_fields, flat, rest_of
 from muster_sandbox.provider.fields import Field
 from muster_sandbox.provider.links import (
     last,
@@ -23,17 +23,21 @@ from muster_sandbox.provider.rest import CloudError
 
 INITIAL = {
     "image": Field(api="sourceImage", computed=True, replace=True, same=same_image),
-    "labels": Field(computed=True, replace=True),
-    "size": Field(
-        api="diskSizeGb",
-        computed=True,
-        replace=True,
-        send=str,
-        receive=number,
-        same=same_number,
-    ),
+    "labels": Field(computed=True),
+    "size": Field(api="diskSizeGb", computed=True, send=str, receive=number, same=same_number),
     "type": Field(api="diskType", computed=True, replace=True, same=same_name),
 }
+NO_DURATIONS = dict.fromkeys(
+    (
+        "gracefulShutdown",
+        "localSsdRecoveryTimeout",
+        "maxRunDuration",
+        "onInstanceStopAction",
+        "preemptionNoticeDuration",
+    )
+)
+"""What an instance sends of scheduling as null, besides what a template sends, too."""
+
 BOOT_DISK = {
     "autoDelete": Field(default=True),
     "deviceName": Field(computed=True, replace=True),
@@ -56,7 +60,7 @@ class Instance(ComputeResource):
         **common_fields(replace=False),
         "allowStoppingForUpdate": Field(local=True),
         # A disk of an AttachedDisk shows as a change here, once the state is refreshed.
-        "attachedDisks": Field(local=True, exact=True, many=True, fields=ATTACHED_DISK),
+        "attachedDisks": Field(local=True, many=True, fields=ATTACHED_DISK),
         "bootDisk": Field(local=True, replace=True, fields=BOOT_DISK),
         "deletionProtection": Field(default=False),
         "description": Field(replace=True),
@@ -80,6 +84,11 @@ class Instance(ComputeResource):
         project, zone = self.project(inputs), self.zone(inputs)
         rest_of(body, inputs, project, lambda: region_of(zone))
         del body["zone"]
+        given = body.get("scheduling")
+        body["params"] = {}
+        body["scheduling"] = (
+            {"automaticRestart": True} if given is None else {**SCHEDULING, **NO_DURATIONS, **given}
+        )
         body["machineType"] = zonal_link(project, zone, "machineTypes", body["machineType"])
         for accelerator in body.get("guestAccelerators", []):
             accelerator["acceleratorType"] = zonal_link(

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster_sandbox.provider.compute.base import FULL, ComputeResource
 from muster_sandbox.provider.compute.machine import STARTUP, full_scopes, items_of
-from muster_sandbox.provider.links import same_link, zonal_link
+from muster_sandbox.provider.links import relative, same_link, zonal_link
 from muster_sandbox.provider.resource import effective_labels
 from muster_sandbox.provider.rest import CloudError
 
@@ -55,10 +55,7 @@ def apply(
     if "networkInterfaces" in changed:
         change_access(instance, identity, now, inputs)
     if "bootDisk" in changed:
-        boot = next(disk for disk in now["disks"] if disk.get("boot"))
-        keep = str(bool(inputs["bootDisk"].get("autoDelete", True))).lower()
-        query = {"autoDelete": keep, "deviceName": boot["deviceName"]}
-        instance.act("POST", f"{identity}/setDiskAutoDelete", query=query)
+        change_boot_disk(instance, identity, now, inputs)
     if "attachedDisks" in changed:
         change_disks(instance, identity, now, inputs)
     if "deletionProtection" in changed:
@@ -71,6 +68,29 @@ def apply(
 def post(instance: ComputeResource, identity: str, method: str, **body: Any) -> None:
     """Call a method of the instance and wait for the operation."""
     instance.act("POST", f"{identity}/{method}", body)
+
+
+def change_boot_disk(
+    instance: ComputeResource, identity: str, now: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> None:
+    """Enlarge the boot disk, and change its labels and whether it goes with the instance.
+
+    Raises:
+        CloudError: the program's disk is smaller; the cloud refuses that.
+
+    """
+    boot = next(disk for disk in now["disks"] if disk.get("boot"))
+    path = relative(boot["source"])
+    disk, wanted = instance.get(path), inputs["bootDisk"]
+    initial = wanted.get("initializeParams") or {}
+    if "size" in initial and str(initial["size"]) != disk["sizeGb"]:
+        instance.act("POST", f"{path}/resize", {"sizeGb": initial["size"]})
+    if "labels" in initial and initial["labels"] != disk.get("labels", {}):
+        instance.set_labels(path, disk, initial["labels"])
+    keep = bool(wanted.get("autoDelete", True))
+    if keep != boot["autoDelete"]:
+        query = {"autoDelete": str(keep).lower(), "deviceName": boot["deviceName"]}
+        instance.act("POST", f"{identity}/setDiskAutoDelete", query=query)
 
 
 def change_policies(
@@ -102,7 +122,9 @@ def change_access(
             instance.act("POST", f"{identity}/deleteAccessConfig", query=query)
         for access in new.get("accessConfigs", []):
             instance.act("POST", f"{identity}/addAccessConfig", access, query=nic)
-            instance.get(identity)
+        # The provider takes away a security policy after each such change.
+        instance.get(identity)
+        post(instance, identity, "setSecurityPolicy", networkInterfaces=[interface["name"]])
 
 
 def change_disks(

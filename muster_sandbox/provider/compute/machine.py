@@ -49,9 +49,7 @@ def interface_fields(*, replace: bool) -> dict[str, Field]:
 
     """
     return {
-        "accessConfigs": Field(
-            many=True, exact=True, replace=replace, fields=access_fields(replace=replace)
-        ),
+        "accessConfigs": Field(many=True, replace=replace, fields=access_fields(replace=replace)),
         "name": Field(computed=True, replace=True),
         "network": Field(computed=True, replace=True, same=same_link),
         "networkIp": Field(api="networkIP", computed=True, replace=True),
@@ -166,8 +164,8 @@ def rest_of(
     if inputs.get("metadataStartupScript"):
         metadata[STARTUP] = inputs["metadataStartupScript"]
     body.pop("metadataStartupScript", None)
-    body["metadata"] = {"items": items_of(metadata)}
-    body["tags"] = {"items": list(inputs.get("tags") or [])}
+    body["metadata"] = {"items": items_of(metadata)} if metadata else {}
+    body["tags"] = {"items": list(inputs["tags"])} if inputs.get("tags") else {}
     account = body.pop("serviceAccount", None)
     if account is not None:
         body["serviceAccounts"] = [{"email": "default", **account}]
@@ -181,8 +179,17 @@ def rest_of(
             if "/" not in link:
                 link = regional_link(project, region(), "subnetworks", link)
             interface["subnetwork"] = link
-    # The provider sends this null.
-    body.setdefault("scheduling", {"automaticRestart": True}).update(nodeAffinities=[None])
+
+
+SCHEDULING: Mapping[str, Any] = {
+    "hostErrorTimeoutSeconds": None,
+    "instanceTerminationAction": "",
+    "nodeAffinities": [None],
+    "onHostMaintenance": "",
+    "provisioningModel": "",
+    "skipGuestOsShutdown": False,
+}
+"""What is sent of scheduling where a program gives some of it, but not this."""
 
 
 def items_of(metadata: Mapping[str, str]) -> list[dict[str, str]]:

@@ -13,23 +13,41 @@ SELF = {"selfLink": "selfLink"}
 STAMPED = {**SELF, "creationTimestamp": "creationTimestamp"}
 
 
+ORDERS = {"networkFirewallPolicyEnforcementOrder", "routingMode"}
+ORDERS_SENT = ("networkFirewallPolicyEnforcementOrder", "routingConfig")
+"""What one PATCH of a network changes: inputs, and members of its body."""
+
+
 class Network(ComputeResource):
     kind = "compute/network:Network"
     collection = "networks"
     fields = {
         "autoCreateSubnetworks": Field(default=True, replace=True),
         "description": Field(replace=True),
-        "mtu": Field(replace=True, computed=True),
+        "mtu": Field(computed=True),
         "name": Field(replace=True, computed=True),
+        "networkFirewallPolicyEnforcementOrder": Field(default="AFTER_CLASSIC_FIREWALL"),
         "project": PROJECT,
         "routingMode": Field(api="routingConfig.routingMode", computed=True),
     }
     outputs = {**SELF, "gatewayIpv4": "gatewayIPv4", "networkId": "id", "numericId": "id"}
 
+    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        body = super().body(inputs)
+        if "routingConfig" in body:
+            body["routingConfig"]["deleteBgpAlwaysCompareMed"] = False
+        return body
+
     def update(
         self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]
     ) -> dict[str, Any]:
-        self.act("PATCH", identity, {"routingConfig": {"routingMode": inputs["routingMode"]}})
+        if changed & ORDERS:
+            body = self.body(inputs)
+            self.act("PATCH", identity, {key: body[key] for key in ORDERS_SENT if key in body})
+        if "mtu" in changed:
+            # A network has no fingerprint: the provider sends null.
+            fingerprint = self.get(identity).get("fingerprint")
+            self.act("PATCH", identity, {"fingerprint": fingerprint, "mtu": inputs["mtu"]})
         return self.get(identity)
 
 
@@ -58,7 +76,7 @@ class Subnetwork(ComputeResource):
     def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         body = super().body(inputs)
         body["network"] = global_link(self.project(inputs), "networks", inputs["network"])
-        return body
+        return body | {"logConfig": {"enable": False}}
 
     def state(
         self, identity: str, answer: Mapping[str, Any], inputs: Mapping[str, Any]

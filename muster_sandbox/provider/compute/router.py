@@ -35,6 +35,13 @@ class Router(ComputeResource):
         return self.get(identity)
 
 
+EMPTY: tuple[str, ...] = ("drainNatIps", "natIps", "nat64Subnetworks", "rules", "subnetworks")
+"""Lists of a NAT that are sent even if they are empty."""
+
+FIXED = ("endpointTypes", "initialNatIps", "type")
+"""Members of a NAT that a change sends as the cloud has them."""
+
+
 class RouterNat(ComputeResource):
     """Its id is `project/region/router/name`; creating and changing is PATCH of the router."""
 
@@ -44,12 +51,15 @@ class RouterNat(ComputeResource):
     fields = {
         "enableDynamicPortAllocation": Field(computed=True),
         "enableEndpointIndependentMapping": Field(computed=True),
+        "icmpIdleTimeoutSec": Field(default=30),
         "logConfig": Field(fields={"enable": Field(), "filter": Field()}),
-        "maxPortsPerVm": Field(computed=True),
+        "maxPortsPerVm": Field(),
         "minPortsPerVm": Field(computed=True),
         "name": Field(replace=True, computed=True),
         "natIpAllocateOption": Field(default="AUTO_ONLY"),
-        "natIps": Field(same=lambda new, old: same_set(map(last, new), map(last, old or []))),
+        "natIps": Field(
+            computed=True, same=lambda new, old: same_set(map(last, new), map(last, old or []))
+        ),
         "project": PROJECT,
         "region": Field(local=True, replace=True, computed=True),
         "router": Field(local=True, replace=True, same=same_link),
@@ -62,9 +72,15 @@ class RouterNat(ComputeResource):
             },
         ),
         "tcpEstablishedIdleTimeoutSec": Field(default=1200),
+        "tcpTimeWaitTimeoutSec": Field(default=120),
         "tcpTransitoryIdleTimeoutSec": Field(default=30),
+        "type": Field(default="PUBLIC", replace=True),
         "udpIdleTimeoutSec": Field(default=30),
     }
+
+    def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        empty: dict[str, Any] = {name: [] for name in (*EMPTY, "initialNatIps")}
+        return {"logConfig": None, **empty, **super().body(inputs)}
 
     def router(self, inputs: Mapping[str, Any]) -> str:
         """Return the path of the router."""
@@ -90,7 +106,10 @@ class RouterNat(ComputeResource):
     ) -> dict[str, Any]:
         path, name = self.router(inputs), inputs["name"]
         with self.rest.lock(path):
-            self.patch(path, self.get(path), name, self.body(inputs))
+            router = self.get(path)
+            there = find(router, name) or {}
+            fixed = {member: there.get(member) for member in FIXED}
+            self.patch(path, router, name, {**self.body(inputs), **fixed})
         return self.written(path, name)
 
     def written(self, router: str, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster_sandbox.provider.compute.base import FULL, ComputeResource
 from muster_sandbox.provider.compute.images import resolve
-from muster_sandbox.provider.compute.machine import common_fields, flat, rest_of
+from muster_sandbox.provider.compute.machine import SCHEDULING, common_fields, flat, rest_of
 from muster_sandbox.provider.fields import Change, Field
 from muster_sandbox.provider.links import number, same_link, same_name, same_number
 from muster_sandbox.provider.resource import Made
@@ -71,15 +71,12 @@ class InstanceTemplate(ComputeResource):
 
     def body(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         body = super().body(inputs)
-        outer = {key: body.pop(key) for key in ("name", "description") if key in body}
-        outer.setdefault("description", "")
+        outer = {key: body.pop(key) for key in ("name", "description") if body.get(key)}
         inner = body.pop("properties", {})
         rest_of(body, inputs, self.project(inputs), lambda: self.region(inputs))
-        for index, disk in enumerate(body["disks"]):
-            disk.setdefault("boot", index == 0)
-            disk.setdefault("type", "PERSISTENT")
-            disk.setdefault("mode", "READ_WRITE")
-        return {**outer, "properties": {**body, **inner}}
+        body["scheduling"] = scheduling(body.get("scheduling"))
+        body["disks"] = [disk_body(disk, index) for index, disk in enumerate(body["disks"])]
+        return {**outer, "properties": without_false({**body, **inner})}
 
     def create(self, inputs: Mapping[str, Any]) -> Made:
         name = inputs.get("name") or f"{inputs['namePrefix']}{unique_suffix()}"
@@ -128,6 +125,8 @@ class InstanceTemplate(ComputeResource):
         outer = {key: answer.get(key) for key in ("name", "description")}
         inner = {"properties": {"description": properties.get("description")}}
         state = super().state(identity, {**properties, **outer, **inner}, inputs)
+        for disk in state["disks"]:
+            disk.setdefault("boot", False)
         link, number_ = answer.get("selfLink"), answer.get("id")
         return state | {
             "creationTimestamp": answer.get("creationTimestamp"),
@@ -138,6 +137,30 @@ class InstanceTemplate(ComputeResource):
             "selfLink": link,
             "selfLinkUnique": f"{link}?uniqueId={number_}" if link else None,
         }
+
+
+def scheduling(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the scheduling to send."""
+    if given is None:
+        return {"onHostMaintenance": "MIGRATE"}
+    ends = {"onHostMaintenance": "TERMINATE"} if given.get("preemptible") else {}
+    return {**SCHEDULING, **ends, **given}
+
+
+def disk_body(given: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return a disk to send: its size stands in it twice, and only a boot disk says what it is."""
+    disk = {"boot": index == 0, **given}
+    if "source" not in disk:
+        initial = {"diskType": "pd-standard", **disk.get("initializeParams", {})}
+        disk["initializeParams"] = initial
+        if "diskSizeGb" in initial:
+            disk["diskSizeGb"] = initial["diskSizeGb"]
+    return without_false(disk)
+
+
+def without_false(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what Google's client library sends of a part of a template: no false."""
+    return {name: value for name, value in given.items() if value is not False}
 
 
 def unique_suffix() -> str:

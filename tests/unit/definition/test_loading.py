@@ -224,8 +224,8 @@ def test_ten_thousand_wrong_hosts_are_found_within_two_seconds(tmp_path: Path) -
     before = time.process_time()
     reported = problems(inventory(tmp_path / "x", hosts=hosts))
     assert time.process_time() - before < 2
-    assert {problem.check for problem in reported} == {"compute-host-in-no-set"}
-    assert len(reported) == 10_000
+    assert [problem.check for problem in reported] == ["compute-host-in-no-set"]
+    assert reported[0].more == 9_999
 
 
 def test_the_definition_needs_neither_ansible_nor_pulumi() -> None:

@@ -228,7 +228,7 @@ def this_machine(tmp_path: Path) -> Path:
     assert local != hosts
     (folder / "hosts.yml").write_text(local)
     definition = folder / "group_vars/all/cluster.yml"
-    text = definition.read_text().replace("memory_mib: 122880", "memory_mib: 900000000", 1)
+    text = definition.read_text().replace("memory_mib: 122880", "memory_mib: 900000", 1)
     definition.write_text(text)
     return folder
 
@@ -249,10 +249,10 @@ def test_the_command_asks_the_machines(this_machine: Path) -> None:
     assert done.returncode == 2, done.stderr
     definition = this_machine / "group_vars/all/cluster.yml"
     lines = definition.read_text().splitlines()
-    line = 1 + next(number for number, text in enumerate(lines) if "900000000" in text)
+    line = 1 + next(number for number, text in enumerate(lines) if "900000" in text)
     said = [text for text in done.stderr.splitlines() if "of memory" in text]
     assert said[0].startswith("lab-cpu-[01-02]: ")
-    assert f"the definition says 900000000 in nodes.cpu.memory_mib ({definition}:{line})" in said[0]
+    assert f"the definition says 900000 in nodes.cpu.memory_mib ({definition}:{line})" in said[0]
     assert "    cpu:  # " in done.stdout
 
 

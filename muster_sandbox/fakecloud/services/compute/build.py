@@ -19,6 +19,7 @@ from muster_sandbox.fakecloud.resource_names import ACCOUNTS
 from muster_sandbox.fakecloud.services.compute import (
     accelerators,
     addresses,
+    defaults,
     disks,
     labels,
     resources,
@@ -115,7 +116,7 @@ def scheduling(given: Resource, shape: MachineType | None) -> Resource:
 
     https://cloud.google.com/compute/docs/instances/create-use-spot
     """
-    spot = given.get("provisioningModel") == "SPOT" or given.get("preemptible", False)
+    spot = defaults.is_spot(given)
     if spot and (given.get("automaticRestart") or given.get("onHostMaintenance") == "MIGRATE"):
         raise invalid(
             "Invalid value for field 'scheduling': Scheduling must have automaticRestart be false "
@@ -123,13 +124,7 @@ def scheduling(given: Resource, shape: MachineType | None) -> Resource:
         )
     if shape and shape.gpus and not spot and given.get("onHostMaintenance") != "TERMINATE":
         raise invalid("Instances with guest accelerators do not support live migration.")
-    return {
-        "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
-        "automaticRestart": not spot,
-        "provisioningModel": "SPOT" if spot else "STANDARD",
-        **given,
-        "preemptible": spot,
-    }
+    return defaults.scheduling(given)
 
 
 def service_accounts(call: Call, given: list[Resource]) -> list[Resource]:
@@ -250,10 +245,8 @@ def access_config(call: Call, given: Resource) -> Resource:
             f"'{wanted}' was not found or is in use."
         )
     return {
-        "kind": "compute#accessConfig",
-        "type": "ONE_TO_ONE_NAT",
+        **defaults.ACCESS_CONFIG,
         "name": "External NAT",
-        "networkTier": "PREMIUM",
         **given,
         "natIP": wanted,
     }
@@ -319,9 +312,7 @@ def attachment(given: Resource, link: str, size_gb: str, number: int) -> Resourc
     """A disk as it is listed in an instance."""
     kept = {key: value for key, value in given.items() if key != "initializeParams"}
     entry = {
-        "kind": "compute#attachedDisk",
-        "type": "PERSISTENT",
-        "mode": "READ_WRITE",
+        **defaults.ATTACHED_DISK,
         "deviceName": f"persistent-disk-{number}",
         "boot": number == 0,
         "autoDelete": False,

@@ -12,7 +12,7 @@ from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.cloud import Cloud
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK
-from muster_sandbox.fakecloud.services.compute import labels, resources
+from muster_sandbox.fakecloud.services.compute import defaults, labels, resources
 from muster_sandbox.fakecloud.services.compute.resources import USERS, Kind, Reference
 
 NETWORK = Kind("networks", "network", "global")
@@ -49,9 +49,7 @@ def insert_network(call: Call) -> Resource:
     body = resources.body(call)
     if body.get("autoCreateSubnetworks", True):
         raise invalid("fakecloud has custom networks only: set autoCreateSubnetworks to false")
-    target, network = resources.new(
-        call, NETWORK, {"mtu": 1460, "routingConfig": {"routingMode": "REGIONAL"}, **body}
-    )
+    target, network = resources.new(call, NETWORK, defaults.filled(defaults.NETWORK, body))
     return resources.insert(call, target, network)
 
 
@@ -77,10 +75,7 @@ def insert_subnetwork(call: Call) -> Resource:
         call,
         SUBNETWORK,
         {
-            "privateIpGoogleAccess": False,
-            "purpose": "PRIVATE",
-            "stackType": "IPV4_ONLY",
-            **body,
+            **defaults.filled(defaults.SUBNETWORK, body),
             "network": link,
             "gatewayAddress": str(wanted[1]),
         },
@@ -141,7 +136,7 @@ def _firewall(call: Call, body: Resource) -> Resource:
 @handler("compute.routers.insert")
 def insert_router(call: Call) -> Resource:
     """Make a router, as Cloud NAT needs one."""
-    body = resources.body(call)
+    body = {**defaults.ROUTER, **_with_nats(resources.body(call))}
     target, router = resources.new(call, ROUTER, {**body, "network": network_link(call, body)})
     return resources.insert(call, target, router)
 
@@ -149,7 +144,14 @@ def insert_router(call: Call) -> Resource:
 @handler("compute.routers.patch")
 def patch_router(call: Call) -> Resource:
     """Change a router; its NATs are a list in it."""
+    call.body = _with_nats(call.body or {})
     return patch(call, ROUTER)
+
+
+def _with_nats(router: Resource) -> Resource:
+    """The body of a router, its NATs as they are answered."""
+    nats = router.get("nats")
+    return {**router, "nats": [defaults.nat(nat) for nat in nats]} if nats else router
 
 
 def patch(call: Call, kind: Kind) -> Resource:

@@ -7,7 +7,7 @@ from muster.catalog.machine_types import machine_types
 from muster_sandbox.fakecloud.api_errors import invalid
 from muster_sandbox.fakecloud.call import Call, handler
 from muster_sandbox.fakecloud.http import Resource
-from muster_sandbox.fakecloud.services.compute import accelerators, resources
+from muster_sandbox.fakecloud.services.compute import accelerators, defaults, resources
 from muster_sandbox.fakecloud.services.compute.labels import metadata
 from muster_sandbox.fakecloud.services.compute.resources import Kind
 
@@ -31,9 +31,9 @@ def insert(call: Call) -> Resource:
     if not given.get("disks"):
         raise invalid("Invalid value for field 'resource.properties.disks': ''. At least one disk.")
     properties = {
-        "canIpForward": False,
-        **given,
+        **defaults.template(given),
         "metadata": metadata(given.get("metadata", {}), "resource.properties.metadata"),
     }
-    target, template = resources.new(call, TEMPLATE, {**body, "properties": properties})
+    whole = {"description": "", **body, "properties": properties}
+    target, template = resources.new(call, TEMPLATE, whole)
     return resources.insert(call, target, template)

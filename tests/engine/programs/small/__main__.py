@@ -10,12 +10,14 @@ from waiting import Wait
 config = pulumi.Config()
 zone = config.get("zone") or "europe-west4-a"
 prefix = config.get("prefix") or "t"
+boot_gb = config.get_int("boot_gb") or 10
 region = zone.rsplit("-", 1)[0]
 
 network = gcp.compute.Network(
     "network",
     name=f"{prefix}-net",
     auto_create_subnetworks=False,
+    description=config.get("description"),
     mtu=config.get_int("mtu") or 8896,
 )
 subnetwork = gcp.compute.Subnetwork(
@@ -40,7 +42,7 @@ machine = gcp.compute.Instance(
     zone=zone,
     machine_type=config.get("machine_type") or "n1-standard-2",
     allow_stopping_for_update=True,
-    boot_disk={"initialize_params": {"image": "debian-cloud/debian-12", "size": 10}},
+    boot_disk={"initialize_params": {"image": "debian-cloud/debian-12", "size": boot_gb}},
     attached_disks=[{"source": disk.self_link, "device_name": "state"}],
     network_interfaces=[{"subnetwork": subnetwork.self_link}],
     metadata={

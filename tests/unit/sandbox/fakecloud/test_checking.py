@@ -84,6 +84,10 @@ FINE: list[tuple[str, Any]] = [
     ("compute.instances.insert", {"name": "a", "labels": {"any": "thing"}}),
     ("compute.instances.setMetadata", {"fingerprint": "AAAA", "items": [{"key": "a-b_1"}]}),
     ("compute.networks.insert", {"name": "a", "mtu": "8896"}),
+    ("compute.networks.patch", {"fingerprint": None, "mtu": 1500}),
+    ("compute.networks.insert", {"routingConfig": {"deleteBgpAlwaysCompareMed": False}}),
+    ("compute.routers.patch", {"nats": [{"name": "a", "initialNatIps": []}]}),
+    ("compute.instances.insert", {"scheduling": {"provisioningModel": ""}}),
 ]
 
 
@@ -116,6 +120,8 @@ WRONG: list[tuple[str, Any, str]] = [
         "Invalid value for field 'resource.name': 'Not_A_Name'. Must be a match of regex",
     ),
     ("compute.instances.insert", {"keyRevocationActionType": "MAYBE"}, "Must be one of [KEY"),
+    ("compute.routers.patch", {"nats": [{"initialNatIps": ""}]}, "at 'nats[0].initialNatIps'"),
+    ("compute.routers.patch", {"initialNatIps": []}, 'Unknown name "initialNatIps"'),
     ("compute.instances.setMetadata", {"fingerprint": "&"}, "at 'fingerprint'"),
     ("compute.instances.start", {"surprise": 1}, "payload is not allowed"),
 ]
