@@ -42,7 +42,7 @@ TIMEOUT_S = (30, 300)
 """Seconds to connect to Google, and between two bytes of an answer."""
 MOST_TEXT = 2000
 """Characters of an answer that is no JSON, such as a proxy's page."""
-# https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1, and what is made anew for each connection.
+# https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1, and what belongs to one connection.
 _OF_THE_CONNECTION = frozenset(
     {
         "accept-encoding",

