@@ -207,6 +207,13 @@ def _below(value: Any, kind: Any, path: KeyPath, above: tuple[_Above, ...]) -> I
                 yield from _below(below, content, (*path, name), around)
 
 
+def _takes_any_name(kind: Any) -> bool:
+    """Whether only the name says if a key belongs into a mapping: all values are single ones."""
+    content = _content(kind)
+    has_parts = _is_model(content) or typing.get_origin(content) in (dict, list)
+    return content is not None and not has_parts
+
+
 def _is_name(kind: Any, key: str, value: Any) -> bool:
     """Whether a key of a mapping whose keys people choose is one of these."""
     content = _content(kind)
@@ -227,7 +234,7 @@ def _of_the_key_before(
             there = data[before]
             is_free = there is None or (isinstance(there, dict) and key not in there)
             # SLURM's parameters have any name: a key that is nearly a right one is misspelt.
-            misspelt = not _is_model(kinds[before]) and nearest(str(key), right)
+            misspelt = _takes_any_name(kinds[before]) and nearest(str(key), right)
             if is_free and not misspelt and _holds(kinds[before], key, value):
                 yield Misplaced(path, (key,), (*path, before))
 
