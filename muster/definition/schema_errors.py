@@ -90,7 +90,8 @@ class SchemaError:
         """Whether an unknown key of a node set is one of the other kind of node sets."""
         if self.kind != "extra_forbidden" or self.owner not in _GPU_KEYS or self.gpu_key:
             return False
-        return any(str(self.path[-1]) in kind.model_fields for kind in KINDS.values())
+        fields = (plain_type(kind).model_fields for kind in KINDS.values())
+        return any(str(self.path[-1]) in of_kind for of_kind in fields)
 
     @property
     def is_machine_type(self) -> bool:
