@@ -54,7 +54,7 @@ AREAS = (
     Area(r"tests/(unit|bench)/.+", {"unit"}),
     Area(r"tests/live/.+", {"unit", "cluster"}),
     Area(r"tests/(cloud|engine|vm)/.+", set(FOLDERS)),
-    Area(r"tests/[^/]+\.py", LAYERS),
+    Area(r"tests/[^/]+\.(py|jsonl)", LAYERS),
     Area(r"(ansible|muster|muster_sandbox|pulumi|inventories|examples)/.+", LAYERS),
     Area(
         r"(\.config|\.github|\.ci|meta)/.+|plugins|[^/]+\.(toml|txt|cfg|yml)|Makefile|\.[\w-]+",

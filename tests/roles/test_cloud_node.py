@@ -345,7 +345,9 @@ def test_at_a_shutdown_jobs_slurmd_and_munged_are_there_until_the_node_has_left(
     # As poweroff.target does: all of them at once, and munge ends last.
     stop = f"systemctl stop --no-block muster-spot slurmd munge {scope}.scope"
     # It does not see that it is preempted before it is told to end: systemd lets it go on then.
-    host.check_output(f"systemctl kill --signal=STOP muster-spot && touch /root/preempted && {stop}")
+    host.check_output(
+        f"systemctl kill --signal=STOP muster-spot && touch /root/preempted && {stop}"
+    )
     assert wait_for(host, "systemctl is-active munge", "inactive") == "inactive"
     called = host.check_output("cat /root/slurm/called").splitlines()
     assert called == [LEAVES, "scontrol requeue 41", "active", "active", "active"]
