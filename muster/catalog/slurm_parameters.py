@@ -248,7 +248,7 @@ UNSAFE_VALUES = (
         "slurm.conf",
         "authalttypes",
         "auth/none",
-        "SLURM would believe whoever says to be somebody else",
+        "SLURM would believe anybody who claims to be somebody else",
         "leave auth/none out",
     ),
     *(

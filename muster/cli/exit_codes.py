@@ -21,7 +21,7 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
     },
     "cloud record": {
         DONE: "the recorded command ended with 0; any other code is that command's own",
-        WRONG: "nothing was run: the file exists, or the program does not",
+        WRONG: "nothing was run: the file exists or can't be written, or there is no such program",
     },
     "nodes": {
         DONE: "shown",

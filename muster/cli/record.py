@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -41,11 +42,24 @@ def record(
     # Not for `muster --help`.
     from muster.gcp.recorder import Recorder, recording  # noqa: PLC0415
 
-    with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+    output = os.fdopen(descriptor, "w", encoding="utf-8")
+    try:
         recorder = Recorder(output, _secrets())
         recorder.begin(muster=version(), command=" ".join(words))
+        if recorder.failure:
+            raise _stop(f"{file} can't be written: {recorder.failure}; name another place")
         with recording(recorder) as variables:
             code = _run(words, variables)
+    finally:
+        with suppress(OSError):  # what could not be written is told below
+            output.close()
+    if recorder.failure:
+        typer.echo(
+            f"error: {file} is not complete: {recorder.failure}; make room, and record the next "
+            "run into another file",
+            err=True,
+        )
+        raise typer.Exit(code)
     typer.echo(
         f"wrote {file}: {recorder.count} requests; read it before you send it: it names the "
         "project, its resources and people",

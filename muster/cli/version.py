@@ -18,9 +18,16 @@ def version() -> str:
 
 def _commit() -> str:
     """Return what git calls this checkout, with `-dirty` if a file differs; "" without git."""
+    commit = _git("describe", "--always", "--exclude=*")
+    # `describe --dirty` would write git's index, and leave a lock behind where that fails.
+    changed = commit and _git("status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*words: str) -> str:
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            ["git", "--no-optional-locks", *words],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,

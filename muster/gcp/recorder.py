@@ -71,6 +71,8 @@ class Recorder:
     """Texts that must not be in the file; tokens are added as they are seen."""
     count: int = 0
     """Requests so far."""
+    failure: str = ""
+    """Why nothing more is written, such as a full disk; empty: the file is complete."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, **facts: str) -> None:
@@ -93,8 +95,14 @@ class Recorder:
             self.secrets.append(token)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        self.file.write(json.dumps(line) + "\n")
-        self.file.flush()
+        if self.failure:
+            return
+        try:
+            self.file.write(json.dumps(line) + "\n")
+            self.file.flush()
+        except OSError as error:
+            # The answer goes to the program all the same: Google has done what it asked for.
+            self.failure = (error.strerror or str(error)).lower()
 
 
 def upstreams(environment: Mapping[str, str]) -> dict[str, str]:

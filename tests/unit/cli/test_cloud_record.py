@@ -57,6 +57,36 @@ def test_a_command_is_recorded_and_its_exit_code_kept(tmp_path: Path, code: int)
     assert "planted" not in file.read_text()
 
 
+@pytest.mark.parametrize(("blocks", "code"), [(1, 3), (0, 2)])
+def test_a_full_disk_ends_the_recording_and_not_the_command(
+    tmp_path: Path, blocks: int, code: int
+) -> None:
+    """A limit of a kilobyte has room for the first line; one of nothing for none."""
+    server = Server(Settings()).start()
+    words = command("up.jsonl", "--", sys.executable, "-c", ASK, "3")
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -f {blocks}; exec "$@"', "bash", *words],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "SHOWN": "seen",
+            **environment(server.url, "demo-project"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    server.stop()
+    assert done.returncode == code, done.stderr
+    said = "up.jsonl is not complete: " if code == 3 else "up.jsonl can't be written: "
+    assert done.stderr.startswith(f"error: {said}file too large; ")
+    # The command got its answer.
+    assert ("seen" in done.stdout) == (code == 3)
+
+
 def test_ctrl_c_is_the_command_s(tmp_path: Path) -> None:
     text = (
         "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7));"
