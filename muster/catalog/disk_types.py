@@ -1,8 +1,8 @@
 """Types of disks that a machine series takes.
 
-Sources: the tables "Machine series support" of https://cloud.google.com/compute/docs/disks and of
-https://cloud.google.com/compute/docs/disks/hyperdisks. Of Hyperdisk only `hyperdisk-balanced` can
-be a boot disk.
+The tables "Machine series support" of https://cloud.google.com/compute/docs/disks and of
+https://cloud.google.com/compute/docs/disks/hyperdisks have them; this one is not compared with
+Google's answers yet. Of Hyperdisk only `hyperdisk-balanced` can be a boot disk.
 """
 
 _PERSISTENT = ("pd-standard", "pd-balanced", "pd-ssd")

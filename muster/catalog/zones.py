@@ -1,9 +1,9 @@
 """Zones of Google Cloud.
 
-A committed table, because the definition is checked without access to a cloud. Source:
-https://cloud.google.com/compute/docs/regions-zones, with the regions for which there are prices on
-2026-07-30 (prices.json), without AI zones such as us-west4-ai2b, which have no ordinary machine
-types. `gcloud compute zones list` says the same.
+A committed table, because the definition is checked without access to a cloud. The regions are
+those for which there are prices on 2026-07-30 (prices.json). The letters are not compared with
+`gcloud compute zones list` yet; https://cloud.google.com/compute/docs/regions-zones has them. AI
+zones such as us-west4-ai2b are left out: they have no ordinary machine types.
 """
 
 _USUAL = "abc"
