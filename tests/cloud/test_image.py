@@ -29,7 +29,7 @@ from muster_sandbox.fakecloud.server import Server
 ROOT = Path(__file__).parents[2]
 RELEASE = os.environ.get("RELEASE", "bookworm")
 SYSTEM = base_image.RELEASES[RELEASE]
-NAME = f"muster-image-{os.getpid()}"
+NAME = "muster-cloud-image"
 ZONE = "zones/europe-west4-a"
 REGION = "regions/europe-west4"
 BUCKET = "slurm10-bundles"

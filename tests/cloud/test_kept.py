@@ -1,6 +1,5 @@
 """An image builder runs once: the next one with the same digest reuses its result."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from muster_sandbox.containers.podman import podman
 from muster_sandbox.fakecloud.backends import kept
 from muster_sandbox.fakecloud.machines import with_machines
 
-NAME = f"muster-kept-{os.getpid()}"
+NAME = "muster-cloud-kept"
 PUT = (
     "import sys, urllib.request as u; u.urlopen(u.Request("
     "'http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/build/made',"

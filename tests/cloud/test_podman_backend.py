@@ -1,6 +1,5 @@
 """fakecloud's machines that boot: containers with systemd and a metadata server each."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from muster_sandbox.containers.podman import podman
 from muster_sandbox.fakecloud.backends.machine import LABEL
 from muster_sandbox.fakecloud.machines import with_machines
 
-NAME = f"muster-cloud-{os.getpid()}"
+NAME = "muster-cloud-backend"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 REPORT = """#!/bin/sh

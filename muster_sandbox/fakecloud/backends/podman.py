@@ -7,6 +7,7 @@ cores and memory).
 """
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,13 @@ log = logging.getLogger(__name__)
 
 METADATA_ADDRESS = "169.254.169.254"
 """https://cloud.google.com/compute/docs/metadata/querying-metadata"""
+
+ADDRESS_LABEL = "lo:muster"
+"""Says that a fakecloud gave it to this machine: `ip` asks for the device's name as its prefix."""
+
+HOLDER = b"\0muster-metadata-address"
+"""An abstract socket, bound by who has the address: there is one in a network namespace, as the
+address, and it ends with its process even if that is killed (unix(7))."""
 
 RELEASES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Prefix of a public image's name -> release of the base image that is used for it."""
@@ -331,17 +339,30 @@ def _noted(_problem: str) -> None:
 def metadata_address() -> Iterator[None]:
     """Give this machine the metadata server's address for the duration of the block.
 
+    An address that a killed fakecloud left behind is taken over.
+
     Raises:
-        MachineError: it has the address already.
+        MachineError: another fakecloud has it, or the machine has it for something else.
 
     """
-    if METADATA_ADDRESS in run(["ip", "-oneline", "address", "show"]).stdout:
-        raise MachineError(
-            f"this machine has the address {METADATA_ADDRESS} already: end the other fakecloud, "
-            f"or, where one was killed, ip address del {METADATA_ADDRESS}/32 dev lo"
-        )
-    run(["ip", "address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo"])
-    try:
-        yield
-    finally:
-        run(["ip", "address", "del", f"{METADATA_ADDRESS}/32", "dev", "lo"])
+    with socket.socket(socket.AF_UNIX) as holder:
+        try:
+            holder.bind(HOLDER)
+        except OSError as error:
+            raise MachineError(
+                f"another fakecloud has this machine's address {METADATA_ADDRESS}: end it first"
+            ) from error
+        shown = run(["ip", "-oneline", "address", "show"]).stdout
+        ours = [line for line in shown.splitlines() if METADATA_ADDRESS in line]
+        if not ours:
+            address = [f"{METADATA_ADDRESS}/32", "dev", "lo", "label", ADDRESS_LABEL]
+            run(["ip", "address", "add", *address])
+        elif ADDRESS_LABEL not in ours[0]:
+            raise MachineError(
+                f"this machine has the address {METADATA_ADDRESS} for something else: "
+                "instances that are containers need another machine"
+            )
+        try:
+            yield
+        finally:
+            run(["ip", "address", "del", f"{METADATA_ADDRESS}/32", "dev", "lo"])
