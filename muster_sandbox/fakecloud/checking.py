@@ -128,7 +128,7 @@ def _object(api: Description, schema: Mapping[str, Any], value: dict[str, Any], 
     others = schema.get("additionalProperties")
     more = undocumented.fields(api.name, schema.get("id", ""))
     for name, inner in value.items():
-        wanted = properties.get(name) or more.get(name, others)
+        wanted = properties.get(name, more.get(name, others))
         if wanted is None:
             _, _, place = where.partition(".")
             raise ApiError(

@@ -80,6 +80,8 @@ def test_firewall_rules(life: Life):
         f"PATCH {path}",
         f"GET {path}",
     ]
+    for tags in (["login"], []):
+        assert life.change(FIREWALL, targetTags=tags) == [f"PATCH {path}", f"GET {path}"]
     assert life.delete(FIREWALL) == [f"DELETE {path}"]
 
 

@@ -131,6 +131,10 @@ RULE = {
 }
 
 
+WHO = ("sourceServiceAccounts", "sourceTags", "targetServiceAccounts", "targetTags")
+"""Lists of a firewall rule that a change sends even if they are empty."""
+
+
 class Firewall(ComputeResource):
     kind = "compute/firewall:Firewall"
     collection = "firewalls"
@@ -167,7 +171,8 @@ class Firewall(ComputeResource):
     def update(
         self, identity: str, state: Mapping[str, Any], inputs: Mapping[str, Any], changed: set[str]
     ) -> dict[str, Any]:
-        self.act("PATCH", identity, self.body(inputs))
+        empty: dict[str, Any] = {name: [] for name in WHO}
+        self.act("PATCH", identity, {**empty, **self.body(inputs)})
         return self.get(identity)
 
 

@@ -272,6 +272,33 @@ SPOT = {
     **ENDING,
 }
 SHIELDED = {"enableSecureBoot": True, "enableVtpm": True, "enableIntegrityMonitoring": True}
+NETWORK: dict[str, Any] = {
+    "name": "slurm10",
+    "autoCreateSubnetworks": False,
+    "mtu": 8896,
+    "routingMode": "REGIONAL",
+}
+BELOW: list[tuple[str, dict[str, Any]]] = [
+    ("compute/network:Network", NETWORK),
+    (
+        "compute/subnetwork:Subnetwork",
+        {
+            "name": "slurm10",
+            "network": "slurm10",
+            "region": REGION,
+            "ipCidrRange": "10.10.0.0/16",
+            "privateIpGoogleAccess": True,
+        },
+    ),
+    *(
+        ("serviceaccount/account:Account", {"accountId": f"slurm10-{role}"})
+        for role in ("controller", "login", "node")
+    ),
+    ("compute/disk:Disk", {"name": "slurm10-state", "zone": ZONE, "size": 100}),
+    ("compute/disk:Disk", {"name": "source", "zone": ZONE, "size": 10}),
+]
+"""What a cluster's VMs and templates stand on; an image of the last disk comes on top."""
+
 T4 = {"type": "nvidia-tesla-t4", "count": 1}
 
 
@@ -309,12 +336,7 @@ def vm(name: str, role: str, nic: Mapping[str, Any], **members: Any) -> tuple[st
 NOT_SECURE = {**SHIELDED, "enableSecureBoot": False}
 STATE = {"source": f"projects/{PROJECT}/zones/{ZONE}/disks/slurm10-state", "deviceName": "state"}
 CLUSTER: list[tuple[str, str, str, dict[str, Any]]] = [
-    (
-        "compute/network:Network",
-        "global/networks",
-        "slurm10",
-        {"autoCreateSubnetworks": False, "mtu": 8896, "routingMode": "REGIONAL"},
-    ),
+    ("compute/network:Network", "global/networks", "slurm10", NETWORK),
     template("debug-20261123132147832200000001", scheduling=STANDARD),
     template("debug-20261123132809863000000001", scheduling=SPOT),
     template(
