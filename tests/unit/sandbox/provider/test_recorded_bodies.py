@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 from provider_requests import Recorded, sent, sequences
-from recorded_programs import BOOT, CLUSTER, EVERYTHING, PROJECT, REGION, SUBNET, ZONE
+from recorded_cluster import BOOT, CLUSTER
+from recorded_programs import EVERYTHING, PROJECT, REGION, SUBNET, ZONE
 
 from muster_sandbox.engine.home import cloud_environment
 from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
