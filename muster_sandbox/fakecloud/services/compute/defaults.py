@@ -30,6 +30,15 @@ NAT = {
     "enableEndpointIndependentMapping": False,  # shown
 }
 TIER_OF_AUTOMATIC_ADDRESSES = {"autoNetworkTier": "PREMIUM"}  # described: the project's tier; shown
+DISK = {
+    # Shown: https://github.com/flyingobsidian/gcloud-go/issues/1727. Answers of 2023 and before
+    # lack the first.
+    "enableConfidentialCompute": False,
+    "physicalBlockSizeBytes": "4096",
+}
+HYPERDISK = {"accessMode": "READ_WRITE_SINGLE"}
+"""Described. Google fills in IOPS and throughput by the size, too; they are not here."""
+
 ATTACHED_DISK = {
     # Described; kind is shown.
     "kind": "compute#attachedDisk",
@@ -66,6 +75,11 @@ def filled(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resource:
         if isinstance(value, dict) and isinstance(defaults.get(name), dict)
     }
     return {**defaults, **given, **inner}
+
+
+def disk(given: Resource, kind: str) -> Resource:
+    """Return a disk of a type, such as pd-balanced, as it is answered."""
+    return {**DISK, **(HYPERDISK if kind.startswith("hyperdisk-") else {}), **given}
 
 
 def nat(given: Resource) -> Resource:

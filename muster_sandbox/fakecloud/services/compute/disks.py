@@ -9,7 +9,7 @@ from muster_sandbox.fakecloud.clock import timestamp
 from muster_sandbox.fakecloud.cloud import Cloud
 from muster_sandbox.fakecloud.http import Resource
 from muster_sandbox.fakecloud.operations import LINK, Finish, begin, work
-from muster_sandbox.fakecloud.services.compute import images, labels, resources
+from muster_sandbox.fakecloud.services.compute import defaults, images, labels, resources
 from muster_sandbox.fakecloud.services.compute.images import DISK
 from muster_sandbox.fakecloud.services.compute.policies import POLICY
 from muster_sandbox.fakecloud.services.compute.resources import Kind, Reference
@@ -35,10 +35,9 @@ def new(call: Call, body: Resource) -> tuple[Reference, Resource]:
             "The referenced diskType resource cannot be found."
         )
     disk = {
-        **body,
+        **defaults.disk(body, kind),
         "type": f"{LINK}projects/{call.project}/{zone}/diskTypes/{kind}",
         "status": "READY",
-        "physicalBlockSizeBytes": "4096",
     }
     source_size = None
     if body.get("sourceImage"):

@@ -69,6 +69,28 @@ def test_a_templates_disks_and_interfaces(lab: Caller):
     ]
 
 
+@pytest.mark.parametrize("kind", ["pd-balanced", "hyperdisk-balanced"])
+def test_a_disk(ask: Caller, kind: str):
+    """A disk's access mode is only told of Hyperdisk."""
+    ask.post(f"{ZONE}/disks", {"name": "one", "sizeGb": "10", "type": f"{ZONE}/diskTypes/{kind}"})
+    made = ask.get(f"{ZONE}/disks/one")
+    assert (made["enableConfidentialCompute"], made["physicalBlockSizeBytes"]) == (False, "4096")
+    mode = "READ_WRITE_SINGLE" if kind.startswith("hyperdisk") else None
+    assert made.get("accessMode") == mode
+
+
+def test_what_a_disk_is_given_is_no_default(ask: Caller):
+    given = {"physicalBlockSizeBytes": "16384", "accessMode": "READ_ONLY_MANY"}
+    kind = f"{ZONE}/diskTypes/hyperdisk-balanced"
+    ask.post(f"{ZONE}/disks", {"name": "one", "sizeGb": "10", "type": kind, **given})
+    assert given.items() <= ask.get(f"{ZONE}/disks/one").items()
+
+
+def test_the_boot_disk_of_an_instance(lab: Caller):
+    lab.post(f"{ZONE}/instances", instance("one"))
+    assert lab.get(f"{ZONE}/disks/one")["enableConfidentialCompute"] is False
+
+
 def test_a_network(ask: Caller):
     routing = {"routingMode": "GLOBAL", "deleteBgpAlwaysCompareMed": False}
     body = {"name": "net", "autoCreateSubnetworks": False, "routingConfig": routing}

@@ -1,9 +1,8 @@
 """The inputs of the programs that Google's provider was recorded with.
 
-They are those of tests/engine/programs/everything, and of pulumi/.
+They are those of tests/engine/programs/everything; recorded_cluster.py has those of pulumi/.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 ZONE, REGION, PROJECT = "europe-west4-a", "europe-west4", "demo-project"
@@ -246,118 +245,3 @@ EVERYTHING: list[tuple[str, dict[str, Any]]] = [
     ),
 ]
 """Type and inputs, in an order in which they can be made."""
-
-
-BOOT = {
-    "boot": True,
-    "autoDelete": True,
-    "diskSizeGb": 20,
-    "diskType": "pd-balanced",
-}
-LOCAL_SSD = {
-    "type": "SCRATCH",
-    "diskType": "local-ssd",
-    "diskSizeGb": 375,
-    "interface": "NVME",
-    "boot": False,
-    "autoDelete": True,
-}
-NIC = {"subnetwork": f"projects/{PROJECT}/regions/{REGION}/subnetworks/slurm10", "nicType": "GVNIC"}
-STANDARD = {"automaticRestart": False, "onHostMaintenance": "MIGRATE"}
-ENDING = {"automaticRestart": False, "onHostMaintenance": "TERMINATE"}
-SPOT = {
-    "preemptible": True,
-    "provisioningModel": "SPOT",
-    "instanceTerminationAction": "DELETE",
-    **ENDING,
-}
-SHIELDED = {"enableSecureBoot": True, "enableVtpm": True, "enableIntegrityMonitoring": True}
-NETWORK: dict[str, Any] = {
-    "name": "slurm10",
-    "autoCreateSubnetworks": False,
-    "mtu": 8896,
-    "routingMode": "REGIONAL",
-}
-BELOW: list[tuple[str, dict[str, Any]]] = [
-    ("compute/network:Network", NETWORK),
-    (
-        "compute/subnetwork:Subnetwork",
-        {
-            "name": "slurm10",
-            "network": "slurm10",
-            "region": REGION,
-            "ipCidrRange": "10.10.0.0/16",
-            "privateIpGoogleAccess": True,
-        },
-    ),
-    *(
-        ("serviceaccount/account:Account", {"accountId": f"slurm10-{role}"})
-        for role in ("controller", "login", "node")
-    ),
-    ("compute/disk:Disk", {"name": "slurm10-state", "zone": ZONE, "size": 100}),
-    ("compute/disk:Disk", {"name": "source", "zone": ZONE, "size": 10}),
-]
-"""What a cluster's VMs and templates stand on; an image of the last disk comes on top."""
-
-T4 = {"type": "nvidia-tesla-t4", "count": 1}
-
-
-def template(number: str, **members: Any) -> tuple[str, str, str, dict[str, Any]]:
-    inputs = {"machineType": "n1-standard-2", "shieldedInstanceConfig": SHIELDED, **members}
-    disks = [BOOT, *inputs.pop("disks", [])]
-    name = f"slurm10-{number}"
-    path = "global/instanceTemplates"
-    inputs |= {"disks": disks, "networkInterfaces": [NIC], "serviceAccount": node_account()}
-    return "compute/instanceTemplate:InstanceTemplate", path, name, inputs
-
-
-def node_account(role: str = "node") -> dict[str, Any]:
-    email = f"slurm10-{role}@{PROJECT}.iam.gserviceaccount.com"
-    return {"email": email, "scopes": ["cloud-platform"]}
-
-
-def vm(name: str, role: str, nic: Mapping[str, Any], **members: Any) -> tuple[str, str, str, Any]:
-    image = f"projects/{PROJECT}/global/images/family/slurm10"
-    labels = {"muster-cluster": "slurm10", "muster-role": role}
-    initial = {"image": image, "size": 20, "type": "pd-balanced", "labels": labels}
-    inputs = {
-        "zone": ZONE,
-        "machineType": "n1-standard-2",
-        "bootDisk": {"autoDelete": True, "initializeParams": initial},
-        "networkInterfaces": [{**NIC, **nic}],
-        "serviceAccount": node_account(role),
-        "scheduling": {"automaticRestart": True, "onHostMaintenance": "MIGRATE"},
-        "shieldedInstanceConfig": SHIELDED,
-        **members,
-    }
-    return "compute/instance:Instance", f"zones/{ZONE}/instances", name, inputs
-
-
-NOT_SECURE = {**SHIELDED, "enableSecureBoot": False}
-STATE = {"source": f"projects/{PROJECT}/zones/{ZONE}/disks/slurm10-state", "deviceName": "state"}
-CLUSTER: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("compute/network:Network", "global/networks", "slurm10", NETWORK),
-    template("debug-20261123132147832200000001", scheduling=STANDARD),
-    template("debug-20261123132809863000000001", scheduling=SPOT),
-    template(
-        "debug-20261123132937345300000001",
-        scheduling=SPOT,
-        guestAccelerators=[T4],
-        shieldedInstanceConfig=NOT_SECURE,
-    ),
-    template(
-        "debug-20261123132937460500000002",
-        scheduling=ENDING,
-        guestAccelerators=[T4],
-        shieldedInstanceConfig=NOT_SECURE,
-    ),
-    template(
-        "big-20261123130611586500000001",
-        machineType="c2-standard-4",
-        disks=[LOCAL_SSD, LOCAL_SSD],
-        scheduling=ENDING,
-    ),
-    vm("slurm10-login-0", "login", {}),
-    vm("slurm10-controller", "controller", {"networkIp": "10.10.0.2"}, attachedDisks=[STATE]),
-]
-"""Type, path and name of a recorded request, and the inputs that Muster's program gave."""

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 from provider_requests import Recorded, sent, sequences
-from recorded_programs import BELOW, BOOT, CLUSTER, EVERYTHING, PROJECT, REGION, SUBNET, ZONE
+from recorded_cluster import BOOT, CLUSTER
+from recorded_programs import EVERYTHING, PROJECT, REGION, SUBNET, ZONE
 
 from muster_sandbox.engine.home import cloud_environment
 from muster_sandbox.fakecloud import Cloud, Settings, handle, open_cloud
@@ -138,25 +139,22 @@ def test_a_cluster_is_made_by_the_same_bodies(
     assert MAPPINGS[kind](program.rest).body({**given, "name": recorded["name"]}) == recorded
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "inputs"),
-    [(kind, name, inputs) for kind, _, name, inputs in CLUSTER[1:]],
-    ids=[item[2] for item in CLUSTER[1:]],
-)
-def test_googles_defaults_change_nothing_in_a_cluster(
-    program: Program, kind: str, name: str, inputs: dict[str, Any]
-):
-    """The second `up` finds what the first one made."""
-    for below, given in BELOW:
-        program.make(below, given)
+def test_googles_defaults_change_nothing_in_a_cluster(program: Program):
+    """The second `up` finds what the first one made; a machine's disks name an image of ours."""
+    for role in ("controller", "login", "node"):
+        program.make("serviceaccount/account:Account", {"accountId": f"slurm10-{role}"})
+    program.make("compute/disk:Disk", {"name": "source", "zone": ZONE, "size": 10})
     source = f"projects/{PROJECT}/zones/{ZONE}/disks/source"
     image = {"name": "slurm10-1", "family": "slurm10", "sourceDisk": source}
     program.make("compute/image:Image", image)
-    given = {"name": name, "metadata": {"digest": "one"}, **inputs}
-    if "disks" in inputs:
-        boot = {**BOOT, "sourceImage": f"projects/{PROJECT}/global/images/slurm10-1"}
-        given["disks"] = [boot, *inputs["disks"][1:]]
-    program.make(kind, given)
+    for kind, _, name, inputs in CLUSTER:
+        given = {"name": name, **inputs}
+        if "machineType" in inputs:
+            given["metadata"] = {"digest": "one"}
+        if "disks" in inputs:
+            boot = {**BOOT, "sourceImage": f"projects/{PROJECT}/global/images/slurm10-1"}
+            given["disks"] = [boot, *inputs["disks"][1:]]
+        program.make(kind, given)
     program.delete_all()
 
 
