@@ -107,7 +107,7 @@ def test_what_is_told_of_a_model(
     assert models("add", f"hf:{NAME}") == 0
     path = store_root / f"hub/models--lab--bert/provenance/{revision}.json"
     told = json.loads(path.read_text(encoding="utf-8"))
-    assert told["origin"] == f"hf:{NAME}@main"
+    assert told["origin"] == f"hf:{NAME}@main of {hub.url}"
     assert told["licence"] == "apache-2.0"
     assert told["added_by"] == "ada"
     assert [file["path"] for file in told["files"]] == sorted(FILES)
@@ -264,6 +264,7 @@ def test_who_may_not_see_a_model_is_told_what_to_do(
         (f"hf:{NAME}@v9", "has no such revision on the hub"),
         ("hf:lab/a/b", "can't be the name of a model"),
         ("hf:../../etc", "can't be the name of a model"),
+        (f"hf:{NAME}@../../main", "can't be a path below a folder"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(

@@ -37,6 +37,8 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
     """Add hf:ORG/NAME[@REVISION]. Raises ModelsError."""
     repository, _, revision = source.removeprefix("hf:").partition("@")
     name = paths.model_name(repository)
+    if revision:
+        paths.checked(revision, name)
     store.make()
     hub = Hub(store, name, token)
     model = hub.model(name, revision or MAIN)
@@ -49,13 +51,19 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
                 store.refuse_without_room(hub.missing(model))
                 staged = hub.bring(model, os.path.join(incoming, "hub"), progress)
                 known = wanted._replace(licence=wanted.licence or model.licence)
-                origin = f"hf:{name}@{model.wanted}"
+                origin = f"hf:{name}@{model.wanted}{_mirror()}"
                 whole = _provenance(name, model.revision, origin, known, staged)
                 store.publish(whole, staged)
             durable.remove(incoming)
         # A commit is no ref.
         ref = None if revision == model.revision else model.wanted
         return _published(store, name, model.revision, ref)
+
+
+def _mirror() -> str:
+    """The words of an origin that say which hub it was, if it was not the one that all know."""
+    endpoint = os.environ.get("HF_ENDPOINT")
+    return f" of {endpoint}" if endpoint else ""
 
 
 def from_folder(store: Store, folder: str, wanted: Wanted) -> Provenance:
@@ -194,16 +202,14 @@ def _from_servers(
 
 def _brought(store: Store, path: str, source: Source, incoming: str, progress: Progress) -> Staged:
     place = os.path.join(incoming, hashlib.sha256(source.url.encode()).hexdigest())
-    if source.digest is not None and source.digest.kind == "sha256":
-        blob = store.blob(source.digest.value)
-        if os.path.exists(blob):
-            return Staged(path, blob, source.digest.value, os.path.getsize(blob))
-    if source.digest is None:
+    kind, value = source.digest or (None, "")
+    if kind == "sha256" and (known := store.borrow(value, incoming)):
+        return Staged(path, known, value, os.path.getsize(known))
+    if kind is None:
         say(f"{source.name} has no digest in its bucket; its size alone is checked")
     download.bring(source, place, progress)
-    return Staged(
-        path, place, digests.digests_of(place, "sha256")["sha256"], os.path.getsize(place)
-    )
+    sha256 = digests.digests_of(place, "sha256")["sha256"]
+    return Staged(path, place, sha256, os.path.getsize(place))
 
 
 def _publish(

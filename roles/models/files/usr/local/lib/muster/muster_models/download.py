@@ -164,7 +164,8 @@ def _go_on(source: Source, stream: IO[bytes], progress: Progress) -> None:
         return
     request = urllib.request.Request(source.url, headers=dict(source.headers))  # noqa: S310
     # Else a server may send it packed, and a part of it could not be continued.
-    request.add_header("Accept-Encoding", "identity")
+    if not request.has_header("Accept-encoding"):
+        request.add_header("Accept-Encoding", "identity")
     if begin:
         request.add_header("Range", f"bytes={begin}-")
     with open_url(request, source.name) as response:

@@ -5,8 +5,10 @@ The client has what comes in a cache of its own in the store. What is there of a
 before, it does not ask for again; a file that was cut off comes from its beginning.
 """
 
+import errno
 import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +22,8 @@ from muster_models.store import Staged, Store
 TRIES = 3
 """Of each request, in all; the client itself repeats most of them up to five times."""
 _AGAIN = (408, 429, 500, 502, 503, 504)
+_COMMIT = re.compile("[0-9a-f]{40}")
+_SHA256 = re.compile("[0-9a-f]{64}")
 _T = TypeVar("_T")
 
 # Read when the client is imported. The profile of the cluster says offline, for all who only read.
@@ -94,7 +98,7 @@ class Hub:
             name, lambda: api.model_info(name, revision=wanted, files_metadata=True, timeout=60)
         )
         files = tuple(_file(name, sibling) for sibling in info.siblings or ())
-        if not info.sha or not files:
+        if not _COMMIT.fullmatch(info.sha or "") or not files:
             raise ModelsError(f"{name} has no files on the hub at {wanted}; name another revision")
         card = info.card_data
         licence = card.get("license") if card is not None else None
@@ -109,9 +113,11 @@ class Hub:
         """
         staged = []
         for file in model.files:
+            known = None
             if self._is_known(file):
-                blob = self._store.blob(file.digest.value)
-                staged.append(Staged(file.path, blob, file.digest.value, file.size))
+                known = self._store.borrow(file.digest.value, cache)
+            if known is not None:
+                staged.append(Staged(file.path, known, file.digest.value, file.size))
             else:
                 staged.append(self._file(model, file, cache))
             progress.add(file.size)
@@ -193,37 +199,45 @@ class Hub:
         return None
 
     def _refusal(self, what: str, error: Exception) -> ModelsError | None:
-        """Return what a fault of the hub means that stays; None: it is another's."""
+        """Return what a fault of the hub means that stays; None: it is another's.
+
+        Raises OSError where there is no room: also of hf_xet, whose errors have no number.
+        """
         errors = self._client.errors
         if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
             error.__cause__, Exception
         ):
             error = error.__cause__
-        if isinstance(error, errors.GatedRepoError):
-            return ModelsError(
-                f"{what}: its makers let in only whom they know; accept their terms on the hub, "
-                "then set HF_TOKEN or run `hf auth login`"
-            )
-        if isinstance(error, errors.RevisionNotFoundError):
-            return ModelsError(
-                f"{what} has no such revision on the hub; name a branch, tag or commit"
-            )
-        if isinstance(error, errors.RepositoryNotFoundError):
-            return ModelsError(
-                f"{what} is not on the hub, or is private; correct the name, or set HF_TOKEN or "
-                "run `hf auth login`"
-            )
+        for kind, meaning in (
+            (
+                errors.GatedRepoError,
+                ": its makers let in only whom they know; accept their terms on the hub, then set "
+                "HF_TOKEN or run `hf auth login`",
+            ),
+            (
+                errors.RevisionNotFoundError,
+                " has no such revision on the hub; name a branch, tag or commit",
+            ),
+            (
+                errors.RepositoryNotFoundError,
+                " is not on the hub, or is private; correct the name, or set HF_TOKEN or run "
+                "`hf auth login`",
+            ),
+        ):
+            if isinstance(error, kind):
+                return ModelsError(f"{what}{meaning}")
+        said = " ".join(str(error).split())
         if isinstance(error, errors.HfHubHTTPError):
-            return ModelsError(
-                f"{what}: the hub refuses it ({error.response.status_code}); see "
-                f"{error.response.url.copy_with(query=None)} in a browser"
-            )
-        if isinstance(error, OSError) and error.errno is None:
-            said = " ".join(str(error).split())
-            return ModelsError(
-                f"{what}: the answer is not that of a hub ({said}); see HF_ENDPOINT and the proxy"
-            )
-        return None
+            code, url = error.response.status_code, error.response.url.copy_with(query=None)
+            return ModelsError(f"{what}: the hub refuses it ({code}); see {url} in a browser")
+        if isinstance(error, OSError) and error.errno is not None:
+            return None
+        if any(os.strerror(number) in said for number in (errno.ENOSPC, errno.EDQUOT)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._store.root) from error
+        return ModelsError(
+            f"{what}: the client of the hub does not get on ({said}); see HF_ENDPOINT and the "
+            "proxy, and run it again"
+        )
 
 
 def _refuse_long_wait(response: Any) -> None:
@@ -236,6 +250,6 @@ def _refuse_long_wait(response: Any) -> None:
 
 def _file(name: str, sibling: Any) -> HubFile:
     path = paths.checked(sibling.rfilename, name)
-    if sibling.lfs is not None:
+    if sibling.lfs is not None and _SHA256.fullmatch(sibling.lfs.sha256):
         return HubFile(path, sibling.lfs.size, digests.Digest("sha256", sibling.lfs.sha256))
     return HubFile(path, sibling.size, digests.Digest("git", sibling.blob_id))

@@ -27,6 +27,7 @@ class Progress:
     """Counts the bytes of one piece of work and now and then prints how many have come."""
 
     def __init__(self, what: str, total: int) -> None:
+        """Begin; `total` 0: how many bytes there will be is not known."""
         self._what, self._total = what, total
         self._done = 0
         self._is_terminal = sys.stderr.isatty()
@@ -41,7 +42,8 @@ class Progress:
             return
         self._shown = now
         speed = self._done / max(now - self._began, 0.001)
-        percent = f" ({100 * self._done // self._total} %)" if self._total else ""
-        text = f"{self._what}: {amount(self._done)} of {amount(self._total)}{percent}"
+        text = f"{self._what}: {amount(self._done)}"
+        if self._total:
+            text += f" of {amount(self._total)} ({100 * self._done // self._total} %)"
         end = "   \r" if self._is_terminal else "\n"
         print(f"{text}, {amount(speed)}/s", end=end, file=sys.stderr, flush=True)
