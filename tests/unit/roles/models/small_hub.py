@@ -216,6 +216,8 @@ def small_hub() -> Iterator[SmallHub]:
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    # A client that does not want the rest of an answer closes the connection.
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield hub

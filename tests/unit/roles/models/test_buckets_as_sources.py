@@ -139,12 +139,14 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     tmp_path: Path, google: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with httpx.Client(headers={"Authorization": "Bearer owner"}, trust_env=False) as client:
+        made = {"params": {"project": "demo-project"}, "json": {"name": "lab-evil"}}
+        client.post(f"{google.url}/storage/v1/b", **made).raise_for_status()
         client.post(
-            f"{google.url}/upload/storage/v1/b/lab-data/o",
+            f"{google.url}/upload/storage/v1/b/lab-evil/o",
             params={"uploadType": "media", "name": "evil/../../x"},
             content=b"x",
         ).raise_for_status()
-    assert stage("gs://lab-data/evil", tmp_path / "data") == 1
+    assert stage("gs://lab-evil/evil", tmp_path / "data") == 1
     assert "can't be a path below a folder" in capsys.readouterr().err
 
 

@@ -221,9 +221,10 @@ def test_a_part_that_is_whole_already_needs_no_more(
         (418, "the server answers 418"),
     ],
 )
-def test_a_refusal_is_one_sentence(
+def test_a_refusal_is_one_sentence(  # noqa: PLR0917
     stage: Callable[..., int],
     server: FileServer,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     status: int,
     says: str,
@@ -233,6 +234,7 @@ def test_a_refusal_is_one_sentence(
     [said] = capsys.readouterr().err.splitlines()
     assert says in said
     assert len(server.ranges) == 1
+    assert there(tmp_path) == []
 
 
 def test_nobody_listens(

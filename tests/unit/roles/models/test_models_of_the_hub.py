@@ -264,7 +264,7 @@ def test_who_may_not_see_a_model_is_told_what_to_do(
         (f"hf:{NAME}@v9", "has no such revision on the hub"),
         ("hf:lab/a/b", "can't be the name of a model"),
         ("hf:../../etc", "can't be the name of a model"),
-        (f"hf:{NAME}@../../main", "can't be a path below a folder"),
+        (f"hf:{NAME}@../../main", "is no branch, tag or commit"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(

@@ -37,8 +37,8 @@ def from_hub(store: Store, source: str, wanted: Wanted, token: str | None) -> Pr
     """Add hf:ORG/NAME[@REVISION]. Raises ModelsError."""
     repository, _, revision = source.removeprefix("hf:").partition("@")
     name = paths.model_name(repository)
-    if revision:
-        paths.checked(revision, name)
+    if revision and not paths.leads_below(revision):
+        raise ModelsError(f'"{revision}" is no branch, tag or commit; name one after the @')
     store.make()
     hub = Hub(store, name, token)
     model = hub.model(name, revision or MAIN)

@@ -104,6 +104,8 @@ def bring(source: Source, target: str, progress: Progress) -> bool:
                 os.replace(part, target)
                 durable.sync(folder)
             finally:
+                if os.path.exists(part) and not os.path.getsize(part):
+                    os.unlink(part)
                 os.unlink(f"{part}.lock")
     except OSError as error:
         if is_full(error):

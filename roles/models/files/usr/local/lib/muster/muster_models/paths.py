@@ -9,12 +9,16 @@ _LONGEST_NAME = 96
 _PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
+def leads_below(path: str) -> bool:
+    """Whether a path leads to something below a folder, and not to the folder or elsewhere."""
+    parts = path.split("/")
+    is_wrong = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts)
+    return not is_wrong and path.isprintable()
+
+
 def checked(path: str, where: str) -> str:
     """Return a path below a folder as it is. Raises ModelsError if it leads elsewhere."""
-    parts = path.split("/")
-    if any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts) or not (
-        path.isprintable()
-    ):
+    if not leads_below(path):
         raise ModelsError(
             f"{where} has a file {path!r}, which can't be a path below a folder; rename it there"
         )
