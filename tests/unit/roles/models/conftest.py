@@ -55,17 +55,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Iterator[SmallHub]:
     """A hub with one model, as the client's own hub."""
-    huggingface_hub = pytest.importorskip("huggingface_hub")
+    from huggingface_hub import constants
+
     with small_hub() as server:
         # The client has read the variable when it was imported.
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(
-            huggingface_hub.constants,
+            constants,
             "HUGGINGFACE_CO_URL_TEMPLATE",
             server.url + "/{repo_id}/resolve/{revision}/{filename}",
         )
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         yield server
 
 

@@ -58,7 +58,7 @@ class FileServer:
         if isinstance(fault, tuple):
             body = body[: fault[1]]
         if isinstance(fault, Event):
-            request.wfile.write(body[:1000])
+            request.wfile.write(body[:100_000])
             request.wfile.flush()
             fault.wait(30)
             return
@@ -121,6 +121,20 @@ def test_a_connection_that_breaks_goes_on_where_it_was(
     server.faults = [("cut", 100_000), ("cut", 100_000)]
     assert stage() == 0
     assert server.ranges == [None, "bytes=100000-", "bytes=200000-"]
+    assert (tmp_path / "data/train.tar").read_bytes() == CONTENT
+
+
+def test_a_connection_that_falls_silent_goes_on_where_it_was(
+    stage: Callable[..., int], server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster_models import download
+
+    monkeypatch.setattr(download, "SILENCE_S", 0.3)
+    silent = Event()
+    server.faults = [silent]
+    assert stage() == 0
+    silent.set()
+    assert server.ranges == [None, "bytes=100000-"]
     assert (tmp_path / "data/train.tar").read_bytes() == CONTENT
 
 
@@ -327,15 +341,18 @@ def test_a_killed_run_is_continued_by_the_next(
     server.faults = [goes_on]
     process = started(server, tmp_path)
     part = tmp_path / f"data/.train.tar.{SHA256[:16]}.part"
-    for _ in range(3000):
+    for _ in range(1000):
         if part.exists() and part.stat().st_size:
             break
         Event().wait(0.01)
     process.kill()
     process.communicate(timeout=30)
     goes_on.set()
+    assert len(server.ranges) == 1
+    came = part.stat().st_size
+    assert came > 0
     assert stage() == 0
-    assert server.ranges[-1] == "bytes=1000-"
+    assert server.ranges[-1] == f"bytes={came}-"
     assert there(tmp_path) == ["train.tar"]
 
 

@@ -202,7 +202,8 @@ def _copy(response: Any, stream: IO[bytes], progress: Progress) -> None:
     try:
         while True:
             try:
-                block = response.read(BLOCK)
+                # What has come so far: a whole block would be lost with the connection.
+                block = response.read1(BLOCK)
             except (OSError, http.client.HTTPException) as error:
                 raise _FaultError(f"the connection broke ({error})") from error
             if not block:
@@ -268,9 +269,10 @@ def patiently(request: urllib.request.Request, name: str) -> bytes:
         try:
             with open_url(request, name) as response:
                 try:
-                    return response.read()
+                    answer: bytes = response.read()
                 except (OSError, http.client.HTTPException) as error:
                     raise _FaultError(f"the connection broke ({error})") from error
+                return answer
         except _FaultError as fault:
             wait = fault.wait_s or WAITS_S[min(number, len(WAITS_S)) - 1]
             if number == TRIES or wait > LONGEST_WAIT_S:
