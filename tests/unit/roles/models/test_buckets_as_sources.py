@@ -1,5 +1,7 @@
 """Files of buckets: fakecloud's, by its JSON API over HTTP."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,6 +135,43 @@ def test_an_object_without_a_digest_is_said_to_be_unchecked(
         assert stage("gs://lab-data", tmp_path) == 0
     assert "has no digest in its bucket; its size alone is checked" in capsys.readouterr().err
     assert files_in(tmp_path) == {"both": b"both"}
+
+
+def listed(name: str, content: bytes, **more: str) -> dict[str, str]:
+    """Return an object of a bucket as Google lists it."""
+    md5 = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+    return {"name": name, "size": str(len(content)), "generation": "1", "md5Hash": md5} | more
+
+
+def test_google_fails_for_a_while_and_lists_in_pages(
+    models: Program, store_root: Path, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {"items": [listed("m/a", b"one")], "nextPageToken": "second"}
+    second = {"items": [listed("m/b", b"two")]}
+    answers = [(429, ""), (200, json.dumps(first)), (500, ""), (200, json.dumps(second))]
+    answers += [(503, ""), (200, "one"), (200, "two")]
+    with told_server(answers) as (host, paths):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert models("add", "gs://lab-data/m", "--name", "lab/set", "--licence", "mit") == 0
+    assert ["pageToken=second" in path for path in paths] == [False] * 2 + [True] * 2 + [False] * 3
+    assert len(pauses) == 3
+    [snapshot] = (store_root / "hub/models--lab--set/snapshots").iterdir()
+    assert files_in(snapshot) == {"a": b"one", "b": b"two"}
+
+
+def test_a_file_of_a_bucket_with_a_wrong_digest_is_refused_and_nothing_is_published(
+    models: Program,
+    store_root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = [(200, json.dumps({"items": [listed("m/a", b"one")]})), (200, "two")]
+    with told_server(answers) as (host, _):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert models("add", "gs://lab-data/m", "--name", "lab/set", "--licence", "mit") == 1
+    assert " has the md5 " in capsys.readouterr().err
+    assert list((store_root / "blobs").iterdir()) == []
+    assert not (store_root / "hub/models--lab--set").exists()
 
 
 def test_a_name_that_leads_out_of_the_folder_is_refused(

@@ -284,7 +284,9 @@ def test_gc_removes_what_no_model_names_and_nothing_else(
     assert capsys.readouterr().out.splitlines()[-1] == "nothing was left over"
 
 
-def test_gc_leaves_what_comes_now(models: Program, store_root: Path, folder: Path) -> None:
+def test_gc_leaves_what_comes_now(
+    models: Program, store_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from muster_models.store import Store
 
     store = Store(str(store_root))
@@ -294,8 +296,10 @@ def test_gc_leaves_what_comes_now(models: Program, store_root: Path, folder: Pat
     with store.locked(NAME, None):
         assert models("gc") == 0
         assert incoming.exists()
+    assert capsys.readouterr().out == "nothing was left over\n"
     assert models("gc") == 0
     assert not incoming.exists()
+    assert capsys.readouterr().out.splitlines()[1:] == ["0 B are free again"]
 
 
 def test_gc_removes_nothing_where_a_provenance_can_t_be_read(

@@ -227,9 +227,9 @@ def _verify(store: Store, names: Sequence[str]) -> int:
 
 
 def _gc(store: Store) -> int:
-    total = 0
+    sizes = []
     for path, size in collect.collect(store):
         print(f"removed {path} ({amount(size)})")
-        total += size
-    print(f"{amount(total)} are free again" if total else "nothing was left over")
+        sizes.append(size)
+    print(f"{amount(sum(sizes))} are free again" if sizes else "nothing was left over")
     return DONE
