@@ -103,7 +103,7 @@ def _controller(inventory: Path, user: str | None) -> Controller:
     try:
         stack = pulumi_stack.stack_of(name, pulumi_stack.outputs(name))
     except pulumi_stack.StackError as error:
-        raise _stop(str(error), UNREACHED) from error
+        raise _stop(f"{error}; or name another cluster with --cluster", UNREACHED) from error
     return Controller(stack, user)
 
 

@@ -62,7 +62,10 @@ def all(release: Release = "bookworm") -> None:  # noqa: A001 (the name of the c
 def shell() -> None:
     """Log in to the access node as ada."""
     _must_exist()
-    words = tour.Session(INSTANCE.fleet()).ssh()
+    try:
+        words = tour.Session(INSTANCE.fleet()).ssh()
+    except MachineError as error:
+        raise _stop(str(error)) from error
     os.execvp(words[0], words)  # noqa: S606 (the terminal is handed over)
 
 
@@ -97,13 +100,13 @@ def _up(release: str, watch: Stopwatch) -> None:
 
 def _tour(watch: Stopwatch) -> None:
     _must_exist()
-    session = tour.Session(INSTANCE.fleet())
     try:
+        session = tour.Session(INSTANCE.fleet())
         for step in tour.run(session):
             console.rule(f"[bold]{step.title}", align="left")
             console.print(step.shown.rstrip(), markup=False, soft_wrap=True)
             watch.rows.append((step.title, step.seconds))
-    except TourError as error:
+    except (MachineError, TourError) as error:
         raise _stop(str(error)) from error
 
 

@@ -74,6 +74,7 @@ class Instance:
 
         Raises:
             muster.definition.DefinitionError: the definition is wrong.
+            MachineError: Ansible can't read the inventory.
 
         """
         definition = load(self.folder)
@@ -110,8 +111,10 @@ class Instance:
             capture_output=True,
             text=True,
             timeout=60,
-            check=True,
+            check=False,
         )
+        if done.returncode != 0:
+            raise MachineError(f"{self.folder}: {' '.join(done.stderr.split())}")
         merged: dict[str, dict[str, Any]] = json.loads(done.stdout)["_meta"]["hostvars"]
         return merged
 

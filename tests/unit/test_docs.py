@@ -45,7 +45,7 @@ TESTING = Page(ROOT / "docs/testing.md")
 FIRST_WEEK = Page(ROOT / "docs/first-week.md")
 
 KINDS = {"console", "yaml", "text", "mermaid"}
-OTHER_PROGRAMS = {".", "export", "ssh-keyscan", "ssh-keygen"}
+OTHER_PROGRAMS = {".", "export", "install", "openssl", "ssh-keyscan", "ssh-keygen"}
 """Programs of a reader's own machine in commands that no test looks into."""
 
 QUICK = {"check", "render", "schema"}

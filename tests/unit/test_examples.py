@@ -186,8 +186,8 @@ def test_a_minute_before_the_limit_the_job_saves_and_queues_itself_again(tmp_pat
 
 def test_a_cancelled_job_saves_and_stays_cancelled(tmp_path: Path) -> None:
     job = Job(tmp_path)
-    # As scancel does: to each process of the job.
-    os.killpg(job.shell.pid, signal.SIGTERM)
+    # As scancel does: to the shell alone.
+    job.shell.send_signal(signal.SIGTERM)
     assert "which are saved" in job.end()
     assert job.checkpoint.exists()
     assert job.requeued == ""

@@ -20,7 +20,7 @@ from schedules import RATES, SEED, Schedule
 from muster.autoscaler.reconcile.model import Delete, Insert, Probe
 
 pytestmark = pytest.mark.proof(
-    "the real daemon waits in real time, eight minutes in all, and nothing busy may run beside it"
+    "the real daemon waits in real time, five minutes in all, and nothing busy may run beside it"
 )
 
 LOTS, EACH = 8, 12

@@ -1,8 +1,13 @@
 """The demo's copy of an inventory: fitted to the machine, and copied again if incomplete."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from muster.definition import load
+from muster_sandbox.containers.podman import MachineError
 from muster_sandbox.demo.cli import NETWORK
 from muster_sandbox.demo.instance import Instance
 
@@ -42,6 +47,21 @@ def test_demo_down_knows_the_network_of_the_template(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "muster-copy")
     instance.create(TEMPLATE, "bookworm")
     assert instance.fleet().network == NETWORK
+
+
+def test_secrets_that_are_encrypted_need_their_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
+    instance = Instance(tmp_path / "muster-copy")
+    instance.create(TEMPLATE, "bookworm")
+    password = tmp_path / "password"
+    password.write_text("of the vault")
+    vault = [Path(sys.executable).with_name("ansible-vault"), "encrypt"]
+    secrets = instance.folder / "group_vars/all/secrets.yml"
+    subprocess.run([*vault, "--vault-password-file", password, secrets], check=True)
+    with pytest.raises(MachineError, match="Attempting to decrypt but no vault secrets found"):
+        instance.fleet()
 
 
 def test_ansible_reads_no_log_as_an_inventory(tmp_path: Path) -> None:
