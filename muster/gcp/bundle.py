@@ -11,6 +11,7 @@ from pathlib import Path
 from muster.definition.definition import Definition
 from muster.gcp import builder_vm, install_halves
 from muster.gcp.archive import BundleError, digest, pack
+from muster.render import lmod
 from muster.render import nvidia_driver as nvidia
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
@@ -71,8 +72,8 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
 def image_bundle(root: Path, definition: Definition) -> bytes:
     """Return the archive from which a VM builds the image; its digest is the image's identity.
 
-    Of the definition it has the operating system, the version of SLURM and the driver of its GPUs,
-    and nothing else.
+    Of the definition it has the operating system, the version of SLURM, the driver of its GPUs and
+    the packages of the distribution that modules need, and nothing else.
 
     Raises:
         BundleError: a file holds a secret, or it is not known what an install half reads.
@@ -84,6 +85,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
         os=cluster.os,
         slurm_version=cluster.slurm_version,
         nvidia=nvidia.of_image(definition, builder_vm.KERNEL_FLAVOURS[cluster.os]),
+        module_packages=lmod.packages(cluster.software, cluster.os),
     )
     for path, content in files.items():
         _refuse_secrets(path, content)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import PurePosixPath
 
-from muster.definition.schema.software import Software, SoftwareVersion
+from muster.definition.schema.software import STANDARD_LIBRARY, Software, SoftwareVersion
 
 PROPERTY = ("build", "declared")
 """What a module that is not built is marked with; the role lmod tells Lmod how to show it."""
@@ -33,8 +33,23 @@ class ModuleTree:
     """Path below the module tree -> text."""
     installations: tuple[Installation, ...]
     """In the order in which they can be built: what others depend on, or name, comes first."""
-    packages: tuple[str, ...]
-    """Packages of the distribution that the builds need."""
+    build_packages: tuple[str, ...]
+    """Packages of the distribution that only the builds need."""
+
+
+def packages(software: Software, os: str) -> list[str]:
+    """Return what each host needs at run time from the distribution `os` (`debian-12`).
+
+    The whole standard library of its Python is among it: a module or a job that finds a part of it
+    on one host must find it on all.
+    """
+    named = {
+        package
+        for versions in software.modules.values()
+        for data in versions.values()
+        for package in data.packages
+    }
+    return sorted({*STANDARD_LIBRARY[os], *named})
 
 
 def render(software: Software, apps: str) -> ModuleTree:
@@ -81,8 +96,8 @@ def render(software: Software, apps: str) -> ModuleTree:
             for full_name in order.static_order()
             if _has_root(versions[full_name])
         ),
-        packages=tuple(
-            sorted({package for name in by_play for package in versions[name].packages})
+        build_packages=tuple(
+            sorted({package for name in by_play for package in versions[name].build_packages})
         ),
     )
 

@@ -312,8 +312,13 @@ def _autoscaler(host: Host, _: Mapping[str, Any]) -> Variables:
 
 
 def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
-    apps = host.definition.cluster.storage.apps.path
-    return {"module_paths": [f"{apps}/modules"], "cache_dir": f"{apps}/lmod/cache"}
+    cluster = host.definition.cluster
+    apps = cluster.storage.apps.path
+    return {
+        "module_paths": [f"{apps}/modules"],
+        "cache_dir": f"{apps}/lmod/cache",
+        "packages": lmod.packages(cluster.software, cluster.os),
+    }
 
 
 def _software(host: Host, _: Mapping[str, Any]) -> Variables:
@@ -323,7 +328,7 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
         "root": cluster.storage.apps.path,
         "modulefiles": tree["files"],
         "installations": list(tree["installations"]),
-        "packages": list(tree["packages"]),
+        "build_packages": list(tree["build_packages"]),
     }
 
 
@@ -350,6 +355,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "commands": [_GUARD_CHECK] if cluster.cloud else [],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},
+        "module_packages": variables.get("lmod_packages", []),
         "accounting": bool(groups["database"]),
     }
 
@@ -476,7 +482,7 @@ def packages(host: Host, added: Variables) -> list[str]:
         for role in _roles(host, effective)
         for name in _ROLES[role].packages
     ]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *effective.get("lmod_packages", [])]))
 
 
 def _roles(host: Host, effective: _Effective) -> list[str]:

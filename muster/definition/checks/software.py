@@ -185,9 +185,10 @@ def module_without_command(d: Definition) -> Iterator[Finding]:
 def packages_without_command(d: Definition) -> Iterator[Finding]:
     """Packages for building a module that the play does not build."""
     for full, path, content in _versions(d):
-        if content.packages and (content.build is None or not content.built):
+        if content.build_packages and (content.build is None or not content.built):
             yield Finding(
-                (*path, "packages"),
+                (*path, "build_packages"),
                 f"the play does not build {full}, so it installs no packages for that",
-                "take them out, or let the play build it: with `build`, without `built: false`",
+                "take them out, write those that it needs at run time into `packages`, or let the "
+                "play build it: with `build`, without `built: false`",
             )

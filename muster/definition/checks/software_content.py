@@ -50,9 +50,10 @@ def _versions(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], Softwa
 # fmt: off
 table(
     Spelling("module-package",
-        "A package for a build that apt would take for an option, a file or a removal",
+        "A package of a module that apt would take for an option, a file or a removal",
         # Debian Policy 5.6.1; apt removes what ends in a hyphen.
-        at(f"{_MODULE}.packages.[]"), r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]",
+        at(f"{_MODULE}.packages.[]", f"{_MODULE}.build_packages.[]"),
+        r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]",
         '"{value}" can\'t be the name of a package',
         "write its name alone, in small letters, such as python3-venv"),
     Spelling("module-family",

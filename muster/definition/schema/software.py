@@ -15,6 +15,18 @@ PYTHONS = {
     "ubuntu-24.04": "3.12",
 }
 
+STANDARD_LIBRARY = {
+    "debian-12": ("python3-distutils", "python3-gdbm", "python3-lib2to3", "python3-venv"),
+    # distutils left Python in 3.12, lib2to3 in 3.13.
+    "debian-13": ("python3-gdbm", "python3-venv"),
+    "ubuntu-22.04": ("python3-distutils", "python3-gdbm", "python3-lib2to3", "python3-venv"),
+    "ubuntu-24.04": ("python3-gdbm", "python3-lib2to3", "python3-venv"),
+}
+"""Packages with what the distribution splits off the standard library of its package python3.
+
+All but python3-tk and idle, which need X libraries, and Python's own tests.
+"""
+
 
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
@@ -78,7 +90,16 @@ class SoftwareVersion(Model):
     ] = None
     packages: Annotated[
         list[str],
-        Field(description="Packages of the distribution that `build` needs on the controller."),
+        Field(
+            description="Packages of the distribution that it needs at run time: installed on all "
+            "hosts that run jobs, log people in or build, and in the image of a cloud."
+        ),
+    ] = []
+    build_packages: Annotated[
+        list[str],
+        Field(
+            description="Packages of the distribution that only `build` needs, on the controller."
+        ),
     ] = []
     build: Annotated[
         str | None,

@@ -16,6 +16,7 @@ import yaml
 
 from muster.definition import load
 from muster.definition.schema.node_sets import Disk
+from muster.definition.schema.software import STANDARD_LIBRARY
 from muster.gcp import builder_vm, bundle, install_halves, inventory
 from muster.gcp.archive import pack
 
@@ -366,6 +367,7 @@ class TestImageBundle:
         assert facts == {
             "os": "debian-12",
             "slurm_version": "22.05",
+            "module_packages": [*STANDARD_LIBRARY["debian-12"]],
             "base": "projects/debian-cloud/global/images/family/debian-12",
             "disk_gib": 10,
         }

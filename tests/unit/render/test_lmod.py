@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from muster.definition import load
-from muster.definition.schema.software import Software
-from muster.render.lmod import ModuleTree, render
+from muster.definition.schema.software import PYTHONS, STANDARD_LIBRARY, Software
+from muster.render.lmod import ModuleTree, packages, render
 
 
 def tree(**modules: dict[str, object]) -> ModuleTree:
@@ -168,11 +168,33 @@ def test_what_others_depend_on_is_built_first() -> None:
 
 def test_only_what_the_play_builds_has_a_command_and_packages() -> None:
     rendered = tree(
-        apps__python={"3": {"build": "b", "packages": ["python3-venv"]}},
-        apps__cuda={"11.7": {"build": "c", "packages": ["curl"], "built": False}},
+        apps__python={"3": {"build": "b", "build_packages": ["g++"], "packages": ["libgomp1"]}},
+        apps__cuda={"11.7": {"build": "c", "build_packages": ["curl"], "built": False}},
     )
     assert [entry.build for entry in rendered.installations] == ["b", None]
-    assert rendered.packages == ("python3-venv",)
+    assert rendered.build_packages == ("g++",)
+
+
+def test_what_modules_need_to_run_is_on_all_hosts_with_the_whole_standard_library() -> None:
+    software = Software.model_validate(
+        {
+            "modules": {
+                "libs/torch": {"1": {"packages": ["python3-torch", "libgomp1"]}},
+                # Who builds it makes no difference to what it needs to run.
+                "apps/cuda": {"11.7": {"packages": ["libxml2"], "build": "c", "built": False}},
+            }
+        }
+    )
+    assert packages(software, "debian-13") == [
+        *("libgomp1", "libxml2", "python3-gdbm", "python3-torch", "python3-venv")
+    ]
+    assert {"python3-distutils", "python3-lib2to3"} <= {*packages(Software(), "debian-12")}
+
+
+def test_each_release_says_what_it_splits_off_the_standard_library() -> None:
+    assert STANDARD_LIBRARY.keys() == PYTHONS.keys()
+    # Nodes have no screen, and X libraries are a hundred packages.
+    assert "python3-tk" not in {name for names in STANDARD_LIBRARY.values() for name in names}
 
 
 @pytest.mark.parametrize("name", ["lab", "demo"])
