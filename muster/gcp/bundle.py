@@ -5,7 +5,7 @@ inventory's folder, such as secrets, are left out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from muster.definition.definition import Definition
@@ -40,11 +40,11 @@ _REMEDY = (
 )
 
 
-def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> bytes:
+def machine_bundle(root: Path, inventory: Path, named: Sequence[str] = ()) -> bytes:
     """Return the archive from which a VM configures itself.
 
-    `root` is the checkout, `inventory` the folder of the definition, `package` its
-    `slurmctld_package`.
+    `root` is the checkout, `inventory` the folder of the definition, `named` the files there that
+    the definition names.
 
     Raises:
         BundleError: a file holds a secret, or is a link that leads out.
@@ -64,8 +64,8 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
                 if _VAULT.search(content):
                     raise BundleError(f"{path} is encrypted, and no VM can read it; {_REMEDY}")
                 files[f"inventory/{name}"] = content
-    if package:
-        files[f"inventory/{package}"] = _content(inventory, inventory / package)
+    for name in named:
+        files[f"inventory/{name}"] = _content(inventory, inventory / name)
     return pack(files)
 
 

@@ -6,7 +6,7 @@ them, without the role's prefix. Those that grow with the cluster and are the sa
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Host:
     """Address of Google's Compute API; empty: Google's own."""
     given: Mapping[str, Any]
     """Variables that the host has already: they replace those of the definition."""
+    requirements: Mapping[str, str] = field(default_factory=dict)
+    """Text of each file of requirements of the definition, by its path there."""
 
     def is_in(self, *groups: str) -> bool:
         """Whether the host is in one of these groups."""
@@ -323,7 +325,11 @@ def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
 
 def _software(host: Host, _: Mapping[str, Any]) -> Variables:
     cluster = host.definition.cluster
-    tree = asdict(lmod.render(cluster.software, cluster.storage.apps.path))
+    tree = asdict(
+        lmod.render(
+            cluster.software, cluster.storage.apps.path, cluster.os, dict(host.requirements)
+        )
+    )
     return {
         "root": cluster.storage.apps.path,
         "modulefiles": tree["files"],

@@ -22,6 +22,14 @@ def shell(host, command):
     return host.run("env -i HOME=/root PATH=/usr/bin:/bin LMOD_PAGER=none bash -lc %s", command)
 
 
+def release(host, name):
+    """Return the folder that a module points to: that of its version, and the release in it."""
+    text = host.file(f"/apps/modules/{name}.lua").content_string
+    root = re.search(r'^local root = "(.*)"$', text, re.MULTILINE)[1]
+    assert re.fullmatch(f"/apps/software/{re.escape(name)}/[0-9a-f]{{16}}", root)
+    return root
+
+
 def loaded(host, command):
     """Return the names of the modules that are loaded after `command`."""
     done = shell(host, f"{command} 2>/dev/null; module -t list 2>&1")
@@ -30,12 +38,12 @@ def loaded(host, command):
 
 def test_without_a_version_the_default_is_loaded_and_runs(host):
     done = shell(host, "module load apps/python && python -c 'import sys; print(sys.prefix)'")
-    assert done.stdout == "/apps/software/apps/python/3\n"
+    assert done.stdout == f"{release(host, 'apps/python/3')}\n"
 
 
 def test_what_is_built_brings_a_pip_of_its_own(host):
     done = shell(host, "module load apps/python && pip --version")
-    assert " from /apps/software/apps/python/3/" in done.stdout
+    assert f" from {release(host, 'apps/python/3')}/" in done.stdout
 
 
 def test_a_module_brings_what_it_depends_on_and_takes_it_away(host):
@@ -60,14 +68,14 @@ def test_a_conflict_is_refused(host):
 
 def test_a_module_sets_what_it_promises(host):
     done = shell(host, f"module load {TORCH}; echo $CUDA_HOME $PYTHONPATH")
-    assert done.stdout == f"/apps/software/apps/cuda/11.7 /apps/software/{TORCH}\n"
+    assert done.stdout == f"{release(host, 'apps/cuda/11.7')} {release(host, TORCH)}\n"
 
 
 def test_one_that_is_not_built_loads_and_says_the_command_on_stderr(host):
     done = shell(host, "module load apps/cuda/11.7")
     assert (done.rc, done.stdout) == (0, "")
     assert "declared, but not built" in done.stderr
-    root = "/apps/software/apps/cuda/11.7"
+    root = release(host, "apps/cuda/11.7")
     assert f"   muster-build {root} 'sh cuda.run --toolkitpath={root}'\n" in done.stderr
 
 
@@ -80,8 +88,8 @@ def test_one_that_is_not_built_is_marked(host):
 def test_help_of_one_that_is_not_built_has_the_command(host):
     text = shell(host, f"module help {TORCH} 2>&1").stdout
     assert 'Says "hello" with \\backslashes\\ and ]] brackets.' in text
-    root = f"/apps/software/{TORCH}"
-    pip = "/apps/software/apps/python/3.10/bin/python -m pip install"
+    root = release(host, TORCH)
+    pip = f"{release(host, 'apps/python/3.10')}/bin/python -m pip install"
     assert f"   muster-build {root} '{pip} --target {root} torch'\n" in text
 
 
@@ -91,7 +99,7 @@ def test_one_that_is_built_says_nothing(host):
 
 
 def test_one_that_is_built_later_by_hand_says_nothing_any_more(host):
-    root = "/apps/software/apps/cuda/11.7"
+    root = release(host, "apps/cuda/11.7")
     try:
         done = shell(host, f"mkdir -p {root}; module load apps/cuda")
     finally:
@@ -122,6 +130,25 @@ def test_avail_and_spider_read_the_cache(host):
 
 def test_nothing_is_left_beside_what_was_built(host):
     assert host.check_output("find /apps -name '*.building' -o -name '*.muster-new'") == ""
+
+
+def test_beside_a_release_is_whose_it_is_and_how_users_got_to_it(host):
+    beside = json.loads(host.file(f"{release(host, 'apps/python/3')}.json").content_string)
+    published = host.file("/apps/modules/apps/python/3.lua").content_string
+    assert (beside["module"], beside["built_on"]) == ("apps/python/3", [])
+    assert published.endswith(beside["modulefile"])
+
+
+def test_a_user_s_own_environment_on_top_of_a_module_s_is_not_hidden(host):
+    # What a module with `environment` sets, here for one that a command has built.
+    root = release(host, "apps/python/3")
+    command = (
+        f"export MUSTER_ENVIRONMENTS={root} PYTHONPATH=/apps/.muster/python; "
+        "python3 -m venv --without-pip /tmp/own && "
+        "/tmp/own/bin/python -c 'import sys, pip; print(sys.prefix, pip.__file__)'; rm -r /tmp/own"
+    )
+    done = shell(host, command)
+    assert done.stdout.startswith(f"/tmp/own {root}/lib/python3."), done.stderr
 
 
 # From here on the modules are run against the real Lmod and systemd, on trees of their own.
@@ -256,6 +283,9 @@ def packet(address):
     return python(f'socket(AF_INET, SOCK_DGRAM).sendto(b"x", ("{address}", 9))')
 
 
+OTHER = "$(echo /apps/software/apps/python/3/*[0-9a-f]/)"
+"""The folder of a release, for the shell: beside it are files with an ending."""
+
 # What a build command must not be able to do, each with a command that ends well where it can.
 ATTACKS = {
     "be root": '[ "$(id -u)" = 0 ]',
@@ -274,7 +304,7 @@ ATTACKS = {
     "write where all can, mounted later": "touch /mounted-of-trial/written",
     "write to /etc": "touch /etc/written-by-a-build",
     "write to the modulefiles": "touch /apps/modules/written",
-    "write into another version": "touch /apps/software/apps/python/3/written",
+    "write into another version": f"touch {OTHER}/written",
     "write beside its folder": "touch ROOT.run",
     "write its mark": "test -w ROOT.building",
     "ask systemd": "systemd-run --quiet touch /run/asked-systemd",
@@ -292,7 +322,7 @@ NEEDS = {
     "have a home": 'mkdir "$HOME/.cache"',
     "have /tmp": "touch /tmp/trial",
     "have shared memory": "touch /dev/shm/trial",
-    "use other versions": "/apps/software/apps/python/3/bin/python --version",
+    "use other versions": f"{OTHER}/bin/python --version",
     "know who resolves names": "cat /etc/resolv.conf",
     "reach other hosts": packet("192.0.2.1"),
 }
@@ -338,7 +368,7 @@ def hostile(workshop):
         "rm -rf /run/systemd/system/mounted* /etc/munge/munge.key /etc/slurm/slurmdbd.conf "
         "/etc/muster/trial /var/lib/slurm/slurmctld/trial /run/secrets/trial /run/munge/trial "
         "/home/trial /data-of-trial /mounted-of-trial /apps/software/trial /etc/written-by-a-build "
-        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/written; "
+        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/*/written; "
         "chmod 700 /etc/munge; mount --make-private /; systemctl daemon-reload"
     )
 

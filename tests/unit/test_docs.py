@@ -429,7 +429,7 @@ def inventory_of(page: Page, folder: Path) -> Path:
         if whole_definition_of(block):
             continue
         merge_into(copy, block)
-        put_package(copy, yaml.safe_load(block.text))
+        put_files(copy, yaml.safe_load(block.text))
         definition.load(copy)
     return copy
 
@@ -440,11 +440,15 @@ def whole_definition_of(block: Block) -> str | None:
     return head[1] if head and head[1] != LAB.name else None
 
 
-def put_package(copy: Path, block: dict[str, Any]) -> None:
-    """Put an empty file where a page says that its reader copies a package to."""
-    if package := block.get("cluster", {}).get("slurmctld_package"):
-        (copy / package).parent.mkdir(exist_ok=True)
-        (copy / package).touch()
+def put_files(copy: Path, block: dict[str, Any]) -> None:
+    """Put an empty file where a page says that its reader copies a package or requirements to."""
+    cluster = block.get("cluster", {})
+    named = [cluster.get("slurmctld_package")]
+    for versions in cluster.get("software", {}).get("modules", {}).values():
+        named += [data.get("environment", {}).get("requirements") for data in versions.values()]
+    for name in filter(None, named):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).touch()
 
 
 def merge_into(copy: Path, block: Block) -> None:

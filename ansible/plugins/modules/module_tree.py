@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.whole_file import NEW, write
 
 DOCUMENTATION = r"""
 module: module_tree
@@ -70,7 +71,6 @@ LMOD = "/usr/share/lmod/lmod"
 LMODRC = "/etc/lmod/lmodrc.lua"
 """Where the role lmod describes the property of modules that are not built."""
 MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
-NEW = ".muster-new"
 
 
 Run = Callable[[list[str]], tuple[int, str, str]]
@@ -223,21 +223,6 @@ class Tree:
             while folder and not os.listdir(f"{self.path}/{folder}"):
                 os.rmdir(f"{self.path}/{folder}")
                 folder = os.path.dirname(folder)
-
-
-def write(path: str, text: str) -> None:
-    """Write a file beside its place and rename it: it is there completely or not at all."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    # Lmod reads no file whose name begins with a dot; always the same one, so that the next run
-    # reuses what a killed one leaves.
-    temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
-    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
 
 
 def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:

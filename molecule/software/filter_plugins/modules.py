@@ -11,7 +11,7 @@ from muster.render import lmod
 def module_tree(cluster: dict[str, Any], groups: dict[str, list[str]]) -> dict[str, Any]:
     """Return the module tree as a mapping."""
     valid = validate(cluster, groups).cluster
-    return asdict(lmod.render(valid.software, valid.storage.apps.path))
+    return asdict(lmod.render(valid.software, valid.storage.apps.path, valid.os, {}))
 
 
 class FilterModule:

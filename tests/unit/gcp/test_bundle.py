@@ -171,7 +171,7 @@ class TestMachineBundle:
         (inventory / "packages").mkdir()
         (inventory / package).write_bytes(b"!<arch>")
         (inventory / "packages/slurmctld_22.05.8-3+0muster1_amd64.deb").write_bytes(b"an old one")
-        files = contents(bundle.machine_bundle(checkout, inventory, package))
+        files = contents(bundle.machine_bundle(checkout, inventory, [package]))
         assert files[f"inventory/{package}"] == b"!<arch>"
         assert files.keys() - contents(machine(checkout)).keys() == {f"inventory/{package}"}
 

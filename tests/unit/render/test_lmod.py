@@ -13,7 +13,21 @@ from muster.render.lmod import ModuleTree, packages, render
 def tree(**modules: dict[str, object]) -> ModuleTree:
     """Render modules given as `apps__python={"3.10": {...}}`."""
     named = {name.replace("__", "/"): versions for name, versions in modules.items()}
-    return render(Software.model_validate({"modules": named}), "/apps")
+    software = Software.model_validate({"modules": named})
+    return render(software, "/apps", "debian-12", {"software/torch.txt": "torch==2 --hash=..."})
+
+
+def without_digests(text: str) -> str:
+    """Folders of releases without their digest, which test_releases.py tests."""
+    return re.sub(r"(/[\w./-]+)/[0-9a-f]{16}\b", r"\1", text)
+
+
+def builds(rendered: ModuleTree) -> list[str | None]:
+    return [entry.build and without_digests(entry.build) for entry in rendered.installations]
+
+
+def roots(rendered: ModuleTree) -> list[str]:
+    return [without_digests(entry.root) for entry in rendered.installations]
 
 
 def modulefile(data: dict[str, object]) -> str:
@@ -124,6 +138,7 @@ def test_a_module_that_points_into_its_folder_asks_for_it(data: dict[str, object
 
 def test_the_command_of_one_that_is_not_built_stays_one_line() -> None:
     text = modulefile({"build": "curl -o x https://example.org/x && sh x {root}", "built": False})
+    text = without_digests(text)
     root = "/apps/software/apps/tool/1"
     command = f"   muster-build {root} 'curl -o x https://example.org/x && sh x {root}'\n"
     assert command in lua_texts(text)
@@ -146,15 +161,15 @@ def test_a_command_may_name_the_folder_of_another_module() -> None:
         libs__torch={"2": {"build": "{apps/python/3}/bin/pip install -t {root} torch"}},
         apps__python={"3": {"build": "python3 -m venv {root}"}},
     )
-    assert [entry.build for entry in rendered.installations] == [
+    assert builds(rendered) == [
         "python3 -m venv /apps/software/apps/python/3",
         "/apps/software/apps/python/3/bin/pip install -t /apps/software/libs/torch/2 torch",
     ]
 
 
 def test_braces_of_the_shell_stay() -> None:
-    [entry] = tree(apps__tool={"1": {"build": "mkdir -p {root}/{a,b} ${HOME}"}}).installations
-    assert entry.build == "mkdir -p /apps/software/apps/tool/1/{a,b} ${HOME}"
+    rendered = tree(apps__tool={"1": {"build": "mkdir -p {root}/{a,b} ${HOME}"}})
+    assert builds(rendered) == ["mkdir -p /apps/software/apps/tool/1/{a,b} ${HOME}"]
 
 
 def test_what_others_depend_on_is_built_first() -> None:
@@ -212,18 +227,36 @@ def test_what_a_command_names_is_built_before_it() -> None:
         b={"1": {"build": "{a/1}/bin/make {root}", "depends_on": ["z/2"]}},
         z={"2": {"build": "make {root}"}},
     )
-    roots = [installation.root for installation in built.installations]
-    assert roots == ["/apps/software/z/2", "/apps/software/a/1", "/apps/software/b/1"]
+    assert roots(built) == ["/apps/software/z/2", "/apps/software/a/1", "/apps/software/b/1"]
 
 
 def test_a_command_may_name_its_own_folder_by_the_modules_name() -> None:
     built = tree(a={"1": {"build": "make {a/1}"}})
-    assert [installation.build for installation in built.installations] == [
-        "make /apps/software/a/1"
-    ]
+    assert builds(built) == ["make /apps/software/a/1"]
 
 
 def test_the_shells_own_braces_are_no_module_that_comes_before() -> None:
     built = tree(a={"1": {"build": "make ${z/2} {root}"}}, z={"2": {"build": "make {root}"}})
-    roots = [installation.root for installation in built.installations]
-    assert roots == ["/apps/software/a/1", "/apps/software/z/2"]
+    assert roots(built) == ["/apps/software/a/1", "/apps/software/z/2"]
+
+
+def test_an_environment_brings_its_programs_and_is_seen_by_a_user_s_own() -> None:
+    on = {"python": "apps/python/3", "requirements": "software/torch.txt"}
+    rendered = tree(
+        apps__python={"3": {"build": "python3 -m venv {root}"}},
+        libs__torch={"2": {"environment": on}},
+    )
+    text = without_digests(rendered.files["libs/torch/2.lua"])
+    root = "/apps/software/libs/torch/2"
+    assert [line for line in text.splitlines() if line.startswith("prepend_path")] == [
+        f'prepend_path("PATH", "{root}/bin")',
+        f'prepend_path("MUSTER_ENVIRONMENTS", "{root}")',
+        # Of the role software: a folder with packages would hide those of the user.
+        'prepend_path("PYTHONPATH", "/apps/.muster/python")',
+    ]
+
+
+def test_a_module_of_the_distribution_s_packages_alone_has_no_folder() -> None:
+    rendered = tree(libs__torch={"1": {"packages": ["python3-torch"]}})
+    assert rendered.installations == ()
+    assert "isDir" not in rendered.files["libs/torch/1.lua"]
