@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from muster.definition.schema.software import STANDARD_LIBRARY, Software, SoftwareVersion
+from muster.render import verification
 from muster.render.releases import Release, filled, releases, versions
 
 PROPERTY = ("build", "declared")
@@ -32,6 +33,8 @@ class Installation:
     root: str
     build: str | None
     """Shell command that the play runs if the folder is missing; None: the play runs none."""
+    verify: str | None
+    """Shell command that looks whether it works; None: nothing does."""
     is_release: bool
     """Whether it is made from the definition, by the play or by hand, and then never changes."""
     requirements: str | None
@@ -50,6 +53,10 @@ class ModuleTree:
     """In the order in which they can be built: what others depend on, or name, comes first."""
     build_packages: tuple[str, ...]
     """Packages of the distribution that only the builds need."""
+    loads: tuple[str, ...]
+    """Modules that load on the host that builds, if nothing is wrong: `apps/python/3.11`.
+
+    Not among them are those that need a folder which somebody else fills, maybe on other hosts."""
 
 
 def packages(software: Software, os: str) -> list[str]:
@@ -83,10 +90,10 @@ def render(software: Software, apps: str, os: str, requirements: Mapping[str, st
     named = versions(software)
     made = releases(software, apps, os, requirements)
     roots = {name: release.root for name, release in made.items()}
-    files = {
-        f"{name}.lua": _Modulefile(name, data, made[name], roots, apps).text()
-        for name, data in named.items()
+    modulefiles = {
+        name: _Modulefile(name, data, made[name], roots, apps) for name, data in named.items()
     }
+    files = {f"{name}.lua": modulefile.text() for name, modulefile in modulefiles.items()}
     for name, by_version in software.modules.items():
         for version, data in by_version.items():
             if data.default:
@@ -101,6 +108,7 @@ def render(software: Software, apps: str, os: str, requirements: Mapping[str, st
                 module=name,
                 root=release.root,
                 build=release.command if named[name].built else None,
+                verify=_verification(name, modulefiles) if release.command else None,
                 is_release=release.command is not None,
                 requirements=release.requirements,
                 built_on=release.built_on,
@@ -109,7 +117,37 @@ def render(software: Software, apps: str, os: str, requirements: Mapping[str, st
             if _has_root(named[name])
         ),
         build_packages=tuple(sorted({name for release in by_play for name in release.packages})),
+        loads=tuple(
+            name
+            for name in named
+            if not any(_is_of_others(named[other]) for other in _loaded(name, modulefiles))
+        ),
     )
+
+
+def _verification(name: str, modulefiles: "Mapping[str, _Modulefile]") -> str:
+    """Return the command that looks whether a release works as if its module was loaded."""
+    loaded = [modulefiles[other] for other in _loaded(name, modulefiles)]
+    return verification.command(
+        modulefiles[name].release,
+        modulefiles[name].data.imports,
+        [variable for modulefile in loaded for variable in modulefile.variables()],
+        [folder for modulefile in loaded for folder in modulefile.folders()],
+    )
+
+
+def _loaded(name: str, modulefiles: "Mapping[str, _Modulefile]") -> list[str]:
+    """Return the modules that are loaded with one, in the order of loading; itself is the last."""
+    names: dict[str, None] = {}
+    for other in modulefiles[name].data.depends_on:
+        if other in modulefiles:
+            names |= dict.fromkeys(_loaded(other, modulefiles))
+    return [*names, name]
+
+
+def _is_of_others(data: SoftwareVersion) -> bool:
+    """Whether the module refuses to load without a folder that Muster does not fill."""
+    return _has_root(data) and data.built and not data.is_built
 
 
 def _has_root(data: SoftwareVersion) -> bool:
@@ -154,19 +192,21 @@ class _Modulefile:
             f"add_property({_text(key)}, {_text(value)})" for key, value in data.properties.items()
         ]
         lines += [
-            f"setenv({_text(variable)}, {_text(value)})" for variable, value in self._variables()
+            f"setenv({_text(variable)}, {_text(value)})" for variable, value in self.variables()
         ]
         lines += [
             f"prepend_path({_text(variable)}, {_text(folder)})"
-            for variable, folder in self._folders()
+            for variable, folder in self.folders()
         ]
         return "\n".join(lines) + "\n"
 
-    def _variables(self) -> Iterator[tuple[str, str]]:
+    def variables(self) -> Iterator[tuple[str, str]]:
+        """Yield the variables that it sets, with their values."""
         for variable, value in self.data.env.items():
             yield variable, filled(value, self.roots, self.release.root)
 
-    def _folders(self) -> Iterator[tuple[str, str]]:
+    def folders(self) -> Iterator[tuple[str, str]]:
+        """Yield the variables of paths, with the folder that it puts in front of each."""
         for variable, folder in self.data.prepend_path.items():
             yield variable, str(PurePosixPath(self.release.root) / folder)
         if self.data.environment is not None:

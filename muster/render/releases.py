@@ -107,6 +107,8 @@ def _digest(
         "environment": data.environment.python if data.environment else None,
         "requirements": requirements,
         "archive": data.archive.sha256 if data.archive else None,
+        # A release is verified when it is built.
+        "imports": sorted(data.imports),
         "built_on": dict(built_on),
     }
     text = json.dumps(inputs, sort_keys=True)

@@ -335,6 +335,7 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
         "modulefiles": tree["files"],
         "installations": list(tree["installations"]),
         "build_packages": list(tree["build_packages"]),
+        "loads": list(tree["loads"]),
     }
 
 

@@ -42,6 +42,9 @@ options:
       build:
         description: Command for /bin/sh. Without one the module leaves the folder alone.
         type: str
+      verify:
+        description: Command for /bin/sh, run after O(installations[].build), that ends with 0 if what was built works.
+        type: str
       module:
         description: Name and version of the module that points to the folder.
         type: str
@@ -91,6 +94,7 @@ class Installation(TypedDict):
 
     root: str
     build: str | None
+    verify: str | None
     module: str
     is_release: bool
     requirements: str | None
@@ -121,10 +125,10 @@ def manifest(entry: Installation, modulefiles: dict[str, str]) -> str:
     return json.dumps(facts, indent=1, sort_keys=True) + "\n"
 
 
-def build(program: str, root: str, command: str, timeout_seconds: int) -> None:
-    """Have `program` run `command`, which fills the folder `root`. Raises RefusedError."""
+def build(words: list[str]) -> None:
+    """Run the program that builds. Raises RefusedError with what it says if it fails."""
     with subprocess.Popen(
-        [program, "--timeout", str(timeout_seconds), root, command],
+        words,
         stdin=subprocess.DEVNULL,
         # A pipe: if this process is killed, the program notices.
         stdout=subprocess.PIPE,
@@ -140,7 +144,7 @@ def build(program: str, root: str, command: str, timeout_seconds: int) -> None:
                 if not is_heard():
                     process.terminate()
     if process.returncode != 0:
-        raise RefusedError(said.strip() or f"{program} ended with {process.returncode}")
+        raise RefusedError(said.strip() or f"{words[0]} ended with {process.returncode}")
 
 
 class Run:
@@ -168,19 +172,22 @@ class Run:
                 self._write(f"{root}.txt", entry["requirements"])
             if entry["build"] is not None and is_missing(root):
                 if not self._check_mode:
-                    self._build(root, entry["build"])
+                    self._build(root, entry["build"], entry["verify"])
                 self.built.append(root)
             # By hand it may be built later.
             if entry["is_release"] and (root in self.built or not is_missing(root)):
                 self._write(f"{root}.json", manifest(entry, self._modulefiles))
 
-    def _build(self, root: str, command: str) -> None:
+    def _build(self, root: str, command: str, verify: str | None) -> None:
         if self._program is None:
             raise RefusedError(
                 "there is no program muster-build on this host; run the role software, which "
                 "installs it"
             )
-        build(self._program, root, command, self._timeout_seconds)
+        options = ["--timeout", str(self._timeout_seconds)]
+        if verify is not None:
+            options += ["--verify", verify]
+        build([self._program, *options, root, command])
 
     def _write(self, path: str, text: str) -> None:
         if differs(path, text):
@@ -208,6 +215,7 @@ def main() -> None:
                 "options": {
                     "root": {"type": "path", "required": True},
                     "build": {"type": "str"},
+                    "verify": {"type": "str"},
                     "module": {"type": "str", "default": ""},
                     "is_release": {"type": "bool", "default": False},
                     "requirements": {"type": "str"},

@@ -192,6 +192,18 @@ def module_without_command(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("imports-without-release")
+def imports_without_release(d: Definition) -> Iterator[Finding]:
+    """Imports of a module that Muster does not build, and so does not verify."""
+    for full, path, content in _versions(d):
+        if content.imports and not content.is_built:
+            yield Finding(
+                (*path, "imports"),
+                f"nothing builds {full}, so nothing verifies it",
+                f"take them out, or say what fills its folder: {', '.join(KINDS)}",
+            )
+
+
 @check("module-two-kinds")
 def module_two_kinds(d: Definition) -> Iterator[Finding]:
     """A module whose folder is filled in several ways."""

@@ -157,6 +157,14 @@ class SoftwareVersion(Model):
     archive: Annotated[
         Archive | None, Field(description="File that is unpacked into it; null: none.")
     ] = None
+    imports: Annotated[
+        list[str],
+        Field(
+            description="Python packages that must be importable with the module before the play "
+            "publishes a release: `torch`.",
+            examples=[["torch"]],
+        ),
+    ] = []
     built: Annotated[
         bool,
         Field(

@@ -12,8 +12,11 @@ Run = Callable[..., Any]
 # Without what closes builds off, which tests/unit/roles/software and tests/roles test.
 PROGRAM = """[ "$1" = --timeout ] || exit 9
 echo "$2" >>"$(dirname "$0")/timeouts"
-mkdir -p "$3"
-/bin/sh -ec "$4" >&2"""
+shift 2
+verify=true
+if [ "$1" = --verify ]; then verify=$2; shift 2; fi
+mkdir -p "$1"
+/bin/sh -ec "$2 && $verify" >&2"""
 
 
 @pytest.fixture
@@ -137,6 +140,14 @@ def test_what_is_built_by_hand_is_noted_when_it_is_there(run: Run, apps: Path) -
     (apps / "1234").mkdir()
     assert run(by_hand)["changed"]
     assert (apps / "1234.json").exists()
+
+
+def test_what_was_built_is_verified(run: Run, apps: Path) -> None:
+    root = apps / "1234"
+    run(release(root, build=f"touch {root}/x", verify=f"mv {root}/x {root}/verified"))
+    assert [path.name for path in root.iterdir()] == ["verified"]
+    assert run(release(apps / "5678", build="true", verify="echo no libx; exit 1"))["failed"]
+    assert not (apps / "5678.json").exists()
 
 
 def test_nothing_is_written_for_a_release_that_was_not_built(run: Run, apps: Path) -> None:

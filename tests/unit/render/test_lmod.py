@@ -1,6 +1,7 @@
 """What the definition's software becomes: modulefiles, and what has to be built."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,58 @@ def test_a_module_of_the_distribution_s_packages_alone_has_no_folder() -> None:
     rendered = tree(libs__torch={"1": {"packages": ["python3-torch"]}})
     assert rendered.installations == ()
     assert "isDir" not in rendered.files["libs/torch/1.lua"]
+
+
+def test_a_release_is_verified_as_if_its_module_was_loaded() -> None:
+    rendered = tree(
+        apps__cuda={
+            "12": {
+                "build": "sh cuda.run {root}",
+                "env": {"CUDA_HOME": "{root}"},
+                "prepend_path": {"LD_LIBRARY_PATH": "lib64"},
+            }
+        },
+        libs__torch={
+            "2": {
+                "depends_on": ["apps/cuda/12"],
+                "build": "pip install --target {root} torch",
+                "prepend_path": {"PYTHONPATH": ""},
+                "imports": ["torch", "torch.cuda"],
+            }
+        },
+    )
+    [_, torch] = rendered.installations
+    assert torch.verify is not None
+    words = without_digests(torch.verify).split(" && ")
+    assert words == [
+        "export CUDA_HOME=/apps/software/apps/cuda/12",
+        "export LD_LIBRARY_PATH=/apps/software/apps/cuda/12/lib64"
+        '"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',
+        'export PYTHONPATH=/apps/software/libs/torch/2"${PYTHONPATH:+:$PYTHONPATH}"',
+        "/usr/local/sbin/muster-check-release --import torch --import torch.cuda "
+        "--beside /apps/software/apps/cuda/12 /apps/software/libs/torch/2",
+    ]
+
+
+def test_the_variables_of_a_verification_arrive_as_they_are(tmp_path: Path) -> None:
+    text = "a 'b' \"c\" $HOME `id`"
+    [entry] = tree(
+        apps__tool={"1": {"build": "x {root}", "env": {"A": text}, "prepend_path": {"PATH": "bin"}}}
+    ).installations
+    assert entry.verify is not None
+    shown = entry.verify.rpartition(" && ")[0] + ' && printf "%s\\n" "$A" "$PATH"'
+    done = subprocess.run(
+        ["/bin/sh", "-ec", shown], env={"PATH": "/bin"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [text, f"{entry.root}/bin:/bin"]
+
+
+def test_modules_that_need_a_folder_of_others_are_not_tried() -> None:
+    rendered = tree(
+        apps__mine={"1": {"build": "make {root}"}},
+        apps__site={"1": {"root": "/opt/site"}},
+        apps__later={"1": {"build": "make {root}", "built": False}},
+        libs__on_site={"1": {"env": {"A": "1"}, "depends_on": ["apps/site/1"]}},
+        libs__on_mine={"1": {"env": {"A": "1"}, "depends_on": ["apps/mine/1", "apps/later/1"]}},
+    )
+    assert {*rendered.loads} == {"apps/mine/1", "apps/later/1", "libs/on_mine/1"}

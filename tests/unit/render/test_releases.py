@@ -48,6 +48,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a package of the build": {
         "data": {"build": "make {root}", "packages": ["a"], "build_packages": ["c"]}
     },
+    "what is verified": {"data": {"build": "make {root}", "packages": ["a"], "imports": ["a"]}},
     "the system": {"os": "debian-13"},
 }
 
