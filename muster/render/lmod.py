@@ -39,7 +39,7 @@ class Installation:
     """Whether it is made from the definition, by the play or by hand, and then never changes."""
     requirements: str | None
     """Text of the file `root`.txt; None: there is none."""
-    built_on: tuple[str, ...]
+    built_on: list[str]
     """Folders of other modules that must stay as long as this one."""
 
 
@@ -111,7 +111,7 @@ def render(software: Software, apps: str, os: str, requirements: Mapping[str, st
                 verify=_verification(name, modulefiles) if release.command else None,
                 is_release=release.command is not None,
                 requirements=release.requirements,
-                built_on=release.built_on,
+                built_on=list(release.built_on),
             )
             for name, release in made.items()
             if _has_root(named[name])

@@ -524,10 +524,10 @@ def test_the_packages_of_a_host_s_roles_are_known_from_the_beginning(
 def test_what_modules_need_is_on_all_hosts_that_run_jobs_log_in_or_build() -> None:
     torch = {"packages": ["python3-torch"], "build_packages": ["g++"], "build": "make {root}"}
     software = {"modules": {"libs/torch": {"1": torch}}}
-    groups = {"login": ["login"], "storage": ["store"], "database": ["store"]}
+    groups = {"login": ["gate"], "storage": ["store"], "database": ["store"]}
     definition = changed(groups, software=software)
-    everywhere = [*STANDARD_LIBRARY["debian-12"], "python3-torch"]
-    for name in ("access", "login", "cpu-01", "gpu-01"):
+    everywhere = sorted([*STANDARD_LIBRARY["debian-12"], "python3-torch"])
+    for name in ("access", "gate", "cpu-01", "gpu-01"):
         added = variables(definition, name)
         assert added["lmod_packages"] == added["verify_module_packages"] == everywhere
     assert variables(definition, "access")["software_build_packages"] == ["g++"]
