@@ -139,16 +139,77 @@ def test_beside_a_release_is_whose_it_is_and_how_users_got_to_it(host):
     assert published.endswith(beside["modulefile"])
 
 
-def test_a_user_s_own_environment_on_top_of_a_module_s_is_not_hidden(host):
-    # What a module with `environment` sets, here for one that a command has built.
-    root = release(host, "apps/python/3")
+def test_an_archive_is_unpacked_without_the_folder_around_it(host):
+    done = shell(host, "module load apps/tool && tool && command -v tool")
+    assert done.stdout == f"tool of an archive\n{release(host, 'apps/tool/1')}/bin/tool\n"
+
+
+VERSION_AND_PREFIX = "-c 'import greeting, sys; print(greeting.VERSION, sys.prefix)'"
+
+
+def test_an_environment_has_what_its_requirements_say(host):
+    done = shell(host, f"module load libs/python/greeting && python3 {VERSION_AND_PREFIX}")
+    assert done.stdout == f"1 {release(host, 'libs/python/greeting/1')}\n", done.stderr
+
+
+def test_a_user_s_own_environment_sees_a_module_s_and_comes_first(host):
+    own = "/tmp/own"
+    install = f"{own}/bin/pip install --quiet --no-index --find-links /opt/trial greeting==2"
     command = (
-        f"export MUSTER_ENVIRONMENTS={root} PYTHONPATH=/apps/.muster/python; "
-        "python3 -m venv --without-pip /tmp/own && "
-        "/tmp/own/bin/python -c 'import sys, pip; print(sys.prefix, pip.__file__)'; rm -r /tmp/own"
+        f"module load libs/python/greeting && python3 -m venv {own} && "
+        f"{own}/bin/python {VERSION_AND_PREFIX} && {install} && "
+        f"{own}/bin/python {VERSION_AND_PREFIX}; rm -r {own}"
     )
     done = shell(host, command)
-    assert done.stdout.startswith(f"/tmp/own {root}/lib/python3."), done.stderr
+    assert done.stdout == f"1 {own}\n2 {own}\n", done.stderr
+
+
+def test_users_load_what_the_definition_asks_for(host):
+    lines = host.check_output("muster-software list").splitlines()
+    shown = lines[lines.index("apps/tool/1") + 1].split(maxsplit=3)
+    name = Path(release(host, "apps/tool/1")).name
+    assert (shown[0], shown[3]) == (name, "users load it, the definition asks for it")
+
+
+REPLACED = """
+set -e
+old={root} new=/apps/software/apps/tool/1/0123456789abcdef
+modulefile=/apps/modules/apps/tool/1.lua
+cp --archive $old $new && touch $new
+printf '#!/bin/sh\\necho newer\\n' >$new/bin/tool
+sed "s:$old:$new:g" $old.json >$new.json
+job() {{ env -i HOME=/root PATH=/usr/bin:/bin bash -lc "module load apps/tool; $1"; }}
+job 'touch /tmp/started; until test -e /tmp/go; do sleep 0.1; done; tool >/tmp/of-job' &
+until test -e /tmp/started; do sleep 0.1; done
+muster-software rollback apps/tool/1 0123456789abcdef >/dev/null
+job tool
+touch /tmp/go; wait; cat /tmp/of-job
+muster-software rollback apps/tool/1
+job tool
+printf '%s\\n' '#!/bin/sh' 'echo "$(date +%s) 0 7"' >/usr/local/bin/squeue
+chmod 755 /usr/local/bin/squeue
+muster-software gc
+touch --date '20 days ago' $modulefile
+muster-software gc
+ls $old.json $old/bin; ls -d $new* || echo collected
+"""
+
+
+def test_a_release_is_replaced_under_a_running_shell_taken_back_and_collected(host):
+    # SLURM is not on this host: a stand-in says that there is one job, of now.
+    root = release(host, "apps/tool/1")
+    try:
+        done = host.run("bash -c %s", REPLACED.format(root=root))
+    finally:
+        host.run("rm -rf /usr/local/bin/squeue /tmp/started /tmp/go /tmp/of-job")
+        host.run("rm -rf /apps/software/apps/tool/1/0123456789abcdef*")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["newer", "tool of an archive"], done.stderr
+    back = f"apps/tool/1 is {Path(root).name} again, and not 0123456789abcdef"
+    assert lines[2:4] == [back, "tool of an archive"]
+    new = "/apps/software/apps/tool/1/0123456789abcdef"
+    assert lines[4].startswith(f"{new}: stays until ")
+    assert lines[5:] == [f"{new}: removed", f"{root}.json", "", f"{root}/bin:", "tool", "collected"]
 
 
 # From here on the modules are run against the real Lmod and systemd, on trees of their own.
@@ -423,6 +484,36 @@ def test_a_build_that_takes_too_long_is_ended_with_all_it_has_started(workshop):
     assert time.monotonic() - started < 30
     assert workshop.run("pgrep -fa '[s]leep 4712'").stdout == ""
     assert workshop.check_output("find /apps/software/slow -mindepth 1") == ""
+
+
+CHECK = "/usr/local/sbin/muster-check-release"
+
+UNUSABLE = {
+    "a library is missing": (
+        # Debian's ls needs libselinux.
+        "sed s/libselinux.so.1/libselinuy.so.1/ /bin/ls >ROOT/ls && chmod 755 ROOT/ls",
+        f"{CHECK} ROOT",
+        "no library libselinuy.so.1, which ls needs",
+    ),
+    "a package can't be imported": (
+        "touch ROOT/file",
+        f"{CHECK} --import nothing_like_it ROOT",
+        "`import nothing_like_it` failed: ModuleNotFoundError",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", UNUSABLE)
+def test_what_was_built_and_does_not_work_is_removed(workshop, fault):
+    command, verify, said = UNUSABLE[fault]
+    root = "/apps/software/unusable/1"
+    command, verify = (text.replace("ROOT", root) for text in (command, verify))
+    wanted = {"installations": [{"root": root, "build": command, "verify": verify}]}
+    result = json.loads(into_host(workshop, running("software_build"), arguments(wanted)))
+    assert result.get("failed")
+    assert f"{root} was built, but does not work" in result["msg"]
+    assert said in result["msg"]
+    assert workshop.check_output("find /apps/software/unusable -mindepth 1") == ""
 
 
 ENDED = {
