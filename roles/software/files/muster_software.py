@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show the releases of modules, go back to an earlier one, and remove those that nobody needs.
 
-    muster-software list
+    muster-software list [--json]
     muster-software rollback MODULE/VERSION [RELEASE]
     muster-software gc
 
@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 SETTINGS = "/etc/muster/software.json"
 """Of the role: the shared folder, and the release of each module that the definition asks for."""
@@ -181,6 +182,19 @@ def shown(settings: Settings) -> Iterator[str]:
             yield f"  {release.name}  {built}  {', '.join(notes)}".rstrip()
         if wanted is not None and wanted not in found:
             yield f"  {os.path.basename(wanted)}  not built         the definition asks for it"
+
+
+def report(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return what `list --json` prints: of each module its releases, from the oldest on."""
+    found = releases(settings)
+    modules = {}
+    for module in sorted({*settings.wanted, *(release.module for release in found.values())}):
+        users = published(settings, module, found)
+        modules[module] = {
+            "published": users.root if users else None,
+            "releases": [release.root for release in of_module(module, found)],
+        }
+    return modules
 
 
 def of_module(module: str, found: Mapping[str, Release]) -> list[Release]:
@@ -437,7 +451,8 @@ def main(arguments: Sequence[str]) -> int:
         prog="muster-software", description="Show, roll back and remove releases of modules."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="show the releases of all modules")
+    everything = commands.add_parser("list", help="show the releases of all modules")
+    everything.add_argument("--json", action="store_true", help="for programs")
     back = commands.add_parser("rollback", help="have users load an earlier release")
     back.add_argument("module", metavar="MODULE/VERSION")
     back.add_argument("release", metavar="RELEASE", nargs="?")
@@ -447,7 +462,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = read_settings()
         if given.command == "list":
-            print_lines(shown(settings))
+            print_lines([json.dumps(report(settings))] if given.json else shown(settings))
         elif given.command == "rollback":
             with locked(LOCK):
                 print_lines([rollback(settings, given.module, given.release)])

@@ -124,6 +124,13 @@ class TestList:
         assert (lines[2][0], lines[2][3]) == (NEW, "the definition asks for it")
         assert lines[3:] == [[TORCH], [OTHER, "not", "built", "the definition asks for it"]]
 
+    def test_programs_get_the_folders(self, cluster, run):
+        old = replaced(cluster, days=1)
+        code, out, _ = run("list", "--json")
+        new = str(cluster.root(PYTHON, NEW))
+        assert code == 0
+        assert json.loads(out) == {PYTHON: {"published": new, "releases": [str(old), new]}}
+
     def test_what_is_being_built_is_no_release_yet(self, cluster, run):
         root = cluster.release(PYTHON, OLD)
         Path(f"{root}.building").touch()
