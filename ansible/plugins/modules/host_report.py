@@ -52,7 +52,7 @@ report:
     - inactive (unit -> state), failed (what the programs that failed printed), credential, clock (seconds since the epoch), system, kernel,
       driver (the version of NVIDIA's kernel module that is loaded, or none), python (the version of the
       distribution's interpreter, or none), packages (name -> version), module_packages (the same, null for one
-      that is missing), updates (of packages that are kept from unattended upgrades: package,
+      that is missing), updates (of packages that are kept from unattended upgrades, each with package,
       installed, version, archive, security), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
       the one that is followed; null where chronyd does not answer).
   type: dict
