@@ -95,14 +95,18 @@ machine-packages: ## Install what containers with systemd need on this machine (
 vm-packages: machine-packages # Install what virtual machines need too
 	$(call install,$(VM_PACKAGES))
 
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-  --no-annotate pyproject.toml
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+# Of the hosts where models are added.
+HUB_LOCK := roles/models/files/usr/local/lib/muster/muster_models/requirements.txt
 
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements.txt and requirements-vm.txt from pyproject.toml, with hashes
-	@$(LOCK) muster_sandbox/pyproject.toml --extra laptop --extra dev --output-file requirements.txt $(LOCK_OPTIONS)
+lock: $(BIN)/uv ## Write requirements.txt, requirements-vm.txt and the role models' from pyproject.toml, with hashes
+	@$(LOCK) pyproject.toml muster_sandbox/pyproject.toml --extra laptop --extra dev \
+	  --output-file requirements.txt $(LOCK_OPTIONS)
 	@# The versions of the whole: one project, one version of each package.
-	@$(LOCK) --constraints requirements.txt --output-file requirements-vm.txt
+	@$(LOCK) pyproject.toml --constraints requirements.txt --output-file requirements-vm.txt
+	@$(LOCK) --group hub --constraints requirements.txt --output-file $(HUB_LOCK)
 
 ##-- your own machines --------------------------------------------------------------------------
 

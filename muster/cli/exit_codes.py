@@ -6,6 +6,7 @@ DONE, FAILED, WRONG, UNREACHED = 0, 1, 2, 4
 STALE = FAILED
 
 _WRONG_DEFINITION = "the definition is wrong, or there is no such cluster"
+_NO_PROGRAM = "this machine is no host with a model store"
 _NO_CONTROLLER = "the controller could not be reached"
 
 EXIT_CODES: Mapping[str, Mapping[int, str]] = {
@@ -22,6 +23,31 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
     "cloud record": {
         DONE: "the recorded command ended with 0; any other code is that command's own",
         WRONG: "nothing was run: the file exists or can't be written, or there is no such program",
+    },
+    "data stage": {
+        DONE: "all files are there and checked",
+        FAILED: "not all are; the next run goes on from there",
+        WRONG: _NO_PROGRAM,
+    },
+    "models add": {
+        DONE: "the model is in the store",
+        FAILED: "it is not, and nothing of it was published",
+        WRONG: _NO_PROGRAM,
+    },
+    "models gc": {
+        DONE: "nothing is left over",
+        FAILED: "something could not be removed",
+        WRONG: _NO_PROGRAM,
+    },
+    "models list": {
+        DONE: "shown",
+        FAILED: "there is no such model, or none",
+        WRONG: _NO_PROGRAM,
+    },
+    "models verify": {
+        DONE: "all files are what they were when they were added",
+        FAILED: "there is no such model, or it could not be read",
+        WRONG: f"a file differs or is missing, or {_NO_PROGRAM}",
     },
     "nodes": {
         DONE: "shown",

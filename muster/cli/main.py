@@ -10,11 +10,13 @@ from typer.core import TyperCommand, TyperGroup
 from muster.cli.exit_codes import EXIT_CODES, FAILED, epilog
 
 # Command -> module:function of this package. Importing all of them would take seconds.
-# `cloud` is a group of commands, to which another package adds its own.
+# `cloud`, `data` and `models` are groups of commands; to `cloud` another package adds its own.
 COMMANDS = {
     "cache": "muster.cli.cache:show",
     "check": "muster.cli.check:check",
     "cloud": "muster.cli.cloud:app",
+    "data": "muster.cli.models:data",
+    "models": "muster.cli.models:models",
     "nodes": "muster.cli.nodes:nodes",
     "packages": "muster.cli.packages:show",
     "render": "muster.cli.render:render",

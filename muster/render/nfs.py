@@ -37,7 +37,7 @@ def _root_of(definition: Definition, folder: Folder) -> str:
 
 
 def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
-    """Return the shared folders of groups that `host` makes: projects, and models."""
+    """Return the folders of projects that `host` makes."""
     storage = definition.cluster.storage
     folders = []
     if _root_of(definition, storage.data) == host:
@@ -45,10 +45,13 @@ def group_folders(definition: Definition, host: str) -> list[dict[str, Any]]:
             {"path": f"{storage.data.path}/{name}", "group": project.group, "readable": False}
             for name, project in storage.projects.items()
         ]
-    models = storage.models
-    if models is not None and models.group is not None and _root_of(definition, models) == host:
-        folders.append({"path": models.path, "group": models.group, "readable": True})
     return folders
+
+
+def makes_models(definition: Definition, host: str) -> bool:
+    """Whether `host` makes the model store: its root has root rights there."""
+    models = definition.cluster.storage.models
+    return models is not None and not models.read_only and _root_of(definition, models) == host
 
 
 def is_published(key: str, *, builds_software: bool, computes: bool) -> bool:
@@ -132,6 +135,10 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
     # Root of the controller installs modules. Root of all other clients has no root rights
     # (root_squash): the storage host itself makes homes.
     builder = hosts.get(definition.hosts.groups["controller"][0])
+    # Where models are added. In the cloud all hosts are one client.
+    groups = definition.hosts.groups
+    adders = {hosts.get(host) for host in (*groups["controller"], *groups["login"])}
+    writers = {"apps": {builder}, "models": {*clients} if cloud else adders}
     return [
         {
             "path": folder.path,
@@ -141,7 +148,8 @@ def exports(definition: Definition, addresses: dict[str, str]) -> list[dict[str,
             "clients": [
                 {
                     "host": client,
-                    "writes": client == builder if key == "apps" else not folder.read_only,
+                    "writes": client in writers.get(key, clients)
+                    and (key == "apps" or not folder.read_only),
                     "as_root": key == "apps" and client == builder,
                 }
                 for client in clients

@@ -142,6 +142,18 @@ def _projects(host: Host, _: Mapping[str, Any]) -> Variables:
     return {"folders": nfs.group_folders(host.definition, host.name)}
 
 
+def _models(host: Host, _: Mapping[str, Any]) -> Variables:
+    models = host.definition.cluster.storage.models
+    if models is None:
+        return {}
+    return {
+        "path": models.path,
+        "group": models.group,
+        "makes_store": nfs.makes_models(host.definition, host.name),
+        "adds": host.is_in("login", "controller") and not models.read_only,
+    }
+
+
 def _quotas(host: Host, _: Mapping[str, Any]) -> Variables:
     return {
         "file_systems": quotas.file_systems(host.definition) if host.is_in("storage") else [],
@@ -386,6 +398,10 @@ def _sends_mail(host: Host, _: Mapping[str, Any]) -> bool:
     return host.definition.cluster.mail is not None
 
 
+def _has_models(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.storage.models is not None
+
+
 def _mounts_with_cache(_: Host, variables: Mapping[str, Any]) -> bool:
     mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     return any("fsc" in mount["options"].split(",") for mount in mounts)
@@ -421,6 +437,7 @@ _ROLES = {
     "ceph_client": _Role(("all",), _ceph_client, _is_set("ceph_client_mounts")),
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
+    "models": _Role(("controller", "storage", "login", "compute"), _models, _has_models),
     "quotas": _Role(("storage", "login", "compute"), _quotas, _has_quotas),
     "cloud_vm": _Role(("controller", "login"), _cloud_vm, _in_the_cloud),
     "mariadb": _Role(("database",), _mariadb, packages=("mariadb-server",)),

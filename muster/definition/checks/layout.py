@@ -29,11 +29,17 @@ table(
 # fmt: on
 
 
-def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
-    """Each folder that a group writes to: its place, the group, the folder's key, the folder."""
+def _projects(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
+    """Each project: the place of its group, the group, the key of its folder, the folder."""
     storage = d.cluster.storage
     for name, project in storage.projects.items():
         yield ("storage", "projects", name, "group"), project.group, "data", storage.data
+
+
+def _groups(d: Definition) -> Iterator[tuple[_Place, str, str, Folder]]:
+    """Each folder that a group writes to, likewise: those of projects, and the model store."""
+    yield from _projects(d)
+    storage = d.cluster.storage
     if storage.models is not None and storage.models.group is not None:
         yield ("storage", "models", "group"), storage.models.group, "models", storage.models
 
@@ -52,11 +58,11 @@ def writers_read_only(d: Definition) -> Iterator[Finding]:
 
 @check("writers-elsewhere")
 def writers_elsewhere(d: Definition) -> Iterator[Finding]:
-    """A group that is to share a folder of a server which Muster does not set up.
+    """A project in a folder of a server which Muster does not set up.
 
     POSIX access lists don't pass NFS 4.2: its server alone can set them (setfacl(1)).
     """
-    for place, _, key, folder in _groups(d):
+    for place, _, key, folder in _projects(d):
         if folder.server is not None:
             yield Finding(
                 place,

@@ -150,13 +150,15 @@ class Project(Model):
 
 
 class Models(Folder):
-    """The folder of models: one readable copy of each."""
+    """The model store: one copy of each model, which all read."""
 
+    path: Annotated[str, Field(description="Where it is on each host, absolute path.")] = "/models"
     group: Annotated[
         str | None,
         Field(
-            description="Group whose members may write to the folder, on a login node: compute "
-            "nodes mount it read-only. Everybody can read what they write. null: only root writes."
+            description="Group whose members may add models, by `muster-models` on a login node. "
+            "The store belongs to the account `muster-models`, and everybody can read it. null: "
+            "only root adds models."
         ),
     ] = None
 
@@ -204,7 +206,10 @@ class Storage(Model):
     ] = {}
     models: Annotated[
         Models | None,
-        Field(description="One readable copy of each model; null: there is no such folder."),
+        Field(
+            description="The model store, one copy of each model for all; null: there is none.",
+            examples=[{"kind": "nfs", "group": "curators"}],
+        ),
     ] = None
     scratch: Annotated[
         str | None,

@@ -109,7 +109,7 @@ class RandomFaults:
             raise rate_limit("Rate Limit Exceeded")
         if self.strike("refused: 5xx", part):
             raise self.faults.random.choice(BUSY)
-        if method in MUTATING and self.strike("refused: 4xx", 2):
+        if method in MUTATING and self.strike("refused: 4xx", 3):
             raise self.faults.random.choice(WRONG)
 
     def operation_error(self, method: str) -> OperationError | None:

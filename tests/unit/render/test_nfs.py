@@ -168,6 +168,18 @@ def test_only_the_controller_writes_modules_and_it_does_so_as_root() -> None:
     }
 
 
+def test_models_are_written_from_where_they_are_added() -> None:
+    clients = served(defined(models=NFS))["/models"]["clients"]
+    assert {host: client["writes"] for host, client in clients.items()} == {
+        "192.0.2.1": True,
+        "192.0.2.11": False,
+        "gpu-01": False,
+    }
+    assert not any(client["as_root"] for client in clients.values())
+    clients = served(defined(models=NFS | {"read_only": True}))["/models"]["clients"]
+    assert not any(client["writes"] for client in clients.values())
+
+
 def test_what_is_read_only_is_served_read_only() -> None:
     clients = served(defined(data=NFS | {"read_only": True}))["/data"]["clients"]
     assert not any(client["writes"] for client in clients.values())
@@ -191,20 +203,32 @@ PROJECTS = {"photos": {"group": "vision"}}
 
 
 def test_who_serves_a_folder_makes_those_of_its_groups() -> None:
-    data, models = {"path": "/data", **NFS}, {"path": "/models", "group": "vision"}
-    definition = laid_out(data=data, projects=PROJECTS, models=models)
+    data = {"path": "/data", **NFS}
     photos = {"path": "/data/photos", "group": "vision", "readable": False}
-    assert nfs.group_folders(definition, "disks") == [photos]
-    # What Muster does not serve the controller can reach.
-    models_folder = {"path": "/models", "group": "vision", "readable": True}
-    assert nfs.group_folders(definition, "access") == [models_folder]
-    assert nfs.group_folders(definition, "cpu-01") == []
+    for served, maker in ((data, "disks"), ({"path": "/data"}, "access")):
+        # What Muster does not serve the controller can reach.
+        definition = laid_out(data=served, projects=PROJECTS)
+        hosts = ["access", "disks", "cpu-01"]
+        made = {host: nfs.group_folders(definition, host) for host in hosts}
+        assert made == {host: [photos] if host == maker else [] for host in hosts}
 
 
-def test_models_without_a_group_are_root_s() -> None:
-    definition = laid_out(models={"path": "/models"}, projects=PROJECTS)
-    paths = [folder["path"] for folder in nfs.group_folders(definition, "access")]
-    assert paths == ["/data/photos"]
+@pytest.mark.parametrize(
+    ("models", "maker"),
+    [
+        (NFS, "disks"),
+        ({}, "access"),
+        ({"kind": "nfs", "server": "filer"}, "access"),
+        (NFS | {"read_only": True}, None),
+        (None, None),
+    ],
+)
+def test_who_has_root_rights_in_the_model_store_makes_it(
+    models: dict[str, Any] | None, maker: str | None
+) -> None:
+    definition = laid_out(models=models)
+    hosts = [host for host in ("access", "disks", "cpu-01") if nfs.makes_models(definition, host)]
+    assert hosts == ([maker] if maker else [])
 
 
 def test_a_storage_host_mounts_what_other_servers_have() -> None:

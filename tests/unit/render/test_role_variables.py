@@ -107,6 +107,10 @@ DEFINITIONS: dict[str, Definition] = {
         users={"groups": {"vision": {"gid": 20000}}},
         storage=stored() | {"projects": {"vision": {"group": "vision"}}},
     ),
+    "models": changed(
+        users={"groups": {"vision": {"gid": 20000}}},
+        storage=stored() | {"models": {"group": "vision"}},
+    ),
     "cloud": load(ROOT / "inventories/cloud"),
     "lab": load(ROOT / "inventories/lab"),
     "demo": load(ROOT / "inventories/demo"),
@@ -211,6 +215,8 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         ("cephadm", "disks", ["cephadm"]),
         ("projects", "access", ["projects"]),
         ("projects", "cpu-01", []),
+        ("models", "access", ["models"]),
+        ("models", "cpu-01", ["models"]),
         (
             "cloud",
             "slurm10-controller",
@@ -223,6 +229,23 @@ def test_a_host_needs_the_roles_that_its_definition_asks_for(
     name: str, host: str, roles: list[str]
 ) -> None:
     assert needed(DEFINITIONS[name], host) == roles
+
+
+def test_models_are_added_by_the_group_where_people_work() -> None:
+    told = {
+        host: {
+            name.removeprefix("models_"): value
+            for name, value in variables(DEFINITIONS["models"], host).items()
+            if name.startswith("models_")
+        }
+        for host in ("access", "cpu-01")
+    }
+    store = {"path": "/models", "group": "vision"}
+    assert told == {
+        "access": {**store, "makes_store": True, "adds": True},
+        "cpu-01": {**store, "makes_store": False, "adds": False},
+    }
+    assert not {name for name in variables(changed(), "access") if name.startswith("models_")}
 
 
 def test_what_follows_from_a_value_of_the_inventory_follows_it() -> None:

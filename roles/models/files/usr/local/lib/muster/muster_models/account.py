@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store belongs to an account of its own: who may add runs this program as that account.
+
+sudo says who may. What the account must not see or have, the person's own process does: it reads
+their folder and sends its files, and gives their tokens in variables that sudo lets pass.
+"""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from muster_models.errors import ModelsError
+from muster_models.store import Store
+
+PROGRAM = "/usr/local/bin/muster-models"
+
+
+def owner(store: Store) -> str | None:
+    """Return the account that the store belongs to; None: this process runs as it."""
+    try:
+        uid = os.stat(store.root).st_uid
+    except FileNotFoundError:
+        raise ModelsError(
+            f"{store.root} is not there; mount it, or run site.yml, which makes it"
+        ) from None
+    if uid == os.geteuid():
+        return None
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise ModelsError(
+            f"{store.root} belongs to {uid}, whom this host does not know; run site.yml for it"
+        ) from None
+
+
+def person() -> str:
+    """Return the login of who runs this, also by sudo."""
+    name = os.environ.get("SUDO_USER")
+    if name:
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def run_as(
+    account: str, words: Sequence[str], feed: Callable[[IO[bytes]], None] | None = None
+) -> int:
+    """Run this program as an account; `feed` writes what it reads. Return its exit code.
+
+    Raises:
+        ModelsError: sudo does not let the person do so, or is not installed.
+        OSError: what is to be fed can't be read.
+
+    """
+    sudo = ["sudo", "--non-interactive", f"--user={account}"]
+    try:
+        may = subprocess.run([*sudo, "--list", PROGRAM], capture_output=True, check=False)
+    except FileNotFoundError:
+        raise ModelsError("sudo is not installed here; add models on a login node") from None
+    if may.returncode != 0:
+        raise ModelsError(
+            f"{person()} may not add models; an administrator adds you to the group that "
+            "`storage.models.group` names"
+        )
+    with subprocess.Popen(
+        [*sudo, PROGRAM, *words], stdin=subprocess.PIPE if feed else subprocess.DEVNULL
+    ) as process:
+        if feed is None or process.stdin is None:
+            return process.wait()
+        try:
+            with process.stdin as stream:
+                feed(stream)
+        except BrokenPipeError:
+            # It has ended, and has said why.
+            pass
+        except BaseException:
+            process.kill()
+            raise
+        return process.wait()

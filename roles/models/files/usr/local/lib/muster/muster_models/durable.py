@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are whole after a kill or a loss of power, and locks that die with their process."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+TEMPORARY = ".muster-new."
+"""How names of files and folders begin that are not renamed yet."""
+
+
+def sync(path: str) -> None:
+    """Have the disk take what was written to a file or folder. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write(path: str, text: str, mode: int = 0o644) -> None:
+    """Put a file at `path`, whole or not at all. Raises OSError."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f"{TEMPORARY}{os.getpid()}.{name}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync(folder)
+
+
+def remove(path: str) -> None:
+    """Remove a file or a folder with all in it; nothing there is no error. Raises OSError."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+class BusyError(Exception):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def locked(
+    path: str, *, shared: bool = False, waits: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Hold the lock of a file, which the kernel gives up with this process, however it ends.
+
+    NFS has such locks too, between hosts (nfs(5)): the server gives them up with the client.
+
+    Raises:
+        BusyError: another process holds it; with `waits` that is called, and then it waits.
+        OSError: there can't be such a file.
+
+    """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waits is None:
+                    raise BusyError from None
+                waits()
+                fcntl.flock(handle, how)
+            # Who held it may have removed the file meanwhile.
+            if _is_at(handle, path):
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def _is_at(handle: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,204 @@
+"""Files of buckets: fakecloud's, by its JSON API over HTTP."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from broken_servers import told_server
+
+from muster_sandbox.fakecloud import Settings
+from muster_sandbox.fakecloud.server import Server
+
+Program = Callable[..., int]
+FILES = {
+    "sets/train/a.tar": b"a" * 5000,
+    "sets/train/b/c.tar": b"c" * 300,
+    "sets/trainer.txt": b"another",
+}
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[Server]:
+    """A cloud with a bucket `lab-data`."""
+    server = Server(Settings()).start()
+    with httpx.Client(
+        base_url=server.url, headers={"Authorization": "Bearer owner"}, trust_env=False
+    ) as client:
+        client.post(
+            "/storage/v1/b", params={"project": "demo-project"}, json={"name": "lab-data"}
+        ).raise_for_status()
+        for name, content in {**FILES, "sets/train/folder/": b""}.items():
+            client.post(
+                "/upload/storage/v1/b/lab-data/o",
+                params={"uploadType": "media", "name": name},
+                content=content,
+            ).raise_for_status()
+    yield server
+    server.stop()
+    assert server.cloud.failures == []
+
+
+@pytest.fixture(autouse=True)
+def _endpoint(google: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", google.url)
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "owner")
+
+
+def stage(source: str, folder: Path) -> int:
+    from muster_models.data import main
+
+    return main(["stage", source, str(folder)])
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("source", ["gs://lab-data/sets/train", "gs://lab-data/sets/train/"])
+def test_what_is_below_a_prefix_comes_with_its_folders(tmp_path: Path, source: str) -> None:
+    assert stage(source, tmp_path) == 0
+    assert files_in(tmp_path) == {"a.tar": b"a" * 5000, "b/c.tar": b"c" * 300}
+
+
+def test_one_file_of_a_bucket(tmp_path: Path) -> None:
+    assert stage("gs://lab-data/sets/trainer.txt", tmp_path) == 0
+    assert files_in(tmp_path) == {"trainer.txt": b"another"}
+
+
+def test_a_whole_bucket(tmp_path: Path) -> None:
+    assert stage("gs://lab-data", tmp_path) == 0
+    assert files_in(tmp_path) == FILES
+
+
+def test_a_second_run_brings_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stage("gs://lab-data/sets/train", tmp_path) == 0
+    (tmp_path / "a.tar").write_bytes(b"b" * 5000)
+    (tmp_path / "b/c.tar").unlink()
+    assert stage("gs://lab-data/sets/train", tmp_path) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("2 of them came now")
+    assert files_in(tmp_path) == {"a.tar": b"a" * 5000, "b/c.tar": b"c" * 300}
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("gs://lab-data/none", "gs://lab-data/none has no files"),
+        ("gs://lab-none/x", "gs://lab-none/x is not there (404)"),
+        ("gs://Lab/x", "is no address in a bucket"),
+        ("gs://", "is no address in a bucket"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, says: str
+) -> None:
+    assert stage(source, tmp_path) == 1
+    [said] = capsys.readouterr().err.splitlines()
+    assert says in said
+
+
+def test_who_may_not_read_a_bucket_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "stranger")
+    assert stage("gs://lab-data/sets", tmp_path) == 1
+    said = capsys.readouterr().err
+    assert "the server refuses it (401)" in said or "the server refuses it (403)" in said
+
+
+def test_a_model_comes_from_a_bucket(models: Program, store_root: Path) -> None:
+    words = ["--name", "lab/set", "--licence", "proprietary"]
+    assert models("add", "gs://lab-data/sets/train", *words) == models("verify") == 0
+    [snapshot] = (store_root / "hub/models--lab--set/snapshots").iterdir()
+    assert (snapshot / "b/c.tar").read_bytes() == b"c" * 300
+    [told] = (store_root / "hub/models--lab--set/provenance").iterdir()
+    assert json.loads(told.read_text())["origin"] == "gs://lab-data/sets/train"
+    assert list((store_root / ".incoming").iterdir()) == []
+
+
+def test_an_object_without_a_digest_is_said_to_be_unchecked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was composed of parts has no MD5; fakecloud composes nothing."""
+    item = {"name": "both", "size": "4", "generation": "1"}
+    with told_server([(200, json.dumps({"items": [item]})), (200, "both")]) as (host, _):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert stage("gs://lab-data", tmp_path) == 0
+    assert "has no digest in its bucket; its size alone is checked" in capsys.readouterr().err
+    assert files_in(tmp_path) == {"both": b"both"}
+
+
+def listed(name: str, content: bytes, **more: str) -> dict[str, str]:
+    """Return an object of a bucket as Google lists it."""
+    md5 = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+    return {"name": name, "size": str(len(content)), "generation": "1", "md5Hash": md5} | more
+
+
+def test_google_fails_for_a_while_and_lists_in_pages(
+    models: Program, store_root: Path, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {"items": [listed("m/a", b"one")], "nextPageToken": "second"}
+    second = {"items": [listed("m/b", b"two")]}
+    answers = [(429, ""), (200, json.dumps(first)), (500, ""), (200, json.dumps(second))]
+    answers += [(503, ""), (200, "one"), (200, "two")]
+    with told_server(answers) as (host, paths):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert models("add", "gs://lab-data/m", "--name", "lab/set", "--licence", "mit") == 0
+    assert ["pageToken=second" in path for path in paths] == [False] * 2 + [True] * 2 + [False] * 3
+    assert len(pauses) == 3
+    [snapshot] = (store_root / "hub/models--lab--set/snapshots").iterdir()
+    assert files_in(snapshot) == {"a": b"one", "b": b"two"}
+
+
+def test_a_file_of_a_bucket_with_a_wrong_digest_is_refused_and_nothing_is_published(
+    models: Program,
+    store_root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = [(200, json.dumps({"items": [listed("m/a", b"one")]})), (200, "two")]
+    with told_server(answers) as (host, _):
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}")
+        assert models("add", "gs://lab-data/m", "--name", "lab/set", "--licence", "mit") == 1
+    assert " has the md5 " in capsys.readouterr().err
+    assert list((store_root / "blobs").iterdir()) == []
+    assert not (store_root / "hub/models--lab--set").exists()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(
+    tmp_path: Path, google: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with httpx.Client(headers={"Authorization": "Bearer owner"}, trust_env=False) as client:
+        made = {"params": {"project": "demo-project"}, "json": {"name": "lab-evil"}}
+        client.post(f"{google.url}/storage/v1/b", **made).raise_for_status()
+        client.post(
+            f"{google.url}/upload/storage/v1/b/lab-evil/o",
+            params={"uploadType": "media", "name": "evil/../../x"},
+            content=b"x",
+        ).raise_for_status()
+    assert stage("gs://lab-evil/evil", tmp_path / "data") == 1
+    assert "can't be a path below a folder" in capsys.readouterr().err
+
+
+def test_the_metadata_server_gives_a_vm_s_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from muster_models import buckets
+
+    monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with told_server([(200, '{"access_token": "of-the-vm"}')]) as (host, _):
+        monkeypatch.setenv("GCE_METADATA_HOST", host)
+        assert buckets.token() == "of-the-vm"
+    with told_server([(403, "")]) as (host, _):
+        monkeypatch.setenv("GCE_METADATA_HOST", host)
+        assert buckets.token() is None

@@ -1,0 +1,450 @@
+"""The model store: folders, two writers, a killed one, verify, gc, and who may write."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Program = Callable[..., int]
+NAME = "lab/bert"
+
+
+def add(models: Program, folder: Path, name: str = NAME) -> int:
+    return models("add", str(folder), "--name", name, "--licence", "mit")
+
+
+def snapshots(store_root: Path, name: str = NAME) -> list[Path]:
+    model = store_root / f"hub/models--{name.replace('/', '--')}"
+    return sorted(path for path in model.glob("snapshots/*"))
+
+
+def blobs(store_root: Path) -> list[Path]:
+    return sorted((store_root / "blobs").iterdir())
+
+
+def test_a_folder_becomes_a_model_of_the_cache(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    [snapshot] = snapshots(store_root)
+    assert capsys.readouterr().out.splitlines()[-1] == str(snapshot)
+    assert (snapshot / "tokenizer/vocab.txt").read_text() == "a\nb\n"
+    assert (store_root / "hub/models--lab--bert/refs/main").read_text() == snapshot.name
+    assert len(snapshot.name) == 40
+    told = json.loads(
+        (store_root / f"hub/models--lab--bert/provenance/{snapshot.name}.json").read_text()
+    )
+    assert (told["origin"], told["licence"], told["added_by"]) == (str(folder), "mit", "ada")
+
+
+def test_links_in_a_folder_are_followed(models: Program, store_root: Path, folder: Path) -> None:
+    (folder / "model.bin").symlink_to(folder / "config.json")
+    assert add(models, folder) == 0
+    assert not (snapshots(store_root)[0] / "model.bin").resolve().is_relative_to(folder)
+
+
+def test_a_file_of_two_models_is_there_once(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder) == add(models, folder, "lab/other") == 0
+    assert len(blobs(store_root)) == 2
+    one, other = (snapshots(store_root, name)[0] for name in (NAME, "lab/other"))
+    assert (one / "config.json").resolve() == (other / "config.json").resolve()
+
+
+def test_the_same_folder_twice_is_one_revision(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder) == add(models, folder) == 0
+    assert len(snapshots(store_root)) == 1
+
+
+def test_a_changed_folder_is_another_revision_and_main_moves(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder) == 0
+    [first] = snapshots(store_root)
+    (folder / "config.json").write_text("{}")
+    assert add(models, folder) == 0
+    [second] = set(snapshots(store_root)) - {first}
+    assert (store_root / "hub/models--lab--bert/refs/main").read_text() == second.name
+    assert (first / "config.json").read_text() != "{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["FOLDER", "--licence", "mit"], "needs a name; say --name TEAM/NAME"),
+        (["FOLDER", "--name", "lab/bert"], "needs a licence"),
+        (["FOLDER", "--name", "a--b", "--licence", "mit"], "can't be the name of a model"),
+        (["FOLDER", "--name", "../b", "--licence", "mit"], "can't be the name of a model"),
+        (["FOLDER/none", "--name", "lab/bert", "--licence", "mit"], "is no folder"),
+        (["hf:lab/bert", "--name", "other"], "keeps its name; leave out --name"),
+        (["FOLDER", "--name", "a", "--licence", "mit", "--sha256", "0"], "leave it out"),
+    ],
+)
+def test_wrong_words_are_one_sentence(
+    models: Program,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    says: str,
+) -> None:
+    assert models("add", *(word.replace("FOLDER", str(folder)) for word in words)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and says in said
+    assert len(said.splitlines()) == 1
+
+
+def test_an_empty_folder_is_refused(
+    models: Program, store_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert add(models, tmp_path / "empty") == 1
+    assert "has no files" in capsys.readouterr().err
+    assert snapshots(store_root) == []
+
+
+def test_a_quota_that_is_used_up_says_so_and_leaves_nothing(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from muster_models import add as adding
+
+    def full(_path: str, _file: Any, place: str, _progress: Any) -> Any:
+        Path(place).write_bytes(b"a")
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), place)
+
+    monkeypatch.setattr(adding, "_copied", full)
+    assert add(models, folder) == 1
+    said = capsys.readouterr().err
+    assert "disk quota exceeded" in said
+    assert "make room" in said
+    assert blobs(store_root) == snapshots(store_root) == []
+    assert list((store_root / ".incoming").iterdir()) == []
+
+
+def test_a_real_full_disk_says_so_and_leaves_nothing(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(store_root)], check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("file systems can't be mounted here")
+    try:
+        (folder / "model.bin").write_bytes(os.urandom(2 << 20))
+        assert add(models, folder) == 1
+        assert "no space left on device" in capsys.readouterr().err
+        assert blobs(store_root) == snapshots(store_root) == []
+        assert list((store_root / ".incoming").iterdir()) == []
+        (folder / "model.bin").write_bytes(b"small")
+        assert add(models, folder) == 0
+    finally:
+        subprocess.run(["umount", str(store_root)], check=True)
+
+
+KILLED = """
+    import os, sys
+    sys.path.insert(0, {library!r})
+    from muster_models import durable, store
+    from muster_models.models import main
+    count = int(sys.argv[2])
+    def end(function):
+        def counted(*words, **more):
+            global count
+            count -= 1
+            if count == 0:
+                os._exit(9)
+            return function(*words, **more)
+        return counted
+    for name in ("link", "symlink", "replace", "rename", "makedirs", "chmod", "fsync", "unlink"):
+        setattr(os, name, end(getattr(os, name)))
+    sys.exit(main(sys.argv[3:], sys.argv[1]))
+"""
+
+
+def test_an_addition_killed_at_any_step_is_completed_by_the_next(
+    models: Program, settings: Path, store_root: Path, folder: Path
+) -> None:
+    """Killed before each call that changes the file system, until one is not killed."""
+    from conftest import LIBRARY
+
+    script = textwrap.dedent(KILLED).format(library=str(LIBRARY))
+    words = ["add", str(folder), "--name", NAME, "--licence", "mit"]
+    for step in range(1, 100):
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", script, str(settings), str(step), *words],
+            env={**os.environ, "SUDO_USER": "ada"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # What a reader finds is whole, whenever it looks.
+        for snapshot in snapshots(store_root):
+            if not snapshot.name.startswith("."):
+                assert (snapshot / "config.json").read_text() == '{"model_type": "bert"}'
+                assert (snapshot / "tokenizer/vocab.txt").read_text() == "a\nb\n"
+        main = store_root / "hub/models--lab--bert/refs/main"
+        assert not main.exists() or (main.parent.parent / "snapshots" / main.read_text()).is_dir()
+        if done.returncode == 0:
+            break
+        assert done.returncode == 9, done.stderr
+        assert add(models, folder) == 0
+        assert models("verify") == 0
+        assert models("gc") == 0
+        assert len(blobs(store_root)) == 2
+        shutil.rmtree(store_root / "hub")
+        assert models("gc") == 0
+        assert blobs(store_root) == []
+    else:
+        pytest.fail("it never ended by itself")
+    assert step > 15
+
+
+def test_verify_names_the_file_that_differs_and_how_it_is_mended(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == models("verify") == 0
+    [snapshot] = snapshots(store_root)
+    blob = (snapshot / "config.json").resolve()
+    blob.chmod(0o644)
+    blob.write_text('{"model_type": "BERT"}')
+    capsys.readouterr()
+    assert models("verify", NAME) == 2
+    [said] = capsys.readouterr().err.splitlines()
+    assert f"{NAME}@{snapshot.name[:12]}: config.json differs: its SHA-256 is " in said
+    assert f"remove {blob} and add {folder} again" in said
+    blob.unlink()
+    assert models("verify") == 2
+    assert "config.json is missing" in capsys.readouterr().err
+    assert add(models, folder) == models("verify") == 0
+    assert blob.read_text() == '{"model_type": "bert"}'
+
+
+def test_a_file_that_was_cut_short_is_replaced_by_the_next_addition(
+    models: Program, store_root: Path, folder: Path
+) -> None:
+    assert add(models, folder) == 0
+    blob = (snapshots(store_root)[0] / "config.json").resolve()
+    blob.chmod(0o644)
+    blob.write_text("{")
+    assert add(models, folder) == models("verify") == 0
+
+
+def test_verify_sees_a_lost_link(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    [snapshot] = snapshots(store_root)
+    shutil.rmtree(snapshot)
+    assert models("verify") == 2
+    assert "does not lead to its file" in capsys.readouterr().err
+    assert add(models, folder) == models("verify") == 0
+
+
+def test_verify_of_an_unknown_model_is_one_sentence(
+    models: Program, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    assert models("verify", "lab/none") == 1
+    assert "no model lab/none is in" in capsys.readouterr().err
+
+
+def test_gc_removes_what_no_model_names_and_nothing_else(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    (folder / "config.json").write_text("{}")
+    assert add(models, folder, "lab/other") == 0
+    shutil.rmtree(store_root / "hub/models--lab--other")
+    (store_root / ".incoming/models--lab--gone").mkdir()
+    (store_root / ".incoming/models--lab--gone/part").write_bytes(b"x" * 10)
+    (store_root / "blobs/.muster-new.1.abc").write_bytes(b"x")
+    capsys.readouterr()
+    assert models("gc") == 0
+    said = capsys.readouterr().out
+    assert said.count("removed ") == 3
+    assert len(blobs(store_root)) == 2
+    assert models("verify") == 0
+    assert models("gc") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing was left over"
+
+
+def test_gc_leaves_what_comes_now(
+    models: Program, store_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from muster_models.store import Store
+
+    store = Store(str(store_root))
+    store.make()
+    incoming = store_root / ".incoming/models--lab--bert"
+    incoming.mkdir()
+    with store.locked(NAME, None):
+        assert models("gc") == 0
+        assert incoming.exists()
+    assert capsys.readouterr().out == "nothing was left over\n"
+    assert models("gc") == 0
+    assert not incoming.exists()
+    assert capsys.readouterr().out.splitlines()[1:] == ["0 B are free again"]
+
+
+def test_gc_removes_nothing_where_a_provenance_can_t_be_read(
+    models: Program, store_root: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(models, folder) == 0
+    [provenance] = (store_root / "hub/models--lab--bert/provenance").iterdir()
+    provenance.write_text("{")
+    assert models("gc") == 1
+    assert f"{provenance} can't be read" in capsys.readouterr().err
+    assert len(blobs(store_root)) == 2
+
+
+def test_two_writers_of_two_models_with_a_file_in_common(
+    settings: Path, store_root: Path, folder: Path, models: Program
+) -> None:
+    from conftest import LIBRARY
+
+    (folder / "model.bin").write_bytes(os.urandom(1 << 20))
+    script = f"""
+import sys
+sys.path.insert(0, {str(LIBRARY)!r})
+from muster_models.models import main
+sys.exit(main(sys.argv[2:], sys.argv[1]))
+"""
+    running = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-S", "-c", script, str(settings)),
+                *("add", str(folder), "--name", name, "--licence=mit"),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        for name in ("lab/a", "lab/b", "lab/a")
+    ]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    assert models("verify") == 0
+    assert len(blobs(store_root)) == 3
+
+
+def test_a_host_without_a_store_says_where_one_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from muster_models.models import main
+
+    assert main(["list"], str(tmp_path / "none.json")) == 1
+    assert "work on a login node" in capsys.readouterr().err
+
+
+def test_help_tells_sources_and_exit_codes(
+    models: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        models("add", "--help")
+    assert ended.value.code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gs://BUCKET/PREFIX" in said
+    assert "Exit code 0: done." in said
+    assert "--origin" not in said
+
+
+# -- as the account that the store belongs to -----------------------------------------------------
+
+SUDO = """\
+#!/bin/sh
+# Like sudo, but the person stays the same: the last words are the program and its.
+while [ $# -gt 0 ]; do
+    case $1 in
+        --list) [ -z "$MAY_NOT" ]; exit ;;
+        --*) shift ;;
+        *) break ;;
+    esac
+done
+shift
+exec {python} -S -c "$AS_ACCOUNT" "$@"
+"""
+
+
+@pytest.fixture
+def other_owner(
+    monkeypatch: pytest.MonkeyPatch, settings: Path, tmp_path: Path
+) -> pytest.MonkeyPatch:
+    """The store belongs to somebody else, as whom sudo runs the program."""
+    from conftest import LIBRARY
+    from muster_models import account
+
+    sudo = tmp_path / "bin/sudo"
+    sudo.parent.mkdir()
+    sudo.write_text(SUDO.format(python=sys.executable))
+    sudo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sudo.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv(
+        "AS_ACCOUNT",
+        f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
+        "from muster_models.models import main\n"
+        f"sys.exit(main(sys.argv[1:], {str(settings)!r}))",
+    )
+    monkeypatch.setattr(account, "owner", lambda _: "muster-models")
+    return monkeypatch
+
+
+def test_a_person_s_folder_is_read_by_their_own_process(
+    models: Program, store_root: Path, folder: Path, other_owner: pytest.MonkeyPatch
+) -> None:
+    assert add(models, folder) == 0
+    [snapshot] = snapshots(store_root)
+    assert (snapshot / "tokenizer/vocab.txt").read_text() == "a\nb\n"
+    [path] = (store_root / "hub/models--lab--bert/provenance").iterdir()
+    told = json.loads(path.read_text())
+    assert (told["origin"], told["added_by"]) == (str(folder), "ada")
+
+
+def test_the_account_and_the_person_make_the_same_revision(
+    models: Program, store_root: Path, folder: Path, other_owner: pytest.MonkeyPatch
+) -> None:
+    assert add(models, folder) == 0
+    other_owner.undo()
+    from muster_models.models import main
+
+    settings = store_root.parent / "models.json"
+    assert main(["add", str(folder), "--name", NAME, "--licence=mit"], str(settings)) == 0
+    assert len(snapshots(store_root)) == 1
+
+
+def test_a_folder_that_can_t_be_read_whole_is_not_published(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    other_owner: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "zz-broken").symlink_to("nowhere")
+    assert add(models, folder) == 1
+    assert "zz-broken is no file" in capfd.readouterr().err
+    assert snapshots(store_root) == []
+
+
+def test_who_may_not_add_is_told_whom_to_ask(
+    models: Program,
+    store_root: Path,
+    folder: Path,
+    other_owner: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other_owner.setenv("MAY_NOT", "1")
+    assert add(models, folder) == models("gc") == 1
+    said = capsys.readouterr().err
+    assert said.count("ada may not add models; an administrator adds you to the group") == 2
