@@ -36,9 +36,8 @@ node_sets = {
 }
 zones = {name: nodes.zones or [cloud.zone] for name, nodes in node_sets.items()}
 files = ROOT / "build" / "bundles" / names.cluster
-package = definition.cluster.slurmctld_package
 machine_archive = archive(
-    "bundle", lambda: machine_bundle(ROOT, settings.inventory, package), files
+    "bundle", lambda: machine_bundle(ROOT, settings.inventory, definition.files()), files
 )
 image_archive = archive("image", lambda: image_bundle(ROOT, definition), files)
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from muster.definition import PACKAGED_SLURM
+from muster.definition.schema.software import STANDARD_LIBRARY
 from muster.gcp import archive, install_halves
 from muster_sandbox.containers import base_image, machines
 from muster_sandbox.containers.podman import MachineError, exists, podman
@@ -51,7 +52,11 @@ def files(release: str) -> dict[str, bytes]:
     """Return what image.yml reads, by its path, for a Debian release."""
     system = base_image.RELEASES[release]
     return install_halves.files(
-        ROOT, os=system, slurm_version=PACKAGED_SLURM[system], nvidia=NO_DRIVER
+        ROOT,
+        os=system,
+        slurm_version=PACKAGED_SLURM[system],
+        nvidia=NO_DRIVER,
+        module_packages=STANDARD_LIBRARY[system],
     )
 
 

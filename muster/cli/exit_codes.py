@@ -71,6 +71,11 @@ EXIT_CODES: Mapping[str, Mapping[int, str]] = {
         FAILED: "the file could not be written",
         WRONG: "they would not be safe there, or there is no such cluster",
     },
+    "software": {
+        DONE: "shown",
+        WRONG: _WRONG_DEFINITION,
+        UNREACHED: _NO_CONTROLLER,
+    },
     "ssh-config": {DONE: "printed, or written", WRONG: f"there is none, or {_WRONG_DEFINITION}"},
     "timeline": {
         DONE: "drawn",

@@ -22,6 +22,7 @@ COMMANDS = {
     "render": "muster.cli.render:render",
     "schema": "muster.cli.schema:schema",
     "secrets": "muster.cli.secrets:make",
+    "software": "muster.cli.software:show",
     "ssh-config": "muster.cli.ssh_config:ssh_config",
     "timeline": "muster.cli.nodes:timeline",
     "updates": "muster.cli.updates:show",

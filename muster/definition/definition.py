@@ -35,6 +35,22 @@ class Definition:
             return [f"{self.cluster.name}-{node_set}-{n}" for n in range(nodes.max_nodes)]
         return self.hosts.groups.get(node_set, [])
 
+    def requirement_files(self) -> list[str]:
+        """Files with the packages of Python environments, by their path below the inventory."""
+        return list(
+            dict.fromkeys(
+                data.environment.requirements
+                for versions in self.cluster.software.modules.values()
+                for data in versions.values()
+                if data.environment is not None
+            )
+        )
+
+    def files(self) -> list[str]:
+        """All files below the inventory that the definition names."""
+        package = self.cluster.slurmctld_package
+        return [*([package] if package else []), *self.requirement_files()]
+
 
 def cloud_hosts(cluster: Cluster) -> Hosts:
     """Return the hosts of a cluster in the cloud: one controller, and the login nodes.

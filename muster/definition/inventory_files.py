@@ -14,8 +14,9 @@ GROUP_VARS, HOST_VARS = "group_vars", "host_vars"
 ENDINGS = (".yml", ".yaml", ".json")
 """Of files with variables. One without an ending is read too."""
 
-NO_LISTS = (GROUP_VARS, HOST_VARS, "vars_plugins", "packages")
-"""Names that are no lists of hosts for Ansible, the last by `ignore_patterns` in ansible.cfg."""
+NO_LISTS = (GROUP_VARS, HOST_VARS, "vars_plugins", "packages", "software")
+"""Names that are no lists of hosts for Ansible, the last two by `ignore_patterns` in
+ansible.cfg."""
 
 NO_LIST_ENDINGS = (
     *(".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst"),

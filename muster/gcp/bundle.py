@@ -5,12 +5,13 @@ inventory's folder, such as secrets, are left out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from muster.definition.definition import Definition
 from muster.gcp import builder_vm, install_halves
 from muster.gcp.archive import BundleError, digest, pack
+from muster.render import lmod
 from muster.render import nvidia_driver as nvidia
 
 __all__ = ["BundleError", "digest", "image_bundle", "machine_bundle"]
@@ -39,11 +40,11 @@ _REMEDY = (
 )
 
 
-def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> bytes:
+def machine_bundle(root: Path, inventory: Path, named: Sequence[str] = ()) -> bytes:
     """Return the archive from which a VM configures itself.
 
-    `root` is the checkout, `inventory` the folder of the definition, `package` its
-    `slurmctld_package`.
+    `root` is the checkout, `inventory` the folder of the definition, `named` the files there that
+    the definition names.
 
     Raises:
         BundleError: a file holds a secret, or is a link that leads out.
@@ -63,16 +64,16 @@ def machine_bundle(root: Path, inventory: Path, package: str | None = None) -> b
                 if _VAULT.search(content):
                     raise BundleError(f"{path} is encrypted, and no VM can read it; {_REMEDY}")
                 files[f"inventory/{name}"] = content
-    if package:
-        files[f"inventory/{package}"] = _content(inventory, inventory / package)
+    for name in named:
+        files[f"inventory/{name}"] = _content(inventory, inventory / name)
     return pack(files)
 
 
 def image_bundle(root: Path, definition: Definition) -> bytes:
     """Return the archive from which a VM builds the image; its digest is the image's identity.
 
-    Of the definition it has the operating system, the version of SLURM and the driver of its GPUs,
-    and nothing else.
+    Of the definition it has the operating system, the version of SLURM, the driver of its GPUs and
+    the packages of the distribution that modules need, and nothing else.
 
     Raises:
         BundleError: a file holds a secret, or it is not known what an install half reads.
@@ -84,6 +85,7 @@ def image_bundle(root: Path, definition: Definition) -> bytes:
         os=cluster.os,
         slurm_version=cluster.slurm_version,
         nvidia=nvidia.of_image(definition, builder_vm.KERNEL_FLAVOURS[cluster.os]),
+        module_packages=lmod.packages(cluster.software, cluster.os),
     )
     for path, content in files.items():
         _refuse_secrets(path, content)

@@ -6,7 +6,7 @@ among them, not even the variables of a role that its install half doesn't use.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,17 @@ def roles(root: Path) -> list[str]:
 
 
 def files(
-    root: Path, *, os: str, slurm_version: str, nvidia: Mapping[str, Any]
+    root: Path,
+    *,
+    os: str,
+    slurm_version: str,
+    nvidia: Mapping[str, Any],
+    module_packages: Sequence[str],
 ) -> dict[str, bytes]:
     """Return the files of the image bundle by their path in it.
 
-    `nvidia` is what the role nvidia_driver takes, without its prefix.
+    `nvidia` is what the role nvidia_driver takes, without its prefix; `module_packages` are those
+    of the distribution that modules need at run time.
 
     Raises:
         BundleError: an install half reads a file whose name is known only when it runs.
@@ -64,6 +70,7 @@ def files(
         "os": os,
         "slurm_version": slurm_version,
         "nvidia": nvidia,
+        "module_packages": module_packages,
         # For the digest alone: from another system, or on a larger disk, another image is made.
         "base": builder_vm.BASE[os],
         "disk_gib": builder_vm.DISK.size_gib,

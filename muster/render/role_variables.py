@@ -6,7 +6,7 @@ them, without the role's prefix. Those that grow with the cluster and are the sa
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Host:
     """Address of Google's Compute API; empty: Google's own."""
     given: Mapping[str, Any]
     """Variables that the host has already: they replace those of the definition."""
+    requirements: Mapping[str, str] = field(default_factory=dict)
+    """Text of each file of requirements of the definition, by its path there."""
 
     def is_in(self, *groups: str) -> bool:
         """Whether the host is in one of these groups."""
@@ -324,18 +326,28 @@ def _autoscaler(host: Host, _: Mapping[str, Any]) -> Variables:
 
 
 def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
-    apps = host.definition.cluster.storage.apps.path
-    return {"module_paths": [f"{apps}/modules"], "cache_dir": f"{apps}/lmod/cache"}
+    cluster = host.definition.cluster
+    apps = cluster.storage.apps.path
+    return {
+        "module_paths": [f"{apps}/modules"],
+        "cache_dir": f"{apps}/lmod/cache",
+        "packages": lmod.packages(cluster.software, cluster.os),
+    }
 
 
 def _software(host: Host, _: Mapping[str, Any]) -> Variables:
     cluster = host.definition.cluster
-    tree = asdict(lmod.render(cluster.software, cluster.storage.apps.path))
+    tree = asdict(
+        lmod.render(
+            cluster.software, cluster.storage.apps.path, cluster.os, dict(host.requirements)
+        )
+    )
     return {
         "root": cluster.storage.apps.path,
         "modulefiles": tree["files"],
         "installations": list(tree["installations"]),
-        "packages": list(tree["packages"]),
+        "build_packages": list(tree["build_packages"]),
+        "loads": list(tree["loads"]),
     }
 
 
@@ -362,6 +374,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "commands": [_GUARD_CHECK] if cluster.cloud else [],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},
+        "module_packages": variables.get("lmod_packages", []),
         "accounting": bool(groups["database"]),
     }
 
@@ -493,7 +506,7 @@ def packages(host: Host, added: Variables) -> list[str]:
         for role in _roles(host, effective)
         for name in _ROLES[role].packages
     ]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *effective.get("lmod_packages", [])]))
 
 
 def _roles(host: Host, effective: _Effective) -> list[str]:

@@ -5,11 +5,11 @@ the role `verify` ends the play with these sentences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
 from muster.catalog.hostlists import fold
+from muster.verify import alike
 
 MAX_SKEW_SECONDS = 5.0
 """Clocks further apart than this are reported. Munge refuses credentials older than 300 s
@@ -42,17 +42,7 @@ HEALTH = "muster: health: "
 REBOOTED = "Node unexpectedly rebooted"
 """slurmctld's reason for a node that SLURM did not reboot, and does not resume by itself."""
 
-SHARED_PACKAGES = (
-    *("slurm*", "libslurm*", "munge*", "libmunge*"),
-    *("nvidia*", "libnvidia*", "cuda*", "libcuda*", "libcudnn*", "libcublas*"),
-    *("openmpi*", "libopenmpi*", "mpich*", "libmpich*", "libpmi*", "libnccl*", "ucx*", "libucx*"),
-    "libc6",
-)
-"""Packages that a job of several nodes uses on each of them, as patterns: if the versions of one
-differ, the job fails or is wrong in ways that are hard to trace back to it. All others may differ
-for a day, as unattended upgrades reach one host after the other."""
-
-SHOWN_PACKAGES = 5
+SHOWN_UPDATES = 5
 
 
 def problems(
@@ -73,7 +63,8 @@ def problems(
     ]
     sentences += _daemons(hosts)
     sentences += _clocks(hosts)
-    sentences += _peers(hosts, peers)
+    sentences += alike.peers(hosts, peers)
+    sentences += alike.libraries(hosts)
     if cluster is not None:
         sentences += _credentials(hosts, cluster)
         if "unanswered" in cluster:
@@ -93,7 +84,7 @@ def notes(
 
     Takes the same arguments as `problems`.
     """
-    rows = [*_other_packages(hosts, peers), *_time_sources(hosts), *_updates(hosts)]
+    rows = [*alike.other_packages(hosts, peers), *_time_sources(hosts), *_updates(hosts)]
     if cluster is None or "unanswered" in cluster:
         return rows
     rows += [
@@ -133,70 +124,6 @@ def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"{host}: its clock is {off} this machine's; `chronyc tracking` there says why"
 
 
-def _peers(
-    hosts: Mapping[str, Mapping[str, Any]], peers: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
-    for node_set, names in peers.items():
-        reported = [name for name in names if name in hosts]
-        for name in reported[1:]:
-            first = reported[0]
-            for key in ("system", "kernel"):
-                ours, theirs = hosts[name][key], hosts[first][key]
-                if ours != theirs:
-                    yield (
-                        f"{name}: {key} {ours}, its peer {first} of {node_set} has {theirs}; "
-                        "bring them to the same"
-                    )
-            yield from _packages(name, first, node_set, hosts)
-
-
-def _packages(
-    name: str, first: str, node_set: str, hosts: Mapping[str, Mapping[str, Any]]
-) -> Iterator[str]:
-    ours, theirs = hosts[name]["packages"], hosts[first]["packages"]
-    differing = [package for package in _differing([ours, theirs]) if _is_shared(package)]
-    if differing:
-        shown = ", ".join(
-            f"{package} {ours.get(package, 'missing')} / {theirs.get(package, 'missing')}"
-            for package in differing[:SHOWN_PACKAGES]
-        )
-        more = len(differing) - SHOWN_PACKAGES
-        yield (
-            f"{name}: packages differ from its peer {first} of {node_set}: {shown}"
-            f"{f' and {more} more' if more > 0 else ''}; bring them to the same versions"
-        )
-
-
-def _other_packages(
-    hosts: Mapping[str, Mapping[str, Any]], peers: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
-    """Yield a line per node set whose hosts differ in packages that jobs don't share."""
-    for node_set, names in peers.items():
-        installed = [hosts[name]["packages"] for name in names if name in hosts]
-        differing = [package for package in _differing(installed) if not _is_shared(package)]
-        if differing:
-            more = len(differing) - SHOWN_PACKAGES
-            yield (
-                f"{node_set}: its hosts differ in {', '.join(differing[:SHOWN_PACKAGES])}"
-                f"{f' and {more} more packages' if more > 0 else ''}; "
-                "upgrade them when it suits you"
-            )
-
-
-def _differing(installed: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the packages that hosts have in several versions, or that some hosts lack."""
-    everywhere = {package for packages in installed for package in packages}
-    return sorted(
-        package
-        for package in everywhere
-        if len({packages.get(package) for packages in installed}) > 1
-    )
-
-
-def _is_shared(package: str) -> bool:
-    return any(fnmatchcase(package, pattern) for pattern in SHARED_PACKAGES)
-
-
 def _time_sources(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     # None: chronyd does not answer, which its unit's state says.
     adrift = [
@@ -222,10 +149,10 @@ def _updates(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if rows:
             pending.setdefault(rows, []).append(host)
     for rows, names in pending.items():
-        more = len(rows) - SHOWN_PACKAGES
+        more = len(rows) - SHOWN_UPDATES
         yield (
             f"{fold(names)}: newer versions of what unattended upgrades leave alone: "
-            f"{', '.join(rows[:SHOWN_PACKAGES])}{f' and {more} more' if more > 0 else ''}; "
+            f"{', '.join(rows[:SHOWN_UPDATES])}{f' and {more} more' if more > 0 else ''}; "
             "install them when no jobs run (`muster updates` has all)"
         )
 

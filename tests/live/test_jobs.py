@@ -33,6 +33,18 @@ def test_array_runs_each_task_once(lab: Lab) -> None:
     ]
 
 
+def test_jobs_find_the_whole_standard_library_on_each_node(lab: Lab) -> None:
+    # TensorFlow 2.15 imports distutils, which Debian keeps in a package of its own.
+    modules = "venv, ensurepip, dbm.gnu, ctypes, sqlite3, curses, lzma"
+    if lab.ada.run("python3 -c 'import sys; print(sys.version_info < (3, 12))'").strip() == "True":
+        modules += ", distutils.spawn, lib2to3"
+    shown = lab.ada.run(
+        f"srun -p ml-cpu -A LAB-test -N2 -n2 --mem=50M --time=1 python3 -c 'import {modules}' "
+        "&& echo all"
+    )
+    assert shown.strip().endswith("all")
+
+
 def test_job_without_memory_request_leaves_memory_to_others(lab: Lab) -> None:
     ada = lab.ada
     submit = "sbatch --parsable -p ml-cpu -w lab-cpu-01 -A LAB-test -n 1 --time=1 --wrap 'sleep 60'"

@@ -22,6 +22,14 @@ def shell(host, command):
     return host.run("env -i HOME=/root PATH=/usr/bin:/bin LMOD_PAGER=none bash -lc %s", command)
 
 
+def release(host, name):
+    """Return the folder that a module points to: that of its version, and the release in it."""
+    text = host.file(f"/apps/modules/{name}.lua").content_string
+    root = re.search(r'^local root = "(.*)"$', text, re.MULTILINE)[1]
+    assert re.fullmatch(f"/apps/software/{re.escape(name)}/[0-9a-f]{{16}}", root)
+    return root
+
+
 def loaded(host, command):
     """Return the names of the modules that are loaded after `command`."""
     done = shell(host, f"{command} 2>/dev/null; module -t list 2>&1")
@@ -30,12 +38,12 @@ def loaded(host, command):
 
 def test_without_a_version_the_default_is_loaded_and_runs(host):
     done = shell(host, "module load apps/python && python -c 'import sys; print(sys.prefix)'")
-    assert done.stdout == "/apps/software/apps/python/3\n"
+    assert done.stdout == f"{release(host, 'apps/python/3')}\n"
 
 
 def test_what_is_built_brings_a_pip_of_its_own(host):
     done = shell(host, "module load apps/python && pip --version")
-    assert " from /apps/software/apps/python/3/" in done.stdout
+    assert f" from {release(host, 'apps/python/3')}/" in done.stdout
 
 
 def test_a_module_brings_what_it_depends_on_and_takes_it_away(host):
@@ -60,14 +68,14 @@ def test_a_conflict_is_refused(host):
 
 def test_a_module_sets_what_it_promises(host):
     done = shell(host, f"module load {TORCH}; echo $CUDA_HOME $PYTHONPATH")
-    assert done.stdout == f"/apps/software/apps/cuda/11.7 /apps/software/{TORCH}\n"
+    assert done.stdout == f"{release(host, 'apps/cuda/11.7')} {release(host, TORCH)}\n"
 
 
 def test_one_that_is_not_built_loads_and_says_the_command_on_stderr(host):
     done = shell(host, "module load apps/cuda/11.7")
     assert (done.rc, done.stdout) == (0, "")
     assert "declared, but not built" in done.stderr
-    root = "/apps/software/apps/cuda/11.7"
+    root = release(host, "apps/cuda/11.7")
     assert f"   muster-build {root} 'sh cuda.run --toolkitpath={root}'\n" in done.stderr
 
 
@@ -80,8 +88,8 @@ def test_one_that_is_not_built_is_marked(host):
 def test_help_of_one_that_is_not_built_has_the_command(host):
     text = shell(host, f"module help {TORCH} 2>&1").stdout
     assert 'Says "hello" with \\backslashes\\ and ]] brackets.' in text
-    root = f"/apps/software/{TORCH}"
-    pip = "/apps/software/apps/python/3.10/bin/python -m pip install"
+    root = release(host, TORCH)
+    pip = f"{release(host, 'apps/python/3.10')}/bin/python -m pip install"
     assert f"   muster-build {root} '{pip} --target {root} torch'\n" in text
 
 
@@ -91,7 +99,7 @@ def test_one_that_is_built_says_nothing(host):
 
 
 def test_one_that_is_built_later_by_hand_says_nothing_any_more(host):
-    root = "/apps/software/apps/cuda/11.7"
+    root = release(host, "apps/cuda/11.7")
     try:
         done = shell(host, f"mkdir -p {root}; module load apps/cuda")
     finally:
@@ -122,6 +130,86 @@ def test_avail_and_spider_read_the_cache(host):
 
 def test_nothing_is_left_beside_what_was_built(host):
     assert host.check_output("find /apps -name '*.building' -o -name '*.muster-new'") == ""
+
+
+def test_beside_a_release_is_whose_it_is_and_how_users_got_to_it(host):
+    beside = json.loads(host.file(f"{release(host, 'apps/python/3')}.json").content_string)
+    published = host.file("/apps/modules/apps/python/3.lua").content_string
+    assert (beside["module"], beside["built_on"]) == ("apps/python/3", [])
+    assert published.endswith(beside["modulefile"])
+
+
+def test_an_archive_is_unpacked_without_the_folder_around_it(host):
+    done = shell(host, "module load apps/tool && tool && command -v tool")
+    assert done.stdout == f"tool of an archive\n{release(host, 'apps/tool/1')}/bin/tool\n"
+
+
+VERSION_AND_PREFIX = "-c 'import greeting, sys; print(greeting.VERSION, sys.prefix)'"
+
+
+def test_an_environment_has_what_its_requirements_say(host):
+    done = shell(host, f"module load libs/python/greeting && python3 {VERSION_AND_PREFIX}")
+    assert done.stdout == f"1 {release(host, 'libs/python/greeting/1')}\n", done.stderr
+
+
+def test_a_user_s_own_environment_sees_a_module_s_and_comes_first(host):
+    own = "/tmp/own"
+    install = f"{own}/bin/pip install --quiet --no-index --find-links /opt/trial greeting==2"
+    command = (
+        f"module load libs/python/greeting && python3 -m venv {own} && "
+        f"{own}/bin/python {VERSION_AND_PREFIX} && {install} && "
+        f"{own}/bin/python {VERSION_AND_PREFIX}; rm -r {own}"
+    )
+    done = shell(host, command)
+    assert done.stdout == f"1 {own}\n2 {own}\n", done.stderr
+
+
+def test_users_load_what_the_definition_asks_for(host):
+    lines = host.check_output("muster-software list").splitlines()
+    shown = lines[lines.index("apps/tool/1") + 1].split(maxsplit=3)
+    name = Path(release(host, "apps/tool/1")).name
+    assert (shown[0], shown[3]) == (name, "users load it, the definition asks for it")
+
+
+REPLACED = """
+set -e
+old={root} new=/apps/software/apps/tool/1/0123456789abcdef
+modulefile=/apps/modules/apps/tool/1.lua
+cp --archive $old $new && touch $new
+printf '#!/bin/sh\\necho newer\\n' >$new/bin/tool
+sed "s:$old:$new:g" $old.json >$new.json
+job() {{ env -i HOME=/root PATH=/usr/bin:/bin bash -lc "module load apps/tool; $1"; }}
+job 'touch /tmp/started; until test -e /tmp/go; do sleep 0.1; done; tool >/tmp/of-job' &
+until test -e /tmp/started; do sleep 0.1; done
+muster-software rollback apps/tool/1 0123456789abcdef >/dev/null
+job tool
+touch /tmp/go; wait; cat /tmp/of-job
+muster-software rollback apps/tool/1
+job tool
+printf '%s\\n' '#!/bin/sh' 'echo "$(date +%s) 0 7"' >/usr/local/bin/squeue
+chmod 755 /usr/local/bin/squeue
+muster-software gc
+touch --date '20 days ago' $modulefile
+muster-software gc
+ls $old.json $old/bin; ls -d $new* || echo collected
+"""
+
+
+def test_a_release_is_replaced_under_a_running_shell_taken_back_and_collected(host):
+    # SLURM is not on this host: a stand-in says that there is one job, of now.
+    root = release(host, "apps/tool/1")
+    try:
+        done = host.run("bash -c %s", REPLACED.format(root=root))
+    finally:
+        host.run("rm -rf /usr/local/bin/squeue /tmp/started /tmp/go /tmp/of-job")
+        host.run("rm -rf /apps/software/apps/tool/1/0123456789abcdef*")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["newer", "tool of an archive"], done.stderr
+    back = f"apps/tool/1 is {Path(root).name} again, and not 0123456789abcdef"
+    assert lines[2:4] == [back, "tool of an archive"]
+    new = "/apps/software/apps/tool/1/0123456789abcdef"
+    assert lines[4].startswith(f"{new}: stays until ")
+    assert lines[5:] == [f"{new}: removed", f"{root}.json", "", f"{root}/bin:", "tool", "collected"]
 
 
 # From here on the modules are run against the real Lmod and systemd, on trees of their own.
@@ -256,6 +344,9 @@ def packet(address):
     return python(f'socket(AF_INET, SOCK_DGRAM).sendto(b"x", ("{address}", 9))')
 
 
+OTHER = "$(echo /apps/software/apps/python/3/*[0-9a-f]/)"
+"""The folder of a release, for the shell: beside it are files with an ending."""
+
 # What a build command must not be able to do, each with a command that ends well where it can.
 ATTACKS = {
     "be root": '[ "$(id -u)" = 0 ]',
@@ -274,7 +365,7 @@ ATTACKS = {
     "write where all can, mounted later": "touch /mounted-of-trial/written",
     "write to /etc": "touch /etc/written-by-a-build",
     "write to the modulefiles": "touch /apps/modules/written",
-    "write into another version": "touch /apps/software/apps/python/3/written",
+    "write into another version": f"touch {OTHER}/written",
     "write beside its folder": "touch ROOT.run",
     "write its mark": "test -w ROOT.building",
     "ask systemd": "systemd-run --quiet touch /run/asked-systemd",
@@ -292,7 +383,7 @@ NEEDS = {
     "have a home": 'mkdir "$HOME/.cache"',
     "have /tmp": "touch /tmp/trial",
     "have shared memory": "touch /dev/shm/trial",
-    "use other versions": "/apps/software/apps/python/3/bin/python --version",
+    "use other versions": f"{OTHER}/bin/python --version",
     "know who resolves names": "cat /etc/resolv.conf",
     "reach other hosts": packet("192.0.2.1"),
 }
@@ -338,7 +429,7 @@ def hostile(workshop):
         "rm -rf /run/systemd/system/mounted* /etc/munge/munge.key /etc/slurm/slurmdbd.conf "
         "/etc/muster/trial /var/lib/slurm/slurmctld/trial /run/secrets/trial /run/munge/trial "
         "/home/trial /data-of-trial /mounted-of-trial /apps/software/trial /etc/written-by-a-build "
-        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/written; "
+        "/run/asked-systemd /apps/modules/written /apps/software/apps/python/3/*/written; "
         "chmod 700 /etc/munge; mount --make-private /; systemctl daemon-reload"
     )
 
@@ -393,6 +484,36 @@ def test_a_build_that_takes_too_long_is_ended_with_all_it_has_started(workshop):
     assert time.monotonic() - started < 30
     assert workshop.run("pgrep -fa '[s]leep 4712'").stdout == ""
     assert workshop.check_output("find /apps/software/slow -mindepth 1") == ""
+
+
+CHECK = "/usr/local/sbin/muster-check-release"
+
+UNUSABLE = {
+    "a library is missing": (
+        # Debian's ls needs libselinux.
+        "sed s/libselinux.so.1/libselinuy.so.1/ /bin/ls >ROOT/ls && chmod 755 ROOT/ls",
+        f"{CHECK} ROOT",
+        "no library libselinuy.so.1, which ls needs",
+    ),
+    "a package can't be imported": (
+        "touch ROOT/file",
+        f"{CHECK} --import nothing_like_it ROOT",
+        "`import nothing_like_it` failed: ModuleNotFoundError",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", UNUSABLE)
+def test_what_was_built_and_does_not_work_is_removed(workshop, fault):
+    command, verify, said = UNUSABLE[fault]
+    root = "/apps/software/unusable/1"
+    command, verify = (text.replace("ROOT", root) for text in (command, verify))
+    wanted = {"installations": [{"root": root, "build": command, "verify": verify}]}
+    result = json.loads(into_host(workshop, running("software_build"), arguments(wanted)))
+    assert result.get("failed")
+    assert f"{root} was built, but does not work" in result["msg"]
+    assert said in result["msg"]
+    assert workshop.check_output("find /apps/software/unusable -mindepth 1") == ""
 
 
 ENDED = {

@@ -28,8 +28,10 @@ from documentation import ROOT, Block, Command, Page, pages
 from muster import definition, secrets
 from muster.autoscaler.report import timeline
 from muster.cli.main import app
+from muster.definition import requirements
 from muster.definition.schema import node_sets
 from muster.definition.schema_errors import plain_type
+from muster.render import releases
 from muster.render.slurm import slurm_conf
 from muster_sandbox.containers import base_image
 from muster_sandbox.demo import tour
@@ -53,6 +55,7 @@ QUICK = {"check", "render", "schema"}
 
 NOT_OF_MUSTER = {
     "/var/log/munge/munged.log": "the package munge",
+    "/etc/pip.conf": "pip",
     "/data": "folders of the lab",
     "/home": "folders of the lab",
     "/apps": "folders of the lab",
@@ -378,7 +381,20 @@ def test_paths_on_hosts_are_those_that_muster_knows(page: Page) -> None:
     for span in page.spans:
         if span.startswith("/") and span not in NOT_OF_MUSTER:
             folder, _, name = span.rpartition("/")
-            assert span in sources() or (folder in sources() and name in sources()), span
+            in_sources = span in sources() or (folder in sources() and name in sources())
+            assert in_sources or span in releases_of_the_lab(), span
+
+
+@cache
+def releases_of_the_lab() -> list[str]:
+    lab = definition.load(LAB)
+    made = releases.releases(
+        lab.cluster.software,
+        lab.cluster.storage.apps.path,
+        lab.cluster.os,
+        requirements.read(lab, LAB),
+    )
+    return [release.root for release in made.values()]
 
 
 @every_page
@@ -429,7 +445,7 @@ def inventory_of(page: Page, folder: Path) -> Path:
         if whole_definition_of(block):
             continue
         merge_into(copy, block)
-        put_package(copy, yaml.safe_load(block.text))
+        put_files(copy, yaml.safe_load(block.text))
         definition.load(copy)
     return copy
 
@@ -440,11 +456,15 @@ def whole_definition_of(block: Block) -> str | None:
     return head[1] if head and head[1] != LAB.name else None
 
 
-def put_package(copy: Path, block: dict[str, Any]) -> None:
-    """Put an empty file where a page says that its reader copies a package to."""
-    if package := block.get("cluster", {}).get("slurmctld_package"):
-        (copy / package).parent.mkdir(exist_ok=True)
-        (copy / package).touch()
+def put_files(copy: Path, block: dict[str, Any]) -> None:
+    """Put an empty file where a page says that its reader copies a package or requirements to."""
+    cluster = block.get("cluster", {})
+    named = [cluster.get("slurmctld_package")]
+    for versions in cluster.get("software", {}).get("modules", {}).values():
+        named += [data.get("environment", {}).get("requirements") for data in versions.values()]
+    for name in filter(None, named):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).touch()
 
 
 def merge_into(copy: Path, block: Block) -> None:

@@ -37,7 +37,7 @@ LAYERS = {
         {"reference"},
         {"loading", "warnings"},
         {"checks"},
-        {"sources", "secret_values", "indentation"},
+        {"sources", "secret_values", "indentation", "requirements"},
         {"hosts_file", "inventory_files", "secret_names", "examples"},
         {"schema_errors", "definition"},
         {"repeats"},

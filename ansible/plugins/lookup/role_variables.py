@@ -13,7 +13,7 @@ from ansible_collections.muster.slurm.plugins.plugin_utils.role_arguments import
     role_folder,
 )
 
-from muster.definition import Definition, DefinitionError, validate
+from muster.definition import Definition, DefinitionError, requirements, validate
 from muster.render import role_variables
 
 DOCUMENTATION = r"""
@@ -149,7 +149,18 @@ def host_of(definition: Definition, given: Given) -> role_variables.Host:
         inventory=Path(given["inventory_dir"]),
         compute_endpoint=os.environ.get(ENDPOINT, ""),
         given=given,
+        requirements=requirement_texts(definition, given),
     )
+
+
+def requirement_texts(definition: Definition, given: Given) -> dict[str, str]:
+    """Return the files of requirements, which only the host that builds needs."""
+    if given["inventory_hostname"] not in definition.hosts.groups["controller"]:
+        return {}
+    try:
+        return requirements.read(definition, Path(given["inventory_dir"]))
+    except requirements.RequirementsError as error:
+        raise AnsibleLookupError(str(error)) from error
 
 
 def own(definition: Definition, host: role_variables.Host) -> dict[str, Any]:

@@ -32,6 +32,11 @@ options:
     type: list
     elements: str
     default: ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
+  module_packages:
+    description: Packages that modules need at run time.
+    type: list
+    elements: str
+    default: []
 author: [The Muster authors]
 """
 
@@ -44,14 +49,18 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description:
-    - inactive (unit -> state), failed (what the programs that failed printed), credential, clock (seconds since the epoch), system, kernel, packages
-      (name -> version), updates (of packages that are kept from unattended upgrades: package,
+    - inactive (unit -> state), failed (what the programs that failed printed), credential, clock (seconds since the epoch), system, kernel,
+      driver (the version of NVIDIA's kernel module that is loaded, or none), python (the version of the
+      distribution's interpreter, or none), packages (name -> version), module_packages (the same, null for one
+      that is missing), updates (of packages that are kept from unattended upgrades, each with package,
       installed, version, archive, security), time_sources (address -> the state that C(chronyc sources) prints, C(*) for
       the one that is followed; null where chronyd does not answer).
   type: dict
   returned: always
 """
 
+
+PYTHON = "/usr/bin/python3"
 
 PACKAGE_PATTERNS = ["slurm*", "munge*", "nvidia*", "cuda*", "openmpi*", "mpich*", "ucx*", "lib*"]
 
@@ -98,6 +107,25 @@ def packages(module: AnsibleModule, patterns: list[str]) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "ii"}
 
 
+def driver(version: str = "/sys/module/nvidia/version") -> str:
+    """Return the version of NVIDIA's kernel module that is loaded, or `none`."""
+    try:
+        with open(version, encoding="utf-8") as stream:
+            return stream.read().strip()
+    except FileNotFoundError:
+        return "none"
+
+
+def python(module: AnsibleModule) -> str:
+    """Return the version of the distribution's interpreter, or `none`."""
+    # Not `sys.version`: the inventory may name another interpreter for Ansible.
+    try:
+        _, out, _ = module.run_command([PYTHON, "--version"], handle_exceptions=False)
+    except OSError:
+        return "none"
+    return out.strip().removeprefix("Python ") or "none"
+
+
 def updates(module: AnsibleModule) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the newer versions of kept packages, or a sentence that says why they are not known."""
     program = module.get_bin_path("muster-updates", opt_dirs=["/usr/local/sbin"])
@@ -133,11 +161,14 @@ def main() -> None:
                 "elements": "str",
                 "default": PACKAGE_PATTERNS,
             },
+            "module_packages": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     clock = time.time()
     pending, unknown = updates(module)
+    needed: list[str] = module.params["module_packages"]
+    there = packages(module, needed) if needed else {}
     module.exit_json(
         changed=False,
         report={
@@ -147,7 +178,10 @@ def main() -> None:
             "credential": credential(module),
             "system": get_distribution_version(),
             "kernel": os.uname().release,
+            "driver": driver(),
+            "python": python(module),
             "packages": packages(module, module.params["package_patterns"]),
+            "module_packages": {name: there.get(name) for name in needed},
             "updates": pending,
             "time_sources": time_sources(module),
         },

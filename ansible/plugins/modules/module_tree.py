@@ -4,12 +4,14 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.whole_file import NEW, write
 
 DOCUMENTATION = r"""
 module: module_tree
@@ -36,6 +38,11 @@ options:
     description: Folder of the spider cache; C(cacheDir) and C(timestamp) in it are what lmodrc.lua names.
     type: path
     required: true
+  loads:
+    description: Modules that must load before a changed modulefile of theirs is published.
+    type: list
+    elements: str
+    default: []
   watch:
     description: Folders whose presence the modulefiles check. One that comes or goes makes the cache stale.
     type: list
@@ -70,7 +77,6 @@ LMOD = "/usr/share/lmod/lmod"
 LMODRC = "/etc/lmod/lmodrc.lua"
 """Where the role lmod describes the property of modules that are not built."""
 MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
-NEW = ".muster-new"
 
 
 Run = Callable[[list[str]], tuple[int, str, str]]
@@ -119,6 +125,18 @@ class Lmod:
         if code != 0:
             lines = [line.strip() for line in (err or out).splitlines()]
             raise RefusedError(" ".join(line for line in lines if line.strip("-")))
+
+    def load(self, folder: str, name: str) -> None:
+        """Raise RefusedError with Lmod's message if it does not load a module below `folder`."""
+        # Not a user's or the host's settings, and no cache: it is of the published tree.
+        clean = [f"HOME={folder}", f"MODULEPATH={folder}", "PATH=/usr/bin:/bin"]
+        program = [self._tool("lmod"), "bash", "load", name]
+        code, out, err = self.run(["env", "-i", *clean, "LMOD_IGNORE_CACHE=1", *program])
+        shown = re.search(r"^LOADEDMODULES=(.*);$", out, re.MULTILINE)
+        loaded = shown[1].replace("\\", "").split(":") if shown else []
+        if code != 0 or name not in loaded:
+            said = err.partition("While processing")[0]
+            raise RefusedError(" ".join(said.split()) or f"{name} is not loaded")
 
     def build_cache(self, folder: str, cache: str) -> None:
         """Write the spider cache of the tree in `folder`."""
@@ -201,13 +219,17 @@ class Tree:
             for name in self.to_write + self.to_remove
         ]
 
-    def check(self, lmod: Lmod) -> None:
-        """Let Lmod check the wanted files in a private folder."""
+    def check(self, lmod: Lmod, loads: list[str]) -> None:
+        """Let Lmod check the wanted files in a private folder, and load the changed ones of `loads`."""
         with tempfile.TemporaryDirectory(prefix="muster-modules-") as scratch:
             for name, text in self.wanted.items():
                 write(f"{scratch}/{name}", text)
+            changed = {*self.to_write}
             try:
                 lmod.check(scratch)
+                for name in loads:
+                    if f"{name}.lua" in changed:
+                        lmod.load(scratch, name)
             except RefusedError as error:
                 said = str(error).replace(scratch, self.path)
                 raise RefusedError(f"{self.path} is left as it was; Lmod refuses {said}") from error
@@ -223,21 +245,6 @@ class Tree:
             while folder and not os.listdir(f"{self.path}/{folder}"):
                 os.rmdir(f"{self.path}/{folder}")
                 folder = os.path.dirname(folder)
-
-
-def write(path: str, text: str) -> None:
-    """Write a file beside its place and rename it: it is there completely or not at all."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    # Lmod reads no file whose name begins with a dot; always the same one, so that the next run
-    # reuses what a killed one leaves.
-    temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
-    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
 
 
 def cache_source(lmod: Lmod, files: dict[str, str], watch: list[str]) -> str:
@@ -271,6 +278,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "files": {"type": "dict", "required": True},
             "cache": {"type": "path", "required": True},
+            "loads": {"type": "list", "elements": "str", "default": []},
             "watch": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -289,7 +297,8 @@ def main() -> None:
         changes, diff = wanted.to_write + wanted.to_remove, wanted.diff()
         # In check mode on a fresh host Lmod, or what the role lmod writes, is still to come.
         if changes and (lmod.configured or not module.check_mode):
-            wanted.check(lmod)
+            # In check mode their folders are still to come.
+            wanted.check(lmod, [] if module.check_mode else module.params["loads"])
         if not module.check_mode:
             wanted.publish()
         source = cache_source(lmod, tree(path), watch)

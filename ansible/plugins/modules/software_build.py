@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build what modules point to, where it is missing."""
 
+import json
 import os
 import select
 import subprocess
@@ -11,6 +12,7 @@ from typing import TypedDict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
+from ansible_collections.muster.slurm.plugins.module_utils.whole_file import write
 
 DOCUMENTATION = r"""
 module: software_build
@@ -23,6 +25,8 @@ description:
     that takes, a file C(FOLDER.building) lies beside it. If the file is there without a builder that
     holds its lock, a build was killed; its remains are removed and it is built again.
   - A build that fails leaves nothing behind. What exists is never touched.
+  - Beside the folder of a release is C(FOLDER.json), which says what C(muster-software) needs to roll back
+    to it and to know when nobody needs it any more, and C(FOLDER.txt) with requirements, if its command reads them.
   - Where the server of a folder does not answer it ends within a bound.
 options:
   installations:
@@ -38,6 +42,29 @@ options:
       build:
         description: Command for /bin/sh. Without one the module leaves the folder alone.
         type: str
+      verify:
+        description: Command for /bin/sh, run after O(installations[].build), that ends with 0 if what was built works.
+        type: str
+      module:
+        description: Name and version of the module that points to the folder.
+        type: str
+        default: ""
+      is_release:
+        description: Whether the folder is made from a definition, by this module or by hand.
+        type: bool
+        default: false
+      requirements:
+        description: Text for C(FOLDER.txt).
+        type: str
+      built_on:
+        description: Folders of other modules that must stay as long as this one.
+        type: list
+        elements: path
+        default: []
+  modulefiles:
+    description: Path below the module tree of each modulefile, with its text; the release of a module keeps its own.
+    type: dict
+    default: {}
   timeout_seconds:
     description: How long one build may take.
     type: int
@@ -67,6 +94,11 @@ class Installation(TypedDict):
 
     root: str
     build: str | None
+    verify: str | None
+    module: str
+    is_release: bool
+    requirements: str | None
+    built_on: list[str]
 
 
 def is_missing(root: str) -> bool:
@@ -74,10 +106,29 @@ def is_missing(root: str) -> bool:
     return not os.path.isdir(root) or os.path.exists(f"{root}.building")
 
 
-def build(program: str, root: str, command: str, timeout_seconds: int) -> None:
-    """Have `program` run `command`, which fills the folder `root`. Raises RefusedError."""
+def differs(path: str, text: str) -> bool:
+    """Whether a file has another text, or is not there."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read() != text
+    except FileNotFoundError:
+        return True
+
+
+def manifest(entry: Installation, modulefiles: dict[str, str]) -> str:
+    """Return what is beside a release: whose it is, what it needs, how users got to it."""
+    facts = {
+        "module": entry["module"],
+        "built_on": entry["built_on"],
+        "modulefile": modulefiles.get(f"{entry['module']}.lua", ""),
+    }
+    return json.dumps(facts, indent=1, sort_keys=True) + "\n"
+
+
+def build(words: list[str]) -> None:
+    """Run the program that builds. Raises RefusedError with what it says if it fails."""
     with subprocess.Popen(
-        [program, "--timeout", str(timeout_seconds), root, command],
+        words,
         stdin=subprocess.DEVNULL,
         # A pipe: if this process is killed, the program notices.
         stdout=subprocess.PIPE,
@@ -93,7 +144,56 @@ def build(program: str, root: str, command: str, timeout_seconds: int) -> None:
                 if not is_heard():
                     process.terminate()
     if process.returncode != 0:
-        raise RefusedError(said.strip() or f"{program} ended with {process.returncode}")
+        raise RefusedError(said.strip() or f"{words[0]} ended with {process.returncode}")
+
+
+class Run:
+    """What is done for each folder, one after the other: what was built stays, whatever comes."""
+
+    def __init__(
+        self, module: AnsibleModule, entries: list[Installation], modulefiles: dict[str, str]
+    ) -> None:
+        self._entries, self._modulefiles = entries, modulefiles
+        self._check_mode = module.check_mode
+        self._timeout_seconds: int = module.params["timeout_seconds"]
+        self._program: str | None = module.get_bin_path(
+            "muster-build", opt_dirs=["/usr/local/sbin"]
+        )
+        self.built: list[str] = []
+        """Folders."""
+        self.written: list[str] = []
+        """Files beside them."""
+
+    def all(self) -> None:
+        """Do all of it. Raises RefusedError or OSError."""
+        for entry in self._entries:
+            root = entry["root"]
+            if entry["requirements"] is not None:
+                self._write(f"{root}.txt", entry["requirements"])
+            if entry["build"] is not None and is_missing(root):
+                if not self._check_mode:
+                    self._build(root, entry["build"], entry["verify"])
+                self.built.append(root)
+            # By hand it may be built later.
+            if entry["is_release"] and (root in self.built or not is_missing(root)):
+                self._write(f"{root}.json", manifest(entry, self._modulefiles))
+
+    def _build(self, root: str, command: str, verify: str | None) -> None:
+        if self._program is None:
+            raise RefusedError(
+                "there is no program muster-build on this host; run the role software, which "
+                "installs it"
+            )
+        options = ["--timeout", str(self._timeout_seconds)]
+        if verify is not None:
+            options += ["--verify", verify]
+        build([self._program, *options, root, command])
+
+    def _write(self, path: str, text: str) -> None:
+        if differs(path, text):
+            if not self._check_mode:
+                write(path, text)
+            self.written.append(path)
 
 
 def is_heard() -> bool:
@@ -112,40 +212,44 @@ def main() -> None:
                 "type": "list",
                 "elements": "dict",
                 "required": True,
-                "options": {"root": {"type": "path", "required": True}, "build": {"type": "str"}},
+                "options": {
+                    "root": {"type": "path", "required": True},
+                    "build": {"type": "str"},
+                    "verify": {"type": "str"},
+                    "module": {"type": "str", "default": ""},
+                    "is_release": {"type": "bool", "default": False},
+                    "requirements": {"type": "str"},
+                    "built_on": {"type": "list", "elements": "path", "default": []},
+                },
             },
+            "modulefiles": {"type": "dict", "default": {}},
             "timeout_seconds": {"type": "int", "default": 3600},
         },
         supports_check_mode=True,
     )
     installations: list[Installation] = module.params["installations"]
-    to_build = [
-        (entry["root"], entry["build"]) for entry in installations if entry["build"] is not None
-    ]
-    refuse_silent(module, [root for root, _ in to_build])
-    missing = [(root, command) for root, command in to_build if is_missing(root)]
-    built: list[str] = []
-    program: str | None = module.get_bin_path("muster-build", opt_dirs=["/usr/local/sbin"])
+    # Nothing of Muster's is in other folders.
+    ours = [entry for entry in installations if entry["is_release"] or entry["build"] is not None]
+    refuse_silent(module, [entry["root"] for entry in ours])
+    run = Run(module, ours, module.params["modulefiles"])
     try:
-        for root, command in missing:
-            if not module.check_mode:
-                if program is None:
-                    raise RefusedError(
-                        "there is no program muster-build on this host; run the role software, "
-                        "which installs it"
-                    )
-                build(program, root, command, module.params["timeout_seconds"])
-            built.append(root)
+        run.all()
     except RefusedError as error:
-        module.fail_json(msg=str(error), paths=built)
+        module.fail_json(msg=str(error), paths=run.built)
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}", paths=built)
+        module.fail_json(msg=f"{error.filename}: {error.strerror}", paths=run.built)
     module.exit_json(
-        changed=bool(built),
-        paths=built,
+        changed=bool(run.built or run.written),
+        paths=run.built,
         diff=[
-            {"before_header": root, "after_header": root, "before": "absent\n", "after": "built\n"}
-            for root in built
+            {
+                "before_header": path,
+                "after_header": path,
+                "before": "absent\n",
+                "after": f"{what}\n",
+            }
+            for what, paths in (("built", run.built), ("written", run.written))
+            for path in paths
         ],
     )
 

@@ -30,6 +30,7 @@ from muster.definition.checks import (
     software,
     software_content,
     software_folders,
+    software_requirements,
     ssh_keys,
     storage,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "software",
     "software_content",
     "software_folders",
+    "software_requirements",
     "ssh_keys",
     "storage",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from muster.definition.checks.registry import Finding, check
 from muster.definition.checks.rows import Spelling, UnknownName, at, table
 from muster.definition.definition import Definition
-from muster.definition.schema.software import SoftwareVersion, folders_in
+from muster.definition.schema.software import KINDS, SoftwareVersion, folders_in
 from muster.definition.yaml_file import KeyPath
 
 # Names of folders: 255 bytes at most. A file VERSION.building is beside the folder of a version.
@@ -63,6 +63,11 @@ table(
         _inserted_folders, _MODULE,
         'no module "{value}" has a folder to insert there',
         "write name and version: {apps/python/3.10}"),
+    UnknownName("module-unknown-interpreter",
+        "A Python environment on a module that is not there",
+        at(f"{_MODULE}.environment.python"), _MODULE,
+        'no module "{value}"',
+        "write name and version: apps/python/3.11"),
 )
 # fmt: on
 
@@ -129,11 +134,17 @@ def module_cycle(d: Definition) -> Iterator[Finding]:
         if full not in done and (cycle := ring(full, [])):
             done.update(cycle)
             path, content = modules[cycle[0]]
-            loads = cycle[1] in content.depends_on
+            environment = content.environment
+            if cycle[1] in content.depends_on:
+                place: KeyPath = ("depends_on",)
+            elif environment is not None and cycle[1] == environment.python:
+                place = ("environment", "python")
+            else:
+                place = ("build",)
             yield Finding(
-                (*path, "depends_on" if loads else "build"),
+                (*path, *place),
                 f"{' needs '.join(cycle)}: a ring",
-                "take one of them out of `depends_on` or `build`",
+                "take one of them out of `depends_on`, `build` or `environment`",
             )
 
 
@@ -171,9 +182,9 @@ def module_family_twice(d: Definition) -> Iterator[Finding]:
 
 @check("module-without-command")
 def module_without_command(d: Definition) -> Iterator[Finding]:
-    """A module that is not built, and no command that builds it."""
+    """A module that is not built, and nothing that says how to."""
     for full, path, content in _versions(d):
-        if not content.built and content.build is None:
+        if not content.built and not content.is_built:
             yield Finding(
                 (*path, "built"),
                 f"{full} is not built and nothing says how to",
@@ -181,13 +192,56 @@ def module_without_command(d: Definition) -> Iterator[Finding]:
             )
 
 
+@check("imports-without-release")
+def imports_without_release(d: Definition) -> Iterator[Finding]:
+    """Imports of a module that Muster does not build, and so does not verify."""
+    for full, path, content in _versions(d):
+        if content.imports and not content.is_built:
+            yield Finding(
+                (*path, "imports"),
+                f"nothing builds {full}, so nothing verifies it",
+                f"take them out, or say what fills its folder: {', '.join(KINDS)}",
+            )
+
+
+@check("module-two-kinds")
+def module_two_kinds(d: Definition) -> Iterator[Finding]:
+    """A module whose folder is filled in several ways."""
+    for full, path, content in _versions(d):
+        kinds = [kind for kind in KINDS if getattr(content, kind) is not None]
+        for kind in kinds[1:]:
+            yield Finding(
+                (*path, kind),
+                f"{full} has {kinds[0]} too, and one of them fills its folder",
+                "take one of them out, or make two modules of it",
+            )
+
+
+@check("module-environment-without-interpreter")
+def module_environment_without_interpreter(d: Definition) -> Iterator[Finding]:
+    """A Python environment on a module that has no folder, and so no interpreter in it."""
+    modules = {full: content for full, _, content in _versions(d)}
+    for _, path, content in _versions(d):
+        if content.environment is None:
+            continue
+        on = modules.get(content.environment.python)
+        if on is not None and not on.is_built and on.root is None:
+            yield Finding(
+                (*path, "environment", "python"),
+                f"nothing fills the folder of {content.environment.python}",
+                "name a module with `build` that makes an interpreter, as "
+                "`python3 -m venv {root}` does, or give it the `root` of one that is there",
+            )
+
+
 @check("packages-without-command")
 def packages_without_command(d: Definition) -> Iterator[Finding]:
     """Packages for building a module that the play does not build."""
     for full, path, content in _versions(d):
-        if content.packages and (content.build is None or not content.built):
+        if content.build_packages and not (content.is_built and content.built):
             yield Finding(
-                (*path, "packages"),
+                (*path, "build_packages"),
                 f"the play does not build {full}, so it installs no packages for that",
-                "take them out, or let the play build it: with `build`, without `built: false`",
+                "take them out, write those that it needs at run time into `packages`, or let the "
+                "play build it: with `build` for example, without `built: false`",
             )

@@ -30,10 +30,10 @@ _LISTS = frozenset(
 _TAKEN = frozenset(
     (
         *("LOADEDMODULES", "_LMFILES_", "HOME", "USER", "LOGNAME", "SHELL", "PWD"),
-        *("BASH_ENV", "ENV", "SLURM_CONF"),
+        *("BASH_ENV", "ENV", "SLURM_CONF", "MUSTER_ENVIRONMENTS"),
     )
 )
-"""Variables of Lmod, of the login and of SLURM's own configuration."""
+"""Variables of Lmod, of the login, of SLURM's own configuration and of Python environments."""
 _ENTRY = re.compile(r"/?(?:[A-Za-z0-9._+-]+(?:/[A-Za-z0-9._+-]+)*/?)?")
 _WORD = re.compile(r"(?<!\$)\{([A-Za-z][A-Za-z0-9_]*)\}")
 _BEHIND_DOLLAR = re.compile(r"\$\{([^{}]+)\}")
@@ -50,11 +50,27 @@ def _versions(d: Definition) -> Iterator[tuple[tuple[str, str, str, str], Softwa
 # fmt: off
 table(
     Spelling("module-package",
-        "A package for a build that apt would take for an option, a file or a removal",
+        "A package of a module that apt would take for an option, a file or a removal",
         # Debian Policy 5.6.1; apt removes what ends in a hyphen.
-        at(f"{_MODULE}.packages.[]"), r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]",
+        at(f"{_MODULE}.packages.[]", f"{_MODULE}.build_packages.[]"),
+        r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]",
         '"{value}" can\'t be the name of a package',
         "write its name alone, in small letters, such as python3-venv"),
+    Spelling("module-archive-address",
+        "An address of an archive that no program can fetch",
+        at(f"{_MODULE}.archive.url"), r"(https?|ftp|file)://[!-~]+",
+        '"{value}" can\'t be the address of an archive',
+        "write it like https://example.org/tool-1.0.tar.gz, without blanks"),
+    Spelling("module-archive-digest",
+        "A SHA-256 of an archive that is none",
+        at(f"{_MODULE}.archive.sha256"), r"[0-9a-f]{64}",
+        '"{value}" can\'t be a SHA-256',
+        "write the 64 small hexadecimal digits that sha256sum prints"),
+    Spelling("module-import",
+        "A Python package that no `import` can name",
+        at(f"{_MODULE}.imports.[]"), lambda name: all(map(str.isidentifier, name.split("."))),
+        '"{value}" can\'t be imported',
+        "write what follows the word import in a program, such as torch or google.protobuf"),
     Spelling("module-family",
         "A family that can't be a part of a variable, which Lmod makes of it",
         at(f"{_MODULE}.family"), r"[A-Za-z0-9_]+",

@@ -39,7 +39,7 @@ def _folders(d: Definition) -> list[tuple[str, bool, str, SoftwareVersion]]:
 
 def _misplaced(apps: str, root: str, content: SoftwareVersion) -> tuple[str, str] | None:
     """Why nothing can be built in a folder, and the remedy; None if it can."""
-    if content.build is None or not is_well_formed(root) or root == "/":
+    if not content.is_built or not is_well_formed(root) or root == "/":
         return None  # nothing is built there, or another check refuses the path
     for own in (f"{apps}/{name}" for name in _OWN):
         if below(root, own):
@@ -77,7 +77,7 @@ def module_folders_overlap(d: Definition) -> Iterator[Finding]:
         while around and not below(root, around[-1][0]):
             around.pop()
         for other_root, other_chosen, other, others in around:
-            builds = content.build is not None or others.build is not None
+            builds = content.is_built or others.is_built
             if builds and (chosen or other_chosen):
                 # The one that chose its folder; of two the inner one.
                 name = full if chosen else other

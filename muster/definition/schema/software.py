@@ -15,6 +15,18 @@ PYTHONS = {
     "ubuntu-24.04": "3.12",
 }
 
+STANDARD_LIBRARY = {
+    "debian-12": ("python3-distutils", "python3-gdbm", "python3-lib2to3", "python3-venv"),
+    # distutils left Python in 3.12, lib2to3 in 3.13.
+    "debian-13": ("python3-gdbm", "python3-venv"),
+    "ubuntu-22.04": ("python3-distutils", "python3-gdbm", "python3-lib2to3", "python3-venv"),
+    "ubuntu-24.04": ("python3-gdbm", "python3-lib2to3", "python3-venv"),
+}
+"""Packages with what the distribution splits off the standard library of its package python3.
+
+All but python3-tk and idle, which need X libraries, and Python's own tests.
+"""
+
 
 # A placeholder for a folder; braces with anything else in them belong to the shell.
 _FOLDER_OF = re.compile(r"(?<!\$)\{([A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+)\}")
@@ -25,11 +37,49 @@ def folders_in(text: str) -> list[str]:
     return _FOLDER_OF.findall(text)
 
 
+class Environment(Model):
+    """Python packages in a prefix of their own, on the interpreter of another module."""
+
+    python: Annotated[
+        str,
+        Field(
+            description="Module, with version, that has the interpreter in `bin/python3` of its "
+            "folder: `apps/python/3.11`.",
+            examples=["apps/python/3.11"],
+        ),
+    ]
+    requirements: Annotated[
+        str,
+        Field(
+            description="File in the folder of the inventory with all packages, each with its "
+            "version and hashes, as `uv pip compile --generate-hashes` writes it.",
+            examples=["software/jupyter-4.txt"],
+        ),
+    ]
+
+
+class Archive(Model):
+    """A file that is fetched and unpacked; a single folder around all of it is left out."""
+
+    url: Annotated[
+        str,
+        Field(description="Its address.", examples=["https://example.org/tool-1.0.tar.gz"]),
+    ]
+    sha256: Annotated[
+        str, Field(description="Its SHA-256 in 64 small hexadecimal digits.", examples=["0" * 64])
+    ]
+
+
+KINDS = ("build", "environment", "archive")
+"""Keys of a version of which one fills its folder."""
+
+
 class SoftwareVersion(Model):
     """One version of a module, such as `apps/python/3.10`.
 
-    In `env` and `build`, `{root}` is the folder of this version and `{apps/python/3.10}` that of
-    another one.
+    Its folder is filled by one of `build`, `environment` and `archive`, or by nobody: then it only
+    sets the environment, or brings `packages`. In `env` and `build`, `{root}` is the folder of this
+    version and `{apps/python/3.10}` that of another one.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"build": "..."}]})
@@ -74,11 +124,24 @@ class SoftwareVersion(Model):
     ] = {}
     root: Annotated[
         str | None,
-        Field(description="Folder it is installed in; null: <apps>/software/<module>/<version>."),
+        Field(
+            description="Folder it is installed in; null: <apps>/software/<module>/<version>. What "
+            "Muster builds is in a release below it: a folder named by the digest of all that it "
+            "is made from, which never changes afterwards."
+        ),
     ] = None
     packages: Annotated[
         list[str],
-        Field(description="Packages of the distribution that `build` needs on the controller."),
+        Field(
+            description="Packages of the distribution that it needs at run time: installed on all "
+            "hosts that run jobs, log people in or build, and in the image of a cloud."
+        ),
+    ] = []
+    build_packages: Annotated[
+        list[str],
+        Field(
+            description="Packages of the distribution that only its build needs, on the controller."
+        ),
     ] = []
     build: Annotated[
         str | None,
@@ -87,21 +150,42 @@ class SoftwareVersion(Model):
             "empty; it can write there and to `$TMPDIR`. null: nothing to do."
         ),
     ] = None
+    environment: Annotated[
+        Environment | None,
+        Field(description="Python packages that are installed into it; null: none."),
+    ] = None
+    archive: Annotated[
+        Archive | None, Field(description="File that is unpacked into it; null: none.")
+    ] = None
+    imports: Annotated[
+        list[str],
+        Field(
+            description="Python packages that must be importable with the module before the play "
+            "publishes a release: `torch`.",
+            examples=[["torch"]],
+        ),
+    ] = []
     built: Annotated[
         bool,
         Field(
-            description="true: the play runs `build` if the folder is missing; false: an "
+            description="true: the play builds the release if it is missing; false: an "
             "administrator does, and until then the module loads with a note that says how."
         ),
     ] = True
 
+    @property
+    def is_built(self) -> bool:
+        """Whether its folder is filled from the definition, by the play or an administrator."""
+        return any(getattr(self, kind) is not None for kind in KINDS)
+
     def built_after(self, full_name: str) -> list[str]:
-        """Return what must be there before it is built: modules that it loads, or names in `build`.
+        """Return what must be there before it is built: modules that it loads, or is built with.
 
         `full_name`: its own, which in `build` is another way to write `{root}`.
         """
         named = [name for name in folders_in(self.build or "") if name != full_name]
-        return list(dict.fromkeys([*self.depends_on, *named]))
+        on = [self.environment.python] if self.environment else []
+        return list(dict.fromkeys([*self.depends_on, *on, *named]))
 
 
 class Software(Model):

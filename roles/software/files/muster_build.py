@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build one folder of software as an account of its own, closed off from the rest of the host.
 
-    muster-build [--timeout SECONDS] FOLDER COMMAND
+    muster-build [--timeout SECONDS] [--verify COMMAND] FOLDER COMMAND
 
 Installed by Muster's role `software`, whose play runs it; an administrator runs it by hand for what
 the play does not build. COMMAND is for /bin/sh and runs programs of strangers. It can write to
@@ -11,8 +11,10 @@ It reaches the internet, and no secret, socket or home of this host: systemd see
 `faults` looks whether it does before the command starts. In the end all that the command has
 started is killed, and the folder becomes root's.
 
-What the command prints goes to stdout. Until all is done a file FOLDER.building is beside the
-folder. Exit code 1: it was not built, nothing is left, and stderr says why.
+The second command, which looks whether what was built works, runs in the same way when the folder
+is root's already. What both print goes to stdout and to a file in /var/log/muster-build. A build
+ends when the disk gets full. Until all is done a file FOLDER.building is beside the folder. Exit
+code 1: it was not built, nothing is left, and stderr says why.
 """
 
 import argparse
@@ -26,10 +28,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 ACCOUNT = "muster-build"
 
@@ -37,6 +40,17 @@ UNIT = "muster-build.service"
 """One name, so one build at a time: two of the same account could reach each other's folders."""
 
 LOCK = "/run/muster-build.lock"
+
+LOGS = "/var/log/muster-build"
+
+LOG_BYTES = 2**24
+"""Of one log: what a build prints after that goes to stdout alone."""
+
+SPARED_BYTES = 2**30
+"""Free space that a build leaves to others, in the file systems of its folder and of TMPDIR."""
+
+LOOK_SECONDS = 2.0
+"""Between two looks at that space."""
 
 TEMPORARY = "/var/tmp"  # noqa: S108
 """TMPDIR and HOME. It is the build's own, and on a disk: /tmp may be in memory."""
@@ -73,6 +87,10 @@ class FailedError(Exception):
     """What went wrong with a command."""
 
 
+class VerifyError(FailedError):
+    """Why what was built does not work."""
+
+
 class InterruptError(Exception):
     """Somebody ends this program, or nobody reads what it prints any more."""
 
@@ -80,8 +98,16 @@ class InterruptError(Exception):
 # Outside, as root.
 
 
-def build(root: str, command: str, timeout_seconds: int | None) -> None:
-    """Make the folder `root` by `command`. Raises RefusedError, InterruptError or OSError."""
+def build(root: str, command: str, verify: str | None, timeout_seconds: int | None) -> None:
+    """Make the folder `root` by `command`, and have `verify` look at it.
+
+    Raises:
+        FailedError: one of the commands failed.
+        RefusedError: it can't be built here and now.
+        InterruptError: somebody ended this program.
+        OSError: a folder or file can't be written.
+
+    """
     if not PLAIN.fullmatch(root):
         raise RefusedError(
             f'"{root}" can\'t be the folder of a build; begin it with / and use letters, digits '
@@ -109,10 +135,16 @@ def build(root: str, command: str, timeout_seconds: int | None) -> None:
                 remove(root)
                 os.mkdir(root, mode=0o755)
                 os.chown(root, account.pw_uid, account.pw_gid)
-                with ends_with_this_program(lock, mark_lock):
-                    run(root, command, timeout_seconds)
-                refuse_survivors(root)
-                hand_over(root)
+                with ends_with_this_program(lock, mark_lock), log_of(root) as log:
+                    run(root, command, timeout_seconds, log)
+                    refuse_survivors(root)
+                    hand_over(root)
+                    if verify is not None:
+                        try:
+                            run(root, verify, timeout_seconds, log)
+                        except FailedError as error:
+                            raise VerifyError(str(error)) from None
+                        refuse_survivors(root)
             except BaseException:
                 # With the mark beside it a folder counts as missing.
                 if not survivors():
@@ -137,8 +169,18 @@ def locked(path: str, busy: str) -> Iterator[int]:
         os.close(lock)
 
 
-def run(root: str, command: str, timeout_seconds: int | None) -> None:
+@contextmanager
+def log_of(root: str) -> Iterator[BinaryIO]:
+    """Open the file for what the commands of a folder print. Root alone reads it."""
+    os.makedirs(LOGS, mode=0o700, exist_ok=True)
+    path = os.path.join(LOGS, f"{root.strip('/').replace('/', '_')}.log")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        yield log
+
+
+def run(root: str, command: str, timeout_seconds: int | None, log: BinaryIO) -> None:
     """Run `command` closed off. Raises FailedError, RefusedError or InterruptError."""
+    log.write(f"+ {command}\n".encode())
     inside = [sys.executable, "-I", os.path.abspath(__file__), "--inside", os.path.realpath(root)]
     service = ["systemd-run", "--wait", "--pipe", "--collect", f"--unit={UNIT}"]
     options = [f"--property={text}" for text in properties(os.path.realpath(root), timeout_seconds)]
@@ -153,7 +195,12 @@ def run(root: str, command: str, timeout_seconds: int | None) -> None:
             )
         except FileNotFoundError:
             raise RefusedError(not_closed(root, "there is no systemd-run")) from None
-        closed, words = follow(process)
+        try:
+            closed, words = follow(process, log, (root, TEMPORARY))
+        except FailedError:
+            subprocess.run(STOP, stderr=subprocess.DEVNULL, check=False)
+            process.wait()
+            raise
         code = process.wait()
         told.seek(0)
         said = told.read().decode(errors="replace")
@@ -230,11 +277,19 @@ def ends_with_this_program(*locks: int) -> Iterator[None]:
         yield
 
 
-def follow(build: "subprocess.Popen[bytes]") -> tuple[bool, str]:
+def follow(
+    build: "subprocess.Popen[bytes]", log: BinaryIO, disks: Sequence[str]
+) -> tuple[bool, str]:
     """Print what a build prints; return whether it was closed off, and its last words.
+
+    Args:
+        build: The service's.
+        log: Gets the same.
+        disks: Folders on the file systems that must not get full.
 
     Raises:
         InterruptError: nobody reads any more; Ansible or its connection has ended.
+        FailedError: a file system gets full.
 
     """
     if build.stdout is None:
@@ -244,11 +299,16 @@ def follow(build: "subprocess.Popen[bytes]") -> tuple[bool, str]:
     poller.register(output, select.POLLIN)
     # Without an event to wait for it reports errors only, such as a reader that has gone.
     poller.register(sys.stdout.fileno(), 0)
-    closed, said = False, b""
+    closed, said, looked = False, b"", 0.0
     while True:
-        ready = [file for file, _ in poller.poll()]
+        if time.monotonic() - looked >= LOOK_SECONDS:
+            refuse_full(disks)
+            looked = time.monotonic()
+        ready = [file for file, _ in poller.poll(LOOK_SECONDS * 1000)]
         if sys.stdout.fileno() in ready:
             raise InterruptError
+        if output not in ready:
+            continue
         chunk = os.read(output, 65536)
         if not chunk:
             return closed, said.decode(errors="replace")
@@ -259,7 +319,21 @@ def follow(build: "subprocess.Popen[bytes]") -> tuple[bool, str]:
         if closed:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
+            if log.tell() < LOG_BYTES:
+                log.write(chunk)
+                log.flush()
             said = said[-65536:]
+
+
+def refuse_full(disks: Sequence[str]) -> None:
+    """Raise FailedError if one of the file systems has hardly any space left."""
+    for folder in disks:
+        there = os.statvfs(folder)
+        if there.f_bavail * there.f_frsize < SPARED_BYTES:
+            raise FailedError(
+                f"the file system of {folder} has less than {SPARED_BYTES // 2**20} MiB left, "
+                "which a build leaves to others; make room there"
+            )
 
 
 def survivors() -> list[str]:
@@ -449,6 +523,7 @@ def main(arguments: Sequence[str]) -> int:
         description="Build one folder of software, closed off from the rest of the host.",
     )
     parser.add_argument("--timeout", type=int, metavar="SECONDS", help="how long it may take")
+    parser.add_argument("--verify", metavar="COMMAND", help="looks whether it works")
     parser.add_argument("folder", metavar="FOLDER", help="where the command puts the software")
     parser.add_argument("command", metavar="COMMAND", help="for /bin/sh; quote it")
     given = parser.parse_args(arguments)
@@ -456,11 +531,17 @@ def main(arguments: Sequence[str]) -> int:
     for number in SIGNALS:
         signal.signal(number, interrupt)
     try:
-        build(given.folder, given.command, given.timeout)
+        build(given.folder, given.command, given.verify, given.timeout)
+    except VerifyError as error:
+        said = (
+            f"{given.folder} was built, but does not work, so it was removed and is not published: "
+            f"{error}; fix its definition and run again"
+        )
     except FailedError as error:
         said = (
-            f"{given.folder} was not built and nothing is left of it: {error}; fix the command "
-            f"`{given.command}` and run again, or set `built: false` to build it by hand"
+            f"{given.folder} was not built and nothing is left of it: {error}; the command was "
+            f"`{given.command}`; fix its definition and run again, or set `built: false` to build "
+            "it by hand"
         )
     except RefusedError as error:
         said = str(error)

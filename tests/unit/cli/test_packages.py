@@ -45,10 +45,13 @@ def test_the_lab_s_list_is_the_one_that_the_docs_show() -> None:
     assert command.prints("\n".join(word for key in found for word in (f"{key}:", *found[key])))
     nodes = found["lab-cpu-[01-02],lab-gpu-[01-02]"]
     [names] = [line.split()[1:] for line in nodes]
+    # What a module needs is on each host: without it a training fails on the nodes alone.
+    library = {"python3-distutils", "python3-gdbm", "python3-lib2to3", "python3-venv"}
+    assert library <= {*names}
     assert {"munge", "chrony", "lmod", "slurmd=22.05.*", "libpam-slurm-adopt=22.05.*"} <= {*names}
     assert "mariadb-server" not in names
     access = found["lab-access"][0].split()
-    assert {"mariadb-server", "slurmdbd", "slurmctld=22.05.*", "python3-venv", "msmtp"} <= {*access}
+    assert {"mariadb-server", "slurmdbd", "slurmctld=22.05.*", "msmtp", *library} <= {*access}
     # One role names it with its version, another without.
     assert "slurm-client=22.05.*" in access
     assert "slurm-client" not in access

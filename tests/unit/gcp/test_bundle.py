@@ -16,6 +16,7 @@ import yaml
 
 from muster.definition import load
 from muster.definition.schema.node_sets import Disk
+from muster.definition.schema.software import STANDARD_LIBRARY
 from muster.gcp import builder_vm, bundle, install_halves, inventory
 from muster.gcp.archive import pack
 
@@ -170,7 +171,7 @@ class TestMachineBundle:
         (inventory / "packages").mkdir()
         (inventory / package).write_bytes(b"!<arch>")
         (inventory / "packages/slurmctld_22.05.8-3+0muster1_amd64.deb").write_bytes(b"an old one")
-        files = contents(bundle.machine_bundle(checkout, inventory, package))
+        files = contents(bundle.machine_bundle(checkout, inventory, [package]))
         assert files[f"inventory/{package}"] == b"!<arch>"
         assert files.keys() - contents(machine(checkout)).keys() == {f"inventory/{package}"}
 
@@ -366,6 +367,7 @@ class TestImageBundle:
         assert facts == {
             "os": "debian-12",
             "slurm_version": "22.05",
+            "module_packages": [*STANDARD_LIBRARY["debian-12"]],
             "base": "projects/debian-cloud/global/images/family/debian-12",
             "disk_gib": 10,
         }

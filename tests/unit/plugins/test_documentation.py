@@ -9,10 +9,10 @@ import yaml
 PLUGINS = Path(__file__).parents[3] / "ansible/plugins"
 
 
-def documentation(path: Path) -> str | None:
-    """The text that a file assigns to DOCUMENTATION."""
+def documentation(path: Path, name: str = "DOCUMENTATION") -> str | None:
+    """The text that a file assigns to `name`."""
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DOCUMENTATION":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return str(ast.literal_eval(node.value))
     return None
 
@@ -31,3 +31,13 @@ def test_a_plugin_s_documentation_is_yaml(path: Path):
     text = documentation(path)
     assert text is not None
     assert yaml.safe_load(text)["short_description"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(PLUGINS.glob("[cilm]*/*.py")),
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_examples_and_results_are_yaml(path: Path):
+    for name in ("EXAMPLES", "RETURN"):
+        assert yaml.safe_load(documentation(path, name) or "[]") is not None, name

@@ -1,6 +1,7 @@
 """What the last play hears from a host: its packages and chronyd's sources."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,22 @@ PROGRAMS = {
 
 @pytest.fixture
 def report(tmp_path, run_module):
-    def report(chronyc: str, commands: Sequence[list[str]] = (), **programs: str) -> dict[str, Any]:
+    def report(
+        chronyc: str,
+        commands: Sequence[list[str]] = (),
+        module_packages: Sequence[str] = (),
+        **programs: str,
+    ) -> dict[str, Any]:
         for name, script in {**PROGRAMS, "chronyc": chronyc, **programs}.items():
             program = tmp_path / name
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
         path = f"{tmp_path}:{os.environ['PATH']}"
-        arguments = {"units": ["munge"], "commands": [*commands]}
+        arguments = {
+            "units": ["munge"],
+            "commands": [*commands],
+            "module_packages": [*module_packages],
+        }
         outcome = run_module("host_report", arguments, env={**os.environ, "PATH": path})
         assert outcome.code == 0, outcome.printed
         return outcome["report"]
@@ -73,3 +83,21 @@ def test_why_updates_are_not_known_is_reported(report) -> None:
     assert broken["updates"] == []
     (said,) = broken["failed"]
     assert said.startswith("muster-updates failed: apt-config: broken; run it there: /")
+
+
+def test_what_modules_need_is_reported_with_what_is_missing_of_it(report) -> None:
+    script = 'case "$*" in *" python3-venv a-b") echo "ii  python3-venv 3.11";; esac; exit 1'
+    needed = ["python3-venv", "a-b"]
+    found = report("true", module_packages=needed, **{"dpkg-query": script})
+    assert found["module_packages"] == {"python3-venv": "3.11", "a-b": None}
+
+
+def test_without_packages_that_modules_need_dpkg_is_not_asked_for_all(report) -> None:
+    assert report("true")["module_packages"] == {}
+
+
+def test_the_distribution_s_interpreter_and_the_driver_are_reported(report) -> None:
+    found = report("true")
+    assert re.fullmatch(r"3\.\d+\.\d+\S*", found["python"])
+    # Machines that run these tests have none.
+    assert found["driver"] == "none"

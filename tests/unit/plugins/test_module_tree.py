@@ -101,7 +101,7 @@ def test_a_refused_tree_is_named_by_its_place_and_left_alone(tmp_path: Path) -> 
     tool, calls = lmod(tmp_path, code=1, said="-----\n  a/1, Fn: {folder}/a/1.lua Error: no\n\n")
     path = tmp_path / "modules"
     with pytest.raises(module_tree.RefusedError) as refused:
-        module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool)
+        module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool, [])
     assert str(refused.value) == (
         f"{path} is left as it was; Lmod refuses a/1, Fn: {path}/a/1.lua Error: no"
     )
@@ -114,7 +114,65 @@ def test_without_lmod_the_message_says_what_to_install(tmp_path: Path) -> None:
     tool = module_tree.Lmod(lambda *_: (0, "", ""), str(tmp_path / "none"))
     assert tool.version == ""
     with pytest.raises(module_tree.RefusedError, match="install Lmod 8 or newer"):
-        module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "x\n"}).check(tool)
+        module_tree.Tree(str(tmp_path / "modules"), {"a/1.lua": "x\n"}).check(tool, [])
+
+
+LOADED = "LOADEDMODULES=a/1:a/c\\+\\+/2;\nexport LOADEDMODULES;\n"
+
+
+def loading(tmp_path: Path, answers: dict[str, tuple[int, str, str]]):
+    """An Lmod that takes all files, and answers what is given when a module is loaded."""
+    tools = tmp_path / "8.6.19/libexec"
+    tools.mkdir(parents=True)
+    for name in ("check_module_tree_syntax", "lmod"):
+        (tools / name).touch()
+    loads: list[str] = []
+
+    def run(command: list[str]) -> tuple[int, str, str]:
+        if "load" not in command:
+            return 0, "", ""
+        assert command[:2] == ["env", "-i"]
+        loads.append(command[-1])
+        return answers[command[-1]]
+
+    return module_tree.Lmod(run, str(tmp_path / "8.6.19")), loads
+
+
+def test_a_module_that_changes_must_load_before_it_is_published(tmp_path: Path) -> None:
+    publish(tmp_path / "modules", {"a/1.lua": "x\n", "a/2.lua": "y\n"})
+    tool, loads = loading(tmp_path, {"a/1": (0, LOADED, ""), "a/c++/2": (0, LOADED, "")})
+    wanted = {"a/1.lua": "new\n", "a/2.lua": "y\n", "a/c++/2.lua": "z\n", "a/other.lua": "o\n"}
+    tree = module_tree.Tree(str(tmp_path / "modules"), wanted)
+    tree.check(tool, ["a/1", "a/2", "a/c++/2"])
+    assert loads == ["a/1", "a/c++/2"]
+
+
+# What Lmod 8.6.19 says of a modulefile that calls LmodError.
+REFUSED = """Lmod has detected the following error: the folder is
+not there
+While processing the following module(s):
+    Module fullname  Module Filename
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((1, "false\n", REFUSED), "Lmod has detected the following error: the folder is not there"),
+        # It has ended well, and has loaded another one.
+        ((0, "LOADEDMODULES=a/2;\n", ""), "a/1 is not loaded"),
+        ((0, "", ""), "a/1 is not loaded"),
+    ],
+)
+def test_a_module_that_does_not_load_is_not_published(
+    tmp_path: Path, answer: tuple[int, str, str], said: str
+) -> None:
+    tool, _ = loading(tmp_path, {"a/1": answer})
+    path = tmp_path / "modules"
+    with pytest.raises(module_tree.RefusedError) as refused:
+        module_tree.Tree(str(path), {"a/1.lua": "x\n"}).check(tool, ["a/1"])
+    assert str(refused.value) == f"{path} is left as it was; Lmod refuses {said}"
+    assert not path.exists()
 
 
 def source(tmp_path: Path, tool: object, watch: list[str]) -> str:

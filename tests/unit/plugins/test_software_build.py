@@ -1,5 +1,6 @@
 """What is missing gets built in its order, by the program that closes builds off."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ Run = Callable[..., Any]
 # Without what closes builds off, which tests/unit/roles/software and tests/roles test.
 PROGRAM = """[ "$1" = --timeout ] || exit 9
 echo "$2" >>"$(dirname "$0")/timeouts"
-mkdir -p "$3"
-/bin/sh -ec "$4" >&2"""
+shift 2
+verify=true
+if [ "$1" = --verify ]; then verify=$2; shift 2; fi
+mkdir -p "$1"
+/bin/sh -ec "$2 && $verify" >&2"""
 
 
 @pytest.fixture
@@ -80,4 +84,86 @@ def test_without_the_program_nothing_is_built(run_module: Run, apps: Path) -> No
     refused = run_module("software_build", arguments, env={"PATH": "/usr/bin:/bin"})
     assert refused["failed"]
     assert "there is no program muster-build on this host; run the role software" in refused["msg"]
+    assert not apps.exists()
+
+
+def release(root: Path, **more: Any) -> dict[str, Any]:
+    return {"root": str(root), "module": "libs/torch/2", "is_release": True, **more}
+
+
+@pytest.fixture
+def run(build: Run, run_module: Run, tmp_path: Path) -> Run:
+    """Return `run([installation], ...)`, which runs the module on whole entries."""
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+
+    def run(*installations: dict[str, Any], check: bool = False, **more: Any) -> Any:
+        arguments = {"installations": [*installations], **more}
+        return run_module("software_build", arguments, check=check, env={"PATH": path})
+
+    return run
+
+
+def test_beside_a_release_is_what_a_rollback_needs(run: Run, apps: Path) -> None:
+    root = apps / "torch/1234"
+    built = release(root, build="true", requirements="torch==2\n", built_on=["/apps/python/3"])
+    modulefiles = {"libs/torch/2.lua": "whatis()\n", "libs/torch/1.lua": "another\n"}
+    assert run(built, modulefiles=modulefiles)["changed"]
+    assert json.loads((apps / "torch/1234.json").read_text()) == {
+        "module": "libs/torch/2",
+        "built_on": ["/apps/python/3"],
+        "modulefile": "whatis()\n",
+    }
+    assert (apps / "torch/1234.txt").read_text() == "torch==2\n"
+    assert not run(built, modulefiles=modulefiles)["changed"]
+
+
+def test_requirements_are_there_when_the_command_reads_them(run: Run, apps: Path) -> None:
+    root = apps / "torch/1234"
+    run(release(root, build=f"cp {root}.txt {root}/read", requirements="torch==2\n"))
+    assert (root / "read").read_text() == "torch==2\n"
+
+
+def test_another_modulefile_of_the_same_release_is_noted(run: Run, apps: Path) -> None:
+    built = release(apps / "1234", build="true")
+    run(built, modulefiles={"libs/torch/2.lua": "old"})
+    again = run(built, modulefiles={"libs/torch/2.lua": "new"})
+    assert (again["changed"], again["paths"]) == (True, [])
+    assert json.loads((apps / "1234.json").read_text())["modulefile"] == "new"
+
+
+def test_what_is_built_by_hand_is_noted_when_it_is_there(run: Run, apps: Path) -> None:
+    by_hand = release(apps / "1234", requirements="torch==2\n")
+    # The command that an administrator types reads it.
+    assert run(by_hand)["changed"]
+    assert sorted(path.name for path in apps.iterdir()) == ["1234.txt"]
+    assert not run(by_hand)["changed"]
+    (apps / "1234").mkdir()
+    assert run(by_hand)["changed"]
+    assert (apps / "1234.json").exists()
+
+
+def test_what_was_built_is_verified(run: Run, apps: Path) -> None:
+    root = apps / "1234"
+    run(release(root, build=f"touch {root}/x", verify=f"mv {root}/x {root}/verified"))
+    assert [path.name for path in root.iterdir()] == ["verified"]
+    assert run(release(apps / "5678", build="true", verify="echo no libx; exit 1"))["failed"]
+    assert not (apps / "5678.json").exists()
+
+
+def test_nothing_is_written_for_a_release_that_was_not_built(run: Run, apps: Path) -> None:
+    failed = run(release(apps / "1234", build="exit 1"))
+    assert failed["failed"]
+    assert not (apps / "1234.json").exists()
+
+
+def test_beside_a_folder_of_others_nothing_is_written(run: Run, apps: Path) -> None:
+    (apps / "tool").mkdir(parents=True)
+    assert not run({"root": str(apps / "tool"), "module": "apps/tool/1"})["changed"]
+    assert [path.name for path in apps.iterdir()] == ["tool"]
+
+
+def test_check_mode_names_the_files_too_and_writes_none(run: Run, apps: Path) -> None:
+    shown = run(release(apps / "1234", build="true", requirements="torch==2\n"), check=True)
+    named = [part["after_header"] for part in shown["diff"]]
+    assert named == [str(apps / "1234"), f"{apps}/1234.txt", f"{apps}/1234.json"]
     assert not apps.exists()

@@ -12,6 +12,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from muster.autoscaler.slurm import power_save_program
 from muster.definition import Definition, load, validate
+from muster.definition.schema.software import STANDARD_LIBRARY
 from muster.render.role_variables import _ROLES, Host, packages, role_variables, shared
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -539,7 +540,24 @@ def test_the_packages_of_a_host_s_roles_are_known_from_the_beginning(
     host = on_host(changed(), name, given)
     added, _ = role_variables(host)
     version = changed().cluster.slurm_version
-    assert packages(host, added) == [package.replace("V", version) for package in expected]
+    names = [package.replace("V", version) for package in expected]
+    assert packages(host, added) == [*names, *STANDARD_LIBRARY["debian-12"]]
+
+
+def test_what_modules_need_is_on_all_hosts_that_run_jobs_log_in_or_build() -> None:
+    torch = {"packages": ["python3-torch"], "build_packages": ["g++"], "build": "make {root}"}
+    software = {"modules": {"libs/torch": {"1": torch}}}
+    groups = {"login": ["gate"], "storage": ["store"], "database": ["store"]}
+    definition = changed(groups, software=software)
+    everywhere = sorted([*STANDARD_LIBRARY["debian-12"], "python3-torch"])
+    for name in ("access", "gate", "cpu-01", "gpu-01"):
+        added = variables(definition, name)
+        assert added["lmod_packages"] == added["verify_module_packages"] == everywhere
+    assert variables(definition, "access")["software_build_packages"] == ["g++"]
+    assert variables(definition, "store")["verify_module_packages"] == []
+    assert packages(on_host(definition, "store"), variables(definition, "store")) == [
+        *("munge", "mariadb-server")
+    ]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -10,6 +10,7 @@ from muster.verify import verdict
 HOSTS = ["lab-access", "lab-cpu-01", "lab-cpu-02"]
 PACKAGES = {"slurmd": "22.05.8-4", "munge": "0.5.15-2", "libssl3": "3.0.15-1"}
 OTHERS = {**PACKAGES, **{f"libslurm{number}": "2" for number in range(1, 7)}}
+MODULE_PACKAGES = {"python3-distutils": "3.11.2-3", "python3-torch": "1.13.1+dfsg-4"}
 PEERS = {"cpu": ["lab-cpu-01", "lab-cpu-02"]}
 JOB = {
     "partition": "ml-cpu",
@@ -29,7 +30,10 @@ def host(**changed: Any) -> dict[str, Any]:
         "latest": 1001.0,
         "system": "12",
         "kernel": "6.1.0-30-amd64",
+        "driver": "none",
+        "python": "3.11.2",
         "packages": PACKAGES,
+        "module_packages": MODULE_PACKAGES,
         "updates": [],
         "time_sources": {"192.0.2.1": "*", "192.0.2.2": "+"},
         "credential": {"text": "MUNGE:AwQ..."},
@@ -108,6 +112,25 @@ HOST_PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
         "libslurm2 2 / missing, libslurm3 2 / missing, libslurm4 2 / missing, libslurm5 2 / "
         "missing and 1 more; bring them to the same versions",
     ),
+    "another driver than its peer": (
+        {"lab_cpu_02": {"driver": "535.216"}},
+        "lab-cpu-02: driver 535.216, its peer lab-cpu-01 of cpu has none; bring them to the same",
+    ),
+    "a package less that a module needs": (
+        {"lab_cpu_02": {"module_packages": {**MODULE_PACKAGES, "python3-distutils": None}}},
+        "lab-cpu-02: python3-distutils is not installed there, which modules need to run; run "
+        "site.yml, which installs what is missing",
+    ),
+    "another version of a package that a module needs": (
+        {"lab_cpu_01": {"module_packages": {**MODULE_PACKAGES, "python3-torch": "2.6.0"}}},
+        "lab-cpu-01: python3-torch 2.6.0, its peers lab-cpu-02,lab-access have 1.13.1+dfsg-4, and "
+        "a module may run on one and fail on another; bring them to the same version",
+    ),
+    "another Python than all others": (
+        {"lab_access": {"python": "3.13.5"}},
+        "lab-access: Python 3.13.5, its peers lab-cpu-[01-02] have 3.11.2, and a module may run on "
+        "one and fail on another; bring them to the same version",
+    ),
     "no credential": (
         {"lab_access": {"credential": {"error": "Socket is missing"}}},
         "lab-access: can't make a munge credential: Socket is missing",
@@ -184,6 +207,27 @@ def test_a_chronyd_that_does_not_answer_is_said_once_as_a_daemon() -> None:
     reports = hosts(lab_cpu_01=down)
     assert len(said(reports)) == 1
     assert noted(reports) == []
+
+
+def test_the_odd_one_out_is_named_even_if_it_comes_first() -> None:
+    reports = hosts(lab_cpu_01={"kernel": "6.12"})
+    reports |= {"lab-cpu-03": host(), "lab-cpu-04": host(kernel="6.12")}
+    nodes = [name for name in reports if "cpu" in name] + ["lab-cpu-05"]
+    reports["lab-cpu-05"] = host()
+    assert verdict.problems(reports, cluster(), {"cpu": nodes}) == [
+        "lab-cpu-[01,04]: kernel 6.12, their peers lab-cpu-[02-03,05] of cpu have "
+        "6.1.0-30-amd64; bring them to the same"
+    ]
+
+
+def test_a_host_that_loads_no_modules_may_have_another_python() -> None:
+    assert said(hosts(lab_access={"module_packages": {}, "python": "3.13.5"})) == []
+
+
+def test_what_all_hosts_lack_is_said_once() -> None:
+    lacking = {"module_packages": {**MODULE_PACKAGES, "python3-torch": None}}
+    (sentence,) = said(hosts(lab_access=lacking, lab_cpu_01=lacking, lab_cpu_02=lacking))
+    assert sentence.startswith("lab-cpu-[01-02],lab-access: python3-torch is not installed there")
 
 
 def test_a_host_that_is_nobodys_peer_may_differ() -> None:

@@ -38,6 +38,7 @@ spec = importlib.util.spec_from_file_location("muster_build", sys.argv[1])
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
 program.LOCK = sys.argv[2]
+program.LOGS = sys.argv[2] + ".logs"
 nobody = pwd.getpwuid(65534)
 pwd.getpwnam = {program.ACCOUNT: nobody}.__getitem__
 sys.exit(program.main(sys.argv[3:]))
@@ -147,8 +148,8 @@ def test_what_is_neither_file_nor_folder_nor_link_is_refused(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("touch {root}/x; echo no space >&2; exit 3", "exit status 3: no space; fix the command"),
-        ("touch {root}/x; false; echo unreached", "exit status 1; fix the command"),
+        ("touch {root}/x; echo no space >&2; exit 3", "exit status 3: no space; the command was"),
+        ("touch {root}/x; false; echo unreached", "exit status 1; the command was"),
         ("true", "the command ended well, but put nothing into the folder"),
         ("echo Read-only file system; false", "(a build can write to its folder and to $TMPDIR"),
     ],
@@ -287,8 +288,90 @@ def test_without_the_account_nothing_is_built(
     monkeypatch.setattr(muster_build, "LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(muster_build, "ACCOUNT", "nobody-of-that-name")
     with pytest.raises(muster_build.RefusedError, match=r"no account .*; run the role software"):
-        muster_build.build(str(apps / "tool"), "true", None)
+        muster_build.build(str(apps / "tool"), "true", None, None)
     assert left(apps) == []
+
+
+def logs(tmp_path: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (tmp_path / "lock.logs").iterdir()}
+
+
+def name_of_log(root: Path) -> str:
+    return str(root).strip("/").replace("/", "_") + ".log"
+
+
+def test_what_was_built_is_looked_at_when_nothing_can_change_it_any_more(
+    build: Build, apps: Path, tmp_path: Path
+) -> None:
+    root = apps / "tool"
+    verify = f"stat -c %u {root}/what; cat {root}.building; echo it works"
+    done = build(root, f"echo built; touch {root}/what", "--verify", verify)
+    assert (done.returncode, done.stdout) == (0, "built\n0\nit works\n")
+    assert left(apps) == ["tool", "tool/what"]
+    lines = logs(tmp_path)[name_of_log(root)].splitlines()
+    assert lines == [f"+ echo built; touch {root}/what", "built", f"+ {verify}", "0", "it works"]
+
+
+def test_what_does_not_work_is_removed_and_says_why(build: Build, apps: Path) -> None:
+    root = apps / "tool"
+    failed = build(root, f"touch {root}/x", "--verify", "echo no library libx.so.1; exit 1")
+    assert failed.returncode == 1
+    assert failed.stderr == (
+        f"{root} was built, but does not work, so it was removed and is not published: exit status "
+        "1: no library libx.so.1; fix its definition and run again\n"
+    )
+    assert left(apps) == []
+
+
+def test_the_log_of_a_failed_build_stays_and_only_root_reads_it(
+    build: Build, apps: Path, tmp_path: Path
+) -> None:
+    build(apps / "tool", "echo the reason; exit 1")
+    [(name, text)] = logs(tmp_path).items()
+    assert (name, text) == (
+        name_of_log(apps / "tool"),
+        "+ echo the reason; exit 1\nthe reason\n",
+    )
+    assert stat.S_IMODE((tmp_path / "lock.logs" / name).stat().st_mode) == 0o600
+    build(apps / "tool", "echo another; exit 1")
+    assert "another" in logs(tmp_path)[name]
+    assert "the reason" not in logs(tmp_path)[name]
+
+
+def with_constant(command_line: list[str], text: str) -> list[str]:
+    return [word.replace("program.LOCK =", f"{text}\nprogram.LOCK =") for word in command_line]
+
+
+def run(command_line: list[str], root: Path, command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*command_line, str(root), command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_log_has_an_end(command_line: list[str], apps: Path, tmp_path: Path) -> None:
+    small = with_constant(command_line, "program.LOG_BYTES = 1000")
+    root = apps / "tool"
+    done = run(small, root, f"touch {root}/x; for n in 1 2 3; do printf %65536d 1; sleep 0.1; done")
+    assert done.returncode == 0
+    assert len(done.stdout) == 3 * 65536
+    assert 1000 < len(logs(tmp_path)[name_of_log(root)]) < 2 * 65536
+
+
+def test_a_build_ends_before_a_disk_is_full(
+    command_line: list[str], apps: Path, programs: Path
+) -> None:
+    full = with_constant(command_line, "program.SPARED_BYTES = 2**70")
+    root = apps / "tool"
+    failed = run(full, root, f"touch {root}/half; sleep 1")
+    assert failed.returncode == 1
+    assert f"the file system of {root} has less than" in failed.stderr
+    assert "MiB left, which a build leaves to others; make room there; " in failed.stderr
+    assert left(apps) == []
+    assert "stop muster-build.service" in (programs / "calls").read_text()
 
 
 def test_a_folder_that_can_not_be_made_is_named(build: Build, apps: Path) -> None:

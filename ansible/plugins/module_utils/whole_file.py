@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files in shared folders that a reader sees whole or not at all."""
+
+import os
+
+NEW = ".muster-new"
+"""Ending of what is being written. What a killed run leaves, the next one reuses."""
+
+
+def write(path: str, text: str) -> None:
+    """Write a file beside its place and rename it. All may read it; folders are made. Raises OSError."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    # Lmod reads no file whose name begins with a dot.
+    temporary = f"{folder}/.{os.path.basename(path)}{NEW}"
+    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)

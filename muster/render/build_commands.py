@@ -1,0 +1,48 @@
+"""How each kind of software comes into its folder: commands for /bin/sh, pure.
+
+They run as an account that can write to the folder and to `$TMPDIR` alone (role `software`).
+"""
+
+import shlex
+
+from muster.definition.schema.software import Archive
+
+ARCHIVE_PACKAGES = ("ca-certificates", "curl", "libarchive-tools")
+"""What the command of an archive runs: bsdtar reads tar files of all compressions, and zip."""
+
+# Prints 1 if all that a list of names has is in one folder.
+_IN_ONE_FOLDER = (
+    'awk -F/ \'{sub(/^\\.\\//, "")} $1 != "" {top[$1]; if (NF > 1) deep = 1} '
+    "END {for (name in top) count++; print count == 1 && deep}'"
+)
+
+
+def environment(root: str, python: str, requirements: str) -> str:
+    """Return the command that installs Python packages.
+
+    Args:
+        root: The folder.
+        python: Folder of the module with the interpreter.
+        requirements: File with the packages and their hashes.
+
+    """
+    return (
+        f"{python}/bin/python3 -m venv {root} && {root}/bin/python3 -m pip install --no-input "
+        "--disable-pip-version-check --no-cache-dir --require-hashes "
+        f"--requirement {requirements}"
+    )
+
+
+def archive(root: str, source: Archive) -> str:
+    """Return the command that fetches an archive, compares its digest and unpacks it."""
+    url, file = shlex.quote(source.url), '"$TMPDIR/archive"'
+    wrong = shlex.quote(f"{source.url} has another sha256 than the definition says: ")
+    return (
+        f"curl --fail --location --silent --show-error --output {file} {url} && "
+        f"sum=$(sha256sum <{file}) && "
+        f'if [ "${{sum%% *}}" != {source.sha256} ]; then '
+        f'printf "%s%s\\n" {wrong} "${{sum%% *}}"; exit 1; fi && '
+        f"one=$(bsdtar --list --file {file} | {_IN_ONE_FOLDER}) && "
+        f"bsdtar --extract --no-same-owner --file {file} --directory {root} "
+        "--strip-components $one"
+    )

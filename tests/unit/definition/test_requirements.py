@@ -1,0 +1,80 @@
+"""Files of requirements: what is fixed by a hash, and what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.definition import validate
+from muster.definition.requirements import RequirementsError, faults, read
+
+HASH = f"--hash=sha256:{'a' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("numpy==1.26.4", "numpy==1.26.4 has no hash"),
+        ("numpy", "numpy has no hash"),
+        (f"numpy=={HASH[:40]}", f"numpy=={HASH[:40]} has no hash"),
+        ("numpy==1 --hash=md5:1234", "numpy==1 has no hash"),
+        (f"numpy==1 # {HASH}", "numpy==1 has no hash"),
+        ("-r more.txt", "`-r` does not fix what is installed"),
+        ("--requirement=more.txt", "`--requirement=more.txt` does not fix what is installed"),
+        ("-e ./tool", "`-e` does not fix what is installed"),
+        ("--trusted-host example.org", "`--trusted-host` does not fix what is installed"),
+    ],
+)
+def test_what_leaves_open_what_is_installed_is_named_with_its_line(line: str, said: str) -> None:
+    text = f"# By uv.\n\ntorch==2.4 \\\n    {HASH}\n{line}\n"
+    assert list(faults(text)) == [(5, said)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing\n",
+        f"a==1 {HASH}",
+        f"a==1 \\\n  {HASH} \\\n  {HASH}\n  # via b\n",
+        f"a @ https://example.org/a-1.whl {HASH}\n",
+        f'a==1 ; python_version < "3.12" {HASH}\n',
+        "--index-url https://example.org/simple\n-i https://example.org/simple\n",
+        "--only-binary :all:\n--no-binary=a\n--pre\n--require-hashes\n",
+    ],
+)
+def test_what_is_fixed_is_accepted(text: str) -> None:
+    assert list(faults(text)) == []
+
+
+def test_a_line_that_goes_on_at_the_end_of_the_file_is_looked_at() -> None:
+    assert list(faults("a==1 \\")) == [(1, "a==1 has no hash")]
+
+
+MODULES = {
+    "apps/python": {"3": {"root": "/opt/python"}},
+    "libs/a": {
+        "1": {"environment": {"python": "apps/python/3", "requirements": "software/a.txt"}},
+        "2": {"environment": {"python": "apps/python/3", "requirements": "software/a.txt"}},
+    },
+}
+CLUSTER = {
+    "name": "lab",
+    "os": "debian-12",
+    "nodes": {"cpu": {"sockets": 1, "cores_per_socket": 1, "memory_mib": 1024}},
+    "partitions": {"all": {"nodes": ["cpu"], "default": True}},
+    "software": {"modules": MODULES},
+}
+GROUPS = {"controller": ["a"], "database": ["a"], "login": ["a"], "compute": ["a"], "cpu": ["a"]}
+
+
+def test_each_file_is_read_once_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
+    definition = validate(CLUSTER, GROUPS)
+    assert definition.files() == definition.requirement_files() == ["software/a.txt"]
+    with pytest.raises(RequirementsError, match=r"software/a.txt: no such file or directory; "):
+        read(definition, tmp_path)
+    (tmp_path / "software").mkdir()
+    (tmp_path / "software/a.txt").write_text("a")
+    assert read(definition, tmp_path) == {"software/a.txt": "a"}
+    (tmp_path / "software/a.txt").write_bytes(b"\xff")
+    with pytest.raises(RequirementsError, match="is no text in UTF-8"):
+        read(definition, tmp_path)

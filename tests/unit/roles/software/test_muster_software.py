@@ -1,0 +1,302 @@
+"""Which release users get back, and which ones are removed; Lmod and SLURM are stand-ins.
+
+With the real Lmod: tests/roles/test_software.py.
+"""
+
+import fcntl
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_software.py"
+SPEC = importlib.util.spec_from_file_location("muster_software", PROGRAM)
+assert SPEC is not None and SPEC.loader is not None
+muster_software = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(muster_software)
+
+OLD, NEW, OTHER = "0" * 15 + "a", "0" * 15 + "b", "0" * 15 + "c"
+PYTHON, TORCH = "apps/python/3", "libs/torch/2"
+DAY = 24 * 3600
+
+Done = tuple[int, str, str]
+
+
+class Cluster:
+    """A shared folder, and the programs that are asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.apps, self.bin = folder / "apps", folder / "bin"
+        self.bin.mkdir()
+        (self.apps / "modules").mkdir(parents=True)
+        self.wanted: dict[str, str] = {}
+        self.program("lmod", 'echo "LOADEDMODULES=$3;"')
+        self.program("update_lmod_system_cache_files", f'echo "$@" >{folder}/cache')
+        self.queue()
+
+    def program(self, name: str, text: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def queue(self, *jobs: str) -> None:
+        """Let squeue print jobs: time of submission, restarts, number."""
+        self.program("squeue", "".join(f"echo '{job}'\n" for job in jobs) or "true")
+
+    def root(self, module: str, name: str) -> Path:
+        return self.apps / "software" / module / name
+
+    def release(
+        self, module: str, name: str, *, days: float = 0, built_on: tuple[Path, ...] = ()
+    ) -> Path:
+        """Make a release that was built some days ago."""
+        root = self.root(module, name)
+        root.mkdir(parents=True)
+        (root / "file").touch()
+        beside = {
+            "module": module,
+            "built_on": [str(path) for path in built_on],
+            "modulefile": f'local root = "{root}"\n',
+        }
+        Path(f"{root}.json").write_text(json.dumps(beside))
+        then = time.time() - days * DAY
+        os.utime(root, (then, then))
+        return root
+
+    def publish(self, module: str, name: str, *, days: float = 0) -> Path:
+        """Write the modulefile that names a release, as the play did some days ago."""
+        path = self.apps / "modules" / f"{module}.lua"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'{muster_software.MARK}local root = "{self.root(module, name)}"\n')
+        then = time.time() - days * DAY
+        os.utime(path, (then, then))
+        self.wanted[module] = str(self.root(module, name))
+        return path
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster(tmp_path)
+    for name in ("SETTINGS", "LOCK", "BUILD_LOCK", "LOGS"):
+        monkeypatch.setattr(muster_software, name, str(tmp_path / name))
+    monkeypatch.setattr(muster_software, "LMOD", str(made.bin))
+    monkeypatch.setenv("PATH", f"{made.bin}:/usr/bin:/bin")
+    return made
+
+
+@pytest.fixture
+def run(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def run(*words: str) -> Done:
+        settings = {"root": str(cluster.apps), "wanted": cluster.wanted}
+        Path(muster_software.SETTINGS).write_text(json.dumps(settings))
+        code = muster_software.main(words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def replaced(cluster: Cluster, *, days: float) -> Path:
+    """Let a release be replaced by another one some days ago; return its folder."""
+    old = cluster.release(PYTHON, OLD, days=days + 1)
+    cluster.release(PYTHON, NEW, days=days)
+    cluster.publish(PYTHON, NEW, days=days)
+    return old
+
+
+class TestList:
+    def test_it_says_which_one_users_load_and_which_one_is_asked_for(self, cluster, run):
+        replaced(cluster, days=1)
+        cluster.publish(PYTHON, OLD)
+        cluster.wanted = {
+            PYTHON: str(cluster.root(PYTHON, NEW)),
+            TORCH: str(cluster.root(TORCH, OTHER)),
+        }
+        code, out, err = run("list")
+        lines = [line.split(maxsplit=3) for line in out.splitlines()]
+        assert (code, err) == (0, "")
+        assert lines[0] == [PYTHON]
+        assert (lines[1][0], lines[1][3]) == (OLD, "users load it")
+        assert (lines[2][0], lines[2][3]) == (NEW, "the definition asks for it")
+        assert lines[3:] == [[TORCH], [OTHER, "not", "built", "the definition asks for it"]]
+
+    def test_programs_get_the_folders(self, cluster, run):
+        old = replaced(cluster, days=1)
+        code, out, _ = run("list", "--json")
+        new = str(cluster.root(PYTHON, NEW))
+        assert code == 0
+        assert json.loads(out) == {PYTHON: {"published": new, "releases": [str(old), new]}}
+
+    def test_what_is_being_built_is_no_release_yet(self, cluster, run):
+        root = cluster.release(PYTHON, OLD)
+        Path(f"{root}.building").touch()
+        assert run("list") == (0, "", "")
+
+    def test_without_the_role_it_says_who_writes_its_settings(self, capsys, monkeypatch):
+        monkeypatch.setattr(muster_software, "SETTINGS", "/nonexistent/software.json")
+        assert muster_software.main(["list"]) == 1
+        assert "there is no /nonexistent/software.json; run site.yml" in capsys.readouterr().err
+
+
+REFUSED = {
+    "no such module": (["apps/none/1"], "there is no release of apps/none/1"),
+    "no such release": ([PYTHON, OTHER], f"has no release {OTHER}; there are {OLD}, {NEW}"),
+    "the same": ([PYTHON, NEW], f"users load {NEW} of {PYTHON} already"),
+}
+
+
+class TestRollback:
+    def test_users_get_the_release_before(self, cluster, run, tmp_path):
+        old = replaced(cluster, days=1)
+        code, out, err = run("rollback", PYTHON)
+        assert (code, err) == (0, "")
+        assert out.startswith(f"{PYTHON} is {OLD} again, and not {NEW}; the next run of site.yml")
+        text = (cluster.apps / "modules" / f"{PYTHON}.lua").read_text()
+        assert text == f'{muster_software.MARK}local root = "{old}"\n'
+        cache = cluster.apps / "lmod/cache"
+        asked = f"-d {cache}/cacheDir -t {cache}/timestamp {cluster.apps}/modules\n"
+        assert (tmp_path / "cache").read_text() == asked
+
+    def test_a_release_can_be_named_and_forward_is_possible_too(self, cluster, run):
+        replaced(cluster, days=1)
+        run("rollback", PYTHON)
+        assert run("rollback", PYTHON, NEW)[:2] == (0, f"{PYTHON} is {NEW} again, and not {OLD}\n")
+
+    @pytest.mark.parametrize("case", REFUSED)
+    def test_it_says_what_there_is(self, cluster, run, case):
+        words, said = REFUSED[case]
+        replaced(cluster, days=1)
+        code, out, err = run("rollback", *words)
+        assert (code, out) == (1, "")
+        assert said in err
+
+    def test_before_the_oldest_there_is_none(self, cluster, run):
+        replaced(cluster, days=1)
+        run("rollback", PYTHON)
+        assert f"has no release before {OLD}; there are {OLD}, {NEW}" in run("rollback", PYTHON)[2]
+
+    def test_one_that_is_built_on_what_is_gone_is_refused(self, cluster, run):
+        gone = cluster.root(PYTHON, OLD)
+        cluster.release(TORCH, OLD, days=2, built_on=(gone,))
+        cluster.release(TORCH, NEW)
+        cluster.publish(TORCH, NEW)
+        assert run("rollback", TORCH)[2] == (
+            f"{OLD} is built on {gone}, which is gone; name another release\n"
+        )
+
+    def test_one_that_lmod_does_not_load_is_not_published(self, cluster, run):
+        replaced(cluster, days=1)
+        path = cluster.apps / "modules" / f"{PYTHON}.lua"
+        before = path.read_text()
+        cluster.program("lmod", "echo 'Lmod has detected an error' >&2; echo false")
+        code, _, err = run("rollback", PYTHON)
+        assert code == 1
+        assert f"{OLD} is not published, since Lmod does not load it: Lmod has detected" in err
+        assert path.read_text() == before
+
+    def test_a_modulefile_of_somebody_else_stays(self, cluster, run):
+        replaced(cluster, days=1)
+        path = cluster.apps / "modules" / f"{PYTHON}.lua"
+        path.write_text(f'local root = "{cluster.root(PYTHON, NEW)}"\n')
+        assert f"{path} was not written by Muster" in run("rollback", PYTHON)[2]
+
+
+UNKNOWN = {
+    "slurmctld does not answer": ("echo 'Unable to contact' >&2; exit 1", "Unable to contact"),
+    "squeue prints something else": ("echo 'CLUSTER: lab'", "prints what is no job"),
+}
+
+
+class TestCollect:
+    def test_what_nobody_needs_is_removed_with_the_files_beside_it(self, cluster, run):
+        old = replaced(cluster, days=8)
+        Path(f"{old}.txt").touch()
+        assert run("gc") == (0, f"{old}: removed\n", "")
+        assert sorted(path.name for path in old.parent.iterdir()) == [NEW, f"{NEW}.json"]
+        assert run("gc") == (0, "", "")
+
+    def test_shells_may_have_loaded_what_was_replaced_days_ago(self, cluster, run):
+        old = replaced(cluster, days=6)
+        code, out, _ = run("gc")
+        assert (code, out.startswith(f"{old}: stays until ")) == (0, True)
+        assert old.is_dir()
+
+    @pytest.mark.parametrize(("days", "restarts"), [(20, 0), (9, 0), (1, 1)])
+    def test_a_job_that_may_have_loaded_it_keeps_it(self, cluster, run, days, restarts):
+        # Submitted before the release was replaced, from a shell of then, or queued again.
+        old = replaced(cluster, days=15)
+        cluster.queue(f"{int(time.time())} 0 8", f"{int(time.time() - days * DAY)} {restarts} 7")
+        assert run("gc") == (0, f"{old}: stays, job 7 may have loaded it\n", "")
+        assert old.is_dir()
+
+    def test_a_job_of_later_does_not_keep_it(self, cluster, run):
+        old = replaced(cluster, days=15)
+        cluster.queue(f"{int(time.time() - 7 * DAY)} 0 7")
+        assert run("gc")[1] == f"{old}: removed\n"
+
+    def test_what_is_needed_stays(self, cluster, run):
+        base = cluster.release(PYTHON, OLD, days=30)
+        cluster.release(TORCH, OLD, days=30, built_on=(base,))
+        cluster.publish(TORCH, OLD, days=30)
+        # In the definition, but rolled back; and named by somebody's own modulefile.
+        asked = cluster.release(PYTHON, NEW, days=30)
+        cluster.wanted[PYTHON] = str(asked)
+        mine = cluster.release(PYTHON, OTHER, days=30)
+        own = cluster.apps / "modules/mine.lua"
+        own.write_text(f'prepend_path("PATH", "{mine}/bin")\n')
+        os.utime(own, (0, 0))
+        assert run("gc") == (0, "", "")
+
+    def test_what_another_release_is_built_on_stays_as_long_as_that_one(self, cluster, run):
+        base = cluster.release(PYTHON, OLD, days=30)
+        cluster.release(PYTHON, NEW, days=20)
+        cluster.publish(PYTHON, NEW, days=20)
+        cluster.release(TORCH, OLD, days=25, built_on=(base,))
+        cluster.release(TORCH, NEW, days=3)
+        cluster.publish(TORCH, NEW, days=3)
+        code, out, _ = run("gc")
+        assert (code, out.count("stays until"), base.is_dir()) == (0, 2, True)
+
+    def test_a_module_that_left_the_definition_goes_in_time(self, cluster, run):
+        old = cluster.release(TORCH, OLD, days=30)
+        folder = cluster.apps / "modules"
+        for days, stays in ((1, True), (8, False)):
+            then = time.time() - days * DAY
+            os.utime(folder, (then, then))
+            run("gc")
+            assert old.is_dir() == stays
+
+    def test_the_remains_of_a_killed_build_or_removal_go(self, cluster, run):
+        root = cluster.release(PYTHON, OLD)
+        Path(f"{root}.building").touch()
+        assert run("gc") == (0, f"{root}: removed, it was not complete\n", "")
+        assert list(root.parent.iterdir()) == []
+
+    def test_while_something_is_built_nothing_is_removed(self, cluster, run):
+        old = replaced(cluster, days=8)
+        with Path(muster_software.BUILD_LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            code, _, err = run("gc")
+        assert (code, old.is_dir()) == (1, True)
+        assert "a build, rollback or gc runs on this host; wait for it" in err
+
+    @pytest.mark.parametrize("case", UNKNOWN)
+    def test_without_slurm_s_word_nothing_is_removed(self, cluster, run, case):
+        text, said = UNKNOWN[case]
+        old = replaced(cluster, days=8)
+        cluster.program("squeue", text)
+        code, _, err = run("gc")
+        assert (code, old.is_dir()) == (1, True)
+        assert said in err
+        assert "nothing is removed" in err
+
+    def test_without_the_modulefiles_nothing_is_removed(self, cluster, run):
+        old = replaced(cluster, days=8)
+        (cluster.apps / "modules").rename(cluster.apps / "away")
+        code, _, err = run("gc")
+        assert (code, old.is_dir()) == (1, True)
+        assert "is it mounted?" in err
