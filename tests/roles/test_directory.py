@@ -1,4 +1,4 @@
-"""People of a directory are on the host, and get in where they may; nobody becomes somebody else."""
+"""People of a directory are on the host and get in where they may, as nobody but themselves."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,9 @@ SSH = (
     " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR {login}@127.0.0.1 {command}"
 )
 PASSWORD = "hosts' {word} #1"  # noqa: S105 - of the scenario's own directory
-CHANGE = "ldapmodify -x -H ldapi:/// -D cn=admin,dc=example,dc=org -w admins-word <<'END'\n{ldif}\nEND"
+CHANGE = (
+    "ldapmodify -x -H ldapi:/// -D cn=admin,dc=example,dc=org -w admins-word <<'END'\n{ldif}\nEND"
+)
 ENTER = """\
 dn: cn=hpc,dc=example,dc=org
 changetype: modify
@@ -35,7 +37,9 @@ def eventually(answer: Callable[[], bool], seconds: float) -> bool:
 
 
 def test_a_person_of_the_directory_is_known_with_the_groups(host: Host) -> None:
-    assert host.check_output("getent passwd eve") == "eve:*:30001:31000:eve:/srv/homes/eve:/bin/bash"
+    assert (
+        host.check_output("getent passwd eve") == "eve:*:30001:31000:eve:/srv/homes/eve:/bin/bash"
+    )
     assert host.check_output("id -Gn eve").split() == ["staff-of-site", "hpc"]
     assert "eve" in host.check_output("getent group hpc").split(":")[3].split(",")
 
@@ -139,7 +143,10 @@ def test_while_the_directory_is_away_who_was_known_stays_known(
     assert time.monotonic() - begin < 10
     asked = host.run("muster-directory ask")
     assert asked.rc == 1
-    assert "the directory did not answer within 30 s: no connection to ldaps://localhost" in asked.stderr
+    assert (
+        "the directory did not answer within 30 s: no connection to ldaps://localhost"
+        in asked.stderr
+    )
 
 
 def test_while_sssd_is_away_root_and_the_cluster_s_own_people_get_in(host: Host) -> None:
@@ -157,7 +164,7 @@ def test_a_wrong_password_ends_the_run_with_one_sentence(
     host: Host, converge: Callable[..., str]
 ) -> None:
     try:
-        said = converge("directory", directory_password="not-the-word")
+        said = converge("directory", **WRONG)
         assert (
             "ldaps://localhost does not take the password of cn=hosts,dc=example,dc=org; correct "
             "`directory_password` among the secrets" in " ".join(said.split())
@@ -194,6 +201,7 @@ def test_without_tls_from_the_first_byte_starttls_is_used(
         assert "failed=0" in converge("directory")
 
 
+WRONG = {"directory_password": "not-the-word"}
 NODE = {"directory_login": False, "users_keys_command": "", "users_no_login_directory": True}
 
 

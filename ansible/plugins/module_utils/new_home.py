@@ -37,8 +37,8 @@ def make_home(path: str, uid: int, gid: int) -> None:
 def copy(source: str, target: int, uid: int, gid: int) -> None:
     """Copy what is in a folder into another one that is open, and give it to a person.
 
-    By descriptors: where root of nodes is root in the homes, as on CephFS, a path that has just been
-    made may be a link to anywhere on this host the next moment.
+    By descriptors: where root of nodes is root in the homes, as on CephFS, a path that has just
+    been made may be a link to anywhere on this host the next moment.
     """
     for entry in os.scandir(source):
         if entry.is_symlink():

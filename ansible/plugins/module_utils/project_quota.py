@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Project quotas of ext4 and XFS: what the module `project_quotas` and the role `directory` share.
 
-The same calls serve both file systems, so no tools of either are needed. The role installs this file
-on hosts: it uses the standard library alone.
+The same calls serve both file systems, so no tools of either are needed. The role installs this
+file on hosts: it uses the standard library alone.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ FS_XFLAG_PROJINHERIT = 0x200
 # <linux/quota.h>: struct if_nextdqblk, which begins with struct if_dqblk.
 DQBLK = struct.Struct("=8QII")
 QUOTACTL_FD = 443
-"""Number of the call quotactl_fd on x86 and arm64 (asm-generic/unistd.h); libc has no name for it."""
+"""Number of the call quotactl_fd on x86 and arm64 (asm-generic/unistd.h); libc has no name."""
 PRJQUOTA = 2
 Q_GETQUOTA = 0x800007
 Q_SETQUOTA = 0x800008

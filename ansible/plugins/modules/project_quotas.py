@@ -63,6 +63,7 @@ EXAMPLES = r"""
 
 RETURN = ""
 
+
 class FileSystemOptions(TypedDict):
     """A file system with its folders."""
 

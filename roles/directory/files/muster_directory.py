@@ -125,7 +125,7 @@ def config_of(text: str) -> Config:
     )
 
 
-# -- the servers ------------------------------------------------------------------------------------
+# -- the servers ---------------------------------------------------------------------------------
 
 
 def connect(server: str) -> None:
@@ -162,7 +162,9 @@ def escaped(name: str) -> str:
     return re.sub(r"[*()\\\x00]", lambda match: f"\\{ord(match[0]):02x}", name)
 
 
-def ask_server(config: Config, server: str, run: Run, open_connection: Callable[[str], None]) -> None:
+def ask_server(
+    config: Config, server: str, run: Run, open_connection: Callable[[str], None]
+) -> None:
     """Ask one server for the base and the groups.
 
     Raises:
@@ -247,7 +249,7 @@ def ask(
         time.sleep(2)
 
 
-# -- sssd -------------------------------------------------------------------------------------------
+# -- sssd ----------------------------------------------------------------------------------------
 
 
 def entries(database: str, name: str, run: Run) -> list[str]:
@@ -281,7 +283,7 @@ def check(config: Config, run: Run = run_program, wait_s: float = SSSD_WAIT_S) -
             time.sleep(1)
 
 
-# -- homes ------------------------------------------------------------------------------------------
+# -- homes ---------------------------------------------------------------------------------------
 
 
 def members(config: Config, run: Run) -> list[str]:
