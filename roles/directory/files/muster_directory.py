@@ -366,7 +366,7 @@ def make_one(config: Config, person: Member, file_system: FileSystem | None) -> 
 
 
 def keep_homes(config: Config, wait: Callable[[float], object] = time.sleep) -> None:
-    """Make homes each minute, and print what is new; end when this host is to make none any more."""
+    """Make homes each minute and print what is new, until this host is to make none any more."""
     before: list[str] = []
     while config.create_homes:
         try:
