@@ -60,7 +60,7 @@ def test_another_key_is_refused(host: Host) -> None:
 
 def test_a_password_of_the_directory_opens_nothing(host: Host) -> None:
     """The directory takes it, and PAM of this host does not ask there."""
-    bind = "ldapwhoami -x -H ldaps://localhost -D uid=eve,dc=example,dc=org -w Sesame-eve"
+    bind = "ldapwhoami -x -H ldaps://ldap.example.org -D uid=eve,dc=example,dc=org -w Sesame-eve"
     assert host.run(f"LDAPTLS_CACERT=/etc/ldap/site/ca.pem {bind}").rc == 0
     become = "printf 'Sesame-eve\\n' | runuser -u bob -- su --command=true eve"
     refused = host.run("sh -c %s", f"cd /; {become}")
@@ -144,7 +144,7 @@ def test_while_the_directory_is_away_who_was_known_stays_known(
     asked = host.run("muster-directory ask")
     assert asked.rc == 1
     assert (
-        "the directory did not answer within 30 s: no connection to ldaps://localhost"
+        "the directory did not answer within 30 s: no connection to ldaps://ldap.example.org:6360"
         in asked.stderr
     )
 
@@ -166,7 +166,7 @@ def test_a_wrong_password_ends_the_run_with_one_sentence(
     try:
         said = converge("directory", **WRONG)
         assert (
-            "ldaps://localhost does not take the password of cn=hosts,dc=example,dc=org; correct "
+            "ldaps://ldap.example.org does not take the password of cn=hosts,dc=example,dc=org; correct "
             "`directory_password` among the secrets" in " ".join(said.split())
         )
         assert "not-the-word" not in said
@@ -195,7 +195,7 @@ def test_without_tls_from_the_first_byte_starttls_is_used(
 ) -> None:
     """The directory refuses a login without encryption: `security simple_bind`."""
     try:
-        assert "failed=0" in converge("directory", directory_servers=["ldap://localhost"])
+        assert "failed=0" in converge("directory", directory_servers=["ldap://ldap.example.org"])
         assert host.check_output("id -u eve") == "30001"
     finally:
         assert "failed=0" in converge("directory")

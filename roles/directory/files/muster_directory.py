@@ -214,8 +214,8 @@ def refuse(config: Config, server: str, answer: "subprocess.CompletedProcess[str
     if answer.returncode in NO_ANSWER:
         # It has just taken a connection.
         raise NoAnswerError(
-            f"{server} takes connections and no encryption that this host trusts ({said}); is its "
-            f"certificate for that name and signed by an authority in {config.ca}?"
+            f"{server} takes connections and no encryption that this host trusts ({said}); its "
+            f"certificate must be for that name, and signed by an authority in {config.ca}"
         )
     raise WrongError(f"{server} refused to answer: {said}; see its log")
 
@@ -243,8 +243,8 @@ def ask(
         if time.monotonic() >= end:
             raise WrongError(
                 f"the directory did not answer within {wait_s:g} s: {'; '.join(silent)}; look at "
-                "the server, its address in users.directory.servers, and firewalls between it and "
-                "this host"
+                "the server, its address in directory_servers (in the definition "
+                "users.directory.servers), and firewalls between it and this host"
             )
         time.sleep(2)
 
