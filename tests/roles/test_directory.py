@@ -114,7 +114,7 @@ def test_the_password_is_in_files_of_root_alone(host: Host) -> None:
     for path in ("/etc/muster/directory-password", "/etc/sssd/conf.d/50-muster-password.conf"):
         file = host.file(path)
         assert PASSWORD in file.content_string
-        assert (file.user, oct(file.mode)) == ("root", "0o600")
+        assert (file.user, file.group, file.mode & 0o037) == ("root", "root", 0)
     others = "/etc/sssd/sssd.conf /etc/muster/directory.json /etc/systemd /var/log/sssd"
     assert host.run(f"grep --recursive --fixed-strings '{{word}}' {others}").rc == 1
 
@@ -166,8 +166,8 @@ def test_a_wrong_password_ends_the_run_with_one_sentence(
     try:
         said = converge("directory", **WRONG)
         assert (
-            "ldaps://ldap.example.org does not take the password of cn=hosts,dc=example,dc=org; correct "
-            "`directory_password` among the secrets" in " ".join(said.split())
+            "ldaps://ldap.example.org does not take the password of cn=hosts,dc=example,dc=org; "
+            "correct `directory_password` among the secrets" in " ".join(said.split())
         )
         assert "not-the-word" not in said
         # sssd goes on with the one that it has.
