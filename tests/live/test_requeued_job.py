@@ -1,10 +1,45 @@
-"""A job that starts again finds nothing of its first run.
+"""What a job's first run leaves to the next one.
 
 This file is behind those whose tests run while the job must wait.
 """
 
 from conftest import RUNS, Lab
+from documentation import ROOT, Page
 from waiting import until
+
+TRAIN = """
+import os, signal, sys, time
+
+def save(*_):
+    time.sleep(3)
+    with open("checkpoint.part", "w") as file:
+        file.write("epoch 7")
+    os.rename("checkpoint.part", "checkpoint.pt")
+    sys.exit()
+
+signal.signal(signal.SIGTERM, save)
+open("running", "w").close()
+time.sleep(300)
+"""
+"""Takes longer to save than a process that is killed at once would live."""
+
+
+def test_the_documented_job_saves_its_work_when_it_is_requeued(lab: Lab) -> None:
+    scripts = [block.text for block in Page(ROOT / "docs/autoscaler.md").blocks("text")]
+    (script,) = [text for text in scripts if "checkpoint.pt" in text]
+    ada = lab.ada
+    ada.run("rm -rf saves; mkdir saves")
+    ada.run("cat >saves/train.py", stdin=TRAIN)
+    ada.run("cat >saves/job", stdin=script.replace("python train", "python3 train"))
+    options = "-D saves -A LAB-test -p ml-cpu --mem=100M --time=5 --requeue"
+    job = ada.run(f"sbatch --parsable {options} saves/job").strip()
+    try:
+        until(lambda: "running" in ada.run("ls saves"), f"{job} runs")
+        lab.on("lab-access", f"scontrol requeue {job}")
+        until(lambda: "PENDING" in ada.run(f"squeue -h -j {job} -o %T"), f"{job} has ended", 60)
+        assert ada.run("cat saves/checkpoint.pt") == "epoch 7"
+    finally:
+        ada.run(f"scancel {job}")
 
 
 def test_a_job_that_starts_again_finds_its_scratch_empty(lab: Lab, requeued: str) -> None:
