@@ -11,9 +11,8 @@ SSH = (
     " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR {login}@127.0.0.1 {command}"
 )
 PASSWORD = "hosts' {word} #1"  # noqa: S105 - of the scenario's own directory
-CHANGE = (
-    "ldapmodify -x -H ldapi:/// -D cn=admin,dc=example,dc=org -w admins-word <<'END'\n{ldif}\nEND"
-)
+ADMIN = "{program} -x -H ldapi:/// -D cn=admin,dc=example,dc=org -w admins-word"
+CHANGE = f"{ADMIN.format(program='ldapmodify')} <<'END'\n{{ldif}}\nEND"
 ENTER = """\
 dn: cn=hpc,dc=example,dc=org
 changetype: modify
@@ -54,6 +53,11 @@ def test_who_is_in_no_such_group_is_refused(host: Host) -> None:
     assert ssh(host, "mallory").rc == 255
 
 
+def test_who_is_nowhere_is_refused(host: Host) -> None:
+    assert host.run("getent passwd stranger").rc == 2
+    assert ssh(host, "stranger").rc == 255
+
+
 def test_another_key_is_refused(host: Host) -> None:
     assert ssh(host, "eve", key="others").rc == 255
 
@@ -78,11 +82,27 @@ def test_the_cluster_s_own_people_stay_who_they_are(host: Host) -> None:
 
 
 def test_nobody_comes_in_with_the_number_of_another(host: Host) -> None:
-    assert host.check_output("id -u twin") == "20001"
-    assert ssh(host, "twin").rc == 255
-    assert not host.file("/srv/homes/twin").exists
-    log = host.check_output("journalctl -u muster-directory-homes -o cat")
-    assert "twin of the directory gets no home and can't log in: 20001 is the number of ada" in log
+    """In the directory is somebody with the number that ada has here already."""
+    sentence = "twin of the directory gets no home and can't log in: 20001 is the number of ada"
+    host.check_output(f"{ADMIN.format(program='ldapadd')} -f /etc/ldap/site/twin.ldif")
+    try:
+        assert eventually(lambda: host.run("id -u twin").stdout == "20001\n", 60)
+        assert ssh(host, "twin").rc == 255
+        log = "journalctl -u muster-directory-homes -o cat"
+        assert eventually(lambda: sentence in host.check_output(log), 120)
+        assert not host.file("/srv/homes/twin").exists
+    finally:
+        host.check_output(f"{ADMIN.format(program='ldapdelete')} uid=twin,dc=example,dc=org")
+
+
+def test_a_number_of_the_directory_is_given_to_nobody_else(
+    host: Host, converge: Callable[..., str]
+) -> None:
+    said = converge("directory", users_people=[{"name": "carl", "uid": 30001}])
+    assert "nothing was touched: uid 30001 is taken by eve: give carl another number" in " ".join(
+        said.split()
+    )
+    assert host.run("getent passwd carl").rc == 2
 
 
 def test_who_has_a_number_of_the_system_is_not_there(host: Host) -> None:
