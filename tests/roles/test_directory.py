@@ -10,6 +10,10 @@ SSH = (
     "ssh -i /root/{key} -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no"
     " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR {login}@127.0.0.1 {command}"
 )
+DIRECTORY = "--tags=directory_configure"
+USERS = "--tags=users_configure"
+BOTH = "--tags=directory_configure,users_configure"
+WRONG = {"directory_password": "not-the-word"}
 PASSWORD = "hosts' {word} #1"  # noqa: S105 - of the scenario's own directory
 ADMIN = "{program} -x -H ldapi:/// -D cn=admin,dc=example,dc=org -w admins-word"
 CHANGE = f"{ADMIN.format(program='ldapmodify')} <<'END'\n{{ldif}}\nEND"
@@ -88,8 +92,9 @@ def test_nobody_comes_in_with_the_number_of_another(host: Host) -> None:
     try:
         assert eventually(lambda: host.run("id -u twin").stdout == "20001\n", 60)
         assert ssh(host, "twin").rc == 255
+        host.check_output("systemctl restart muster-directory-homes")
         log = "journalctl -u muster-directory-homes -o cat"
-        assert eventually(lambda: sentence in host.check_output(log), 120)
+        assert eventually(lambda: sentence in host.check_output(log), 20)
         assert not host.file("/srv/homes/twin").exists
     finally:
         host.check_output(f"{ADMIN.format(program='ldapdelete')} uid=twin,dc=example,dc=org")
@@ -98,7 +103,7 @@ def test_nobody_comes_in_with_the_number_of_another(host: Host) -> None:
 def test_a_number_of_the_directory_is_given_to_nobody_else(
     host: Host, converge: Callable[..., str]
 ) -> None:
-    said = converge("directory", users_people=[{"name": "carl", "uid": 30001}])
+    said = converge("directory", USERS, users_people=[{"name": "carl", "uid": 30001}])
     assert "nothing was touched: uid 30001 is taken by eve: give carl another number" in " ".join(
         said.split()
     )
@@ -117,6 +122,7 @@ def test_a_member_has_a_home_of_their_own(host: Host) -> None:
     assert not host.file("/srv/homes/mallory").exists
 
 
+@pytest.mark.proof("waits up to a minute for a home")
 def test_a_new_member_soon_has_a_home_and_gets_in(host: Host) -> None:
     assert ssh(host, "frank").rc == 255
     try:
@@ -184,7 +190,7 @@ def test_a_wrong_password_ends_the_run_with_one_sentence(
     host: Host, converge: Callable[..., str]
 ) -> None:
     try:
-        said = converge("directory", **WRONG)
+        said = converge("directory", DIRECTORY, **WRONG)
         assert (
             "ldaps://ldap.example.org does not take the password of cn=hosts,dc=example,dc=org; "
             "correct `directory_password` among the secrets" in " ".join(said.split())
@@ -193,9 +199,10 @@ def test_a_wrong_password_ends_the_run_with_one_sentence(
         # sssd goes on with the one that it has.
         assert ssh(host, "eve").rc == 0
     finally:
-        assert "failed=0" in converge("directory")
+        assert "failed=0" in converge("directory", DIRECTORY)
 
 
+@pytest.mark.proof("waits half a minute for a server that it trusts")
 def test_a_server_with_a_certificate_of_somebody_else_gets_no_password(
     host: Host, converge: Callable[..., str]
 ) -> None:
@@ -203,11 +210,11 @@ def test_a_server_with_a_certificate_of_somebody_else_gets_no_password(
         others = host.check_output(
             "openssl req -x509 -newkey rsa:2048 -nodes -days 9 -subj /CN=Others -keyout /dev/null"
         )
-        said = " ".join(converge("directory", directory_ca=others).split())
+        said = " ".join(converge("directory", DIRECTORY, directory_ca=others).split())
         assert "no encryption that this host trusts" in said
         assert "/etc/muster/directory-ca.pem" in said
     finally:
-        assert "failed=0" in converge("directory")
+        assert "failed=0" in converge("directory", DIRECTORY)
 
 
 def test_without_tls_from_the_first_byte_starttls_is_used(
@@ -215,13 +222,14 @@ def test_without_tls_from_the_first_byte_starttls_is_used(
 ) -> None:
     """The directory refuses a login without encryption: `security simple_bind`."""
     try:
-        assert "failed=0" in converge("directory", directory_servers=["ldap://ldap.example.org"])
+        assert "failed=0" in converge(
+            "directory", DIRECTORY, directory_servers=["ldap://ldap.example.org"]
+        )
         assert host.check_output("id -u eve") == "30001"
     finally:
-        assert "failed=0" in converge("directory")
+        assert "failed=0" in converge("directory", DIRECTORY)
 
 
-WRONG = {"directory_password": "not-the-word"}
 NODE = {"directory_login": False, "users_keys_command": "", "users_no_login_directory": True}
 
 
@@ -229,7 +237,7 @@ def test_a_host_without_logins_knows_people_and_lets_nobody_in(
     host: Host, converge: Callable[..., str]
 ) -> None:
     try:
-        assert "failed=0" in converge("directory", **NODE)
+        assert "failed=0" in converge("directory", BOTH, **NODE)
         assert host.check_output("runuser -u eve -- id -un") == "eve"
         assert ssh(host, "eve").rc == 255
         assert ssh(host, "ada").rc == 0
@@ -237,7 +245,7 @@ def test_a_host_without_logins_knows_people_and_lets_nobody_in(
         assert not host.service("user@30001").is_running
     finally:
         host.run("systemctl stop user@30001; systemctl reset-failed user@30001")
-        assert "failed=0" in converge("directory")
+        assert "failed=0" in converge("directory", BOTH)
 
 
 def test_on_a_node_people_come_in_with_a_job_alone(
@@ -247,12 +255,12 @@ def test_on_a_node_people_come_in_with_a_job_alone(
     node = NODE | {"directory_login": True, "users_job_login": True, "users_no_login": ["bob"]}
     node["users_keys_command"] = "/usr/local/sbin/muster-directory-keys"
     try:
-        assert "failed=0" in converge("directory", **node)
+        assert "failed=0" in converge("directory", BOTH, **node)
         assert ssh(host, "eve").rc == 255
         assert ssh(host, "ada").rc == 0
     finally:
         host.check_output(
             "sed --in-place 's/^@include muster-sshd-/@include common-/' /etc/pam.d/sshd"
         )
-        assert "failed=0" in converge("directory")
+        assert "failed=0" in converge("directory", BOTH)
     assert ssh(host, "eve").rc == 0

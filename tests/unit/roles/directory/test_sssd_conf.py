@@ -27,10 +27,7 @@ def rendered(**changed: Any) -> configparser.ConfigParser:
         trim_blocks=True,
         autoescape=False,  # noqa: S701 - no HTML
     )
-    environment.filters |= {
-        "comment": lambda text: f"# {text}",
-        "unique": lambda items: [*dict.fromkeys(items)],
-    }
+    environment.filters["comment"] = lambda text: f"# {text}"
     text = environment.get_template("etc/sssd/sssd.conf.j2").render({**VARIABLES, **changed})
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text)
