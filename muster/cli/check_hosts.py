@@ -6,6 +6,7 @@ import typer
 
 from muster.cli.exit_codes import DONE, UNREACHED, WRONG
 from muster.definition import Definition, sources
+from muster.render import directory
 from muster.verify import hardware
 from muster.verify.ansible_query import AskError, ask
 
@@ -20,7 +21,11 @@ def run(inventory: Path, definition: Definition) -> int:
     def place(*path: str) -> str:
         return f"{document.file}:{document.line(('cluster', *path))}"
 
-    variables = {"hardware_paths": hardware.paths(definition)}
+    variables = {
+        "hardware_paths": hardware.paths(definition),
+        "hardware_people": directory.people(definition),
+        "hardware_groups": directory.groups(definition),
+    }
     try:
         replies = ask(
             inventory, "hardware.yml", definition.hosts.groups["all"], "report", variables

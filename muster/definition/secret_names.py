@@ -8,7 +8,8 @@ MUNGE_KEY = "munge_key"
 DATABASE_PASSWORD = "slurmdbd_password"  # noqa: S105 - its name
 CEPH_KEY = "ceph_key"
 MAIL_PASSWORD = "mail_password"  # noqa: S105 - its name
-NAMES = (MUNGE_KEY, DATABASE_PASSWORD, CEPH_KEY, MAIL_PASSWORD)
+DIRECTORY_PASSWORD = "directory_password"  # noqa: S105 - its name
+NAMES = (MUNGE_KEY, DATABASE_PASSWORD, CEPH_KEY, MAIL_PASSWORD, DIRECTORY_PASSWORD)
 
 OF_ROLES = {
     "munge_key_b64": MUNGE_KEY,

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.definition.problems import counted
-from muster.definition.secret_names import CEPH_KEY, DATABASE_PASSWORD, MAIL_PASSWORD, MUNGE_KEY
+from muster.definition.secret_names import (
+    CEPH_KEY,
+    DATABASE_PASSWORD,
+    DIRECTORY_PASSWORD,
+    MAIL_PASSWORD,
+    MUNGE_KEY,
+)
 
 SHORTEST_KEY = 32
 """Bytes of a munge key; munged refuses less, mungekey(8) makes 128."""
@@ -49,7 +55,7 @@ def wrong(name: str, value: object) -> Wrong | None:
         return Wrong("secret-empty", "no value", another(name))
     if not isinstance(value, str):
         return Wrong("secrets-shape", "it is not text", "write it as one text, in quotes")
-    # What Ceph gives, and the relay's password, are not for us to choose.
+    # What Ceph gives, and passwords elsewhere, are not for us to choose.
     if name != CEPH_KEY and (_words(value) in _PLACEHOLDERS or re.fullmatch("<.*>", value.strip())):
         return Wrong("secret-placeholder", "a word that everybody tries first", another(name))
     check = _RULES.get(name)
@@ -62,6 +68,8 @@ def another(name: str) -> str:
         return "write what `ceph auth get-key` prints for its client on that cluster"
     if name == MAIL_PASSWORD:
         return "write the password of `mail.login` at the relay"
+    if name == DIRECTORY_PASSWORD:
+        return "write the password of `users.directory.bind_dn`"
     made = name in (MUNGE_KEY, DATABASE_PASSWORD)
     return "take the line out and run: muster secrets" if made else "write one of your own"
 
@@ -85,6 +93,11 @@ def needed(cluster: Any, groups: Collection[str]) -> dict[str, tuple[str, str]]:
         wanted[MAIL_PASSWORD] = (
             "the relay would take no mail from `mail.login`",
             "write the password of that login at the relay",
+        )
+    if _below(cluster, "users", "directory", "bind_dn"):
+        wanted[DIRECTORY_PASSWORD] = (
+            "the hosts could not read the directory",
+            "write the password of `users.directory.bind_dn`",
         )
     return wanted
 
@@ -130,6 +143,14 @@ def _password(text: str) -> Wrong | None:
     if few or any(text.lower() in row for row in _ROWS):
         return Wrong("secret-weak", "it can be guessed", another(DATABASE_PASSWORD))
     return None
+
+
+def _directory_password(text: str) -> Wrong | None:
+    """What is wrong with the password for the directory: in sssd.conf it is one line."""
+    if text == text.strip() and text.isprintable():
+        return None
+    message = "a blank at an end or a line break, which sssd.conf can't hold"
+    return Wrong("secret-blanks", message, another(DIRECTORY_PASSWORD))
 
 
 def _munge_key(text: str) -> Wrong | None:
@@ -199,4 +220,5 @@ _RULES: dict[str, Callable[[str], Wrong | None]] = {
     MUNGE_KEY: _munge_key,
     DATABASE_PASSWORD: _password,
     CEPH_KEY: _ceph_key,
+    DIRECTORY_PASSWORD: _directory_password,
 }

@@ -62,7 +62,7 @@ def of_storage(definition: Definition) -> list[dict[str, Any]]:
             "label": f"muster-{key}",
             "options": _OPTIONS,
             "units": ["nfs-server"],
-            **({"project_quotas": True} if quotas.folders(definition, key) else {}),
+            **({"project_quotas": True} if quotas.has_quotas(definition, key) else {}),
         }
         for key, folder in definition.cluster.storage.served().items()
         if in_cloud or folder.size_gib is not None

@@ -3,6 +3,7 @@
 from typing import Any
 
 from muster.definition import Definition
+from muster.render import directory
 
 
 def people(definition: Definition) -> list[dict[str, Any]]:
@@ -65,7 +66,7 @@ def mail_addresses(definition: Definition) -> dict[str, str]:
 
 def accounts(definition: Definition) -> list[dict[str, Any]]:
     """Return the accounts as the role `accounts` takes them; `root` above those without parent."""
-    present = _present(definition)
+    present = {*_present(definition), *directory.people(definition)}
     return [
         {
             "name": name,
@@ -85,10 +86,15 @@ def account_users(definition: Definition) -> list[dict[str, str]]:
     for name, account in definition.cluster.accounts.items():
         for user in account.users:
             defaults.setdefault(user, name)
-    return [
-        {"name": user, "default_account": person.default_account or defaults[user]}
+    named = {
+        user: person.default_account
         for user, person in _present(definition).items()
         if user in defaults
+    }
+    elsewhere = dict.fromkeys(directory.people(definition))
+    return [
+        {"name": user, "default_account": account or defaults[user]}
+        for user, account in {**named, **elsewhere}.items()
     ]
 
 

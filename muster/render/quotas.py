@@ -17,15 +17,32 @@ def file_systems(definition: Definition) -> list[dict[str, Any]]:
     """
     storage = definition.cluster.storage
     return [
-        {"path": storage.served()[key].path, "folders": folders(definition, key)}
+        {
+            "path": storage.served()[key].path,
+            "folders": folders(definition, key),
+            **({"others": others} if (others := kept(definition, key)) else {}),
+        }
         for key in KEYS
         if key in storage.served()
     ]
 
 
+def kept(definition: Definition, key: str) -> list[int]:
+    """Return between which numbers the role `directory` sets the quotas of homes, where it does."""
+    home, directory = definition.cluster.storage.home, definition.cluster.users.directory
+    if key != "home" or directory is None or not (home.quota_gib or home.quota_files):
+        return []
+    return [directory.min_id, directory.max_id]
+
+
 def are_defined(definition: Definition) -> bool:
     """Whether some folder has a quota."""
-    return any(folders(definition, key) for key in KEYS)
+    return any(has_quotas(definition, key) for key in KEYS)
+
+
+def has_quotas(definition: Definition, key: str) -> bool:
+    """Whether folders in a shared folder have a quota, or may get one between two runs."""
+    return bool(folders(definition, key) or kept(definition, key))
 
 
 def folders(definition: Definition, key: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, file_systems, lmod, nfs, people, quotas, slurm
+from muster.render import ceph, directory, file_systems, lmod, nfs, people, quotas, slurm
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -24,6 +24,11 @@ _SLURMCTLD_PORT = 6817
 # each configures itself: the controller's folders may come minutes after a login node.
 _NFS_WAIT_IN_THE_CLOUD = 600
 _NFS_WAIT = 10
+
+# Of the role directory: it prints the keys of people of the directory.
+_DIRECTORY_KEYS = "/usr/local/sbin/muster-directory-keys"
+# Whether a host knows the directory's groups.
+_DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
 
 # Of the role cloud_vm: whether users reach the metadata server.
 _GUARD_CHECK = ["/usr/local/sbin/muster-guard", "check"]
@@ -76,6 +81,16 @@ class Host:
         )
 
     @property
+    def lets_jobs_log_in(self) -> bool:
+        """Whether people come in by ssh while a job of theirs runs here.
+
+        On a host that has something to protect even a job is no reason to let people in.
+        """
+        return self.is_in("compute") and not self.is_in(
+            "controller", "database", "storage", "login"
+        )
+
+    @property
     def is_for_login_only(self) -> bool:
         """Whether nothing that the host starts needs the shared folders.
 
@@ -107,25 +122,50 @@ def _file_systems(host: Host, _: Mapping[str, Any]) -> Variables:
 
 def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
     home = variables.get("users_home_root", host.definition.cluster.storage.home.path)
-    mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
     # Root of a compute node can write to each shared home, and so decide what starts when its owner
     # logs in. On a host that is a node itself nothing is left to protect.
-    is_other = host.is_in("controller", "database", "storage", "login")
     is_protected = host.is_in("controller", "database", "storage") and not host.is_in("compute")
     administrators = people.administrators(host.definition)
+    has_directory = host.definition.cluster.users.directory is not None
     return {
         "home_root": home,
         "sudo": people.sudo(host.definition),
         "home_shared": host.definition.cluster.storage.home.kind != "existing",
         "local_homes": administrators if is_protected else [],
         "no_login": [] if host.is_in("login") else people.no_login(host.definition),
-        # On a host that has something to protect even a job is no reason to let people in.
-        "job_login": host.is_in("compute") and not is_other,
+        "no_login_directory": has_directory and not host.is_in("login"),
+        "job_login": host.lets_jobs_log_in,
+        "keys_command": _DIRECTORY_KEYS if has_directory and _takes_logins(host) else "",
         "refused_from": _nodes(host) if is_protected else [],
         "refused_logins": ["root", *administrators] if is_protected else [],
         "create_homes": host.name == nfs.home_maker(host.definition),
-        "home_mounted": home in [mount["path"] for mount in mounts],
+        "home_mounted": home in _mount_points(variables),
     }
+
+
+def _takes_logins(host: Host) -> bool:
+    """Whether people who are no administrators may log in, with a job or without."""
+    return host.is_in("login") or host.lets_jobs_log_in
+
+
+def _directory(host: Host, variables: Mapping[str, Any]) -> Variables:
+    if host.definition.cluster.users.directory is None:
+        return {}
+    home = variables.get("users_home_root", host.definition.cluster.storage.home.path)
+    return {
+        **directory.variables(
+            host.definition,
+            logs_in=_takes_logins(host),
+            makes_homes=host.name == nfs.home_maker(host.definition),
+        ),
+        "home_root": home,
+        "home_mounted": home in _mount_points(variables),
+    }
+
+
+def _mount_points(variables: Mapping[str, Any]) -> list[str]:
+    mounts = [*variables["nfs_client_mounts"], *variables["ceph_client_mounts"]]
+    return [mount["path"] for mount in mounts]
 
 
 def _nodes(host: Host) -> list[str]:
@@ -357,6 +397,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "munge": True,
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
+        "sssd": cluster.users.directory,
         "muster-guard": cluster.cloud,
         "muster-guard-keeper": cluster.cloud,
         "muster-file-systems": host.is_in("controller", "storage")
@@ -371,7 +412,10 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     }
     return {
         "units": [unit for unit, runs in units.items() if runs],
-        "commands": [_GUARD_CHECK] if cluster.cloud else [],
+        "commands": [
+            *([_GUARD_CHECK] if cluster.cloud else []),
+            *([_DIRECTORY_CHECK] if cluster.users.directory else []),
+        ],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},
         "module_packages": variables.get("lmod_packages", []),
@@ -392,6 +436,10 @@ def _is_set(name: str) -> Test:
 
 def _in_the_cloud(host: Host, _: Mapping[str, Any]) -> bool:
     return host.definition.cluster.cloud is not None
+
+
+def _has_directory(host: Host, _: Mapping[str, Any]) -> bool:
+    return host.definition.cluster.users.directory is not None
 
 
 def _sends_mail(host: Host, _: Mapping[str, Any]) -> bool:
@@ -435,6 +483,7 @@ _ROLES = {
         ("all",), _nfs_client, _is_set("nfs_client_mounts"), packages=("nfs-common",)
     ),
     "ceph_client": _Role(("all",), _ceph_client, _is_set("ceph_client_mounts")),
+    "directory": _Role(("all",), _directory, _has_directory),
     "users": _Role(("all",), _users),
     "projects": _Role(("controller", "storage"), _projects, _is_set("projects_folders")),
     "models": _Role(("controller", "storage", "login", "compute"), _models, _has_models),

@@ -42,6 +42,9 @@ def compare(definition: Definition, reports: Mapping[str, Report], place: Place)
     suggestions: list[str] = []
     for host, report in reports.items():
         problems += [(host, said) for said in _general(definition, report, place)]
+        problems += [(host, said) for said in _names(definition, report, place)]
+        if definition.cluster.users.directory is not None and report["unknown"] is None:
+            notes.append((host, "asks no directory yet; run site.yml, and then this again"))
         name = report["name"].split(".")[0]
         if name in definition.hosts.groups["all"] and name != host:
             said = f"the machine at this address calls itself {name}, another host of the cluster"
@@ -89,6 +92,30 @@ def _general(definition: Definition, report: Report, place: Place) -> Iterator[s
                 f"has no folder {path}, storage.{key}.path of the definition "
                 f"({place('storage', key, 'path')}); mount or make it there, or set another path"
             )
+
+
+def _names(definition: Definition, report: Report, place: Place) -> Iterator[str]:
+    """Report people and groups that the definition names, and the directory does not have."""
+    cluster = definition.cluster
+    unknown = report["unknown"] or {"people": [], "groups": []}
+    for name in unknown["people"]:
+        account = next(key for key, account in cluster.accounts.items() if name in account.users)
+        yield (
+            f"knows nobody with the login {name}, who is in accounts.{account}.users "
+            f"({place('accounts', account, 'users')}); correct it, or add the person to the "
+            "directory or to users.people"
+        )
+    for name in unknown["groups"]:
+        partition = next(
+            (key for key, part in cluster.partitions.items() if name in part.groups), ""
+        )
+        path = (
+            ("partitions", partition, "groups") if partition else ("users", "directory", "groups")
+        )
+        yield (
+            f"knows no group {name}, which is in {'.'.join(path)} ({place(*path)}); correct it, or "
+            "add the group to the directory or to users.groups"
+        )
 
 
 def _hardware(report: Report, name: str, node_set: NodeSet, place: Place) -> Iterator[str]:

@@ -272,3 +272,28 @@ def test_no_list_is_made_of_a_set() -> None:
     filters = re.compile(r"\|\s*(difference|intersect|union|symmetric_difference|unique)\b")
     using_sets = [file for file in files if filters.search(file.read_text(encoding="utf-8"))]
     assert using_sets == []
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield all text of a YAML value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(part)
+
+
+def test_a_line_ends_with_more_than_a_backslash_and_an_n() -> None:
+    """YAML makes a line end of them in double quotes alone, and Jinja in Ansible nowhere."""
+    files = [*(ROOT / "ansible").rglob("*.yml"), *(ROOT / "roles").rglob("*.yml")]
+    files += (ROOT / "molecule").rglob("*.yml")
+    expression = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+    literal = [
+        (file, found)
+        for file in files
+        for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        for text in strings_in(document)
+        for found in expression.findall(text)
+        if re.search(r"\\[nt]", found)
+    ]
+    assert literal == []

@@ -451,6 +451,7 @@ def test_the_variables_of_roles_are_those_of_the_checkout() -> None:
         variable: re.search(r"secrets\.(\w+)", template)[1]  # type: ignore[index]
         for variable, template in yaml.safe_load(text).items()
     }
-    # Its own name is that of the secret.
-    assert names.pop("mail_password") == "mail_password"
+    # Their own names are those of the secrets.
+    for name in ("mail_password", "directory_password"):
+        assert names.pop(name) == name
     assert names == secret_names.OF_ROLES

@@ -25,6 +25,16 @@ options:
     type: list
     elements: path
     default: []
+  people:
+    description: Logins that the machine should know, of a directory.
+    type: list
+    elements: str
+    default: []
+  groups:
+    description: Groups that it should know, of a directory.
+    type: list
+    elements: str
+    default: []
 author: [The Muster authors]
 """
 
@@ -40,6 +50,8 @@ report:
     - name, clock (seconds since the epoch), os (C(debian-12)), gpus (device files), paths (path ->
       directory, device, file or absent), and of the processors sockets, cores_per_socket,
       threads_per_core, memory_mib and source (slurmd or lscpu).
+    - unknown has those of O(people) and O(groups), under these keys, that the machine does not know; null where it
+      asks no directory.
   type: dict
   returned: always
 """
@@ -126,10 +138,43 @@ def gpus() -> list[str]:
     return sorted(numbered, key=lambda path: int(path.removeprefix("/dev/nvidia")))
 
 
+def asks_directory(nsswitch: str) -> bool:
+    """Whether people are looked for in sssd, by the text of nsswitch.conf(5)."""
+    return re.search(r"^passwd:[^#\n]*\bsss\b", nsswitch, re.MULTILINE) is not None
+
+
+def unknown(module: AnsibleModule, database: str, names: list[str]) -> list[str]:
+    """Return the names that the machine does not know as C(passwd) or C(group)."""
+    if not names:
+        return []
+    _, out, _ = module.run_command(["timeout", "40", "getent", "--", database, *names])
+    known = {line.partition(":")[0] for line in out.splitlines()}
+    return [name for name in names if name not in known]
+
+
+def of_directory(module: AnsibleModule) -> dict[str, list[str]] | None:
+    """Return who of the people and groups is not known; None where no directory is asked."""
+    try:
+        with open("/etc/nsswitch.conf", encoding="utf-8") as stream:
+            asked = asks_directory(stream.read())
+    except FileNotFoundError:
+        asked = False
+    if not asked:
+        return None
+    return {
+        "people": unknown(module, "passwd", module.params["people"]),
+        "groups": unknown(module, "group", module.params["groups"]),
+    }
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"paths": {"type": "list", "elements": "path", "default": []}},
+        argument_spec={
+            "paths": {"type": "list", "elements": "path", "default": []},
+            "people": {"type": "list", "elements": "str", "default": []},
+            "groups": {"type": "list", "elements": "str", "default": []},
+        },
         supports_check_mode=True,
     )
     clock = time.time()
@@ -143,6 +188,7 @@ def main() -> None:
             "os": system,
             "gpus": gpus(),
             "paths": {path: kind_of(path) for path in module.params["paths"]},
+            "unknown": of_directory(module),
             **processors(module),
         },
     )

@@ -12,7 +12,6 @@ import ipaddress
 import os
 import pwd
 import shlex
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from functools import partial
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.new_home import is_mounted, make_home
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import (
     refuse_silent,
     silent,
@@ -126,10 +126,6 @@ EXAMPLES = r"""
 
 # File systems whose files other hosts can change.
 OF_SERVERS = ("nfs", "ceph", "fuse.", "cifs", "smb3", "lustre", "gpfs", "beegfs", "glusterfs", "9p")
-
-SKEL = "/etc/skel"
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 # Day of an account's expiry, counted from 1970-01-01, that prevents every login.
 EXPIRED = "1"
@@ -574,60 +570,6 @@ def homes_of(person: Person, shared: str, *, create_shared: bool) -> list[str]:
     return [shared, *local] if create_shared else local
 
 
-def make_home(path: str, uid: int) -> None:
-    """Make a home from /etc/skel; it appears complete or not at all."""
-    parent, name = os.path.split(path)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
-    temporary = f"{parent}/.muster-{name}"
-    if os.path.islink(temporary):
-        os.unlink(temporary)
-    elif os.path.isdir(temporary):
-        shutil.rmtree(temporary)  # A run was killed here.
-    os.mkdir(temporary, 0o700)
-    home = os.open(temporary, FOLDER)
-    try:
-        copy(SKEL, home, uid)
-        os.fchown(home, uid, uid)
-        os.fchmod(home, 0o700)
-    finally:
-        os.close(home)
-    os.rename(temporary, path)
-
-
-def copy(source: str, target: int, uid: int) -> None:
-    """Copy what is in a folder into another one that is open, and give it to `uid`.
-
-    By descriptors: where root of nodes is root in the homes, as on CephFS, a path that has just been
-    made may be a link to anywhere on this host the next moment.
-    """
-    for entry in os.scandir(source):
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), entry.name, dir_fd=target)
-            os.chown(entry.name, uid, uid, dir_fd=target, follow_symlinks=False)
-            continue
-        if entry.is_dir():
-            os.mkdir(entry.name, 0o700, dir_fd=target)
-        made = os.open(entry.name, FOLDER if entry.is_dir() else NEW_FILE, 0o600, dir_fd=target)
-        try:
-            if entry.is_dir():
-                copy(entry.path, made, uid)
-            else:
-                with open(entry.path, "rb") as read, open(made, "wb", closefd=False) as written:
-                    shutil.copyfileobj(read, written)
-            os.fchown(made, uid, uid)
-            os.fchmod(made, stat.S_IMODE(entry.stat().st_mode))
-        finally:
-            os.close(made)
-
-
-def is_mounted(path: str, table: Iterable[str]) -> bool:
-    """Whether the kernel's table (proc_pid_mountinfo(5)) has a mount at `path`, which has no space.
-
-    Without a look at the path itself, which would wait for a server that is away.
-    """
-    return any(line.split()[4] == path for line in table)
-
-
 def is_of_server(path: str, table: Iterable[str]) -> bool:
     """Whether the file system of `path` comes from a server, by proc_pid_mountinfo(5).
 
@@ -841,7 +783,7 @@ def apply(module: AnsibleModule, step: Step, keys_dir: str) -> None:
         if step.keys_of is not None:
             write_keys(os.path.join(keys_dir, step.keys_of), step.after)
         elif step.home_of is not None:
-            make_home(step.what, step.home_of)
+            make_home(step.what, step.home_of, step.home_of)
     except OSError as error:
         remedy = (
             "make homes on the one host that may write there as root (users_create_homes)"

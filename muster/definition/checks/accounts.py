@@ -15,6 +15,12 @@ def _parents(d: Definition) -> Iterator[tuple[KeyPath, str]]:
             yield path, parent
 
 
+def _users(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    # Others may be in the directory: `muster check --hosts` asks the machines.
+    if d.cluster.users.directory is None:
+        yield from at("accounts.<name>.users.[]")(d)
+
+
 # fmt: off
 table(
     Spelling("account-text",
@@ -29,7 +35,7 @@ table(
         "add it, or leave `parent` out"),
     UnknownName("account-unknown-user",
         "An account with a person who is not there",
-        at("accounts.<name>.users.[]"), "users.people.<name>",
+        _users, "users.people.<name>",
         'nobody has the login "{value}"',
         "add the person to users.people"),
     ListedTwice("account-user-twice",

@@ -18,6 +18,12 @@ def _node_sets(d: Definition) -> Iterator[tuple[KeyPath, str]]:
         yield from at("partitions.<name>.nodes.[]")(d)
 
 
+def _groups(d: Definition) -> Iterator[tuple[KeyPath, str]]:
+    # Others may be in the directory: `muster check --hosts` asks the machines.
+    if d.cluster.users.directory is None:
+        yield from at("partitions.<name>.groups.[]")(d)
+
+
 def _seconds(text: str) -> float | None:
     try:
         return times.seconds(text)
@@ -58,7 +64,7 @@ table(
         "give at most 24855-00:00:00, or UNLIMITED"),
     UnknownName("partition-unknown-group",
         "A partition for a group that is not there",
-        at("partitions.<name>.groups.[]"), "users.groups.<name>",
+        _groups, "users.groups.<name>",
         'no group "{value}"',
         "add it to users.groups"),
     ListedTwice("partition-group-twice",

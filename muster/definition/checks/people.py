@@ -16,7 +16,10 @@ from muster.definition.schema import patterns
 
 _SLURM_ID = 64030  # fixed in Debian's and Ubuntu's packages
 _NOBODY_ID = 65534
-_LARGEST_ID = 2**31 - 1  # beyond, programs that take ids as signed numbers fail
+LARGEST_ID = 2**31 - 1  # beyond, programs that take ids as signed numbers fail
+# Below the first, and from the second to the last. Debian Policy 9.2.2 and systemd's UIDS-GIDS.md:
+# packages, dynamic users, nobody, 16-bit -1.
+OF_THE_SYSTEM = (1000, 60000, 65535)
 _UIDS = at("users.people.<name>.uid")
 _GIDS = at("users.groups.<name>.gid")
 
@@ -56,12 +59,12 @@ def _taken(number: int) -> str | None:
         return "the number of SLURM's own user"
     if number == _NOBODY_ID:
         return "the number of nobody"
-    if number < 1000:
-        return "below 1000, a number of the system"
-    # Debian Policy 9.2.2 and systemd's UIDS-GIDS.md: packages, dynamic users, nobody, 16-bit -1.
-    if 60000 <= number <= 65535:
-        return "between 60000 and 65535, a number of the system"
-    return "above 2147483647" if number > _LARGEST_ID else None
+    least, first, last = OF_THE_SYSTEM
+    if number < least:
+        return f"below {least}, a number of the system"
+    if first <= number <= last:
+        return f"between {first} and {last}, a number of the system"
+    return f"above {LARGEST_ID}" if number > LARGEST_ID else None
 
 
 @check("uid-of-the-system")

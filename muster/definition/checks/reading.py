@@ -135,6 +135,8 @@ def template_in_definition(sources: Sources) -> Iterator[Finding]:
 # Control characters of ASCII and of Unicode, and Unicode's separators of lines and paragraphs: each
 # ends a line for some program.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Help texts and build commands of modules, and certificates.
+_OF_SEVERAL_LINES = (("software",), ("users", "directory", "ca"))
 
 
 @source_check("control-character")
@@ -142,8 +144,8 @@ def control_character(sources: Sources) -> Iterator[Finding]:
     """A line break or another control character in a value that goes into one line."""
     wrong_shape = {error.path for error in sources.schema_errors}
     for path, text in _texts(sources.definition):
-        # Help texts and build commands of modules may have several lines.
-        if path[:1] != ("software",) and path not in wrong_shape and _CONTROL.search(text):
+        has_lines = any(path[: len(place)] == place for place in _OF_SEVERAL_LINES)
+        if not has_lines and path not in wrong_shape and _CONTROL.search(text):
             yield Finding(path, "a line break or control character", "write the value in one line")
 
 

@@ -14,6 +14,14 @@ PARTITION_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 HOST_NAME = r"(?![0-9]+$|0x[0-9a-f]*$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # useradd(8) with the limits of all four distributions.
 LOGIN_NAME = r"[a-z][a-z0-9_-]{0,31}"
+# Of a directory: sssd.conf and slurm.conf part names by commas, and sacctmgr(1) stores logins in
+# small letters.
+DIRECTORY_LOGIN = r"[a-z_][a-z0-9_.-]{0,31}"
+DIRECTORY_GROUP = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
+# RFC 4514: ATTRIBUTE=VALUE, parted by commas. No question mark, which parts a base from a filter
+# in sssd.conf (sssd-ldap(5), ldap_search_base).
+_RDN = r" *[A-Za-z][A-Za-z0-9-]*=(?:[^,\\?\x00-\x1f]|\\[^\x00-\x1f?])+"
+DISTINGUISHED_NAME = rf"{_RDN}(?:,{_RDN})*"
 # slurmdbd's tables tell accounts apart by 42 characters (accounting_storage_mysql.c, `acct(42)`).
 ACCOUNT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,41}"
 # One folder: no slash, and no dot at its beginning, which would hide it.
@@ -42,6 +50,15 @@ def whole(pattern: str) -> dict[str, str]:
 def is_host(text: str) -> bool:
     """Whether `text` is an address or can be a host's name."""
     return is_address(text) or bool(re.fullmatch(DOMAIN, text))
+
+
+def is_ldap_server(text: str) -> bool:
+    """Whether `text` is the address of an LDAP server: ldaps://HOST, or with a port."""
+    match = re.fullmatch(r"ldaps?://(\[[0-9a-fA-F:.]+\]|[^\[\]:/]+)(?::([0-9]{1,5}))?/?", text)
+    if match is None:
+        return False
+    host, port = match[1], int(match[2] or 1)
+    return is_host(host.strip("[]")) and 1 <= port <= 65535
 
 
 def is_address(text: str) -> bool:

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, named
+from muster.definition.schema.directory import Directory
 from muster.definition.schema.storage import LEAST_FILES
 
 
@@ -83,6 +84,20 @@ class Users(Model):
         dict[str, Person],
         Field(description="People by login name.", json_schema_extra=named(patterns.LOGIN_NAME)),
     ] = {}
+    directory: Annotated[
+        Directory | None,
+        Field(
+            description="A directory (LDAP) with more of them; null: there is none. What is in "
+            "`people` and `groups` too is taken from there.",
+            examples=[
+                {
+                    "servers": ["ldaps://ldap.example.org"],
+                    "base": "dc=example,dc=org",
+                    "groups": ["hpc"],
+                }
+            ],
+        ),
+    ] = None
 
 
 MOST_SHARES = 2**31 - 2
@@ -95,7 +110,10 @@ class Account(Model):
     model_config = ConfigDict(json_schema_extra={"examples": [{"users": ["ada"]}]})
 
     parent: Annotated[str | None, Field(description="Account above this one; null: `root`.")] = None
-    users: Annotated[list[str], Field(description="People who may charge jobs to it.")] = []
+    users: Annotated[
+        list[str],
+        Field(description="People who may charge jobs to it, those of `users.directory` too."),
+    ] = []
     description: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
     organization: Annotated[str, Field(description="Free text, shown by sacctmgr.")] = ""
     fairshare: Annotated[

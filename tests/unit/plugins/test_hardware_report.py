@@ -1,6 +1,7 @@
 """What slurmd -C and lscpu print -> what a machine has."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,28 @@ def test_gpus_are_in_the_order_of_their_numbers(
     names = ["nvidia10", "nvidia2", "nvidia0", "nvidiactl", "nvidia-uvm", "nvidia0x"]
     monkeypatch.setattr(hardware_report.glob, "glob", lambda _: [f"/dev/{name}" for name in names])
     assert hardware_report.gpus() == ["/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia10"]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("passwd:         files systemd sss\ngroup: files\n", True),
+        ("passwd: files # sss\ngroup: files sss\n", False),
+        ("passwd: files systemd\n", False),
+    ],
+)
+def test_a_machine_asks_a_directory_if_people_are_looked_for_in_sssd(
+    text: str, asked: bool
+) -> None:
+    assert hardware_report.asks_directory(text) is asked
+
+
+def test_names_that_a_machine_does_not_know_are_reported() -> None:
+    class Module:
+        def run_command(self, command: list[str]) -> tuple[int, str, str]:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            return done.returncode, done.stdout, done.stderr
+
+    unknown = hardware_report.unknown(Module(), "passwd", ["root", "nobody-of-that-name", "daemon"])
+    assert unknown == ["nobody-of-that-name"]
+    assert hardware_report.unknown(Module(), "group", []) == []

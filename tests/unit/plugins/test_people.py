@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.muster.slurm.plugins.module_utils import new_home
 
 PATH = Path(__file__).parents[3] / "ansible/plugins/modules/people.py"
 SPEC = importlib.util.spec_from_file_location("people", PATH)
@@ -102,9 +103,9 @@ def test_a_home_is_a_copy_of_the_skeleton_for_its_owner_alone(tmp_path, monkeypa
     (skeleton / "bin/run").write_text("#!/bin/sh\n")
     (skeleton / "bin/run").chmod(0o755)
     (skeleton / "scratch").symlink_to("/scratch")
-    monkeypatch.setattr(people, "SKEL", str(skeleton))
+    monkeypatch.setattr(new_home, "SKEL", str(skeleton))
     (tmp_path / "home/.muster-ada/half").mkdir(parents=True)
-    people.make_home(str(tmp_path / "home/ada"), os.getuid())
+    new_home.make_home(str(tmp_path / "home/ada"), os.getuid(), os.getgid())
     home = tmp_path / "home/ada"
     made = {str(path.relative_to(home)) for path in home.rglob("*")}
     assert made == {".profile", "bin", "bin/run", "scratch"}
@@ -134,7 +135,7 @@ def made_under_attack(home: Path, target: Path, step: int) -> bool:
 
     sys.addaudithook(attack)
     with suppress(OSError):
-        people.make_home(str(home), os.getuid())
+        new_home.make_home(str(home), os.getuid(), os.getgid())
     attacked = not left
     left.clear()
     return attacked

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.muster.slurm.plugins.modules import project_quotas as module
+from ansible_collections.muster.slurm.plugins.module_utils import project_quota as module
 
 TABLE = """\
 30 1 8:1 / / rw - ext4 /dev/vda1 rw,errors=remount-ro

@@ -93,3 +93,25 @@ def test_without_quotas_the_storage_host_takes_away_what_there_was() -> None:
     empty = [{"path": "/home", "folders": []}, {"path": "/data", "folders": []}]
     assert role_on(free, "disks") == (empty, False, True)
     assert role_on(free, "cpu-01") == ([], False, False)
+
+
+def test_quotas_of_the_directory_s_homes_are_left_to_who_makes_them() -> None:
+    directory = {"servers": ["ldaps://ldap"], "base": "o=x", "groups": ["hpc"], "max_id": 30000}
+
+    def with_directory(definition: Definition) -> Definition:
+        cluster = definition.cluster.model_dump(exclude_unset=True)
+        cluster["users"] = {"groups": cluster["users"]["groups"], "directory": directory}
+        return validate(cluster, GROUPS)
+
+    limited = with_directory(defined(home={"quota_gib": 50}))
+    assert quotas.file_systems(limited)[0] == {
+        "path": "/home",
+        "folders": [],
+        "others": [1000, 30000],
+    }
+    # Nobody of the definition has a home; the file system must be able to limit those to come.
+    assert [m["path"] for m in file_systems.of_storage(limited) if "project_quotas" in m] == [
+        "/home"
+    ]
+    assert role_on(limited, "cpu-01") == ([], True, True)
+    assert "others" not in quotas.file_systems(with_directory(defined(home={})))[0]

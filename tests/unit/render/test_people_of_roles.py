@@ -139,3 +139,21 @@ def with_administrator(definition: Definition) -> Definition:
 def test_administrators_are_root_by_sudo_in_the_cloud_alone(definition: Definition) -> None:
     assert people.sudo(with_administrator(load(ROOT / "inventories/cloud"))) == ["root-ada"]
     assert people.sudo(with_administrator(definition)) == []
+
+
+def test_people_of_the_directory_charge_their_first_account() -> None:
+    cluster = deepcopy(CLUSTER)
+    cluster["users"]["directory"] = {"servers": ["ldaps://ldap"], "base": "o=x", "groups": ["hpc"]}
+    # eve was removed from the definition's people: the directory does not bring her back.
+    cluster["accounts"]["first"]["users"] = ["ada", "zoe", "eve"]
+    cluster["accounts"]["second"]["users"] = ["zoe", "bob"]
+    definition = validate(cluster, GROUPS)
+    assert [account["users"] for account in people.accounts(definition)] == [
+        ["ada", "zoe"],
+        ["zoe", "bob"],
+    ]
+    assert people.account_users(definition) == [
+        {"name": "ada", "default_account": "first"},
+        {"name": "bob", "default_account": "second"},
+        {"name": "zoe", "default_account": "first"},
+    ]

@@ -83,6 +83,7 @@ def needed(definition: Definition, name: str, given: Mapping[str, Any] | None = 
 SERVED = {"home": {"path": "/home", "kind": "nfs"}}
 CEPH = {"devices": {"storage": ["/dev/disk/by-id/nvme-A"]}, "copies": 1}
 ON_CEPH = {"home": {"path": "/home", "kind": "ceph"}}
+DIRECTORY = {"servers": ["ldaps://ldap.example.org"], "base": "dc=example", "groups": ["hpc"]}
 DEFINITIONS: dict[str, Definition] = {
     "machines": changed(),
     "package": changed(slurmctld_package=PACKAGE),
@@ -110,6 +111,11 @@ DEFINITIONS: dict[str, Definition] = {
     "models": changed(
         users={"groups": {"vision": {"gid": 20000}}},
         storage=stored() | {"models": {"group": "vision"}},
+    ),
+    "directory": changed(
+        {"storage": ["disks"], "login": ["front"]},
+        users={"directory": DIRECTORY, "people": {"ada": {"uid": 20001}}},
+        storage=stored(**SERVED),
     ),
     "cloud": load(ROOT / "inventories/cloud"),
     "lab": load(ROOT / "inventories/lab"),
@@ -217,6 +223,9 @@ def test_the_inventory_s_value_replaces_that_of_the_definition() -> None:
         ("projects", "cpu-01", []),
         ("models", "access", ["models"]),
         ("models", "cpu-01", ["models"]),
+        ("directory", "disks", ["nfs_server", "directory", "quotas"]),
+        ("directory", "access", ["nfs_client", "directory"]),
+        ("directory", "cpu-01", ["nfs_client", "directory"]),
         (
             "cloud",
             "slurm10-controller",
@@ -319,6 +328,47 @@ def test_people_log_in_by_ssh_where_they_may_be() -> None:
     assert variables(changed(**people), "access")["users_no_login"] == []
     assert variables(changed(**people), "cpu-01")["users_no_login"] == ["ada"]
     assert variables(changed(**people), "cpu-01")["users_job_login"]
+
+
+KEYS = "/usr/local/sbin/muster-directory-keys"
+
+
+@pytest.mark.parametrize(
+    ("host", "login", "keys", "no_login", "makes_homes"),
+    [
+        ("access", False, "", True, False),
+        ("disks", False, "", True, True),
+        ("front", True, KEYS, False, False),
+        # With a job alone.
+        ("cpu-01", True, KEYS, True, False),
+    ],
+)
+def test_people_of_the_directory_get_in_where_others_do(
+    host: str, login: bool, keys: str, no_login: bool, makes_homes: bool
+) -> None:
+    given = variables(DEFINITIONS["directory"], host)
+    assert given["directory_login"] is login
+    assert given["users_keys_command"] == keys
+    assert given["users_no_login_directory"] is no_login
+    assert given["directory_create_homes"] is makes_homes
+    # As those of the definition.
+    assert bool(given["users_no_login"]) is no_login
+    assert given["users_job_login"] is (host == "cpu-01")
+
+
+def test_without_a_directory_sshd_asks_none() -> None:
+    for host in ("access", "cpu-01"):
+        given = variables(changed(), host)
+        assert given["users_keys_command"] == ""
+        assert given["users_no_login_directory"] is False
+        assert "directory_servers" not in given
+
+
+def test_each_host_is_asked_at_the_end_whether_it_knows_the_directory() -> None:
+    given = variables(DEFINITIONS["directory"], "disks")
+    assert "sssd" in given["verify_units"]
+    assert ["/usr/local/sbin/muster-directory", "check"] in given["verify_commands"]
+    assert "sssd" not in variables(changed(), "access")["verify_units"]
 
 
 @pytest.mark.parametrize("group", ["controller", "database", "storage", "login"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.definition import Definition, load
+from muster.definition import Definition, load, validate
 from muster.verify import ansible_query, hardware
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +44,7 @@ def report(host: str, *, absent: tuple[str, ...] = (), **changed: Any) -> dict[s
         "source": "slurmd",
         "gpus": gpus,
         "paths": kinds | dict.fromkeys(absent, "absent"),
+        "unknown": None,
         **changed,
     }
 
@@ -155,6 +156,48 @@ PROBLEMS: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
 def test_a_difference_is_one_sentence(case: str, lab: Definition) -> None:
     changed, sentence = PROBLEMS[case]
     assert compared(lab, changed).problems == [sentence]
+
+
+@pytest.fixture
+def with_directory(lab: Definition) -> Definition:
+    """The lab with a directory, an account of a person in it, and a partition of its staff."""
+    cluster = lab.cluster.model_dump(exclude_unset=True)
+    cluster["users"]["directory"] = {
+        "servers": ["ldaps://ldap.example.org"],
+        "base": "dc=example,dc=org",
+        "groups": ["hpc"],
+    }
+    cluster["accounts"]["LAB-test"]["users"].append("eve")
+    cluster["partitions"]["ml-gpu"]["groups"] = ["staff"]
+    return validate(cluster, lab.hosts.groups)
+
+
+def test_who_is_named_and_not_in_the_directory_is_one_sentence(with_directory: Definition) -> None:
+    hosts = with_directory.hosts.groups["all"]
+    missing = {"people": ["eve"], "groups": ["hpc", "staff"]}
+    said = compared(with_directory, {host: {"unknown": missing} for host in hosts})
+    assert said.notes == []
+    assert [text.partition(": ")[2] for text in said.problems] == [
+        "knows nobody with the login eve, who is in accounts.LAB-test.users "
+        "(cluster.yml/accounts.LAB-test.users); correct it, or add the person to the directory or "
+        "to users.people",
+        "knows no group hpc, which is in users.directory.groups "
+        "(cluster.yml/users.directory.groups); correct it, or add the group to the directory or to "
+        "users.groups",
+        "knows no group staff, which is in partitions.ml-gpu.groups "
+        "(cluster.yml/partitions.ml-gpu.groups); correct it, or add the group to the directory or "
+        "to users.groups",
+    ]
+
+
+def test_machines_that_ask_no_directory_yet_are_a_note(with_directory: Definition) -> None:
+    knows = {"unknown": {"people": [], "groups": []}}
+    asked = {host: knows for host in with_directory.hosts.groups["all"] if "cpu" not in host}
+    said = compared(with_directory, asked)
+    assert said.problems == []
+    assert said.notes == [
+        "lab-cpu-[01-02]: asks no directory yet; run site.yml, and then this again"
+    ]
 
 
 def test_a_clock_is_judged_by_the_moments_between_which_it_was_read(lab: Definition) -> None:
