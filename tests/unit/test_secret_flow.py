@@ -65,6 +65,12 @@ class TestFlow:
             for path in role.rglob("templates/**/*.j2")
             if names_a_secret(path.read_text())
         }
+        tables = {
+            name: text
+            for _, data in sources(role)
+            if isinstance(data, dict)
+            for name, text in data.items()
+        }
         as_secret = set()
         for entry in files_of(role):
             secret = entry.get("secret_content_b64", "")
@@ -74,7 +80,12 @@ class TestFlow:
             assert entry.get("template") not in secret_templates, entry["dest"]
             if secret:
                 # Nobody but its owner and, where that is no person, its group.
-                assert re.fullmatch(r"0[46][04]0", entry.get("mode", "0600")), entry["dest"]
+                mode = entry.get("mode", "0600")
+                if variable := re.fullmatch(r"{{ (\w+) }}", mode):
+                    mode = tables[variable[1]]
+                modes = re.findall(r"\b0\d{3}\b", mode)
+                assert modes, entry["dest"]
+                assert all(re.fullmatch(r"0[46][04]0", one) for one in modes), entry["dest"]
         assert secret_templates <= as_secret
 
     def test_no_command_line_holds_a_secret(self, role: Path) -> None:

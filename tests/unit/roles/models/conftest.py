@@ -2,17 +2,13 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import model_library  # noqa: F401 (makes muster_models importable)
 import pytest
 from small_hub import SmallHub, small_hub
-
-ROOT = Path(__file__).parents[4]
-LIBRARY = ROOT / "roles/models/files/usr/local/lib/muster"
-sys.path.insert(0, str(LIBRARY))
 
 # Of who runs the tests: a login for the hub or for Google must play no part.
 for _name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT", "GOOGLE_OAUTH_ACCESS_TOKEN"):

@@ -321,7 +321,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def started(server: FileServer, tmp_path: Path) -> "subprocess.Popen[str]":
-    from conftest import LIBRARY
+    from model_library import LIBRARY
 
     return subprocess.Popen(
         [

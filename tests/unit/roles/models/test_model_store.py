@@ -181,7 +181,7 @@ def test_an_addition_killed_at_any_step_is_completed_by_the_next(
     models: Program, settings: Path, store_root: Path, folder: Path
 ) -> None:
     """Killed before each call that changes the file system, until one is not killed."""
-    from conftest import LIBRARY
+    from model_library import LIBRARY
 
     script = textwrap.dedent(KILLED).format(library=str(LIBRARY))
     words = ["add", str(folder), "--name", NAME, "--licence", "mit"]
@@ -316,7 +316,7 @@ def test_gc_removes_nothing_where_a_provenance_can_t_be_read(
 def test_two_writers_of_two_models_with_a_file_in_common(
     settings: Path, store_root: Path, folder: Path, models: Program
 ) -> None:
-    from conftest import LIBRARY
+    from model_library import LIBRARY
 
     (folder / "model.bin").write_bytes(os.urandom(1 << 20))
     script = f"""
@@ -383,7 +383,7 @@ def other_owner(
     monkeypatch: pytest.MonkeyPatch, settings: Path, tmp_path: Path
 ) -> pytest.MonkeyPatch:
     """The store belongs to somebody else, as whom sudo runs the program."""
-    from conftest import LIBRARY
+    from model_library import LIBRARY
     from muster_models import account
 
     sudo = tmp_path / "bin/sudo"

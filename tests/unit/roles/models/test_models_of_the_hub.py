@@ -300,7 +300,7 @@ PROGRAM = """
 
 def started(settings: Path, hub: SmallHub, *words: str) -> "subprocess.Popen[str]":
     """Start muster-models in a process of its own."""
-    from conftest import LIBRARY
+    from model_library import LIBRARY
 
     script = textwrap.dedent(PROGRAM).format(library=str(LIBRARY))
     return subprocess.Popen(
