@@ -187,13 +187,24 @@ def test_the_archive_has_roles_plugins_and_what_tells_about_them(archive: Path) 
     assert [name for name in names if "test" in name.split("/")[-1]] == []
 
 
-def test_an_installed_collection_has_its_plugins_where_ansible_looks(archive: Path) -> None:
+def test_an_installed_collection_has_plugins_where_ansible_and_links_of_roles_look(
+    archive: Path,
+) -> None:
     folder = archive.parent / "installed"
     folder.mkdir()
     galaxy("install", "--offline", "-p", str(folder), str(archive), folder=folder)
     installed = folder / "ansible_collections" / FULL_NAME.replace(".", "/")
     for path in PLUGINS.rglob("*.py"):
         assert (installed / "plugins" / path.relative_to(PLUGINS)).read_bytes() == path.read_bytes()
+    links = [
+        link
+        for role in (ROOT / "roles").iterdir()
+        for link in role.rglob("*.py")
+        if link.is_symlink() and role.name not in NOT_IN_IT
+    ]
+    assert links
+    for link in links:
+        assert (installed / link.relative_to(ROOT)).read_bytes() == link.read_bytes()
     manifest = json.loads((installed / "MANIFEST.json").read_text())["collection_info"]
     assert manifest["version"] == PROJECT["version"]
     assert manifest["license"] == [PROJECT["license"]]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in shared folders that a reader sees whole or not at all."""
+"""Files that a reader sees whole or not at all: what modules and the role `software` share.
+
+The role installs this file on hosts: it uses the standard library alone.
+"""
 
 import os
 
@@ -8,7 +11,10 @@ NEW = ".muster-new"
 
 
 def write(path: str, text: str) -> None:
-    """Write a file beside its place and rename it. All may read it; folders are made. Raises OSError."""
+    """Write a file beside its place and rename it. Raises OSError.
+
+    All may read it. Folders above it are made.
+    """
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     # Lmod reads no file whose name begins with a dot.

@@ -4,11 +4,10 @@
 
 import hashlib
 import os
-import re
 import tempfile
-from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.lmod_tools import MARK, Lmod, LmodError
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 from ansible_collections.muster.slurm.plugins.module_utils.whole_file import NEW, write
@@ -72,88 +71,6 @@ cache_rebuilt:
   type: bool
   returned: always
 """
-
-LMOD = "/usr/share/lmod/lmod"
-LMODRC = "/etc/lmod/lmodrc.lua"
-"""Where the role lmod describes the property of modules that are not built."""
-MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
-
-
-Run = Callable[[list[str]], tuple[int, str, str]]
-"""AnsibleModule.run_command: exit code, output, errors."""
-
-
-class Lmod:
-    """The tools of the installed Lmod."""
-
-    def __init__(self, run: Run, home: str = LMOD, lmodrc: str = LMODRC) -> None:
-        self.run = run
-        self.home = home
-        self.lmodrc = lmodrc
-
-    @property
-    def version(self) -> str:
-        """The installed version, empty if there is none: the tools are in a folder of that name."""
-        return os.path.basename(os.path.realpath(self.home)) if os.path.isdir(self.home) else ""
-
-    @property
-    def configured(self) -> bool:
-        """Whether it is installed, and the role lmod has run on this host."""
-        try:
-            with open(self.lmodrc, encoding="utf-8", errors="replace") as stream:
-                return bool(self.version) and "declared" in stream.read()
-        except FileNotFoundError:
-            return False
-
-    def _tool(self, name: str) -> str:
-        path = f"{self.home}/libexec/{name}"
-        if not os.path.exists(path):
-            raise RefusedError(
-                f"{path} is missing; install Lmod 8 or newer on this host (role lmod)"
-            )
-        return path
-
-    def check(self, folder: str) -> None:
-        """Raise RefusedError with Lmod's message if a file below `folder` is no modulefile."""
-        # check_module_tree_syntax ignores a .modulerc.lua that no user's Lmod can read.
-        for path in sorted(tree(folder)):
-            if os.path.basename(path) == ".modulerc.lua":
-                code, _, err = self.run(["luac", "-p", f"{folder}/{path}"])
-                if code != 0:
-                    raise RefusedError(err.strip())
-        code, out, err = self.run([self._tool("check_module_tree_syntax"), folder])
-        if code != 0:
-            lines = [line.strip() for line in (err or out).splitlines()]
-            raise RefusedError(" ".join(line for line in lines if line.strip("-")))
-
-    def load(self, folder: str, name: str) -> None:
-        """Raise RefusedError with Lmod's message if it does not load a module below `folder`."""
-        # Not a user's or the host's settings, and no cache: it is of the published tree.
-        clean = [f"HOME={folder}", f"MODULEPATH={folder}", "PATH=/usr/bin:/bin"]
-        program = [self._tool("lmod"), "bash", "load", name]
-        code, out, err = self.run(["env", "-i", *clean, "LMOD_IGNORE_CACHE=1", *program])
-        shown = re.search(r"^LOADEDMODULES=(.*);$", out, re.MULTILINE)
-        loaded = shown[1].replace("\\", "").split(":") if shown else []
-        if code != 0 or name not in loaded:
-            said = err.partition("While processing")[0]
-            raise RefusedError(" ".join(said.split()) or f"{name} is not loaded")
-
-    def build_cache(self, folder: str, cache: str) -> None:
-        """Write the spider cache of the tree in `folder`."""
-        code, out, err = self.run(
-            [
-                self._tool("update_lmod_system_cache_files"),
-                "-d",
-                f"{cache}/cacheDir",
-                "-t",
-                f"{cache}/timestamp",
-                folder,
-            ]
-        )
-        if code != 0:
-            raise RefusedError(
-                f"the spider cache in {cache} was not built: {err.strip() or out.strip()}"
-            )
 
 
 def tree(path: str) -> dict[str, str]:
@@ -229,8 +146,8 @@ class Tree:
                 lmod.check(scratch)
                 for name in loads:
                     if f"{name}.lua" in changed:
-                        lmod.load(scratch, name)
-            except RefusedError as error:
+                        lmod.load(name, [scratch])
+            except LmodError as error:
                 said = str(error).replace(scratch, self.path)
                 raise RefusedError(f"{self.path} is left as it was; Lmod refuses {said}") from error
 
@@ -306,7 +223,7 @@ def main() -> None:
         if stale and not module.check_mode:
             lmod.build_cache(path, cache)
             write(f"{cache}/source", f"{source}\n")
-    except RefusedError as error:
+    except (RefusedError, LmodError) as error:
         module.fail_json(msg=str(error), diff=diff)
     except OSError as error:
         module.fail_json(

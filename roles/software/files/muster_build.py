@@ -41,8 +41,6 @@ UNIT = "muster-build.service"
 
 LOCK = "/run/muster-build.lock"
 
-LOGS = "/var/log/muster-build"
-
 LOG_BYTES = 2**24
 """Of one log: what a build prints after that goes to stdout alone."""
 
@@ -135,7 +133,7 @@ def build(root: str, command: str, verify: str | None, timeout_seconds: int | No
                 remove(root)
                 os.mkdir(root, mode=0o755)
                 os.chown(root, account.pw_uid, account.pw_gid)
-                with ends_with_this_program(lock, mark_lock), log_of(root) as log:
+                with ends_with_this_program(lock, mark_lock), opened_log(root) as log:
                     run(root, command, timeout_seconds, log)
                     refuse_survivors(root)
                     hand_over(root)
@@ -170,10 +168,13 @@ def locked(path: str, busy: str) -> Iterator[int]:
 
 
 @contextmanager
-def log_of(root: str) -> Iterator[BinaryIO]:
+def opened_log(root: str) -> Iterator[BinaryIO]:
     """Open the file for what the commands of a folder print. Root alone reads it."""
-    os.makedirs(LOGS, mode=0o700, exist_ok=True)
-    path = os.path.join(LOGS, f"{root.strip('/').replace('/', '_')}.log")
+    # Not at the top: inside, this program finds nothing beside it.
+    from build_log import log_of  # noqa: PLC0415
+
+    path = log_of(root)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
         yield log
 

@@ -27,6 +27,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from build_log import log_of
+from lmod_tools import MARK, Lmod, LmodError
+from whole_file import write
+
 SETTINGS = "/etc/muster/software.json"
 """Of the role: the shared folder, and the release of each module that the definition asks for."""
 
@@ -34,15 +38,6 @@ LOCK = "/run/muster-software.lock"
 
 BUILD_LOCK = "/run/muster-build.lock"
 """Of muster-build, which holds it while it builds."""
-
-LOGS = "/var/log/muster-build"
-"""Of muster-build."""
-
-LMOD = "/usr/share/lmod/lmod/libexec"
-"""Folder of Lmod's tools."""
-
-MARK = "-- Written by Muster from the definition: changes made here are lost.\n"
-"""First line of a modulefile that Muster may replace; the module module_tree knows it too."""
 
 DIGEST = re.compile(r"[0-9a-f]{16}")
 
@@ -257,61 +252,33 @@ def publish(settings: Settings, release: Release) -> None:
         pass
     refuse_what_does_not_load(settings, release)
     write(path, MARK + release.modulefile)
-    done = subprocess.run(
-        [
-            f"{LMOD}/update_lmod_system_cache_files",
-            *("-d", f"{settings.apps}/lmod/cache/cacheDir"),
-            *("-t", f"{settings.apps}/lmod/cache/timestamp", settings.modules),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
+    try:
+        Lmod(run).build_cache(settings.modules, f"{settings.apps}/lmod/cache")
+    except LmodError as error:
         raise RefusedError(
-            f"{path} is published, but `module avail` may show the old one: "
-            f"{' '.join(done.stderr.split())}; run site.yml, which rebuilds Lmod's cache"
-        )
+            f"{path} is published, but `module avail` may show the old one: {error}; run site.yml, "
+            "which rebuilds Lmod's cache"
+        ) from None
 
 
 def refuse_what_does_not_load(settings: Settings, release: Release) -> None:
     """Let Lmod load the modulefile of a release, in front of the others. Raises RefusedError."""
     with tempfile.TemporaryDirectory(prefix="muster-modules-") as scratch:
         write(f"{scratch}/{release.module}.lua", release.modulefile)
-        path = f"{scratch}:{settings.modules}"
-        done = subprocess.run(
-            [f"{LMOD}/lmod", "bash", "load", release.module],
-            env={
-                "HOME": scratch,
-                "PATH": "/usr/bin:/bin",
-                "MODULEPATH": path,
-                "LMOD_IGNORE_CACHE": "1",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    shown = re.search(r"^LOADEDMODULES=(.*);$", done.stdout, re.MULTILINE)
-    loaded = shown[1].replace("\\", "").split(":") if shown else []
-    if done.returncode != 0 or release.module not in loaded:
-        said = " ".join(done.stderr.partition("While processing")[0].split())
-        raise RefusedError(
-            f"{release.name} is not published, since Lmod does not load it: {said or 'no word'}; "
-            "name another release"
-        )
+        try:
+            Lmod(run).load(release.module, [scratch, settings.modules])
+        except LmodError as error:
+            said = str(error).replace(scratch, settings.modules)
+            raise RefusedError(
+                f"{release.name} is not published, since Lmod does not load it: {said}; "
+                "name another release"
+            ) from None
 
 
-def write(path: str, text: str) -> None:
-    """Write a file beside its place and rename it."""
-    folder, name = os.path.split(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    temporary = f"{folder}/.{name}.muster-new"
-    with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+def run(command: list[str]) -> tuple[int, str, str]:
+    """Run a program; return its exit code, output and errors."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
 # Removing what nobody needs.
@@ -410,8 +377,7 @@ def remove(root: str) -> None:
     mark = f"{root}.building"
     with open(mark, "a", encoding="utf-8"):
         pass
-    log = os.path.join(LOGS, f"{root.strip('/').replace('/', '_')}.log")
-    for path in (f"{root}.json", f"{root}.txt", log):
+    for path in (f"{root}.json", f"{root}.txt", log_of(root)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     if os.path.isdir(root):

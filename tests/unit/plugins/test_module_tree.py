@@ -240,9 +240,7 @@ def test_a_cache_is_stale_until_it_was_built_to_the_end(tmp_path: Path) -> None:
 
 def test_a_cache_that_is_not_built_is_said(tmp_path: Path) -> None:
     tool, calls = lmod(tmp_path, code=1, said="disk full")
-    with pytest.raises(
-        module_tree.RefusedError, match="spider cache in /c was not built: disk full"
-    ):
+    with pytest.raises(module_tree.LmodError, match="spider cache in /c was not built: disk full"):
         tool.build_cache("/m", "/c")
     assert calls == [
         ["update_lmod_system_cache_files", "-d", "/c/cacheDir", "-t", "/c/timestamp", "/m"]

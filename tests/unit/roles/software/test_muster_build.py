@@ -33,12 +33,14 @@ OPEN = """while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@" """
 
 RUN = """
-import importlib.util, pwd, sys
+import importlib.util, os, pwd, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import build_log
 spec = importlib.util.spec_from_file_location("muster_build", sys.argv[1])
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
 program.LOCK = sys.argv[2]
-program.LOGS = sys.argv[2] + ".logs"
+build_log.FOLDER = sys.argv[2] + ".logs"
 nobody = pwd.getpwuid(65534)
 pwd.getpwnam = {program.ACCOUNT: nobody}.__getitem__
 sys.exit(program.main(sys.argv[3:]))

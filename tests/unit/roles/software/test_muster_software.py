@@ -4,20 +4,36 @@ With the real Lmod: tests/roles/test_software.py.
 """
 
 import fcntl
+import functools
 import importlib.util
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_software.py"
-SPEC = importlib.util.spec_from_file_location("muster_software", PROGRAM)
-assert SPEC is not None and SPEC.loader is not None
-muster_software = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(muster_software)
+
+
+def loaded() -> ModuleType:
+    """The program with the files that the role installs beside it."""
+    sys.path.insert(0, str(PROGRAM.parent))
+    try:
+        spec = importlib.util.spec_from_file_location("muster_software", PROGRAM)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(PROGRAM.parent))
+    return module
+
+
+muster_software = loaded()
+build_log = sys.modules["build_log"]
 
 OLD, NEW, OTHER = "0" * 15 + "a", "0" * 15 + "b", "0" * 15 + "c"
 PYTHON, TORCH = "apps/python/3", "libs/torch/2"
@@ -30,7 +46,7 @@ class Cluster:
     """A shared folder, and the programs that are asked."""
 
     def __init__(self, folder: Path) -> None:
-        self.apps, self.bin = folder / "apps", folder / "bin"
+        self.apps, self.bin = folder / "apps", folder / "libexec"
         self.bin.mkdir()
         (self.apps / "modules").mkdir(parents=True)
         self.wanted: dict[str, str] = {}
@@ -81,9 +97,11 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(tmp_path)
-    for name in ("SETTINGS", "LOCK", "BUILD_LOCK", "LOGS"):
+    for name in ("SETTINGS", "LOCK", "BUILD_LOCK"):
         monkeypatch.setattr(muster_software, name, str(tmp_path / name))
-    monkeypatch.setattr(muster_software, "LMOD", str(made.bin))
+    monkeypatch.setattr(build_log, "FOLDER", str(tmp_path))
+    here = functools.partial(muster_software.Lmod, home=str(tmp_path))
+    monkeypatch.setattr(muster_software, "Lmod", here)
     monkeypatch.setenv("PATH", f"{made.bin}:/usr/bin:/bin")
     return made
 
@@ -198,6 +216,33 @@ class TestRollback:
         assert f"{OLD} is not published, since Lmod does not load it: Lmod has detected" in err
         assert path.read_text() == before
 
+    def test_one_that_lmod_loads_without_it_is_not_published(self, cluster, run):
+        replaced(cluster, days=1)
+        cluster.program("lmod", "echo 'LOADEDMODULES=apps/other/1;'")
+        assert run("rollback", PYTHON)[2] == (
+            f"{OLD} is not published, since Lmod does not load it: {PYTHON} is not loaded; "
+            "name another release\n"
+        )
+
+    def test_a_modulefile_that_lmod_names_is_named_by_its_place(self, cluster, run):
+        replaced(cluster, days=1)
+        said = 'echo "${MODULEPATH%%:*}/apps/python/3.lua: unknown symbol" >&2; exit 1'
+        cluster.program("lmod", said)
+        err = run("rollback", PYTHON)[2]
+        assert f"load it: {cluster.apps}/modules/{PYTHON}.lua: unknown symbol; name another" in err
+
+    def test_a_cache_that_is_not_built_is_said(self, cluster, run):
+        old = replaced(cluster, days=1)
+        cluster.program("update_lmod_system_cache_files", "echo disk full >&2; exit 1")
+        code, _, err = run("rollback", PYTHON)
+        path = cluster.apps / "modules" / f"{PYTHON}.lua"
+        assert (code, str(old) in path.read_text()) == (1, True)
+        assert err == (
+            f"{path} is published, but `module avail` may show the old one: the spider cache in "
+            f"{cluster.apps}/lmod/cache was not built: disk full; run site.yml, which rebuilds "
+            "Lmod's cache\n"
+        )
+
     def test_a_modulefile_of_somebody_else_stays(self, cluster, run):
         replaced(cluster, days=1)
         path = cluster.apps / "modules" / f"{PYTHON}.lua"
@@ -215,7 +260,10 @@ class TestCollect:
     def test_what_nobody_needs_is_removed_with_the_files_beside_it(self, cluster, run):
         old = replaced(cluster, days=8)
         Path(f"{old}.txt").touch()
+        log = Path(build_log.log_of(str(old)))
+        log.touch()
         assert run("gc") == (0, f"{old}: removed\n", "")
+        assert not log.exists()
         assert sorted(path.name for path in old.parent.iterdir()) == [NEW, f"{NEW}.json"]
         assert run("gc") == (0, "", "")
 
