@@ -31,6 +31,9 @@ requirements: [set as stdout_callback, log_path set]
 constants: Any = ansible.constants
 """Ansible makes their names when it is imported, so mypy knows none."""
 
+TALKS = ("software_build",)
+"""Actions that print lines while they run."""
+
 ROLE_COLUMNS = 16
 PLAY_COLUMNS = 26
 NO_WORK = ("gather_facts", "host_facts", "validate_argument_spec")
@@ -147,6 +150,8 @@ class CallbackModule(Default):
                 self._screen.display(f"{self._title()} ...", screen_only=True, newline=False)
                 sys.stdout.flush()
                 self._is_open = True
+        if task.action.rpartition(".")[2] in TALKS:
+            self._clear()
 
     def _title(self) -> str:
         if not self._role:

@@ -10,6 +10,7 @@ import sys
 from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.muster.slurm.plugins.module_utils.build_log import log_of
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.module_utils.shared_folders import refuse_silent
 from ansible_collections.muster.slurm.plugins.module_utils.whole_file import write
@@ -28,6 +29,7 @@ description:
   - Beside the folder of a release is C(FOLDER.json), which says what C(muster-software) needs to roll back
     to it and to know when nobody needs it any more, and C(FOLDER.txt) with requirements, if its command reads them.
   - Where the server of a folder does not answer it ends within a bound.
+  - A sentence says of each build where its log is, and one each minute how long it takes and what its log ends with.
 options:
   installations:
     description: What to build.
@@ -69,6 +71,13 @@ options:
     description: How long one build may take.
     type: int
     default: 3600
+  told:
+    description:
+      - Folders that may be built. Before another one is built the module ends, and returns it as RV(next). Without it
+        all may be built.
+      - Its action plugin gives it, which says what is built before it is. What a playbook gives is not used.
+    type: list
+    elements: path
 author: [The Muster authors]
 """
 
@@ -86,6 +95,10 @@ paths:
   type: list
   elements: str
   returned: always
+next:
+  description: The folder that O(told) lacks, with the module that points to it and the log of its build.
+  type: dict
+  returned: to the action plugin
 """
 
 
@@ -156,6 +169,7 @@ class Run:
         self._entries, self._modulefiles = entries, modulefiles
         self._check_mode = module.check_mode
         self._timeout_seconds: int = module.params["timeout_seconds"]
+        self._told: list[str] | None = module.params["told"]
         self._program: str | None = module.get_bin_path(
             "muster-build", opt_dirs=["/usr/local/sbin"]
         )
@@ -163,15 +177,21 @@ class Run:
         """Folders."""
         self.written: list[str] = []
         """Files beside them."""
+        self.next: dict[str, str] | None = None
+        """What somebody must be told of before it is built."""
 
     def all(self) -> None:
-        """Do all of it. Raises RefusedError or OSError."""
+        """Do all of it, or what comes before `next`. Raises RefusedError or OSError."""
         for entry in self._entries:
             root = entry["root"]
             if entry["requirements"] is not None:
                 self._write(f"{root}.txt", entry["requirements"])
             if entry["build"] is not None and is_missing(root):
                 if not self._check_mode:
+                    if self._told is not None and root not in self._told:
+                        module = entry["module"]
+                        self.next = {"root": root, "module": module, "log": log_of(root)}
+                        return
                     self._build(root, entry["build"], entry["verify"])
                 self.built.append(root)
             # By hand it may be built later.
@@ -224,6 +244,7 @@ def main() -> None:
             },
             "modulefiles": {"type": "dict", "default": {}},
             "timeout_seconds": {"type": "int", "default": 3600},
+            "told": {"type": "list", "elements": "path"},
         },
         supports_check_mode=True,
     )
@@ -251,6 +272,7 @@ def main() -> None:
             for what, paths in (("built", run.built), ("written", run.written))
             for path in paths
         ],
+        **({"next": run.next} if run.next else {}),
     )
 
 

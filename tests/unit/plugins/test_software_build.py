@@ -72,6 +72,23 @@ def test_after_a_failure_what_was_built_before_stays(build: Run, apps: Path) -> 
     assert failed["msg"] == "why"
 
 
+def test_before_it_builds_what_nobody_was_told_of_it_ends_and_says_what(
+    build: Run, apps: Path
+) -> None:
+    wanted = (apps / "a", "true"), (apps / "b", None), (apps / "c", "true")
+    for told, paths, following in (
+        ([], [], "a"),
+        ([apps / "a"], ["a"], "c"),
+        ([apps / "a", apps / "c"], ["c"], None),
+        ([], [], None),
+    ):
+        ran = build(*wanted, told=[str(path) for path in told])
+        assert ran["paths"] == [str(apps / name) for name in paths]
+        log = f"/var/log/muster-build/{str(apps).strip('/').replace('/', '_')}_{following}.log"
+        wanted_next = {"root": str(apps / f"{following}"), "module": "", "log": log}
+        assert ran.result.get("next") == (wanted_next if following else None)
+
+
 def test_the_program_gets_the_time_that_one_build_may_take(
     build: Run, apps: Path, tmp_path: Path
 ) -> None:
