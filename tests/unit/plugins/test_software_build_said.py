@@ -40,6 +40,12 @@ case $(wc -l <$here/looks) in
 *) touch $here/go ;;
 esac"""
 
+# A host behind ssh, and how Ansible becomes root there.
+SSH = """for last; do :; done
+exec /bin/sh -c "$last\""""
+SUDO = """until [ "$1" = /bin/sh ]; do shift; done
+exec "$@\""""
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -58,11 +64,15 @@ class Ran:
 @pytest.fixture
 def run(stand_ins: Callable[[Mapping[str, str]], str], tmp_path: Path) -> Callable[..., Ran]:
     """Return `run([installation], ...)`, which runs the task in a role, as site.yml does."""
-    path = stand_ins({"muster-build": BUILDS, "tail": LOOKS})
+    path = stand_ins({"muster-build": BUILDS, "tail": LOOKS, "ssh": SSH, "sudo": SUDO})
     tasks = tmp_path / "roles/software/tasks"
 
     def run(
-        *installations: dict[str, Any], minute_s: float = 60, terminal: bool = False, **more: Any
+        *installations: dict[str, Any],
+        minute_s: float = 60,
+        way: str = "local",
+        terminal: bool = False,
+        **more: Any,
     ) -> Ran:
         task = {"muster.slurm.software_build": {"installations": [*installations]}, **more}
         keep = {"content": "{{ built | to_json }}", "dest": str(tmp_path / "result")}
@@ -88,7 +98,14 @@ def run(stand_ins: Callable[[Mapping[str, str]], str], tmp_path: Path) -> Callab
                 "ANSIBLE_STDOUT_CALLBACK": "muster.slurm.muster_roles",
                 "ANSIBLE_LOG_PATH": str(tmp_path / "log"),
             }
-        words = ["--inventory", "one,", "--connection", "local", "play.yml"]
+        words = ["--inventory", "one,", "--connection", way, "play.yml"]
+        if way == "ssh":
+            words.append("--become")
+            environment |= {
+                "ANSIBLE_BECOME_EXE": str(tmp_path / "sudo"),
+                "ANSIBLE_PIPELINING": "1",
+                "ANSIBLE_SSH_EXECUTABLE": str(tmp_path / "ssh"),
+            }
         reading, writing = pty.openpty() if terminal else os.pipe()
         with subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", PLAYBOOK, str(minute_s), *words],
@@ -130,7 +147,7 @@ def test_it_says_what_is_built_and_each_minute_how_far(
 ) -> None:
     torch = {"root": str(apps / "torch"), "build": "true", "module": "libs/torch/2"}
     tool = {"root": str(apps / "tool-quick"), "build": "true"}
-    ran = run(torch, tool, minute_s=0.5)
+    ran = run(torch, tool, minute_s=0.5, way="ssh")
     first, second, third, *_ = ran.said
     assert first == f"one builds libs/torch/2; follow it there: tail -f {log_of(apps / 'torch')}"
     assert second == "one builds libs/torch/2, 0 min: 12 of 90 MB"
@@ -147,13 +164,16 @@ def test_it_says_what_is_built_and_each_minute_how_far(
     assert (again.said, again.result["changed"]) == ([], False)
 
 
-def test_after_a_failure_it_names_what_was_built_before(
+def test_on_a_terminal_it_has_lines_of_its_own_until_a_build_fails(
     run: Callable[..., Ran], apps: Path
 ) -> None:
     good = {"root": str(apps / "1-quick"), "build": "true"}
     bad = {"root": str(apps / "2-quick"), "build": "exit 1"}
-    ran = run(good, bad)
-    assert len(ran.said) == 2
+    ran = run(good, bad, terminal=True)
+    # The line of the role that runs is removed first (ECMA-48: erase in line).
+    assert re.search(r"software +Play +\.\.\.\r\x1b\[Kone builds ", ran.printed)
+    assert re.search(r"^one builds \S+/2-quick; follow it there: ", ran.printed, re.MULTILINE)
+    assert re.search(r"^software +Play +1 host +1 changed", ran.printed, re.MULTILINE)
     assert (ran.result["failed"], ran.result["msg"]) == (True, "why")
     assert ran.result["paths"] == [good["root"]]
 
@@ -165,15 +185,6 @@ def test_in_check_mode_nothing_is_built_and_nothing_said(
     ran = run(tool, check_mode=True)
     assert (ran.said, ran.result["paths"]) == ([], [tool["root"]])
     assert not apps.exists()
-
-
-def test_on_a_terminal_with_a_line_for_each_role_it_has_lines_of_its_own(
-    run: Callable[..., Ran], apps: Path
-) -> None:
-    ran = run({"root": str(apps / "tool-quick"), "build": "true"}, terminal=True)
-    # The line of the role that runs is removed first (ECMA-48: erase in line).
-    assert re.search(r"software +Play +\.\.\.\r\x1b\[Kone builds ", ran.printed)
-    assert re.search(r"^software +Play +1 host +2 changed", ran.printed, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
