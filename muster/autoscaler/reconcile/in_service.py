@@ -26,6 +26,8 @@ OURS = "muster:"
 """Muster's own reasons begin with this: nobody needs to look at such a node."""
 GAVE_UP = "ResumeTimeout reached"
 """SLURM's reason for a node that it has given up; 24.11 appends it to an earlier reason."""
+SEPARATOR = " : "
+"""Between reasons that 24.11 appends."""
 PREEMPTED = "muster: Google takes this spot VM back"
 """The reason that a spot VM sets when it leaves SLURM: roles/cloud_node, spot.py."""
 NOT_RESPONDING = "Not responding"
@@ -237,9 +239,11 @@ def _is_preempted(node: Node) -> bool:
 
 
 def _ours(reason: str) -> bool:
-    return reason.startswith(OURS) or GAVE_UP in reason
+    """Whether Muster or SLURM has given up the node; somebody's words may contain GAVE_UP, too."""
+    parts = reason.split(SEPARATOR)
+    return reason.startswith(OURS) or any(part.startswith(GAVE_UP) for part in parts)
 
 
 def _why(reason: str) -> str:
     """The last reason: 24.11 appends it to earlier ones."""
-    return reason.rpartition(" : ")[2].removeprefix(OURS).strip()
+    return reason.rpartition(SEPARATOR)[2].removeprefix(OURS).strip()
