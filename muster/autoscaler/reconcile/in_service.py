@@ -157,14 +157,19 @@ def _found(
     observed: ObservedState, zones: frozenset[str], record: NodeRecord, lookup: Lookup
 ) -> Evidence | None:
     """What the search by name has shown."""
+    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
+    silent = record.not_responding_at > 0
+    # Its VM may be in a zone that no set has any more, and that was not reached since this daemon
+    # began.
+    if not silent:
+        zones |= observed.vms.unreachable
     if not zones:
         # The cluster has no node set and no VM any more.
         long = observed.vms_at >= lookup.since + observed.timeouts.listed_s
         return Evidence.ABSENT if long else None
     if zones <= lookup.without:
         return Evidence.SHUT_DOWN if lookup.stopped else Evidence.ABSENT
-    # If its slurmd is silent too, it is on no VM that works in a zone without an answer.
-    return Evidence.SHUT_DOWN if lookup.stopped and record.not_responding_at else None
+    return Evidence.SHUT_DOWN if lookup.stopped and silent else None
 
 
 def _probes(
