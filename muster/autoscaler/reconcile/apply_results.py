@@ -201,13 +201,15 @@ def _deleted(observed: ObservedState, record: NodeRecord, event: Deleted) -> Nod
     if failure.code == WITHDRAWN or vm.id not in observed.vms.ids:
         # Not wanted any more, or gone in the meantime.
         return replace(record, deletions=take(record.deletions, vm.id))
-    before = record.deletions.get(vm.id, Deletion(vm, observed.now))
+    before = record.deletions.get(vm.id, Deletion(vm))
+    before = replace(before, failed_at=before.failed_at or observed.now)
     if record.start:
         record = replace(record, start=replace(record.start, undeleted=failure))
         deletion = replace(before, again=observed.now + DELETED_AGAIN_S)
     else:
         # After as long as it has failed; if SLURM asks for the node again, it is tried at once.
-        wait_s = min(max(DELETED_AGAIN_S, observed.now - before.since), LATEST_DELETED_AGAIN_S)
+        failed_s = observed.now - before.failed_at
+        wait_s = min(max(DELETED_AGAIN_S, failed_s), LATEST_DELETED_AGAIN_S)
         deletion = replace(before, again=observed.now + wait_s, urgent=False)
     return replace(record, deletions=put(record.deletions, vm.id, deletion))
 
