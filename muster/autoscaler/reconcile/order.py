@@ -103,7 +103,8 @@ def _is_due(observed: ObservedState, tracked: TrackedState, name: str) -> bool:
     start = started(record)
     if vm_of(observed, record, name) is not None or start.again > observed.now:
         return False
-    if start.doubted_at:
+    # While slurmctld does not answer its states still show a start that is over.
+    if start.doubted_at or observed.now >= start.asked + observed.timeouts.verdict_s:
         return False
     if start.seen:
         # SLURM changes the state before it calls ResumeProgram: the request may come in a moment,
