@@ -5,16 +5,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import process_tree
 import psutil
 import pytest
 from interrupts import end_cleanly_when_told  # noqa: F401 (a fixture)
+from ruamel.yaml import YAML
 from waiting import until
 
 from muster_sandbox.containers import machines
@@ -131,6 +133,15 @@ class Lab:
         )
         assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}"
         return done.stdout
+
+    def change(self, edit: Callable[[Any], None]) -> None:
+        """Let `edit` change the definition, a mapping, in place; the rest of its text stays."""
+        yaml = YAML()
+        yaml.width = 4096
+        yaml.preserve_quotes = True
+        document = yaml.load(self.definition.read_text(encoding="utf-8"))
+        edit(document["cluster"])
+        yaml.dump(document, self.definition)
 
     @property
     def ada(self) -> Session:
