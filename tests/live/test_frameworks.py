@@ -73,7 +73,8 @@ def test_a_node_that_was_away_is_named_and_the_next_run_repairs_it(runs: Runs) -
     assert runs.without.code != 0
     assert f"{AWAY}: not configured in this run" in runs.without.output
     assert runs.verified.code != 0
-    said = re.findall(r"(\S+): (\S+) is not installed there, which modules", runs.verified.output)
+    missing = r"([\w\[\],-]+): ([\w-]+) is not installed there, which modules"
+    said = re.findall(missing, runs.verified.output)
     assert set(said) == {(AWAY, "python3-torch")}
     assert AWAY in runs.repaired.changed
 

@@ -44,7 +44,8 @@ PROGRAMS = {
         "2.6.",
     ),
     "libs/python/jax/0.12": (
-        "import jax; print(jax.__version__, jax.jit(lambda x: (x * x).sum())(jax.numpy.arange(10.)))",
+        "import jax; square = jax.jit(lambda x: (x * x).sum()); "
+        "print(jax.__version__, square(jax.numpy.arange(10.)))",
         "0.12.",
     ),
 }
