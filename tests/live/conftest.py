@@ -26,6 +26,9 @@ from muster_sandbox.demo.tour import Session
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+RUN_SECONDS = 1800
+"""Timeout of a playbook: one that builds TensorFlow takes ten minutes on two busy cores."""
+
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 
 
@@ -91,7 +94,7 @@ class Lab:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=RUN_SECONDS,
             check=False,
             env=os.environ | {"ANSIBLE_NOCOLOR": "1"} | (environment or {}),
         )
