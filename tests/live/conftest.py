@@ -27,7 +27,7 @@ from muster_sandbox.demo.tour import Session
 ROOT = Path(__file__).parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 RUN_SECONDS = 1800
-"""Timeout of a playbook: one that builds TensorFlow takes ten minutes on two busy cores."""
+"""Timeout of a playbook: one that builds TensorFlow takes many minutes on two busy cores."""
 
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 
