@@ -17,7 +17,7 @@ def refused(name: str, mounts: dict[str, str]) -> list[str]:
         {"target": path, "fsroot": "/", "maj:min": f"254:{number}", "options": options}
         for number, (path, options) in enumerate(mounts.items())
     ]
-    loader = DataLoader()
+    loader = DataLoader()  # type: ignore[no-untyped-call]
     variables: dict[str, Any] = {
         **loader.load_from_file(str(VARIABLES), trusted_as_template=True),
         "nfs_server_exports": [{"path": path} for path in mounts if path != "/"],
