@@ -137,10 +137,19 @@ def _users(host: Host, variables: Mapping[str, Any]) -> Variables:
         "job_login": host.lets_jobs_log_in,
         "keys_command": _DIRECTORY_KEYS if has_directory and _takes_logins(host) else "",
         "refused_from": _nodes(host) if is_protected else [],
-        "refused_logins": ["root", *administrators] if is_protected else [],
+        "refused_logins": list(dict.fromkeys(["root", *administrators, *_own_logins(variables)]))
+        if is_protected
+        else [],
         "create_homes": host.name == nfs.home_maker(host.definition),
         "home_mounted": home in _mount_points(variables),
     }
+
+
+def _own_logins(variables: Mapping[str, Any]) -> list[str]:
+    """Return the logins of the hosts' own administrators, which the inventory names."""
+    logins = variables.get("users_home_keys", [])
+    # What is no list is refused when the roles' variables are checked.
+    return logins if isinstance(logins, list) else []
 
 
 def _takes_logins(host: Host) -> bool:

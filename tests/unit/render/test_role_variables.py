@@ -393,6 +393,15 @@ def test_nothing_that_nodes_can_write_starts_when_an_administrator_logs_in() -> 
     assert variables(alone, "cpu-01")["users_local_homes"] == []
 
 
+@pytest.mark.parametrize("keys", [["root", "ops"], "ops"])
+def test_nor_do_the_hosts_own_administrators(keys: Any) -> None:
+    addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21"}
+    given = {"users_home_keys": keys}
+    host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", given)
+    refused = role_variables(host)[0]["users_refused_logins"]
+    assert refused == (["root", "ops"] if isinstance(keys, list) else ["root"])
+
+
 def test_administrators_do_not_come_from_nodes() -> None:
     addresses = {"access": "192.0.2.1", "cpu-01": "192.0.2.21", "gpu-01": "2001:db8::2"}
     host = Host(changed(), "access", addresses, ROOT / "inventories/lab", "", {})
