@@ -73,6 +73,7 @@ def settings(step: Step, facts: Facts, port: int, environment: Mapping[str, str]
         *_jax(step, first, port),
         *_interfaces(facts.interface),
         *_threads(facts.threads),
+        *_metrics(environment),
     ]
 
 
@@ -140,3 +141,15 @@ def _threads(number: int) -> list[Setting]:
         Setting(name, str(number), f"{users}: a thread for each core of this task")
         for name, users in names.items()
     ]
+
+
+def _metrics(environment: Mapping[str, str]) -> list[Setting]:
+    """Return where `muster-job` looks for loss and accuracy: in the folder of sbatch."""
+    folder, job = environment.get("SLURM_SUBMIT_DIR", ""), environment.get("SLURM_JOB_ID", "")
+    if not folder:
+        return []
+    # sacct knows a task of an array by its number in the array.
+    if environment.get("SLURM_ARRAY_JOB_ID"):
+        job = f"{environment['SLURM_ARRAY_JOB_ID']}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
+    why = 'for lines such as {"loss": 0.1, "accuracy": 0.98}, which muster-job shows'
+    return [Setting("MUSTER_METRICS", f"{folder}/metrics-{job}.jsonl", why)]
