@@ -94,5 +94,6 @@ def _become(name: str, *words: str) -> NoReturn:
     become(
         name,
         words,
-        f"log in to a login node of a cluster with `storage.models` and type {name} {words[0]} there",
+        f"log in to a login node of a cluster with `storage.models` and type {name} {words[0]} "
+        "there",
     )

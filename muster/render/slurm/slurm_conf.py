@@ -296,7 +296,7 @@ def _sampling(version: str) -> dict[str, Scalar]:
     From 24.11 on it reads the kernel's own peak when a task ends (_prec_extra in
     jobacct_gather_cgroup.c; memory.peak since Linux 5.19), whatever the interval. Earlier releases
     keep the largest sample: with the default of 30 s a job of 28 s has none but that of its first
-    moment. A sample reads some files in /proc for each process, and some of the cgroup for each task.
+    moment. A sample reads some files in /proc for each process, and of the cgroup for each task.
     """
     return {} if version >= "24.11" else {"JobAcctGatherFrequency": "task=5"}
 

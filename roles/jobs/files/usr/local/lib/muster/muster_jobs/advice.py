@@ -96,7 +96,7 @@ def _failed(exit_code: str) -> str:
     code, killed = number(before), number(after)
     name = _signal_name(killed) or _signal_name(code - _FIRST_SIGNAL_CODE)
     if name:
-        return f"Its script ended because {name} killed a program; its output says more"
+        return f"{name} ended its script, or a program of it; its output may say more"
     return f"Its script ended with exit code {code}; its output says why"
 
 

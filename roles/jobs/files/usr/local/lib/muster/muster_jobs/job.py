@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_program(
-    command: Sequence[str], timeout: float, data: "bytes | None" = None
+    command: Sequence[str], timeout: float, data: bytes | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run a program of SLURM, with times and numbers in SLURM's own form."""
     unwanted = ("SQUEUE_", "SACCT_", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "LC_")
@@ -92,7 +92,7 @@ def _has_run(found: Sequence[Record]) -> bool:
     return any(record["ElapsedRaw"] not in ("", "0") for record in records.allocations(found))
 
 
-def _waiting(entry: waiting.Entry, count: int, ahead: "int | None", now: datetime) -> str:
+def _waiting(entry: waiting.Entry, count: int, ahead: int | None, now: datetime) -> str:
     tasks = f", and {count - 1} more like it" if count > 1 else ""
     nodes = f"{entry.nodes} node{'s' if entry.nodes != '1' else ''}"
     head = f"Job {entry.job}{tasks}, of {entry.user}: {entry.state}, {nodes} in {entry.partition}\n"

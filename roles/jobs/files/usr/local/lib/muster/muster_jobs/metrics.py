@@ -38,13 +38,17 @@ def last(file: Path) -> dict[str, float]:
         except ValueError:
             continue  # cut off, or being written
         for name, value in values.items() if isinstance(values, dict) else ():
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if _NAME.fullmatch(name) and is_number and math.isfinite(value):
-                if name in found or len(found) < _MOST_NAMES:
-                    found[name] = float(value)
+            has_room = name in found or len(found) < _MOST_NAMES
+            if has_room and _NAME.fullmatch(name) and _is_number(value):
+                found[name] = float(value)
     return found
 
 
-def row(found: "dict[str, float]") -> str:
+def _is_number(value: object) -> bool:
+    is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_one and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def row(found: dict[str, float]) -> str:
     """Return the numbers in one line."""
     return ", ".join(f"{name} {value:.6g}" for name, value in found.items())

@@ -170,7 +170,7 @@ _TIMES = {
 }
 
 
-def words(reason: str) -> "tuple[str, str]":
+def words(reason: str) -> tuple[str, str]:
     """Return why a job waits and what its owner can do, for what `squeue` has as reason."""
     text = reason.strip().strip("()").replace("_", " ")
     for name, said in WORDS.items():
@@ -182,7 +182,7 @@ def words(reason: str) -> "tuple[str, str]":
     return f"SLURM says: {text}", "send its number to an administrator if that does not help"
 
 
-def _limit_words(limit: "re.Match[str]") -> "tuple[str, str]":
+def _limit_words(limit: "re.Match[str]") -> tuple[str, str]:
     """Return the same for a limit, whose name is made of parts."""
     whose = "account" if limit["whose"] == "Assoc" else "QOS"
     key = next(key for key in _WHAT if limit["what"].lower().startswith(key.lower()))

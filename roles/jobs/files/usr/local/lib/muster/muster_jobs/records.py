@@ -32,7 +32,7 @@ class Run(Protocol):
     """Runs a command, as `run_program` does."""
 
     def __call__(
-        self, command: Sequence[str], timeout: float, data: "bytes | None" = None
+        self, command: Sequence[str], timeout: float, data: bytes | None = None
     ) -> "subprocess.CompletedProcess[bytes]":
         """Return what became of it."""
 
@@ -160,12 +160,13 @@ def with_running_steps(job: str, records: Sequence[Record], run: Run) -> list[Re
             total = seconds(cpu) * (int(tasks) if tasks.isdigit() else 0)
             used[step] = {"TotalCPU": duration(total), "MaxRSS": memory, "NTasks": tasks}
     known = [{**record, **used.get(record["JobID"], {})} for record in records]
-    total = sum(seconds(values["TotalCPU"]) for values in used.values())
+    # Steps that are over are among them, with what they have on record.
+    total = sum(seconds(record["TotalCPU"]) for record in known if "." in record["JobID"])
     return [
-        {**record, "TotalCPU": duration(total)} if record["JobID"] == job and used else record
+        {**record, "TotalCPU": duration(total)} if record["JobID"] == job else record
         for record in known
     ]
 
 
-JOB = re.compile(r"\d+(?:[_+]\d+)?")
+JOB = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 """What SLURM calls a job, a task of an array or a part of a heterogeneous job."""

@@ -37,7 +37,7 @@ def longest_of(records: Sequence[Record]) -> Record:
     return max(allocations(records), key=lambda job: number(job["ElapsedRaw"]))
 
 
-def cpu_part(jobs: Sequence[Record]) -> "float | None":
+def cpu_part(jobs: Sequence[Record]) -> float | None:
     """Return the part of the CPUs' time in which they were busy; None where none has passed."""
     allotted_seconds = sum(number(job["CPUTimeRAW"]) for job in jobs)
     busy_seconds = sum(seconds(job["TotalCPU"]) for job in jobs)
@@ -50,7 +50,7 @@ def node_memory(record: Record) -> float:
     return size(resources.get("mem", "")) / (number(resources.get("node", "")) or 1)
 
 
-def largest_step(records: Sequence[Record]) -> "Record | None":
+def largest_step(records: Sequence[Record]) -> Record | None:
     """Return the step that took most on a node; None where no sample met one.
 
     Some megabytes are in each process: a step at 0 was over before the first sample.
@@ -75,7 +75,7 @@ def _elapsed(job: Record) -> str:
     return duration(number(job["ElapsedRaw"])) + (f" of {limit}" if limit else "")
 
 
-def _cpu(jobs: Sequence[Record], resources: "dict[str, str]") -> str:
+def _cpu(jobs: Sequence[Record], resources: dict[str, str]) -> str:
     part = cpu_part(jobs)
     if part is None:
         return "no time used"

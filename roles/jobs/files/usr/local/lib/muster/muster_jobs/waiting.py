@@ -82,7 +82,7 @@ def parse(text: str) -> list[Entry]:
     return found
 
 
-def before(entry: Entry, run: Run) -> "int | None":
+def before(entry: Entry, run: Run) -> int | None:
     """Return how many waiting jobs of the partition are before one; None where squeue failed."""
     command = [*SQUEUE, "--states=PENDING", f"--partition={entry.partition}", "--format=%Q"]
     try:
@@ -92,7 +92,7 @@ def before(entry: Entry, run: Run) -> "int | None":
     return sum(number(line.strip()) > entry.priority for line in text.splitlines())
 
 
-def sentences(entry: Entry, ahead: "int | None", now: datetime) -> list[str]:
+def sentences(entry: Entry, ahead: int | None, now: datetime) -> list[str]:
     """Return why a job waits, what its owner can do, and when it may start.
 
     Args:
@@ -132,7 +132,7 @@ def expected(start: str, now: datetime) -> str:
     )
 
 
-def grouped(found: Sequence[Entry]) -> "list[tuple[Entry, int]]":
+def grouped(found: Sequence[Entry]) -> list[tuple[Entry, int]]:
     """Return one entry for each reason, and how many lines of the queue have it."""
     counts = Counter((entry.state, entry.reason) for entry in found)
     firsts = {(entry.state, entry.reason): entry for entry in reversed(found)}

@@ -46,7 +46,7 @@ def threads(
 
 
 def narrowed(environment: Mapping[str, str], cpus: Collection[int]) -> str:
-    """Return what to say where srun gave the task fewer CPUs than the job has asked for; or nothing.
+    """Return what to say where srun gave the task fewer CPUs than the job asks for; or nothing.
 
     From SLURM 22.05 on srun does not take --cpus-per-task from sbatch (srun(1)).
     """

@@ -11,7 +11,16 @@ from pathlib import Path
 
 from muster_launch.errors import LaunchError
 
-FRAMEWORKS = ("torch", "tensorflow", "jax", "keras", "lightning", "transformers", "mpi4py", "horovod")
+FRAMEWORKS = (
+    "torch",
+    "tensorflow",
+    "jax",
+    "keras",
+    "lightning",
+    "transformers",
+    "mpi4py",
+    "horovod",
+)
 """What modules of the cluster have, by the names under which Python imports them."""
 
 _TRY = """
@@ -38,7 +47,7 @@ def program(command: Sequence[str]) -> str:
     return found
 
 
-def script_of(command: Sequence[str]) -> "Path | None":
+def script_of(command: Sequence[str]) -> Path | None:
     """Return the Python script that a command runs, if it says so in the simplest way."""
     if not re.fullmatch(r"python[0-9.]*", os.path.basename(command[0])):
         return None

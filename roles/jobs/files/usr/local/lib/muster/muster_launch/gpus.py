@@ -34,7 +34,7 @@ def gpus_of(step: Step, environment: Mapping[str, str]) -> Gpus:
         return Gpus(visible, is_own=False)
     if total >= step.local_size:
         return Gpus(visible, is_own=True)
-    # Tasks that share GPUs by intention: parts of one (shards), or a number that the user has given.
+    # Tasks that share GPUs by intention: parts of one (shards), or a number of the user's.
     if environment.get("SLURM_SHARDS_ON_NODE") or environment.get("LOCAL_RANK"):
         return Gpus(visible, is_own=True)
     raise LaunchError(

@@ -10,8 +10,8 @@ MOST_NAMES = 100_000
 """In one list: more is a mistake, and would fill the memory."""
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-_REPEATED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_REPEATED = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 
 def expand(hostlist: str) -> list[str]:

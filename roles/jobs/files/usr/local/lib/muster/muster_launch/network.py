@@ -35,10 +35,10 @@ def address_of(node: str) -> str:
         ) from error
 
 
-def interface(node: str, other: "str | None") -> "str | None":
+def interface(node: str, other: str | None) -> str | None:
     """Return the interface that holds this node's address; None if no interface does.
 
-    Where the own name is the loopback's (127.0.1.1), it is the interface on the way to another node.
+    Where the own name is the loopback's (127.0.1.1), it is that on the way to another node.
 
     Args:
         node: SLURM's name of this node.
@@ -68,7 +68,7 @@ def is_taken(port: int) -> bool:
 
 
 def free_port(first: int, last: int) -> int:
-    """Return the first port from `first` on on which nothing listens; `first` where all are taken."""
+    """Return the first port from `first` on that is not taken; `first` where all are."""
     return next((port for port in range(first, last + 1) if not is_taken(port)), first)
 
 
@@ -86,7 +86,7 @@ def _source(address: str) -> str:
         return str(trial.getsockname()[0])
 
 
-def _ipv4_holders() -> "dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]":
+def _ipv4_holders() -> dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]:
     """Return the interface of each IPv4 address."""
     entries = array.array("B", bytes(_ENTRY_BYTES * _MOST_ENTRIES))
     place, size = entries.buffer_info()
@@ -94,7 +94,7 @@ def _ipv4_holders() -> "dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]
         answer = fcntl.ioctl(asked, _SIOCGIFCONF, struct.pack("iP", size, place))
     used = struct.unpack("iP", answer)[0]
     raw = entries.tobytes()[:used]
-    found: "dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]" = {}
+    found: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str] = {}
     for start in range(0, used, _ENTRY_BYTES):
         name = raw[start : start + 16].split(b"\0")[0].decode()
         # An alias (eth0:1) is the interface eth0.
@@ -102,7 +102,7 @@ def _ipv4_holders() -> "dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]
     return found
 
 
-def _ipv6_holders() -> "dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]":
+def _ipv6_holders() -> dict[ipaddress.IPv4Address | ipaddress.IPv6Address, str]:
     """Return the interface of each IPv6 address; none where the kernel has no IPv6."""
     try:
         with open(_INET6, encoding="ascii") as stream:

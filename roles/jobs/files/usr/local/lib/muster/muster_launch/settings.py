@@ -32,7 +32,7 @@ class Setting:
 class Facts:
     """What is true of this node, and not in SLURM's variables."""
 
-    interface: "str | None"
+    interface: str | None
     threads: int
     gpus: Gpus
 
@@ -118,7 +118,7 @@ def _jax(step: Step, first: str, port: int) -> list[Setting]:
     ]
 
 
-def _interfaces(interface: "str | None") -> list[Setting]:
+def _interfaces(interface: str | None) -> list[Setting]:
     if interface is None:
         return []
     why = "it holds the address of this node"

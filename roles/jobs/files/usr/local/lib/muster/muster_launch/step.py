@@ -43,10 +43,10 @@ class Step:
 
     @property
     def node(self) -> str:
-        """This node."""
+        """The name of this node."""
         return self.nodes[self.node_rank]
 
-    def places(self) -> "list[tuple[int, int]] | None":
+    def places(self) -> list[tuple[int, int]] | None:
         """Return the node and the number on that node of each task, in the order of ranks.
 
         None: the distribution is one that can't be followed, since it is not in the variables.
@@ -134,7 +134,7 @@ def _word(environment: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(environment: Mapping[str, str], name: str, default: "int | None" = None) -> int:
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
     if default is not None and not environment.get(name):
         return default
     value = _word(environment, name)
