@@ -1,4 +1,4 @@
-"""The mail program brings along those modules of muster-job that it needs, and no copies of them."""
+"""The role mail brings along those modules of muster-job that it needs, and no copies."""
 
 import subprocess
 import sys
