@@ -54,6 +54,13 @@ def test_jax_meets_where_pytorch_does(recorded: Recorded) -> None:
     assert (got["JAX_NUM_PROCESSES"], got["JAX_PROCESS_ID"]) == ("4", "3")
 
 
+def test_jax_takes_all_gpus_of_a_task_and_no_other_s(recorded: Recorded) -> None:
+    assert set_for(recorded("block-3"))["JAX_LOCAL_DEVICE_IDS"] == "1"
+    assert set_for(recorded("per-task-1"))["JAX_LOCAL_DEVICE_IDS"] == "0"
+    # One task on each node, for both GPUs of it.
+    assert set_for(recorded("cyclic-1"))["JAX_LOCAL_DEVICE_IDS"] == "0,1"
+
+
 @pytest.mark.parametrize(
     ("task", "workers", "index"),
     [
@@ -179,7 +186,9 @@ def test_a_job_without_gpus_has_none(recorded: Recorded) -> None:
     environment = {name: value for name, value in recorded("block-3").items() if "GPUS" not in name}
     del environment["CUDA_VISIBLE_DEVICES"], environment["ROCR_VISIBLE_DEVICES"]
     assert gpus_of(step_of(environment), environment) == Gpus(0, is_own=False)
-    assert set_for(environment)["LOCAL_RANK"] == "1"
+    got = set_for(environment)
+    assert got["LOCAL_RANK"] == "1"
+    assert "JAX_LOCAL_DEVICE_IDS" not in got
 
 
 # -- threads --------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def settings(step: Step, facts: Facts, port: int, environment: Mapping[str, str]
     return [
         *_torch(step, facts.gpus, first, port),
         *_tensorflow(step, port),
-        *_jax(step, first, port),
+        *_jax(step, facts.gpus, first, port),
         *_interfaces(facts.interface),
         *_threads(facts.threads),
         *_metrics(environment),
@@ -110,12 +110,19 @@ def _tensorflow(step: Step, port: int) -> list[Setting]:
     return [Setting("TF_CONFIG", value, "TensorFlow: a worker for each task, and its port")]
 
 
-def _jax(step: Step, first: str, port: int) -> list[Setting]:
-    return [
+def _jax(step: Step, gpus: Gpus, first: str, port: int) -> list[Setting]:
+    found = [
         Setting("JAX_COORDINATOR_ADDRESS", f"{first}:{port}", "JAX: as PyTorch's, on task 0"),
         Setting("JAX_NUM_PROCESSES", str(step.size), "for programs; JAX finds it in SLURM's"),
         Setting("JAX_PROCESS_ID", str(step.rank), "for programs; JAX finds it in SLURM's"),
     ]
+    if gpus.visible:
+        # By itself JAX takes the one with the task's number on the node, if tasks see others or not.
+        each = gpus.visible if gpus.is_own else gpus.visible // step.local_size
+        start = 0 if gpus.is_own else step.local_rank * each
+        ids = ",".join(str(number) for number in range(start, start + each))
+        found.append(Setting("JAX_LOCAL_DEVICE_IDS", ids, "JAX: the GPUs of this task"))
+    return found
 
 
 def _interfaces(interface: str | None) -> list[Setting]:
