@@ -187,7 +187,13 @@ def test_what_is_no_number_is_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "metrics-1.jsonl"
     file.write_text(
         '{"a\\u001b[31m": 1, "b": "text", "c": NaN, "d": true, "e": [1], "f": 1e999, "loss": 1}\n'
-        '[1]\n7\n{"cut": 1'
+        + "[1]\n7\n"
+        + '{"long": '
+        + "9" * 5000
+        + '}\n{"deep": '
+        + "[" * 60000
+        + "\n"
+        + '{"cut": 1'
     )
     assert metrics.last(file) == {"loss": 1.0}
 

@@ -163,6 +163,13 @@ def test_tasks_that_see_all_gpus_take_the_one_of_their_number(recorded: Recorded
     assert gpus_of(step_of(environment), environment) == Gpus(2, is_own=False)
 
 
+def test_gpus_that_no_task_takes_are_told(recorded: Recorded) -> None:
+    step = step_of(recorded("cyclic-1"))
+    found = settings(step, Facts("eth0", 1, Gpus(2, is_own=False)), 20000, {})
+    (why,) = [setting.why for setting in found if setting.name == "LOCAL_RANK"]
+    assert why.endswith("; a node has 2 GPUs, and each task takes one")
+
+
 def test_tasks_with_gpus_of_their_own_take_the_first(recorded: Recorded) -> None:
     got = set_for(recorded("per-task-1"))
     assert (got["RANK"], got["LOCAL_RANK"], got["LOCAL_WORLD_SIZE"]) == ("1", "0", "1")

@@ -34,19 +34,19 @@ def last(file: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in lines:
         try:
-            values = json.loads(line)
-        except ValueError:
-            continue  # cut off, or being written
+            # Whole numbers may be too long for anything else.
+            values = json.loads(line, parse_int=float)
+        except (ValueError, RecursionError):
+            continue  # cut off, being written, or nested without end
         for name, value in values.items() if isinstance(values, dict) else ():
             has_room = name in found or len(found) < _MOST_NAMES
             if has_room and _NAME.fullmatch(name) and _is_number(value):
-                found[name] = float(value)
+                found[name] = value
     return found
 
 
 def _is_number(value: object) -> bool:
-    is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_one and math.isfinite(value)  # type: ignore[arg-type]
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def row(found: dict[str, float]) -> str:

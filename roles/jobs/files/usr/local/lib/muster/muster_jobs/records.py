@@ -69,7 +69,7 @@ def parse(text: str) -> list[Record]:
     """Return the lines that sacct prints for FIELDS; only the last field may have the separator."""
     names = FIELDS.split(",")
     rows = (line.split("|", len(names) - 1) for line in text.splitlines())
-    return [dict(zip(names, row)) for row in rows if len(row) == len(names)]  # noqa: B905
+    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 
 def state(record: Record) -> str:
@@ -94,7 +94,7 @@ def allotted(record: Record) -> dict[str, str]:
 
 def pairs(text: str) -> dict[str, str]:
     """Return name -> amount of SLURM's list of trackable resources."""
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)  # type: ignore[misc]
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
 def asked(job: str, run: Run) -> list[Record]:

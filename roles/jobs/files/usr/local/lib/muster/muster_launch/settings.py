@@ -81,6 +81,8 @@ def _torch(step: Step, gpus: Gpus, first: str, port: int) -> list[Setting]:
     # A task that sees only GPUs of its own is as alone on a node: its first GPU is number 0.
     local_rank, local_size, group = step.local_rank, step.local_size, step.node_rank
     groups, local = len(step.nodes), "number of the task on this node, and of its GPU"
+    if gpus.visible > step.local_size and not gpus.is_own:
+        local += f"; a node has {gpus.visible} GPUs, and each task takes one"
     if gpus.is_own:
         local_rank, local_size, group, groups = 0, 1, step.rank, step.size
         local = "SLURM shows each task only its own GPUs, of which the first is number 0"
@@ -117,7 +119,7 @@ def _jax(step: Step, gpus: Gpus, first: str, port: int) -> list[Setting]:
         Setting("JAX_PROCESS_ID", str(step.rank), "for programs; JAX finds it in SLURM's"),
     ]
     if gpus.visible:
-        # By itself JAX takes the one with the task's number on the node, if tasks see others or not.
+        # By itself JAX takes the one with the task's number on the node, and no other.
         each = gpus.visible if gpus.is_own else gpus.visible // step.local_size
         start = 0 if gpus.is_own else step.local_rank * each
         ids = ",".join(str(number) for number in range(start, start + each))
