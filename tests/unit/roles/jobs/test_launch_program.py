@@ -71,8 +71,10 @@ def test_the_program_takes_the_place_of_launch(environment: dict[str, str]) -> N
 
 
 def test_what_is_set_already_stays(environment: dict[str, str]) -> None:
-    given = {**environment, "OMP_NUM_THREADS": "7", "RANK": "9", "MINE": ""}
+    given = {**environment, "OMP_NUM_THREADS": "7", "RANK": "9", "MASTER_PORT": "", "MINE": ""}
     assert launched(given, "--", sys.executable, "-c", SHOW).stdout.split()[1:] == ["9", "7"]
+    port = launched(given, sys.executable, "-c", "import os; print(os.environ['MASTER_PORT'])")
+    assert port.stdout.strip().isdigit()
     said = launched(given, "--explain").stdout
     assert "OMP_NUM_THREADS=7  # it was set already, and stays\n" in said
 

@@ -57,9 +57,9 @@ def main(words: Sequence[str]) -> int:
         note = narrowed(os.environ, os.sched_getaffinity(0))
         if note and step.rank == 0:
             sys.stderr.write(f"launch: {note}\n")
-        environment = dict(os.environ)
-        for setting in wanted:
-            environment.setdefault(setting.name, setting.value)
+        # What is empty counts as not set.
+        new = {one.name: one.value for one in wanted if not os.environ.get(one.name)}
+        environment = {**os.environ, **new}
         path = frameworks.program(command)
         try:
             os.execve(path, list(command), environment)
@@ -82,10 +82,10 @@ def prepare(step: Step, command: Sequence[str], environment: Mapping[str, str]) 
     """
     gpus = gpus_of(step, environment)
     port = port_of(step, environment)
-    if step.size == 1 and "MASTER_PORT" not in environment:
+    if step.size == 1 and not environment.get("MASTER_PORT"):
         port = network.free_port(port, LAST_PORT)
     others = [name for name in step.nodes if name != step.node][:1]
-    if "MASTER_ADDR" not in environment:
+    if not environment.get("MASTER_ADDR"):
         network.address_of(step.nodes[0])
     facts = Facts(
         interface=network.interface(step.node, others[0] if others else None),
@@ -111,11 +111,11 @@ def explanation(step: Step, wanted: Sequence[Setting], environment: Mapping[str,
     lines = []
     for setting in wanted:
         given = environment.get(setting.name)
-        why = setting.why if given is None else "it was set already, and stays"
-        lines.append(f"{setting.name}={setting.value if given is None else given}  # {why}\n")
+        why = "it was set already, and stays" if given else setting.why
+        lines.append(f"{setting.name}={given or setting.value}  # {why}\n")
     names = [setting.name for setting in wanted]
     if "TF_CONFIG" not in names:
-        lines.append("# TF_CONFIG: not set, as the places of the other tasks are not known\n")
+        lines.append("# TF_CONFIG: not set, as the tasks are too many, or in an unknown order\n")
     if "GLOO_SOCKET_IFNAME" not in names:
         lines.append("# NCCL and Gloo find their interface: none holds the address of this node\n")
     note = narrowed(environment, os.sched_getaffinity(0))
