@@ -176,17 +176,75 @@ def test_tasks_with_gpus_of_their_own_take_the_first(recorded: Recorded) -> None
     assert (got["GROUP_RANK"], got["GROUP_WORLD_SIZE"]) == ("1", "4")
 
 
-def test_more_tasks_than_gpus_are_refused(recorded: Recorded) -> None:
-    environment = {**recorded("block-3"), "CUDA_VISIBLE_DEVICES": "0", "SLURM_GPUS_ON_NODE": "1"}
-    step = step_of(environment)
+def seen(recorded: Recorded, visible: str, on_node: int, tasks: int) -> tuple[Step, dict[str, str]]:
+    """Return the last task and its variables, on nodes where each task sees these GPUs."""
+    environment = {
+        **recorded("block-3"),
+        "CUDA_VISIBLE_DEVICES": visible,
+        "SLURM_GPUS_ON_NODE": str(on_node),
+        "SLURM_STEP_TASKS_PER_NODE": f"{tasks}(x2)",
+        "SLURM_PROCID": str(2 * tasks - 1),
+        "SLURM_LOCALID": str(tasks - 1),
+    }
+    return step_of(environment), environment
+
+
+@pytest.mark.parametrize(
+    ("visible", "on_node", "tasks", "gpus"),
+    [
+        ("0,1", 2, 2, Gpus(2, is_own=False)),
+        ("0,1,2,3", 4, 2, Gpus(4, is_own=False)),
+        # --gpus-per-task: two for each of two, and four.
+        ("2,3", 4, 2, Gpus(2, is_own=True)),
+        ("4,5,6,7", 8, 2, Gpus(4, is_own=True)),
+        ("MIG-8f1c,MIG-77aa", 2, 2, Gpus(2, is_own=False)),
+        ("MIG-77aa", 2, 2, Gpus(1, is_own=True)),
+        ("-1", 2, 2, Gpus(0, is_own=False)),
+        ("0,-1,1", 1, 1, Gpus(1, is_own=False)),
+    ],
+)
+def test_gpus_are_shared_out_or_each_task_s_own(
+    recorded: Recorded, visible: str, on_node: int, tasks: int, gpus: Gpus
+) -> None:
+    step, environment = seen(recorded, visible, on_node, tasks)
+    assert gpus_of(step, environment) == gpus
+
+
+def test_jax_takes_each_of_several_own_gpus(recorded: Recorded) -> None:
+    _, environment = seen(recorded, "2,3", 4, 2)
+    got = set_for(environment)
+    assert (got["JAX_LOCAL_DEVICE_IDS"], got["LOCAL_RANK"]) == ("0,1", "0")
+
+
+@pytest.mark.parametrize(
+    ("visible", "on_node", "tasks", "said"),
+    [
+        (
+            "0",
+            1,
+            2,
+            "2 tasks on lab-gpu-02 have 1 GPU: ask for --ntasks-per-node=1, or for more GPUs "
+            "(--gpus-per-node=2); if they are to share them, set LOCAL_RANK",
+        ),
+        # --gpu-bind=closest, with two sockets.
+        (
+            "4,5,6,7",
+            8,
+            8,
+            "8 tasks on lab-gpu-02 see 4 of its 8 GPUs each, so that some would take the same: "
+            "leave --gpu-bind out, or ask for GPUs by --gpus-per-task",
+        ),
+    ],
+)
+def test_tasks_that_would_take_the_same_gpu_are_refused(
+    recorded: Recorded, visible: str, on_node: int, tasks: int, said: str
+) -> None:
+    step, environment = seen(recorded, visible, on_node, tasks)
     with pytest.raises(LaunchError) as raised:
         gpus_of(step, environment)
-    assert str(raised.value) == (
-        "2 tasks on lab-gpu-02 have 1 GPU: ask for --ntasks-per-node=1, or for more GPUs "
-        "(--gpus-per-node=2)"
-    )
-    for given in ({"SLURM_SHARDS_ON_NODE": "2"}, {"LOCAL_RANK": "0"}):
-        assert gpus_of(step, {**environment, **given}).visible == 1
+    assert str(raised.value) == said
+    for name in ("SLURM_SHARDS_ON_NODE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "LOCAL_RANK"):
+        assert gpus_of(step, {**environment, name: "2"}).is_own
 
 
 def test_a_job_without_gpus_has_none(recorded: Recorded) -> None:
