@@ -28,6 +28,7 @@ def environment(recorded: Recorded, tmp_path: Path) -> dict[str, str]:
     scancel.chmod(0o755)
     return {
         **{name: value for name, value in recorded("block-0").items() if "GPU" not in name},
+        "SLURMD_NODENAME": "localhost",
         "CUDA_VISIBLE_DEVICES": "",
         "ROCR_VISIBLE_DEVICES": "",
         "SLURM_STEP_NODELIST": "localhost",
@@ -125,6 +126,24 @@ def test_a_program_that_is_not_there_ends_the_step(environment: dict[str, str]) 
     assert cancelled(environment) == "1.0"
 
 
+def test_a_file_that_is_no_program_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    done = launched(environment, str(script))
+    assert done.stderr == (
+        f"launch: {script} is no program: type the one that runs it first (python, bash), or type "
+        f"chmod +x {script} and name it by its path, such as ./train.py\n"
+    )
+
+
+def test_a_step_of_another_component_is_not_ended(environment: dict[str, str]) -> None:
+    """All components of a heterogeneous job have the number of the first in their variables."""
+    done = launched({**environment, "SLURM_HET_SIZE": "2"}, "no-such-program")
+    assert done.returncode == 1
+    assert "launch: the other tasks go on: end the job by scancel 1\n" in done.stderr
+    assert cancelled(environment) == ""
+
+
 def test_a_task_alone_has_no_step_to_end(environment: dict[str, str]) -> None:
     done = launched({**environment, "SLURM_STEP_TASKS_PER_NODE": "1"}, "no-such-program")
     assert done.returncode == 1
@@ -142,7 +161,10 @@ def test_a_program_of_no_known_form_is_told(environment: dict[str, str], tmp_pat
     odd.write_bytes(b"\x7fELF, but not really")
     odd.chmod(0o755)
     done = launched(environment, str(odd))
-    assert done.stderr.startswith(f"launch: {odd} can't be started (Exec format error)")
+    assert done.stderr == (
+        f"launch: {odd} can't be started (Exec format error): name a program for this machine, or "
+        "begin the script with a line such as #!/bin/bash\n"
+    )
 
 
 @pytest.fixture
@@ -187,7 +209,8 @@ def test_a_port_whose_connection_was_just_closed_is_free() -> None:
 
 
 def test_a_node_without_an_address_is_told(environment: dict[str, str]) -> None:
-    given = {**environment, "SLURM_STEP_NODELIST": "no-such-node.invalid"}
+    name = "no-such-node.invalid"
+    given = {**environment, "SLURM_STEP_NODELIST": name, "SLURMD_NODENAME": name}
     done = launched(given, "true")
     assert done.returncode == 1
     assert "launch: the name of node no-such-node.invalid can't be resolved here (" in done.stderr

@@ -333,6 +333,10 @@ def test_a_script_with_one_task_needs_no_srun(recorded: Recorded) -> None:
         ({"SLURM_STEP_TASKS_PER_NODE": "2"}, "variables of step 1.0 don't fit together"),
         ({"SLURM_PROCID": "9"}, "variables of step 1.0 don't fit together"),
         ({"SLURM_NODEID": "2"}, "variables of step 1.0 don't fit together"),
+        # Of a job within which this one was submitted.
+        ({"SLURMD_NODENAME": "lab-gpu-07"}, "and submit jobs outside of other jobs"),
+        # Components of a heterogeneous job: nodes by their names, tasks by their component.
+        ({"SLURM_STEP_NODELIST": "lab-gpu-02,lab-gpu-01"}, "with a srun of its own (--het-group)"),
         ({"SLURM_PROCID": "one"}, "SLURM_PROCID is 'one', no number"),
     ],
 )

@@ -39,6 +39,11 @@ def program(command: Sequence[str]) -> str:
 
     """
     found = shutil.which(command[0])
+    if found is None and Path(command[0]).is_file():
+        raise LaunchError(
+            f"{command[0]} is no program: type the one that runs it first (python, bash), or type "
+            f"chmod +x {command[0]} and name it by its path, such as ./{os.path.basename(command[0])}"
+        )
     if found is None:
         raise LaunchError(
             f"{command[0]} is not there: load the module that has it (module load, before srun), "

@@ -65,7 +65,8 @@ def main(words: Sequence[str]) -> int:
             os.execve(path, list(command), environment)
         except OSError as error:
             raise LaunchError(
-                f"{path} can't be started ({error.strerror}): name a program in place of it"
+                f"{path} can't be started ({error.strerror}): name a program for this machine, or "
+                "begin the script with a line such as #!/bin/bash"
             ) from error
     except LaunchError as error:
         code = _say(error)
@@ -133,6 +134,10 @@ def _say(error: LaunchError) -> int:
 def _end(step: Step) -> None:
     """End the tasks that did start: they would wait for this one, up to the time limit."""
     if step.size == 1:
+        return
+    if os.environ.get("SLURM_HET_SIZE"):
+        # The number of the job is that of its first component, which may have a step of this number.
+        sys.stderr.write(f"launch: the other tasks go on: end the job by scancel {step.job}\n")
         return
     try:
         subprocess.run(

@@ -96,10 +96,14 @@ def step_of(environment: Mapping[str, str]) -> Step:
         node_rank=_number(environment, "SLURM_NODEID"),
         local_rank=_number(environment, "SLURM_LOCALID"),
     )
-    if len(nodes) != len(tasks_on) or step.node_rank >= len(nodes) or step.rank >= step.size:
+    fits = len(nodes) == len(tasks_on) and step.node_rank < len(nodes) and step.rank < step.size
+    # A job that was submitted within another one has that one's variables too. In a step of several
+    # components of a heterogeneous job the nodes may have another order than the tasks.
+    if not fits or environment.get("SLURMD_NODENAME", step.node) != step.node:
         raise LaunchError(
-            f"SLURM's variables of step {step.job}.{step.number} don't fit together; start the "
-            "program with srun alone, and set no SLURM_ variable"
+            f"SLURM's variables of step {step.job}.{step.number} don't fit together: start the "
+            "program with srun alone, each component of a heterogeneous job with a srun of its own "
+            "(--het-group), and submit jobs outside of other jobs"
         )
     return step
 
