@@ -25,7 +25,7 @@ class Slurm:
     """SLURM's programs: what each prints, or how it fails."""
 
     def __init__(self, **answers: "str | Exception") -> None:
-        self.answers = {"squeue": UNKNOWN, "sacct": "", "sstat": "", **answers}
+        self.answers = {"squeue": UNKNOWN, "sacct": "", "sstat": "", "names": "7|7\n", **answers}
         self.asked: list[Sequence[str]] = []
 
     def __call__(
@@ -37,6 +37,8 @@ class Slurm:
         answer = self.answers[command[0].rpartition("/")[2]]
         if "--format=%Q" in command:
             answer = "500\n7\n300\n"
+        if records.NAMES in command:
+            answer = self.answers["names"]
         if isinstance(answer, Exception):
             raise answer
         failed = "error" in answer
@@ -87,7 +89,7 @@ def test_a_running_job_shows_what_it_has_used_so_far(release: str) -> None:
 def test_steps_that_run_and_steps_that_are_over_are_counted_together() -> None:
     empty = dict.fromkeys(records.FIELDS.split(","), "")
     known = [
-        empty | {"JobID": "7", "TotalCPU": "00:10.000"},
+        empty | {"JobID": "7", "State": "RUNNING", "TotalCPU": "00:10.000"},
         empty | {"JobID": "7.0", "TotalCPU": "00:10.000", "MaxRSS": "5M"},
         empty | {"JobID": "7.1", "TotalCPU": "00:00:00"},
     ]
@@ -95,6 +97,30 @@ def test_steps_that_run_and_steps_that_are_over_are_counted_together() -> None:
     merged = records.with_running_steps("7", known, slurm)
     assert [record["TotalCPU"] for record in merged] == ["00:00:30", "00:10.000", "00:00:20"]
     assert merged[2]["MaxRSS"] == "20M"
+
+
+def test_running_tasks_of_an_array_are_known_by_their_own_numbers() -> None:
+    empty = dict.fromkeys(records.FIELDS.split(","), "")
+    known = [
+        empty | {"JobID": "12_1", "State": "COMPLETED", "TotalCPU": "00:07.000"},
+        empty | {"JobID": "12_2", "State": "RUNNING", "TotalCPU": "00:00:00"},
+        empty | {"JobID": "12_2.0"},
+        empty | {"JobID": "12_3", "State": "RUNNING", "TotalCPU": "00:00:00"},
+        empty | {"JobID": "12_3.batch"},
+    ]
+    slurm = Slurm(
+        names="13|12_1\n14|12_2\n12|12_3\n", sstat="14.0|2|00:00:05|20M\n12.batch|1|00:03|1M\n"
+    )
+    merged = records.with_running_steps("12", known, slurm)
+    assert "--jobs=14,12" in slurm.asked[-1]
+    assert [record["TotalCPU"] for record in merged] == [
+        "00:07.000",
+        "00:00:10",
+        "00:00:10",
+        "00:00:03",
+        "00:00:03",
+    ]
+    assert [record["MaxRSS"] for record in merged] == ["", "", "20M", "", "1M"]
 
 
 def test_an_array_that_waits_and_runs_shows_both(release: str) -> None:
@@ -105,6 +131,17 @@ def test_an_array_that_waits_and_runs_shows_both(release: str) -> None:
     said = job.report("4", slurm, NOW)
     assert said.startswith("Job 4_[1-6%1], of root: PENDING")
     assert "\nJob 4, arr, of root:\n  State        COMPLETED 1, FAILED 1\n" in said
+
+
+def test_a_task_of_an_array_has_its_name_whatever_was_typed(tmp_path: Path, release: str) -> None:
+    lines = text("sacct", release, "array").splitlines(keepends=True)
+    one = "".join(line for line in lines if line.startswith("4_2")).replace(
+        "|/out|", f"|{tmp_path}|"
+    )
+    metrics.path(str(tmp_path), "4_2").write_text('{"loss": 1}\n')
+    said = job.report("6", Slurm(sacct=one), NOW)
+    assert said.startswith("Job 4_2, arr, of root:\n")
+    assert "  Metrics      loss 1\n" in said
 
 
 def test_a_cluster_without_accounting_still_says_why_a_job_waits(release: str) -> None:
@@ -156,6 +193,7 @@ def test_slurm_that_fails_is_one_sentence(main, answers, why: str) -> None:
     code, out, err = main(Slurm(**answers), "12")
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {why}")
+    assert err.endswith("; try again on a login node, or tell an administrator\n")
     assert err.count("\n") == 1
 
 

@@ -54,7 +54,7 @@ def main(words: Sequence[str], run: Run = run_program) -> int:
     try:
         text = report(job, run, datetime.now())  # noqa: DTZ005 (SLURM writes no zone)
     except NotKnownError as error:
-        sys.stderr.write(f"error: {error}; try again, or tell an administrator\n")
+        sys.stderr.write(f"error: {error}; try again on a login node, or tell an administrator\n")
         return FAILED
     if not text:
         sys.stderr.write(f"error: there is no job {job}; sacct lists yours of today\n")
@@ -102,12 +102,14 @@ def _waiting(entry: waiting.Entry, count: int, ahead: int | None, now: datetime)
 def _used(job: str, found: Sequence[Record], run: Run) -> str:
     if any(records.state(record) == "RUNNING" for record in records.allocations(found)):
         found = records.with_running_steps(job, found, run)
-    first = records.allocations(found)[0]
+    jobs = records.allocations(found)
+    # A task of an array has a number of its own too, by which it may be asked for.
+    name = job if len(jobs) > 1 else jobs[0]["JobID"]
     rows = usage.rows(found)
-    values = _metrics(job, first)
+    values = _metrics(name, jobs[0])
     if values:
         rows.append(("Metrics", values))
-    head = f"Job {job}, {clean(first['JobName'], 60)}, of {first['User']}:\n"
+    head = f"Job {name}, {clean(jobs[0]['JobName'], 60)}, of {jobs[0]['User']}:\n"
     said = "".join(f"{sentence}\n" for sentence in advice.sentences(found))
     return head + usage.table(rows) + said
 

@@ -18,19 +18,16 @@ def path(folder: str, job: str) -> Path:
 
 
 def last(file: Path) -> dict[str, float]:
-    """Return the last number of each name; nothing where the job has written no such file.
+    """Return the last number of each name.
 
     Raises:
-        OSError: it is there and can't be read.
+        OSError: the file is not there, or can't be read.
 
     """
-    try:
-        with file.open("rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - _MOST_BYTES))
-            lines = stream.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return {}
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - _MOST_BYTES))
+        lines = stream.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
     found: dict[str, float] = {}
     for line in lines:
         try:

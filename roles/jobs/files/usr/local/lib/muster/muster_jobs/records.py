@@ -16,6 +16,8 @@ FIELDS = (
 SACCT = ["/usr/bin/sacct", "--noheader", "--parsable2"]
 SSTAT = ["/usr/bin/sstat", "--noheader", "--parsable2", "--allsteps"]
 _SSTAT_FIELDS = "JobID,NTasks,AveCPU,MaxRSS"
+NAMES = "--format=JobIDRaw,JobID"
+"""What asks sacct for SLURM's own number of a task of an array, by which sstat calls it."""
 TIMEOUT_SECONDS = 10
 
 UNFINISHED = {"RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
@@ -144,12 +146,16 @@ def ended(
 
 
 def with_running_steps(job: str, records: Sequence[Record], run: Run) -> list[Record]:
-    """Return the records of a running job with what its steps have used so far, from sstat.
+    """Return the records of a job that runs with what its steps have used so far, from sstat.
 
     As they are where sstat fails: it asks the nodes, which may be busy, and for own jobs alone.
     """
+    running = {one["JobID"] for one in allocations(records) if state(one) == "RUNNING"}
     try:
-        text = output([*SSTAT, f"--format={_SSTAT_FIELDS}", f"--jobs={job}"], run)
+        lines = output([*SACCT, "--allocations", NAMES, f"--jobs={job}"], run).splitlines()
+        names = {number: name for number, _, name in (line.partition("|") for line in lines)}
+        numbers = ",".join(number for number, name in names.items() if name in running)
+        text = output([*SSTAT, f"--format={_SSTAT_FIELDS}", f"--jobs={numbers}"], run)
     except NotKnownError:
         return list(records)
     used: dict[str, dict[str, str]] = {}
@@ -157,15 +163,26 @@ def with_running_steps(job: str, records: Sequence[Record], run: Run) -> list[Re
         words = line.split("|")
         if len(words) == len(_SSTAT_FIELDS.split(",")):
             step, tasks, cpu, memory = words
+            number, _, rest = step.partition(".")
             total = seconds(cpu) * (int(tasks) if tasks.isdigit() else 0)
-            used[step] = {"TotalCPU": duration(total), "MaxRSS": memory, "NTasks": tasks}
+            used[f"{names.get(number, number)}.{rest}"] = {
+                "TotalCPU": duration(total),
+                "MaxRSS": memory,
+                "NTasks": tasks,
+            }
     known = [{**record, **used.get(record["JobID"], {})} for record in records]
-    # Steps that are over are among them, with what they have on record.
-    total = sum(seconds(record["TotalCPU"]) for record in known if "." in record["JobID"])
     return [
-        {**record, "TotalCPU": duration(total)} if record["JobID"] == job else record
+        {**record, "TotalCPU": _of_steps(record["JobID"], known)}
+        if record["JobID"] in running
+        else record
         for record in known
     ]
+
+
+def _of_steps(job: str, records: Sequence[Record]) -> str:
+    """Return the CPU time of all steps of a job; those that are over have it on record."""
+    steps = [record for record in records if record["JobID"].startswith(f"{job}.")]
+    return duration(sum(seconds(record["TotalCPU"]) for record in steps))
 
 
 JOB = re.compile(r"[0-9]+(?:[_+][0-9]+)?")

@@ -42,7 +42,8 @@ def program(command: Sequence[str]) -> str:
     if found is None and Path(command[0]).is_file():
         raise LaunchError(
             f"{command[0]} is no program: type the one that runs it first (python, bash), or type "
-            f"chmod +x {command[0]} and name it by its path, such as ./{os.path.basename(command[0])}"
+            f"chmod +x {command[0]} and name it by its path, such as "
+            f"./{os.path.basename(command[0])}"
         )
     if found is None:
         raise LaunchError(

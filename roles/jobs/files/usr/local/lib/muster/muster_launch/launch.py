@@ -136,7 +136,7 @@ def _end(step: Step) -> None:
     if step.size == 1:
         return
     if os.environ.get("SLURM_HET_SIZE"):
-        # The number of the job is that of its first component, which may have a step of this number.
+        # The job's number is that of its first component, which may have a step of this number.
         sys.stderr.write(f"launch: the other tasks go on: end the job by scancel {step.job}\n")
         return
     try:
