@@ -166,6 +166,8 @@ def test_too_much_time_is_told_with_what_would_do() -> None:
 
 def test_idle_cpus_are_told() -> None:
     assert said(made(TotalCPU="00:50:00")).startswith("It kept 1.0 of its 4 CPUs busy")
+    # A thread for each core, of two CPUs each, and a little for the start.
+    assert said(made(TotalCPU="01:36:00")) == ""
 
 
 def test_a_job_of_which_nothing_is_known_gets_no_advice() -> None:

@@ -17,6 +17,8 @@ _MORE = 1.5
 """Of what was too little, where nobody knows how much would have been enough."""
 _WASTED = 0.5
 """Part of what was allotted below which it is worth a sentence."""
+_IDLE = 0.4
+"""The same for CPUs: where a core has two, 0.5 is all that a thread for each core can use."""
 _SMALL_BYTES = 2**30
 _SHORT_SECONDS = 600
 """What a job has anyhow: to ask for less would help nobody."""
@@ -132,7 +134,7 @@ def _less_time(records: Sequence[Record]) -> list[str]:
 def _fewer_cpus(jobs: Sequence[Record]) -> list[str]:
     part = cpu_part(jobs)
     cpus = number(allotted(longest_of(jobs)).get("cpu", ""))
-    if part is None or cpus <= 1 or part > _WASTED:
+    if part is None or cpus <= 1 or part > _IDLE:
         return []
     if number(longest_of(jobs)["ElapsedRaw"]) < _SHORT_SECONDS / 10:
         return []  # its start took most of the time
