@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-FILES = Path(__file__).parents[3] / "roles/mail/files"
-PATH = FILES / "muster_mail.py"
-# What the role brings along, and nothing else of the role jobs.
-sys.path.insert(0, str(FILES / "usr/local/lib/muster"))
+ROLES = Path(__file__).parents[3] / "roles"
+PATH = ROLES / "mail/files/muster_mail.py"
+# The whole package, which other tests use in the same process; that the role brings enough of it
+# along is tested in roles/jobs/test_shared_jobs.py.
+sys.path.insert(0, str(ROLES / "jobs/files/usr/local/lib/muster"))
 SPEC = importlib.util.spec_from_file_location("muster_mail", PATH)
 assert SPEC is not None and SPEC.loader is not None
 muster_mail = importlib.util.module_from_spec(SPEC)
