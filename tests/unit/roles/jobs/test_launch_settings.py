@@ -118,6 +118,8 @@ def test_an_address_and_a_port_of_the_user_s_hold_for_all(recorded: Recorded) ->
     got = set_for({**recorded("block-3"), "MASTER_ADDR": "192.0.2.7", "MASTER_PORT": "4711"})
     assert (got["MASTER_ADDR"], got["MASTER_PORT"]) == ("192.0.2.7", "4711")
     assert got["JAX_COORDINATOR_ADDRESS"] == "192.0.2.7:4711"
+    got = set_for({**recorded("block-3"), "MASTER_ADDR": "2001:db8::7", "MASTER_PORT": "4711"})
+    assert got["JAX_COORDINATOR_ADDRESS"] == "[2001:db8::7]:4711"
 
 
 def test_metrics_lie_where_the_job_was_submitted(recorded: Recorded) -> None:

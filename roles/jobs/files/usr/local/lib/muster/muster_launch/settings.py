@@ -113,8 +113,9 @@ def _tensorflow(step: Step, port: int) -> list[Setting]:
 
 
 def _jax(step: Step, gpus: Gpus, first: str, port: int) -> list[Setting]:
+    host = f"[{first}]" if ":" in first else first
     found = [
-        Setting("JAX_COORDINATOR_ADDRESS", f"{first}:{port}", "JAX: as PyTorch's, on task 0"),
+        Setting("JAX_COORDINATOR_ADDRESS", f"{host}:{port}", "JAX: as PyTorch's, on task 0"),
         Setting("JAX_NUM_PROCESSES", str(step.size), "for programs; JAX finds it in SLURM's"),
         Setting("JAX_PROCESS_ID", str(step.rank), "for programs; JAX finds it in SLURM's"),
     ]
