@@ -246,6 +246,31 @@ def test_addresses_of_both_kinds_are_found(tmp_path: Path, monkeypatch: pytest.M
     assert network._ipv6_holders() == {}
 
 
+def test_an_interface_that_a_file_of_nccl_s_names_is_left_to_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """NCCL prefers the environment: an administrator's fast network would be left out."""
+    file = tmp_path / "nccl.conf"
+    file.write_text("# all nodes\nNCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME==ib0\n")
+    given = {**environment, "NCCL_CONF_FILE": str(file)}
+    said = launched(given, "--explain").stdout
+    assert "# NCCL_SOCKET_IFNAME: not set, as a file of NCCL's (nccl.conf) has it\n" in said
+    assert "NCCL_SOCKET_IFNAME=" not in said
+    assert "GLOO_SOCKET_IFNAME=lo " in said
+    file.write_text("#NCCL_SOCKET_IFNAME==ib0\n")
+    assert "NCCL_SOCKET_IFNAME==lo " in launched(given, "--explain").stdout
+
+
+def test_without_files_of_nccl_s_nothing_is_set_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "_NCCL_CONF", str(tmp_path / "nccl.conf"))
+    none = {"NCCL_CONF_FILE": str(tmp_path / "none")}
+    assert network.set_for_nccl(none) == set()
+    (tmp_path / "nccl.conf").write_text("NCCL_IB_HCA = mlx5\n")
+    assert network.set_for_nccl(none) == {"NCCL_IB_HCA"}
+
+
 # -- frameworks -----------------------------------------------------------------------------------
 
 

@@ -103,7 +103,9 @@ def prepare(step: Step, command: Sequence[str], environment: Mapping[str, str]) 
         script = frameworks.script_of(command) if command else None
         if script is not None:
             frameworks.check(frameworks.program(command), script)
-    return settings(step, facts, port, environment)
+    wanted = settings(step, facts, port, environment)
+    of_files = network.set_for_nccl(environment)
+    return [setting for setting in wanted if setting.name not in of_files]
 
 
 def explanation(step: Step, wanted: Sequence[Setting], environment: Mapping[str, str]) -> str:
@@ -119,6 +121,8 @@ def explanation(step: Step, wanted: Sequence[Setting], environment: Mapping[str,
         lines.append("# TF_CONFIG: not set, as the tasks are too many, or in an unknown order\n")
     if "GLOO_SOCKET_IFNAME" not in names:
         lines.append("# NCCL and Gloo find their interface: none holds the address of this node\n")
+    elif "NCCL_SOCKET_IFNAME" not in names:
+        lines.append("# NCCL_SOCKET_IFNAME: not set, as a file of NCCL's (nccl.conf) has it\n")
     note = narrowed(environment, os.sched_getaffinity(0))
     if note:
         lines.append(f"# {note}\n")

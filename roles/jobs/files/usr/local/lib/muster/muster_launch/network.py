@@ -5,8 +5,10 @@ import array
 import errno
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
+from collections.abc import Mapping
 
 from muster_launch.errors import LaunchError
 
@@ -15,6 +17,7 @@ _ENTRY_BYTES = 40 if struct.calcsize("P") == 8 else 32
 """Of `struct ifreq`, of which the kernel writes one for each IPv4 address (netdevice(7))."""
 _MOST_ENTRIES = 1024
 _INET6 = "/proc/net/if_inet6"
+_NCCL_CONF = "/etc/nccl.conf"
 _DISCARD = 9
 """A port to which nothing is sent: only the way to an address is asked for."""
 
@@ -53,6 +56,19 @@ def interface(node: str, other: str | None) -> str | None:
     if ipaddress.ip_address(own).is_loopback and other is not None:
         own = _source(address_of(other))
     return holders.get(ipaddress.ip_address(own))
+
+
+def set_for_nccl(environment: Mapping[str, str]) -> set[str]:
+    """Return the variables that NCCL's own files set; what is in the environment is before them."""
+    own = environment.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf")
+    names: set[str] = set()
+    for path in (own, _NCCL_CONF):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                names |= {line.partition("=")[0].strip() for line in stream if "=" in line}
+        except OSError:
+            continue  # NCCL goes on without it too
+    return names
 
 
 def is_taken(port: int) -> bool:
