@@ -35,6 +35,7 @@ FREE = {
     "GroupUpdateTime": "a pause",
     "HealthCheckInterval": "a pause, at least a second",
     "HealthCheckNodeState": "a site's rule",
+    "JobAcctGatherFrequency": "a pause",
     "JobAcctGatherType": "how usage is measured",
     "MessageTimeout": "a limit",
     "PriorityType": "a site's rule, as the weights",
