@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build one folder of software as an account of its own, closed off from the rest of the host.
 
-    muster-build [--timeout SECONDS] [--verify COMMAND] FOLDER COMMAND
+    muster-build [--timeout SECONDS] [--verify COMMAND] [--image FILE] FOLDER COMMAND
 
 Installed by Muster's role `software`, whose play runs it; an administrator runs it by hand for what
 the play does not build. COMMAND is for /bin/sh and runs programs of strangers. It can write to
@@ -12,17 +12,20 @@ It reaches the internet, and no secret, socket or home of this host: systemd see
 started is killed, and the folder becomes root's.
 
 The second command, which looks whether what was built works, runs in the same way when the folder
-is root's already. What both print goes to stdout and to a file in /var/log/muster-build. A build
+is root's already. Then the folder is packed into FILE, if one is named, and becomes a link to where
+autofs mounts FILE on each host (role `lmod`). What both print goes to stdout and to a file in /var/log/muster-build. A build
 ends when the disk gets full. Until all is done a file FOLDER.building is beside the folder. Exit
 code 1: it was not built, nothing is left, and stderr says why.
 """
 
 import argparse
 import fcntl
+import json
 import os
 import pwd
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import BinaryIO, NoReturn
 
@@ -55,6 +58,20 @@ LOOK_SECONDS = 2.0
 TEMPORARY = "/var/tmp"  # noqa: S108
 """TMPDIR and HOME. It is the build's own, and on a disk: /tmp may be in memory."""
 
+RELEASES = "/opt/muster/releases"
+"""Where autofs mounts packed releases, on each host, by their names."""
+
+PACK = (
+    # The kernels of all systems that Muster knows read zstd.
+    *("-comp", "zstd", "-no-xattrs", "-no-exports", "-mkfs-time", "0", "-noappend"),
+    *("-no-progress", "-quiet"),
+)
+"""Options of mksquashfs: the same folder makes the same file. The times of what is in it stay:
+Python compares that of a module with the one in its compiled file."""
+
+RELEASE = re.compile(r"(?:/[\w.+-]+)*?/[0-9a-f]{16}(?![\w.+-])")
+"""The folder of a release in a command."""
+
 HIDDEN = ("/home", "/root", "/run", "/var")
 """Empty for a build: homes, sockets of services, and what services store."""
 
@@ -75,6 +92,9 @@ FIRST = b"muster-build: closed off\n"
 PLAIN = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)+")
 """A path that systemd takes as it is."""
 
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+"""Of the programs that root runs itself."""
+
 LAST_WORDS = 5
 """How many lines of a failed command its message repeats."""
 
@@ -91,6 +111,10 @@ class VerifyError(FailedError):
     """Why what was built does not work."""
 
 
+class PackError(FailedError):
+    """Why what was built can't be packed."""
+
+
 class InterruptError(Exception):
     """Somebody ends this program, or nobody reads what it prints any more."""
 
@@ -98,8 +122,10 @@ class InterruptError(Exception):
 # Outside, as root.
 
 
-def build(root: str, command: str, verify: str | None, timeout_seconds: int | None) -> None:
-    """Make the folder `root` by `command`, and have `verify` look at it.
+def build(
+    root: str, command: str, verify: str | None, image: str | None, timeout_seconds: int | None
+) -> None:
+    """Make the folder `root` by `command`, have `verify` look at it, and pack it into `image`.
 
     Raises:
         FailedError: one of the commands failed.
@@ -119,6 +145,11 @@ def build(root: str, command: str, verify: str | None, timeout_seconds: int | No
         raise RefusedError(
             f"there is no account {ACCOUNT} on this host; run the role software, which makes it"
         ) from None
+    if image is not None and shutil.which("mksquashfs", path=PATH) is None:
+        raise RefusedError(
+            f"{root} was not built, since this host has no mksquashfs to pack it; install "
+            "squashfs-tools, as the role software does, and run again"
+        )
     busy = "another build runs on this host; wait for it, then run again"
     with locked(LOCK, busy) as lock:
         os.makedirs(os.path.dirname(root), mode=0o755, exist_ok=True)
@@ -132,10 +163,14 @@ def build(root: str, command: str, verify: str | None, timeout_seconds: int | No
         busy = f"{root} is being built by another run; wait for it, then run again"
         with locked(mark, busy) as mark_lock:
             try:
-                remove(root)
+                remove(root, *files_of(image))
                 os.mkdir(root, mode=0o755)
                 os.chown(root, account.pw_uid, account.pw_gid)
-                with ends_with_this_program(lock, mark_lock), log_of(root) as log:
+                with (
+                    ends_with_this_program(lock, mark_lock),
+                    mounted(command, verify or ""),
+                    log_of(root) as log,
+                ):
                     run(root, command, timeout_seconds, log)
                     refuse_survivors(root)
                     hand_over(root)
@@ -145,10 +180,12 @@ def build(root: str, command: str, verify: str | None, timeout_seconds: int | No
                         except FailedError as error:
                             raise VerifyError(str(error)) from None
                         refuse_survivors(root)
+                if image is not None:
+                    pack(root, image)
             except BaseException:
                 # With the mark beside it a folder counts as missing.
                 if not survivors():
-                    remove(root)
+                    remove(root, *files_of(image))
                     os.unlink(mark)
                 raise
             os.unlink(mark)
@@ -371,24 +408,104 @@ def hand_over(root: str) -> None:
     checked(["chown", "--recursive", "--no-dereference", "root:root", root])
 
 
+@contextmanager
+def mounted(*commands: str) -> Iterator[None]:
+    """Keep packed releases mounted that commands name, and those that these are built on.
+
+    Among the mounts of a service nothing new appears, and what autofs takes away goes there too.
+    Raises RefusedError if this host does not mount one.
+    """
+    ahead = [root for command in commands for root in RELEASE.findall(command)]
+    seen = set()
+    with ExitStack() as stack:
+        while ahead:
+            root = ahead.pop()
+            if root in seen:
+                continue
+            seen.add(root)
+            if os.path.islink(root):
+                stack.callback(os.close, entered(root))
+            if os.path.exists(f"{root}.json"):
+                with open(f"{root}.json", encoding="utf-8") as stream:
+                    ahead += json.load(stream)["built_on"]
+        yield
+
+
+def entered(root: str) -> int:
+    """Return a descriptor of a packed release, which mounts it. Raises RefusedError."""
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RefusedError(
+            f"this host does not mount {os.readlink(root)}: {error.strerror}; see journalctl -u "
+            "autofs, and run site.yml, whose role lmod configures it"
+        ) from None
+
+
+def files_of(image: str | None) -> tuple[str, ...]:
+    """Return what packing writes: the file, and the one that is not whole yet."""
+    return (image, f"{image}.new") if image is not None else ()
+
+
+def pack(root: str, image: str) -> None:
+    """Pack a folder into a file, and make it a link to where hosts mount that. Raises PackError."""
+    folder, new = os.path.dirname(image), f"{image}.new"
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    try:
+        refuse_no_room(folder, root)
+        # If this program is killed, nothing writes on beside the next one.
+        checked(["setpriv", "--pdeathsig=KILL", "mksquashfs", root, new, *PACK])
+        os.chmod(new, 0o644)
+        sync(new)
+        os.rename(new, image)
+        sync(folder)
+        remove(root)
+        os.symlink(f"{RELEASES}/{os.path.basename(image).partition('.')[0]}", root)
+        os.close(entered(root))
+    except (FailedError, RefusedError) as error:
+        raise PackError(str(error)) from None
+
+
+def refuse_no_room(folder: str, root: str) -> None:
+    """Raise FailedError if a file with all that is in `root` may fill the disk of `folder`."""
+    size = int(checked(["du", "--summarize", "--block-size=1", root]).split()[0])
+    there = os.statvfs(folder)
+    if (free := there.f_bavail * there.f_frsize) < size + SPARED_BYTES:
+        raise FailedError(
+            f"the file system of {folder} has {free // 2**20} MiB left, and needs "
+            f"{(size + SPARED_BYTES) // 2**20} MiB, of which {SPARED_BYTES // 2**20} MiB are left "
+            "to others; make room there"
+        )
+
+
+def sync(path: str) -> None:
+    """Have the disk, or the server, keep what was written to a file or folder."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def found(root: str, *words: str) -> str:
     """Return what `find` prints."""
     return checked(["find", root, *words]).strip()
 
 
-def remove(root: str) -> None:
-    """Remove the folder, whatever a build has made of it. Raises RefusedError."""
+def remove(*paths: str) -> None:
+    """Remove a folder, whatever a build has made of it, and files. Raises RefusedError."""
     try:
-        checked(["rm", "--recursive", "--force", "--one-file-system", root])
+        checked(["rm", "--recursive", "--force", "--one-file-system", *paths])
     except FailedError as error:
-        raise RefusedError(f"{root} can't be removed: {error}; remove it and run again") from None
+        raise RefusedError(
+            f"{' '.join(paths)} can't be removed: {error}; remove it and run again"
+        ) from None
 
 
 def checked(command: Sequence[str]) -> str:
     """Run a program of the host; return what it prints. Raises FailedError."""
-    path = "/usr/sbin:/usr/bin:/sbin:/bin"
     done = subprocess.run(
-        command, env={"PATH": path, "LC_ALL": "C.UTF-8"}, capture_output=True, check=False
+        command, env={"PATH": PATH, "LC_ALL": "C.UTF-8"}, capture_output=True, check=False
     )
     if done.returncode != 0:
         raise FailedError(one_line(done.stderr.decode(errors="replace")))
@@ -524,6 +641,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--timeout", type=int, metavar="SECONDS", help="how long it may take")
     parser.add_argument("--verify", metavar="COMMAND", help="looks whether it works")
+    parser.add_argument("--image", metavar="FILE", help="the folder is packed into it")
     parser.add_argument("folder", metavar="FOLDER", help="where the command puts the software")
     parser.add_argument("command", metavar="COMMAND", help="for /bin/sh; quote it")
     given = parser.parse_args(arguments)
@@ -531,11 +649,16 @@ def main(arguments: Sequence[str]) -> int:
     for number in SIGNALS:
         signal.signal(number, interrupt)
     try:
-        build(given.folder, given.command, given.verify, given.timeout)
+        build(given.folder, given.command, given.verify, given.image, given.timeout)
     except VerifyError as error:
         said = (
             f"{given.folder} was built, but does not work, so it was removed and is not published: "
             f"{error}; fix its definition and run again"
+        )
+    except PackError as error:
+        said = (
+            f"{given.folder} was built, but can't be packed into {given.image}, so it was removed "
+            f"and is not published: {error}"
         )
     except FailedError as error:
         said = (

@@ -288,7 +288,7 @@ def test_without_the_account_nothing_is_built(
     monkeypatch.setattr(muster_build, "LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(muster_build, "ACCOUNT", "nobody-of-that-name")
     with pytest.raises(muster_build.RefusedError, match=r"no account .*; run the role software"):
-        muster_build.build(str(apps / "tool"), "true", None, None)
+        muster_build.build(str(apps / "tool"), "true", None, None, None)
     assert left(apps) == []
 
 
