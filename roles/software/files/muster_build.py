@@ -13,9 +13,10 @@ started is killed, and the folder becomes root's.
 
 The second command, which looks whether what was built works, runs in the same way when the folder
 is root's already. Then the folder is packed into FILE, if one is named, and becomes a link to where
-autofs mounts FILE on each host (role `lmod`). What both print goes to stdout and to a file in /var/log/muster-build. A build
-ends when the disk gets full. Until all is done a file FOLDER.building is beside the folder. Exit
-code 1: it was not built, nothing is left, and stderr says why.
+autofs mounts FILE on each host (role `lmod`). What both print goes to stdout and to a file in
+/var/log/muster-build. A build ends when the disk gets full. Until all is done a file
+FOLDER.building is beside the folder. Exit code 1: it was not built, nothing is left, and stderr
+says why.
 """
 
 import argparse
