@@ -255,7 +255,7 @@ def test_without_packed_releases_autofs_stays_off(
     machine.set(muster_mounts=json.dumps(MOUNTS))
     machine.node.key()
     called: list[list[str]] = []
-    monkeypatch.setattr(module, "command", lambda words, seconds: called.append(words))
+    monkeypatch.setattr(module, "command", lambda words, _: called.append(words))
     machine.node.mounts()
     assert [words[0] for words in called] == ["mount", "mount"]
 
