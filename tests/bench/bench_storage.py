@@ -114,9 +114,8 @@ def main() -> None:
         site.server.check(f"python3 - /apps/env <<'end'\n{program}end")
         site.server.check(f"mksquashfs /apps/env {IMAGE} -quiet -no-progress")
         kernel = site.client.check("uname -r")
-        print(
-            f"{environment.PACKAGES * environment.MODULES:,} files; kernel {kernel}; calls of each node"
-        )
+        files = environment.PACKAGES * environment.MODULES
+        print(f"{files:,} files; kernel {kernel}; calls of each node")
         print("| store | nodes | node | calls | READ | most |\n|---|---|---|---|---|---|")
         for count in counts:
             measure(site, site.clients[:count])
