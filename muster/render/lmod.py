@@ -238,15 +238,16 @@ class _Modulefile:
         root = self.release.root
         yield f"local root = {_text(root)}"
         # A build that has not ended has a file beside its folder: see software_build.
-        missing = 'not isDir(root) or isFile(root .. ".building")'
-        if self.release.image is not None:
+        missing, packed = 'not isDir(root) or isFile(root .. ".building")', self.data.is_packed
+        if packed:
             # A look mounts it, and Lmod evaluates all modulefiles when it makes its cache.
             missing = f'mode() == "load" and ({missing})'
         yield f"if {missing} then"
         if self.data.built:
             # Only on load: a module that can't be unloaded or listed would make things worse.
+            mounts = f"is {self.apps} mounted, and does autofs run?" if packed else "is it mounted?"
             message = (
-                f"{self.name}: the folder {root} is not on this host; is it mounted? "
+                f"{self.name}: the folder {root} is not on this host; {mounts} "
                 "If an administrator runs site.yml again, it builds the module or says why it "
                 "can't."
             )
