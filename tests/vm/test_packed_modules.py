@@ -199,14 +199,19 @@ def test_a_node_mounts_what_was_published_after_its_last_play(five: Site) -> Non
 
 def test_what_nobody_uses_is_unmounted_and_its_loop_device_is_free(five: Site) -> None:
     node, folder = five.client, root(five, "libs/packed/1")
+    name = folder.rpartition("/")[2]
     node.check(f"systemd-run --quiet --unit=user --working-directory={folder} sleep infinity")
-    # The signal has autofs do at once what it does after ten minutes.
-    expire = "kill -USR1 $(cat /run/autofs.pid); sleep 3; losetup --list --noheadings"
+
+    def looped() -> str:
+        # The signal has autofs do at once what it does after ten minutes.
+        return node.check("kill -USR1 $(cat /run/autofs.pid); sleep 3; losetup --list --noheadings")
+
     try:
-        assert folder.rpartition("/")[2] in node.check(expire)
+        until(lambda: looped().count(".squashfs") == 1, "only what is used stays", 60)
+        assert name in looped()
     finally:
         node.check("systemctl stop user")
-    assert ".squashfs" not in node.check(expire)
+    until(lambda: ".squashfs" not in looped(), "it is unmounted", 60)
     assert node.check(f"cat {folder}/version") == "1"
 
 

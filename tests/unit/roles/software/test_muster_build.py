@@ -482,7 +482,7 @@ CAN_T_PACK = {
     ),
     "no room": (
         {"du": "echo 99999999999999999 /x"},
-        "MiB left, and needs 95367431641 MiB, of which",
+        "MiB left, and needs 95367432664 MiB, of which",
     ),
     "autofs does not run": (
         {"mksquashfs": f"{MKSQUASHFS}; rmdir $(dirname $0)/../releases/*"},
@@ -548,7 +548,7 @@ def test_a_build_sees_the_packed_releases_that_it_names_and_what_they_are_built_
     Path(f"{above}.json").write_text(json.dumps({"built_on": [str(base)]}))
     root = packing.root
     shown = packing.run(
-        f": {above}/bin/python; ls -l /proc/*/fd >{root}/open 2>&1; cat {root}/open"
+        f": {above}/bin/python; ls -l /proc/*/fd >{root}/open 2>&1 || true; cat {root}/open"
     )
     assert shown.returncode == 0, shown.stderr
     for release in (base, above):
