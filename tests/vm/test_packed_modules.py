@@ -204,7 +204,7 @@ def test_what_nobody_uses_is_unmounted_and_its_loop_device_is_free(five: Site) -
 
     def looped() -> str:
         # The signal has autofs do at once what it does after ten minutes.
-        return node.check("kill -USR1 $(cat /run/autofs.pid); sleep 3; losetup --list --noheadings")
+        return node.check("systemctl kill --signal=USR1 autofs; sleep 3; losetup -l -n")
 
     try:
         until(lambda: looped().count(".squashfs") == 1, "only what is used stays", 60)
