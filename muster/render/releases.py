@@ -81,7 +81,8 @@ def releases(
     for name in order.static_order():
         data = named[name]
         built_on = {other: made[other].root for other in data.built_after(name) if other in made}
-        root, image = data.root or f"{apps}/software/{name}", None
+        root = data.root or f"{apps}/software/{name}"
+        image: str | None = None
         texts = None
         if data.environment is not None:
             texts = requirements[data.environment.requirements]
