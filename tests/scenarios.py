@@ -221,17 +221,20 @@ def scenarios() -> list[str]:
 
 
 def stations() -> list[str]:
-    """Return the names of the scenarios of several roles."""
-    return [name for name in scenarios() if not (ROOT / "roles" / name).exists()]
+    """Return the names of the scenarios of several roles, those of most roles first."""
+    names = [name for name in scenarios() if not (ROOT / "roles" / name).exists()]
+    return sorted(names, key=lambda name: -len(roles_of(name)))
+
+
+def roles_of(scenario: str) -> set[str]:
+    """Return the roles whose tests a scenario runs."""
+    text = (ROOT / "molecule" / scenario / "molecule.yml").read_text(encoding="utf-8")
+    return set(re.findall(r"tests/roles/test_(\w+)\.py", text))
 
 
 def roles_of_stations() -> set[str]:
     """Return the roles whose tests a station runs."""
-    texts = [
-        (ROOT / "molecule" / name / "molecule.yml").read_text(encoding="utf-8")
-        for name in stations()
-    ]
-    return {role for text in texts for role in re.findall(r"tests/roles/test_(\w+)\.py", text)}
+    return set[str]().union(*map(roles_of, stations()))
 
 
 def main() -> int:

@@ -168,6 +168,7 @@ def without_directory(host: Host) -> Iterator[None]:
     assert eventually(lambda: host.run("muster-directory ask").rc == 0, 30)
 
 
+@pytest.mark.proof("waits half a minute for sssd")
 def test_while_the_directory_is_away_who_was_known_stays_known(
     host: Host, without_directory: None
 ) -> None:
@@ -244,6 +245,7 @@ def test_without_tls_from_the_first_byte_starttls_is_used(
 NODE = {"directory_login": False, "users_keys_command": "", "users_no_login_directory": True}
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_a_host_without_logins_knows_people_and_lets_nobody_in(
     host: Host, converge: Callable[..., str]
 ) -> None:
@@ -259,6 +261,7 @@ def test_a_host_without_logins_knows_people_and_lets_nobody_in(
         assert "failed=0" in converge("directory", BOTH)
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_on_a_node_people_come_in_with_a_job_alone(
     host: Host, converge: Callable[..., str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_folder_that_is_no_file_system_of_its_own_is_refused(host, converge):
         host.run("sh -c 'umount /srv/part /srv/again; rmdir /srv/folder /srv/part /srv/again'")
 
 
+@pytest.mark.proof("four runs of the role, nearly a minute")
 def test_what_exportfs_refuses_ends_the_run_until_it_is_right(host, converge):
     unknown = {"clients": [{"host": "no-such-host.invalid"}]}
     runs = [

@@ -121,6 +121,7 @@ def test_the_daemon_that_keeps_the_driver_initialised_is_there(host):
     assert host.exists("nvidia-modprobe")
 
 
+@pytest.mark.proof("two runs of the role, half a minute")
 def test_headers_that_the_archive_has_no_more_are_one_sentence(converge):
     said = converge("nvidia_driver", nvidia_driver_kernel_packages=["linux-headers-{kernel}-gone"])
     assert "whose headers the archive has no more" in said

@@ -173,6 +173,7 @@ def test_a_package_from_a_file_takes_the_archive_s_place_and_is_held(host):
     assert held(host) == (set(PACKAGES.split()) if from_file else set())
 
 
+@pytest.mark.proof("installs packages twice, nearly a minute")
 def test_another_package_is_run_at_once_and_the_archive_s_can_come_back(host, converge):
     before, archive_s = invocation(host), version(host, "slurm-client")
     try:
