@@ -4,7 +4,6 @@ What a command can do in the real service, tests/roles/test_software.py tries.
 """
 
 import fcntl
-import importlib.util
 import json
 import os
 import socket
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from muster_build import build as builder
+from muster_build import inside, service
+from muster_build.errors import RefusedError
 
-PROGRAM = Path(__file__).parents[4] / "roles/software/files/muster_build.py"
-SPEC = importlib.util.spec_from_file_location("muster_build", PROGRAM)
-assert SPEC is not None and SPEC.loader is not None
-muster_build = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(muster_build)
+LIBRARY = Path(service.__file__).parents[1]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to an account, as root")
 
@@ -35,15 +33,14 @@ OPEN = """while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@" """
 
 RUN = """
-import importlib.util, pwd, sys
-spec = importlib.util.spec_from_file_location("muster_build", sys.argv[1])
-program = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(program)
-program.LOCK = sys.argv[2]
-program.LOGS = sys.argv[2] + ".logs"
+import pwd, sys
+sys.path.insert(0, sys.argv[1])
+from muster_build import build, main, packing, programs, room, service
+build.LOCK = sys.argv[2]
+build.LOGS = sys.argv[2] + ".logs"
 nobody = pwd.getpwuid(65534)
-pwd.getpwnam = {program.ACCOUNT: nobody}.__getitem__
-sys.exit(program.main(sys.argv[3:]))
+pwd.getpwnam = {service.ACCOUNT: nobody}.__getitem__
+sys.exit(main.main(sys.argv[3:]))
 """
 
 Build = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -67,7 +64,7 @@ def put(path: Path, text: str) -> None:
 @pytest.fixture
 def command_line(tmp_path: Path, programs: Path) -> list[str]:
     path = f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
-    return ["env", path, sys.executable, "-c", RUN, str(PROGRAM), str(tmp_path / "lock")]
+    return ["env", path, sys.executable, "-c", RUN, str(LIBRARY), str(tmp_path / "lock")]
 
 
 @pytest.fixture
@@ -287,10 +284,10 @@ def test_a_folder_that_systemd_would_read_otherwise_is_refused(build: Build, app
 def test_without_the_account_nothing_is_built(
     apps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(muster_build, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(muster_build, "ACCOUNT", "nobody-of-that-name")
-    with pytest.raises(muster_build.RefusedError, match=r"no account .*; run the role software"):
-        muster_build.build(str(apps / "tool"), "true", None, None, None)
+    monkeypatch.setattr(builder, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(service, "ACCOUNT", "nobody-of-that-name")
+    with pytest.raises(RefusedError, match=r"no account .*; run the role software"):
+        builder.build(str(apps / "tool"), "true", None, None, None)
     assert left(apps) == []
 
 
@@ -341,7 +338,7 @@ def test_the_log_of_a_failed_build_stays_and_only_root_reads_it(
 
 
 def with_constant(command_line: list[str], text: str) -> list[str]:
-    return [word.replace("program.LOCK =", f"{text}\nprogram.LOCK =") for word in command_line]
+    return [word.replace("build.LOCK =", f"{text}\nbuild.LOCK =") for word in command_line]
 
 
 def run(command_line: list[str], root: Path, command: str) -> "subprocess.CompletedProcess[str]":
@@ -355,7 +352,7 @@ def run(command_line: list[str], root: Path, command: str) -> "subprocess.Comple
 
 
 def test_a_log_has_an_end(command_line: list[str], apps: Path, tmp_path: Path) -> None:
-    small = with_constant(command_line, "program.LOG_BYTES = 1000")
+    small = with_constant(command_line, "service.LOG_BYTES = 1000")
     root = apps / "tool"
     done = run(small, root, f"touch {root}/x; for n in 1 2 3; do printf %65536d 1; sleep 0.1; done")
     assert done.returncode == 0
@@ -366,7 +363,7 @@ def test_a_log_has_an_end(command_line: list[str], apps: Path, tmp_path: Path) -
 def test_a_build_ends_before_a_disk_is_full(
     command_line: list[str], apps: Path, programs: Path
 ) -> None:
-    full = with_constant(command_line, "program.SPARED_BYTES = 2**70")
+    full = with_constant(command_line, "room.SPARED_BYTES = 2**70")
     root = apps / "tool"
     failed = run(full, root, f"touch {root}/half; sleep 1")
     assert failed.returncode == 1
@@ -392,11 +389,11 @@ def test_a_metadata_server_that_resolves_names_is_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def denied() -> list[str]:
-        return [text for text in muster_build.properties("/apps/x", 9) if "IPAddress" in text]
+        return [text for text in service.properties("/apps/x", 9) if "IPAddress" in text]
 
-    monkeypatch.setattr(muster_build, "name_servers", lambda: ["127.0.0.53"])
+    monkeypatch.setattr(inside, "name_servers", lambda: ["127.0.0.53"])
     assert denied() == ["IPAddressDeny=169.254.169.254 fd20:ce::254"]
-    monkeypatch.setattr(muster_build, "name_servers", lambda: ["169.254.169.254"])
+    monkeypatch.setattr(inside, "name_servers", lambda: ["169.254.169.254"])
     assert denied() == ["IPAddressDeny=fd20:ce::254"]
 
 
@@ -409,7 +406,7 @@ def test_such_a_server_must_refuse_to_give_a_token(
         monkeypatch.setattr(
             socket, "create_connection", lambda _, timeout: connect(("127.0.0.1", port), timeout)
         )
-        return bool(muster_build.is_answered("169.254.169.254"))
+        return bool(inside.is_answered("169.254.169.254"))
 
     assert at(answering)
     with socket.socket() as closed:
@@ -453,7 +450,7 @@ def packing(command_line: list[str], apps: Path, programs: Path, tmp_path: Path)
     put(programs / "mksquashfs", MKSQUASHFS)
     (tmp_path / "releases" / NAME).mkdir(parents=True)
     constants = (
-        f"program.RELEASES = '{tmp_path}/releases'\nprogram.PATH = '{programs}:' + program.PATH"
+        f"packing.RELEASES = '{tmp_path}/releases'\nprograms.PATH = '{programs}:' + programs.PATH"
     )
     return Packing(apps, programs, with_constant(command_line, constants))
 
@@ -508,7 +505,7 @@ def test_what_can_not_be_packed_leaves_nothing_and_says_why(packing: Packing, ca
 def test_without_mksquashfs_nothing_is_built(
     packing: Packing, command_line: list[str], tmp_path: Path
 ) -> None:
-    packing.command_line = with_constant(command_line, "program.PATH = '/nowhere'")
+    packing.command_line = with_constant(command_line, "programs.PATH = '/nowhere'")
     refused = packing.run(f"touch {tmp_path}/started")
     assert refused.returncode == 1
     assert "was not built, since this host has no mksquashfs to pack it; install" in refused.stderr
