@@ -450,7 +450,8 @@ def packing(command_line: list[str], apps: Path, programs: Path, tmp_path: Path)
     put(programs / "mksquashfs", MKSQUASHFS)
     (tmp_path / "releases" / NAME).mkdir(parents=True)
     constants = (
-        f"packing.RELEASES = '{tmp_path}/releases'\nprograms.PATH = '{programs}:' + programs.PATH"
+        f"packing.RELEASES = '{tmp_path}/releases'\npacking.KNOWN_SECONDS = 1\n"
+        f"programs.PATH = '{programs}:' + programs.PATH"
     )
     return Packing(apps, programs, with_constant(command_line, constants))
 
@@ -470,6 +471,27 @@ def test_what_was_built_is_packed_and_the_folder_is_a_link_to_where_hosts_mount_
     options = (packing.programs / "packed").read_text()
     assert "-mkfs-time 0" in options
     assert "-all-time" not in options
+
+
+def test_what_autofs_did_not_know_a_moment_ago_is_waited_for(
+    packing: Packing, tmp_path: Path
+) -> None:
+    # As after somebody has asked for the release before it was there.
+    place = tmp_path / "releases" / NAME
+    later = f"rmdir {place}; (sleep 0.3; mkdir {place}) >/dev/null 2>&1 &"
+    put(packing.programs / "mksquashfs", f"{MKSQUASHFS}\n{later}")
+    done = packing.run(f"touch {packing.root}/x")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_release_whose_file_has_gone_is_built_again(packing: Packing) -> None:
+    assert packing.run(f"touch {packing.root}/x").returncode == 0
+    again = packing.run("true")
+    assert f"{packing.root} is there already; remove it" in again.stderr
+    packing.image.unlink()
+    done = packing.run(f"touch {packing.root}/y")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert packing.image.read_text() == "./y\n"
 
 
 CAN_T_PACK = {
@@ -499,6 +521,16 @@ def test_what_can_not_be_packed_leaves_nothing_and_says_why(packing: Packing, ca
         f"{packing.root} was built, but can't be packed into {packing.image}, so it was removed"
     )
     assert said in failed.stderr
+    assert left(packing.apps) == ["images", "tool"]
+
+
+def test_a_quota_that_only_the_server_knows_is_named(packing: Packing) -> None:
+    # Over NFS a write succeeds and fsync fails; its error names no file.
+    full = "def full(_): raise OSError(122, 'Disk quota exceeded')\npacking.sync = full"
+    packing.command_line = with_constant(packing.command_line, full)
+    failed = packing.run(f"touch {packing.root}/x")
+    assert failed.returncode == 1
+    assert f"is not published: {packing.image}: Disk quota exceeded; run again" in failed.stderr
     assert left(packing.apps) == ["images", "tool"]
 
 

@@ -55,7 +55,8 @@ def build(
     with locked(LOCK, busy) as lock:
         os.makedirs(os.path.dirname(root), mode=0o755, exist_ok=True)
         mark = f"{root}.building"
-        if os.path.lexists(root) and not os.path.exists(mark):
+        complete = os.path.lexists(root) and not packing.is_broken(root, image)
+        if complete and not os.path.exists(mark):
             raise RefusedError(f"{root} is there already; remove it to build it again")
         # Of a program that was killed at the moment at which it started its service.
         service.stop()

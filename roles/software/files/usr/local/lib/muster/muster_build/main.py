@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     except PackError as error:
         said = (
             f"{given.folder} was built, but can't be packed into {given.image}, so it was removed "
-            f"and is not published: {error}"
+            f"and is not published: {error}; run again when that is mended"
         )
     except FailedError as error:
         said = (

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -21,6 +22,9 @@ PACK = (
 )
 """Options of mksquashfs: the same folder makes the same file. The times of what is in it stay:
 Python compares that of a module with the one in its compiled file."""
+
+KNOWN_SECONDS = 10.0
+"""How long autofs may take to know a new release: it remembers for 5 s that there was none."""
 
 RELEASE = re.compile(r"(?:/[\w.+-]+)*?/[0-9a-f]{16}(?![\w.+-])")
 """The folder of a release in a command."""
@@ -60,6 +64,25 @@ def entered(root: str) -> int:
         ) from None
 
 
+def enter_new(root: str) -> None:
+    """Have this host mount a release that is new. Raises RefusedError."""
+    deadline = time.monotonic() + KNOWN_SECONDS
+    while True:
+        try:
+            os.close(entered(root))
+        except RefusedError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+
+
+def is_broken(root: str, image: str | None) -> bool:
+    """Whether the file that a release was packed into has gone, and only the link is left."""
+    return image is not None and os.path.islink(root) and not os.path.exists(image)
+
+
 def files_of(image: str | None) -> tuple[str, ...]:
     """Return what packing writes: the file, and the one that is not whole yet."""
     return (image, f"{image}.new") if image is not None else ()
@@ -68,8 +91,8 @@ def files_of(image: str | None) -> tuple[str, ...]:
 def pack(root: str, image: str) -> None:
     """Pack a folder into a file, and make it a link to where hosts mount that. Raises PackError."""
     folder, new = os.path.dirname(image), f"{image}.new"
-    os.makedirs(folder, mode=0o755, exist_ok=True)
     try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
         refuse_no_room(folder, root)
         # If this program is killed, nothing writes on beside the next one.
         checked(["setpriv", "--pdeathsig=KILL", "mksquashfs", root, new, *PACK])
@@ -79,9 +102,12 @@ def pack(root: str, image: str) -> None:
         sync(folder)
         remove(root)
         os.symlink(f"{RELEASES}/{os.path.basename(image).partition('.')[0]}", root)
-        os.close(entered(root))
+        enter_new(root)
     except (FailedError, RefusedError) as error:
         raise PackError(str(error)) from None
+    except OSError as error:
+        # That of fsync names no file; over NFS it is the first to tell of a full disk.
+        raise PackError(f"{error.filename or image}: {error.strerror}") from None
 
 
 def sync(path: str) -> None:
