@@ -22,9 +22,9 @@ ENDING = ".squashfs"
 
 def has_squashfs() -> bool:
     """Whether the kernel can mount it; its module is loaded if it is one."""
-    # Without the program the kernel has what it has.
+    # Where the program is not installed, no module can be loaded.
     with contextlib.suppress(FileNotFoundError):
-        subprocess.run(["modprobe", "--quiet", "squashfs"], check=False)
+        subprocess.run(["/sbin/modprobe", "--quiet", "squashfs"], check=False)
     with open("/proc/filesystems", encoding="utf-8") as stream:
         return any(line.split()[-1:] == ["squashfs"] for line in stream)
 
@@ -54,17 +54,28 @@ def faults(folder: str, place: str, mountinfo: str) -> Iterator[str]:
     if not is_automounted(place, mountinfo):
         yield (
             f"autofs does not serve {place}, so modules with `form: squashfs` don't work on this "
-            "host; see journalctl -u autofs, and run site.yml, which configures it"
+            "host; see journalctl -u autofs, keep the line +dir:/etc/auto.master.d in "
+            "/etc/auto.master, and run site.yml, which configures the rest"
         )
         return
     release = newest(folder)
     if release is None:
         return
+    image = f"{folder}/{release}{ENDING}"
+    there = os.stat(image)
+    if there.st_uid != os.geteuid() or there.st_mode & 0o022:
+        yield (
+            f"{image} is not mounted on this host, since others than root could write to it: here "
+            f"its owner is user {there.st_uid} and its mode {there.st_mode & 0o777:o}; if that is "
+            "so on the controller too, remove it there and run site.yml, else have this host and "
+            "the file server agree on owners (nfs_client_idmap_domain)"
+        )
+        return
     try:
         os.listdir(f"{place}/{release}")
     except OSError as error:
         yield (
-            f"{folder}/{release}{ENDING} can't be mounted on this host: {error.strerror}; see "
+            f"{image} can't be mounted on this host: {error.strerror}; see "
             "journalctl -u autofs and dmesg"
         )
 

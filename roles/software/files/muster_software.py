@@ -245,7 +245,8 @@ def rollback(settings: Settings, module: str, name: str | None) -> str:
     if target == users:
         raise RefusedError(f"users load {target.name} of {module} already; name another release")
     for root in target.built_on:
-        if not os.path.isdir(root):
+        # Not where a link leads: that would be mounted.
+        if not os.path.lexists(root):
             raise RefusedError(
                 f"{target.name} is built on {root}, which is gone; name another release"
             )

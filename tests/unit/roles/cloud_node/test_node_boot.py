@@ -227,7 +227,7 @@ def test_slurmd_is_not_ready_before_all_is_mounted(
     assert called[1][:4] == ["mount", "-t", "nfs4", "lab-controller:/apps"]
 
 
-def test_packed_releases_are_mounted_by_autofs_behind_the_shared_folders(
+def test_autofs_starts_after_the_shared_folders_are_mounted(
     machine: Machine, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
     machine.add_key()

@@ -4,6 +4,7 @@ That autofs mounts by this map, tests/vm/test_packed_modules.py shows.
 """
 
 import importlib.util
+import os
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def images(tmp_path: Path) -> Path:
     folder = tmp_path / "images"
     folder.mkdir()
     (folder / f"{NAME}.squashfs").touch()
+    (folder / f"{NAME}.squashfs").chmod(0o644)
     (tmp_path / "images.txt").write_text(f"{folder}\n")
     return folder
 
@@ -39,6 +41,17 @@ def asked(tmp_path: Path, key: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["/bin/sh", script, key], capture_output=True, text=True, timeout=10, check=False
     )
+
+
+CHANGES = [
+    pytest.param(
+        lambda path: os.chown(path, 65534, 65534),
+        id="its owner is another user",
+        marks=pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away, as root"),
+    ),
+    pytest.param(lambda path: path.chmod(0o664), id="its group may write"),
+    pytest.param(lambda path: path.chmod(0o646), id="all may write"),
+]
 
 
 class TestMap:
@@ -55,20 +68,33 @@ class TestMap:
         "key",
         [
             "",
-            "f" * 16,
             NAME[1:],
             f"{NAME}0",
             f"{NAME[:-1]}G",
             f"{NAME[:-2]}/.",
             f"{NAME}\t:/home/ada/evil",
             f"{NAME[:8]} -fstype",
-            "../../home/ada/e",
+            "../images/012345",
             "$(id)           ",
         ],
     )
-    @pytest.mark.usefixtures("images")
-    def test_any_other_name_is_nothing(self, tmp_path, key):
+    def test_any_other_name_is_nothing_even_if_there_is_such_a_file(self, tmp_path, images, key):
+        path = images / f"{key}.squashfs"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        path.chmod(0o644)
         done = asked(tmp_path, key)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+    @pytest.mark.usefixtures("images")
+    def test_a_release_that_is_not_there_is_nothing(self, tmp_path):
+        done = asked(tmp_path, "f" * 16)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_a_file_that_others_could_write_is_not_mounted(self, tmp_path, images, change):
+        change(images / f"{NAME}.squashfs")
+        done = asked(tmp_path, NAME)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
     @pytest.mark.usefixtures("images")
@@ -108,6 +134,12 @@ class TestCheck:
     def test_a_host_whose_autofs_does_not_run_is_told_so(self, images, place):
         [said] = faults(images, place, SERVED.replace("autofs", "tmpfs"))
         assert said.startswith(f"autofs does not serve {place}, so modules with `form: squashfs`")
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_a_file_that_others_could_write_is_named(self, images, place, change):
+        change(images / f"{NAME}.squashfs")
+        [said] = faults(images, place)
+        assert said.startswith(f"{images}/{NAME}.squashfs is not mounted on this host, since other")
 
     def test_a_release_that_can_not_be_mounted_is_named(self, images, place):
         (place / NAME).rmdir()

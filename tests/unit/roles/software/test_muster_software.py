@@ -333,6 +333,13 @@ class TestPacked:
         assert run("rollback", PYTHON)[0] == 0
         assert f'"{packed}"' in (cluster.apps / "modules" / f"{PYTHON}.lua").read_text()
 
+    def test_what_is_built_on_it_can_be_rolled_back_to(self, cluster, run, packed):
+        old = cluster.release(TORCH, OLD, days=2, built_on=(packed,))
+        cluster.release(TORCH, NEW)
+        cluster.publish(TORCH, NEW)
+        assert run("rollback", TORCH)[0] == 0
+        assert f'"{old}"' in (cluster.apps / "modules" / f"{TORCH}.lua").read_text()
+
     def test_its_file_goes_with_it_and_no_other(self, cluster, run, packed):
         assert run("gc") == (0, f"{packed}: removed\n", "")
         assert sorted(path.name for path in packed.parent.iterdir()) == [NEW, f"{NEW}.json"]
