@@ -212,13 +212,13 @@ def packed_without_release(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 (*path, "form"),
                 f"nothing builds {full}, so nothing can be packed",
-                f"take it out, or say what fills its folder: {', '.join(KINDS)}",
+                f"take `form` out, or say what fills its folder: {', '.join(KINDS)}",
             )
         elif content.is_packed and not content.built:
             yield Finding(
                 (*path, "form"),
                 f"an administrator builds {full}, and only what the play builds is packed",
-                "take it out, or `built: false`",
+                "take `form` out, or `built: false`",
             )
 
 
@@ -231,7 +231,7 @@ def packed_without_share(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 (*path, "form"),
                 f"Muster mounts no shared folder at {apps.path}, so hosts could not mount {full}",
-                "take it out, or give storage.apps a `kind: nfs` or `kind: ceph`",
+                "take `form` out, or give storage.apps a `kind: nfs` or `kind: ceph`",
             )
 
 
@@ -243,7 +243,7 @@ def packed_with_private_tmp(d: Definition) -> Iterator[Finding]:
             yield Finding(
                 (*path, "form"),
                 f"a job with a private /tmp does not see {full}, which is mounted when it is used",
-                "take it out, or storage.private_tmp",
+                "take `form` out, or storage.private_tmp",
             )
 
 
