@@ -16,7 +16,8 @@ from muster.render import build_commands
 IMAGES = ".muster/images"
 """Below the folder of shared programs: the files that releases are packed into.
 
-The role lmod mounts them, and the role software removes them; both get the folder.
+The role lmod gets the folder, and mounts them; muster-software (role software), which removes them,
+knows the name too.
 """
 
 DIGITS = 16

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.render.releases import IMAGES
+
 FILES = Path(__file__).parents[4] / "roles/lmod/files"
 SPEC = importlib.util.spec_from_file_location(
     "muster_check_packed", FILES / "muster_check_packed.py"
@@ -20,6 +22,17 @@ SPEC.loader.exec_module(program)
 
 NAME = "0123456789abcdef"
 SERVED = f"31 29 0:28 / {program.PLACE} rw,relatime shared:2 - autofs /etc/auto rw,fd=6\n"
+
+
+def test_all_that_know_the_places_name_the_same() -> None:
+    """They are programs and data of two roles, which can be used without each other."""
+    roles = FILES.parents[1]
+    programs = roles / "software/files"
+    place = f'RELEASES = "{program.PLACE}"'
+    assert place in (programs / "muster_software.py").read_text()
+    assert place in (programs / "usr/local/lib/muster/muster_build/packing.py").read_text()
+    assert f"{program.PLACE} program:" in (roles / "lmod/vars/main.yml").read_text()
+    assert f'{{self.apps}}/{IMAGES}"' in (programs / "muster_software.py").read_text()
 
 
 @pytest.fixture
