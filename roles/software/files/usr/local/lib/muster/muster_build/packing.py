@@ -38,7 +38,7 @@ def mounted(*commands: str) -> Iterator[None]:
     Raises RefusedError if this host does not mount one.
     """
     ahead = [root for command in commands for root in RELEASE.findall(command)]
-    seen = set()
+    seen: set[str] = set()
     with ExitStack() as stack:
         while ahead:
             root = ahead.pop()
