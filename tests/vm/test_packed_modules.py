@@ -119,11 +119,13 @@ def test_a_packed_release_is_one_file_and_a_link_and_works_on_the_controller_too
     folder = root(five, "libs/packed/1")
     name = folder.rpartition("/")[2]
     server = five.server
-    assert server.check(f"readlink {folder}") == f"/opt/muster/releases/{name}"
+    assert server.check(f"readlink {folder}") == f"/usr/local/lib/muster/releases/{name}"
     assert server.check("ls /apps/.muster/images") == f"{name}.squashfs"
     assert server.check("find /apps -name '*.building' -o -name '*.new'") == ""
     assert server.check(f"cat {folder}/version") == "1"
-    row = server.check(f"findmnt --noheadings --output FSTYPE,OPTIONS /opt/muster/releases/{name}")
+    row = server.check(
+        f"findmnt --noheadings --output FSTYPE,OPTIONS /usr/local/lib/muster/releases/{name}"
+    )
     kind, options = row.split()
     assert kind == "squashfs"
     assert {"ro", "nosuid", "nodev"} <= {*options.split(",")}
@@ -225,7 +227,7 @@ def test_a_node_that_does_not_mount_releases_is_told_so(five: Site) -> None:
     finally:
         node.check("systemctl start autofs")
     assert done.returncode == 1
-    assert "autofs does not serve /opt/muster/releases" in done.stdout
+    assert "autofs does not serve /usr/local/lib/muster/releases" in done.stdout
 
 
 def test_avail_of_500_modules_reads_the_cache_and_walks_no_folder(

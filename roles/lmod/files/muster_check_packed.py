@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-PLACE = "/opt/muster/releases"
+PLACE = "/usr/local/lib/muster/releases"
 """Where autofs mounts them; muster-build makes links to it."""
 
 ENDING = ".squashfs"

@@ -39,7 +39,7 @@ BUILD_LOCK = "/run/muster-build.lock"
 LOGS = "/var/log/muster-build"
 """Of muster-build."""
 
-RELEASES = "/opt/muster/releases"
+RELEASES = "/usr/local/lib/muster/releases"
 """Where autofs mounts packed releases, by their names."""
 
 MOUNTINFO = "/proc/self/mountinfo"

@@ -12,8 +12,9 @@ from muster_build.errors import FailedError, PackError, RefusedError
 from muster_build.programs import checked, remove
 from muster_build.room import refuse_no_room
 
-RELEASES = "/opt/muster/releases"
-"""Where autofs mounts packed releases, on each host, by their names."""
+RELEASES = "/usr/local/lib/muster/releases"
+"""Where autofs mounts packed releases, on each host, by their names: a build sees it, as neither /run
+nor /var, and no shared folder can be mounted over it."""
 
 PACK = (
     # The kernels of all systems that Muster knows read zstd.
