@@ -13,8 +13,10 @@ from muster_build.programs import checked, remove
 from muster_build.room import refuse_no_room
 
 RELEASES = "/usr/local/lib/muster/releases"
-"""Where autofs mounts packed releases, on each host, by their names: a build sees it, as neither /run
-nor /var, and no shared folder can be mounted over it."""
+"""Where autofs mounts packed releases, on each host, by their names.
+
+A build sees it, which does not see /run and /var, and no shared folder can be mounted over it.
+"""
 
 PACK = (
     # The kernels of all systems that Muster knows read zstd.
