@@ -30,6 +30,9 @@ _DIRECTORY_KEYS = "/usr/local/sbin/muster-directory-keys"
 # Whether a host knows the directory's groups.
 _DIRECTORY_CHECK = ["/usr/local/sbin/muster-directory", "check"]
 
+# Of the role lmod: whether a host mounts packed releases; the folder of them follows.
+_PACKED_CHECK = "/usr/local/sbin/muster-check-packed"
+
 # Of the role cloud_vm: whether users reach the metadata server.
 _GUARD_CHECK = ["/usr/local/sbin/muster-guard", "check"]
 
@@ -381,6 +384,7 @@ def _lmod(host: Host, _: Mapping[str, Any]) -> Variables:
         "module_paths": [f"{apps}/modules"],
         "cache_dir": f"{apps}/lmod/cache",
         "packages": lmod.packages(cluster.software, cluster.os),
+        "images": lmod.images(cluster.software, apps),
     }
 
 
@@ -402,11 +406,13 @@ def _software(host: Host, _: Mapping[str, Any]) -> Variables:
 
 def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
     cluster, groups = host.definition.cluster, host.definition.hosts.groups
+    images = variables.get("lmod_images", "")
     units = {
         "munge": True,
         "chrony": True,
         "nfs-server": host.is_in("storage") and variables["nfs_server_exports"],
         "sssd": cluster.users.directory,
+        "autofs": images,
         "muster-guard": cluster.cloud,
         "muster-guard-keeper": cluster.cloud,
         "muster-file-systems": host.is_in("controller", "storage")
@@ -424,6 +430,7 @@ def _verify(host: Host, variables: Mapping[str, Any]) -> Variables:
         "commands": [
             *([_GUARD_CHECK] if cluster.cloud else []),
             *([_DIRECTORY_CHECK] if cluster.users.directory else []),
+            *([[_PACKED_CHECK, images]] if images else []),
         ],
         # A node set of VMs is no group: no play is run on them.
         "peers": {name: groups[name] for name in cluster.nodes if name in groups},

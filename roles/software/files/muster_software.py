@@ -8,8 +8,9 @@
 
 Installed by Muster's role `software` on the host that builds. A release is a folder that never
 changes, named by a digest. Beside it is RELEASE.json with its module, the folders that it is built
-on, and its modulefile. What users load is in the modulefiles below modules/, so these alone say
-what is published. Exit code 1: stderr says what can't be done.
+on, and its modulefile. A packed release is a link to where hosts mount the file that it is packed
+into; a look into it would mount it. What users load is in the modulefiles below modules/, so these
+alone say what is published. Exit code 1: stderr says what can't be done.
 """
 
 import argparse
@@ -37,6 +38,11 @@ BUILD_LOCK = "/run/muster-build.lock"
 
 LOGS = "/var/log/muster-build"
 """Of muster-build."""
+
+RELEASES = "/usr/local/lib/muster/releases"
+"""Where autofs mounts packed releases, by their names."""
+
+MOUNTINFO = "/proc/self/mountinfo"
 
 LMOD = "/usr/share/lmod/lmod/libexec"
 """Folder of Lmod's tools."""
@@ -74,7 +80,19 @@ class Release:
     @property
     def built_at(self) -> float:
         """Seconds since the epoch."""
-        return os.stat(self.root).st_mtime
+        return os.lstat(self.root).st_mtime
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is one file, which hosts mount."""
+        return os.path.islink(self.root)
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether it is packed, and this host has mounted it."""
+        place = f"{RELEASES}/{self.name}"
+        with open(MOUNTINFO, encoding="utf-8") as stream:
+            return self.is_packed and any(line.split()[4] == place for line in stream)
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,11 @@ class Settings:
     def modules(self) -> str:
         """The tree of modulefiles."""
         return f"{self.apps}/modules"
+
+    @property
+    def images(self) -> str:
+        """Folder of the files that releases are packed into, each called by its release's name."""
+        return f"{self.apps}/.muster/images"
 
 
 def read_settings() -> Settings:
@@ -107,19 +130,24 @@ def read_settings() -> Settings:
 
 
 def folders(settings: Settings) -> Iterator[str]:
-    """Yield the folders of releases, whether they are complete or not."""
+    """Yield the folders of releases, whether they are complete or not.
+
+    What a killed build or removal has left may be no more than the mark beside the folder.
+    """
     tops = {f"{settings.apps}/software", *map(os.path.dirname, settings.wanted.values())}
-    seen = set()
-    for top in sorted(tops):
-        for above, names, _ in os.walk(top):
-            found = [name for name in names if DIGEST.fullmatch(name)]
+    yield from sorted({path for top in tops if os.path.isdir(top) for path in folders_below(top)})
+
+
+def folders_below(top: str) -> Iterator[str]:
+    """Yield the folders of releases below a folder."""
+    # Not os.walk, which looks where links lead, and so would mount all packed releases.
+    for entry in os.scandir(top):
+        name = entry.name.removesuffix(".building")
+        if DIGEST.fullmatch(name):
             # Not into them: they have thousands of files.
-            names[:] = sorted(set(names) - set(found))
-            for name in sorted(found):
-                path = os.path.join(above, name)
-                if path not in seen:
-                    seen.add(path)
-                    yield path
+            yield os.path.join(top, name)
+        elif entry.is_dir(follow_symlinks=False):
+            yield from folders_below(entry.path)
 
 
 def releases(settings: Settings) -> dict[str, Release]:
@@ -179,6 +207,7 @@ def shown(settings: Settings) -> Iterator[str]:
             built = time.strftime("%Y-%m-%d %H:%M", time.localtime(release.built_at))
             notes = ["users load it"] if release == users else []
             notes += ["the definition asks for it"] if release.root == wanted else []
+            notes += ["squashfs"] if release.is_packed else []
             yield f"  {release.name}  {built}  {', '.join(notes)}".rstrip()
         if wanted is not None and wanted not in found:
             yield f"  {os.path.basename(wanted)}  not built         the definition asks for it"
@@ -216,7 +245,8 @@ def rollback(settings: Settings, module: str, name: str | None) -> str:
     if target == users:
         raise RefusedError(f"users load {target.name} of {module} already; name another release")
     for root in target.built_on:
-        if not os.path.isdir(root):
+        # Not where a link leads: that would be mounted.
+        if not os.path.lexists(root):
             raise RefusedError(
                 f"{target.name} is built on {root}, which is gone; name another release"
             )
@@ -327,7 +357,7 @@ def collect(settings: Settings) -> Iterator[str]:
     for root in folders(settings):
         # Of a build or a removal that was killed.
         if os.path.exists(f"{root}.building"):
-            remove(root)
+            remove(settings, root)
             yield f"{root}: removed, it was not complete"
     found = releases(settings)
     needed = kept(settings, found)
@@ -342,8 +372,10 @@ def collect(settings: Settings) -> Iterator[str]:
             yield f"{release.root}: stays until {day}, shells may have loaded it"
         elif oldest is not None and until >= oldest:
             yield f"{release.root}: stays, job {job} may have loaded it"
+        elif release.is_mounted:
+            yield f"{release.root}: stays, this host has it mounted, until 10 minutes after its use"
         else:
-            remove(release.root)
+            remove(settings, release.root)
             yield f"{release.root}: removed"
 
 
@@ -405,7 +437,7 @@ def oldest_job() -> tuple[float | None, str]:
     return min(times, default=(None, ""))
 
 
-def remove(root: str) -> None:
+def remove(settings: Settings, root: str) -> None:
     """Remove a release. Killed in the middle, it counts as not built."""
     mark = f"{root}.building"
     with open(mark, "a", encoding="utf-8"):
@@ -414,8 +446,14 @@ def remove(root: str) -> None:
     for path in (f"{root}.json", f"{root}.txt", log):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    if os.path.isdir(root):
+    if os.path.islink(root):
+        os.unlink(root)
+    elif os.path.isdir(root):
         shutil.rmtree(root)
+    image = f"{settings.images}/{os.path.basename(root)}.squashfs"
+    for path in (image, f"{image}.new"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     os.unlink(mark)
 
 

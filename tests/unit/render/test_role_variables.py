@@ -525,6 +525,23 @@ def test_a_vm_proves_that_users_are_kept_from_its_token() -> None:
     assert variables(changed(), "access")["verify_commands"] == []
 
 
+def test_hosts_that_load_packed_releases_mount_them_and_prove_it() -> None:
+    packed = {"apps/tool": {"1": {"build": "make {root}", "form": "squashfs"}}}
+    filer = stored(apps={"path": "/sw", "kind": "nfs", "server": "filer"})
+    definition = changed({"storage": ["store"]}, storage=filer, software={"modules": packed})
+    proof = ["/usr/local/sbin/muster-check-packed", "/sw/.muster/images"]
+    for host in ("access", "cpu-01"):
+        added = variables(definition, host)
+        assert "autofs" in added["lmod_packages"]
+        assert added["lmod_images"] == "/sw/.muster/images"
+        assert "autofs" in added["verify_units"]
+        assert proof in added["verify_commands"]
+    of_store = variables(definition, "store")
+    assert "autofs" not in of_store["verify_units"]
+    assert of_store["verify_commands"] == []
+    assert variables(changed(), "cpu-01")["lmod_images"] == ""
+
+
 def test_a_node_set_of_vms_has_no_hosts_to_compare() -> None:
     assert variables(changed(), "access")["verify_peers"] == {"cpu": ["cpu-01"], "gpu": ["gpu-01"]}
     assert variables(DEFINITIONS["cloud"], "slurm10-controller")["verify_peers"] == {}

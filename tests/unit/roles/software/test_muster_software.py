@@ -300,3 +300,66 @@ class TestCollect:
         code, _, err = run("gc")
         assert (code, old.is_dir()) == (1, True)
         assert "is it mounted?" in err
+
+
+@pytest.fixture
+def packed(cluster, tmp_path, monkeypatch) -> Path:
+    """A release that is packed, replaced long ago, and not mounted; its folder is a link."""
+    root = cluster.root(PYTHON, OLD)
+    root.parent.mkdir(parents=True)
+    root.symlink_to(tmp_path / "releases" / OLD)
+    beside = {"module": PYTHON, "built_on": [], "modulefile": f'local root = "{root}"\n'}
+    Path(f"{root}.json").write_text(json.dumps(beside))
+    cluster.release(PYTHON, NEW, days=8)
+    cluster.publish(PYTHON, NEW, days=8)
+    images = cluster.apps / ".muster/images"
+    images.mkdir(parents=True)
+    for name in (f"{OLD}.squashfs", f"{OTHER}.squashfs"):
+        (images / name).touch()
+    then = time.time() - 9 * DAY
+    os.utime(root, (then, then), follow_symlinks=False)
+    (tmp_path / "mountinfo").write_text("31 29 0:28 / /apps ro shared:2 - nfs4 storage1:/apps ro\n")
+    monkeypatch.setattr(muster_software, "MOUNTINFO", str(tmp_path / "mountinfo"))
+    monkeypatch.setattr(muster_software, "RELEASES", str(tmp_path / "releases"))
+    return root
+
+
+class TestPacked:
+    """Nothing is at the end of the link: a look there would be an error, or mount it."""
+
+    def test_it_is_listed_and_can_be_rolled_back_to(self, cluster, run, packed):
+        _, out, _ = run("list")
+        assert out.splitlines()[1].split()[::3] == [OLD, "squashfs"]
+        assert run("rollback", PYTHON)[0] == 0
+        assert f'"{packed}"' in (cluster.apps / "modules" / f"{PYTHON}.lua").read_text()
+
+    def test_what_is_built_on_it_can_be_rolled_back_to(self, cluster, run, packed):
+        old = cluster.release(TORCH, OLD, days=2, built_on=(packed,))
+        cluster.release(TORCH, NEW)
+        cluster.publish(TORCH, NEW)
+        assert run("rollback", TORCH)[0] == 0
+        assert f'"{old}"' in (cluster.apps / "modules" / f"{TORCH}.lua").read_text()
+
+    def test_its_file_goes_with_it_and_no_other(self, cluster, run, packed):
+        assert run("gc") == (0, f"{packed}: removed\n", "")
+        assert sorted(path.name for path in packed.parent.iterdir()) == [NEW, f"{NEW}.json"]
+        left = [path.name for path in (cluster.apps / ".muster/images").iterdir()]
+        assert left == [f"{OTHER}.squashfs"]
+
+    def test_while_this_host_has_it_mounted_it_stays(self, run, packed, tmp_path):
+        place = f"{tmp_path}/releases/{OLD}"
+        with (tmp_path / "mountinfo").open("a") as stream:
+            stream.write(f"99 31 7:0 / {place} ro,nosuid - squashfs /dev/loop0 ro\n")
+        code, out, _ = run("gc")
+        assert (code, out.startswith(f"{packed}: stays, this host has it mounted")) == (0, True)
+        assert packed.is_symlink()
+
+    def test_the_remains_of_packing_that_was_killed_go(self, cluster, run, packed):
+        # Between the removal of the folder and the link.
+        packed.unlink()
+        Path(f"{packed}.building").touch()
+        (cluster.apps / f".muster/images/{OLD}.squashfs.new").touch()
+        assert run("gc") == (0, f"{packed}: removed, it was not complete\n", "")
+        assert sorted(path.name for path in packed.parent.iterdir()) == [NEW, f"{NEW}.json"]
+        left = [path.name for path in (cluster.apps / ".muster/images").iterdir()]
+        assert left == [f"{OTHER}.squashfs"]
