@@ -7,7 +7,7 @@ The two releases differ in a user whose default account was removed by hand: 22.
 NO_LIMITS = "|" * 9
 """The fields of an association after its default QoS."""
 TRES = "cpu|\nmem|\nenergy|\nnode|\nbilling|\nfs|disk\nvmem|\npages|\n"
-QOS = "normal|0|00:00:00||cluster||1.000000|" + "|" * 12 + "\n"
+QOS = "normal|0|00:00:00||cluster||1.000000" + "|" * 14 + "\n"
 FRESH = {
     "clusters": "",
     "tres": TRES,
