@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.definition import Definition
-from muster.render import directory
+from muster.render import directory, limits
 
 
 def people(definition: Definition) -> list[dict[str, Any]]:
@@ -75,6 +75,7 @@ def accounts(definition: Definition) -> list[dict[str, Any]]:
             "organization": account.organization or definition.cluster.name,
             "fairshare": account.fairshare,
             "users": [user for user in account.users if user in present],
+            **limits.of_account(definition, account, present),
         }
         for name, account in definition.cluster.accounts.items()
     ]
@@ -86,16 +87,16 @@ def account_users(definition: Definition) -> list[dict[str, str]]:
     for name, account in definition.cluster.accounts.items():
         for user in account.users:
             defaults.setdefault(user, name)
-    named = {
-        user: person.default_account
-        for user, person in _present(definition).items()
-        if user in defaults
-    }
-    elsewhere = dict.fromkeys(directory.people(definition))
+    here = {user: person for user, person in _present(definition).items() if user in defaults}
+    elsewhere = [user for user in directory.people(definition) if user not in here]
     return [
-        {"name": user, "default_account": account or defaults[user]}
-        for user, account in {**named, **elsewhere}.items()
-    ]
+        {
+            "name": user,
+            "default_account": person.default_account or defaults[user],
+            "admin_level": person.admin_level,
+        }
+        for user, person in here.items()
+    ] + [{"name": user, "default_account": defaults[user]} for user in elsewhere]
 
 
 def _present(definition: Definition) -> dict[str, Any]:

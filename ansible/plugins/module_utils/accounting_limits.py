@@ -128,7 +128,8 @@ def _parts(field: Field, text: str) -> Iterable[tuple[str, str]]:
 def asked(who: str, fields: Fields, given: Mapping[str, object]) -> dict[Key, str]:
     """Return the settings that options of a module ask for: name of a field -> value.
 
-    TRES are mappings (`{gres/gpu: 4}`), names and flags are lists, a time of jobs is in minutes.
+    TRES and flags are mappings (`{gres/gpu: 4}`, `{DenyOnLimit: true}`), names are lists, a job's
+    longest time is in minutes.
 
     Raises:
         RefusedError: no field has the name, or the value is of another type.
@@ -149,9 +150,9 @@ def _asked_parts(who: str, name: str, field: Field, value: object) -> Iterable[t
     if field.kind == "tres" and isinstance(value, Mapping):
         for tres, amount in value.items():
             yield str(tres), _number(f"{who}: {name} of {tres}", amount)
-    elif field.kind == "flags" and isinstance(value, list):
-        for flag in value:
-            yield str(flag), "yes"
+    elif field.kind == "flags" and isinstance(value, Mapping):
+        for flag, is_set in value.items():
+            yield str(flag), "yes" if is_set else ""
     elif field.kind == "names" and isinstance(value, list):
         yield "", ",".join(sorted({str(entry) for entry in value}))
     elif field.kind == "factor" and isinstance(value, int | float):
@@ -161,7 +162,12 @@ def _asked_parts(who: str, name: str, field: Field, value: object) -> Iterable[t
     elif field.kind in ("number", "minutes", "seconds"):
         yield "", _number(f"{who}: {name}", value)
     else:
-        shape = {"tres": "a mapping such as {cpu: 4}", "factor": "a number", "word": "one word"}
+        shape = {
+            "tres": "a mapping such as {cpu: 4}",
+            "flags": "a mapping such as {DenyOnLimit: true}",
+            "factor": "a number",
+            "word": "one word",
+        }
         raise RefusedError(f"{who}: {name} has to be {shape.get(field.kind, 'a list')}")
 
 

@@ -54,8 +54,9 @@ description:
   - Account C(root), user C(root) and QoS C(normal) are never removed, and of C(root) nothing is
     changed.
   - Limits have sacctmgr's full names. TRES are mappings (C(MaxTRESPerUser={gres/gpu: 4}), memory
-    in MiB), names and flags are lists, a job's longest time is in minutes. A limit that is not
-    given and was set by hand is kept, and named in a warning, unless O(prune) is true.
+    in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
+    is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
+    unless O(prune) is true.
   - A QoS that pending or running jobs use is not taken from them; the module refuses, with their
     numbers.
 options:

@@ -286,7 +286,34 @@ def _accounting(definition: Definition) -> dict[str, Scalar]:
         "PriorityType": "priority/multifactor",
         "PriorityWeightFairshare": 100000,
         "PriorityWeightAge": 10000,
+        **_priority_of_qos(definition),
+        # Half of what was used a week ago is forgotten: SLURM's default, and the first thing that
+        # people ask about fairshare.
+        "PriorityDecayHalfLife": "7-0",
+        # A job's CPUs, memory and GPUs are not added up: its largest share of a node counts.
+        **({"PriorityFlags": "MAX_TRES"} if definition.cluster.scheduling.billing_weights else {}),
+        **_preemption(definition),
     }
+
+
+def _priority_of_qos(definition: Definition) -> dict[str, Scalar]:
+    """Return how much the priority of a QoS counts: a half of all shares, five times a long wait.
+
+    Without it SLURM takes priorities of QoS and never uses them.
+    """
+    if not any(qos.priority for qos in definition.cluster.qos.values()):
+        return {}
+    return {"PriorityWeightQOS": 50000}
+
+
+def _preemption(definition: Definition) -> dict[str, Scalar]:
+    """Return what makes jobs of one QoS give way to those of another.
+
+    A QoS that others preempt has its own mode (render/limits.py); this one is for none.
+    """
+    if not any(qos.preempt for qos in definition.cluster.qos.values()):
+        return {}
+    return {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
 
 
 def _accounted_gpus(definition: Definition) -> dict[str, Scalar]:

@@ -1,0 +1,126 @@
+"""Limits and QoS: definition -> what the role `accounts` takes, in sacctmgr's words. Pure."""
+
+from typing import Any
+
+from muster.definition import Definition
+from muster.definition.schema.limits import Association, Qos, Tres, TresMinutes
+from muster.definition.schema.people import Account
+from muster.definition.schema.times import ENDLESS, seconds
+
+# Keys of the definition with another name in sacctmgr than their words joined.
+_NAMES = {
+    "max_wall": "MaxWallDurationPerJob",
+    "grace_seconds": "GraceTime",
+    "grp_tres": "GrpTRES",
+    "grp_tres_run_mins": "GrpTRESRunMins",
+}
+_LIMITS_OF_ASSOCIATION = (
+    "max_wall",
+    "max_jobs",
+    "max_submit_jobs",
+    "max_tres_per_job",
+    "max_tres_per_node",
+    "grp_tres",
+    "grp_tres_run_mins",
+    "grp_jobs",
+    "grp_submit_jobs",
+)
+_LIMITS_OF_QOS = (
+    "priority",
+    "grace_seconds",
+    "max_wall",
+    "max_tres_per_job",
+    "max_tres_per_node",
+    "max_tres_per_user",
+    "max_tres_per_account",
+    "min_tres_per_job",
+    "grp_tres",
+    "grp_tres_run_mins",
+    "grp_jobs",
+    "grp_submit_jobs",
+    "max_jobs_per_user",
+    "max_jobs_per_account",
+    "max_submit_jobs_per_user",
+    "max_submit_jobs_per_account",
+)
+
+
+def qos(definition: Definition) -> list[dict[str, Any]]:
+    """Return the QoS as the role `accounts` takes them."""
+    preempted = {name for of_one in definition.cluster.qos.values() for name in of_one.preempt}
+    return [
+        {"name": name, "limits": _of_qos(of_one, name in preempted)}
+        for name, of_one in definition.cluster.qos.items()
+    ]
+
+
+def _of_qos(of_one: Qos, is_preempted: bool) -> dict[str, Any]:
+    limits = _limits(of_one, _LIMITS_OF_QOS)
+    limits["Preempt"] = of_one.preempt
+    limits["PreemptMode"] = of_one.preempt_mode if is_preempted else "cluster"
+    limits["Flags"] = {"DenyOnLimit": of_one.deny_on_limit}
+    return limits
+
+
+def of_account(definition: Definition, account: Account, present: set[str]) -> dict[str, Any]:
+    """Return limits, QoS and coordinators of an account; of people only those who are there.
+
+    An account at the top has the bound of jobs that holds for everybody below: SLURM looks for a
+    limit at the user's association first, then upwards.
+    """
+    limits = _limits(account, _LIMITS_OF_ASSOCIATION)
+    bound = definition.cluster.scheduling.max_submit_jobs
+    if account.parent in (None, "root") and account.max_submit_jobs is None and bound:
+        limits["MaxSubmitJobs"] = bound
+    return {
+        "limits": limits,
+        "qos": account.qos,
+        "default_qos": account.default_qos,
+        "coordinators": [user for user in account.coordinators if user in present],
+        "associations": [
+            _of_user(user, association)
+            for user, association in account.associations.items()
+            if user in present
+        ],
+    }
+
+
+def _of_user(user: str, association: Association) -> dict[str, Any]:
+    return {
+        "user": user,
+        "fairshare": association.fairshare,
+        "limits": _limits(association, _LIMITS_OF_ASSOCIATION),
+        "qos": association.qos,
+        "default_qos": association.default_qos,
+    }
+
+
+def _limits(model: Association | Qos, keys: tuple[str, ...]) -> dict[str, Any]:
+    limits = {}
+    for key in keys:
+        value = getattr(model, key)
+        if isinstance(value, Tres | TresMinutes):
+            value = tres(value)
+        elif key == "max_wall" and value is not None:
+            value = None if value.upper() in ENDLESS else int(seconds(value) // 60)
+        if value is not None:
+            limits[_NAMES.get(key) or _name(key)] = value
+    return limits
+
+
+def _name(key: str) -> str:
+    return "".join("TRES" if word == "tres" else word.capitalize() for word in key.split("_"))
+
+
+def tres(amounts: Tres | TresMinutes) -> dict[str, int]:
+    """Return amounts by SLURM's names of TRES; memory is in MiB."""
+    named = {
+        "cpu": amounts.cpu,
+        "node": amounts.node,
+        "gres/gpu": amounts.gpu,
+        "billing": amounts.billing,
+    }
+    if isinstance(amounts, Tres):
+        named["mem"] = amounts.memory_mib
+        named |= {f"gres/gpu:{name}": number for name, number in amounts.gpu_types.items()}
+    return {name: number for name, number in named.items() if number is not None}
