@@ -102,7 +102,7 @@ def _limits(model: Association | Qos, keys: tuple[str, ...]) -> dict[str, Any]:
         if isinstance(value, Tres | TresMinutes):
             value = tres(value)
         elif key == "max_wall" and value is not None:
-            value = None if value.upper() in ENDLESS else int(seconds(value) // 60)
+            value = None if value.upper() in ENDLESS else int(-(-seconds(value) // 60))
         if value is not None:
             limits[_NAMES.get(key) or _name(key)] = value
     return limits

@@ -9,7 +9,13 @@ from muster.definition.schema import times
 from muster.definition.schema.node_sets import VirtualMachines
 from muster.definition.yaml_file import KeyPath
 
-_TIMES = at("partitions.<name>.max_time", "partitions.<name>.default_time")
+_TIMES = at(
+    "partitions.<name>.max_time",
+    "partitions.<name>.default_time",
+    "qos.<name>.max_wall",
+    "accounts.<name>.max_wall",
+    "accounts.<name>.associations.<name>.max_wall",
+)
 
 
 def _node_sets(d: Definition) -> Iterator[tuple[KeyPath, str]]:

@@ -24,6 +24,8 @@ _BOOLEANS = ("yes", "up", "true", "1", "no", "down", "false", "0")
 _SETTING = re.compile(r" (\w+) *=")
 MUSTER_WEIGHTS = {"priorityweightfairshare": 100_000, "priorityweightage": 10_000}
 """What Muster sets where they are not given: muster/render/slurm/slurm_conf.py."""
+MUSTER_QOS_WEIGHT = 50_000
+"""Likewise, where a QoS has a priority."""
 _PRIORITY_WEIGHTS = tuple(
     f"priorityweight{what}" for what in ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 )
@@ -269,6 +271,8 @@ def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
 def priority_weights_too_large(d: Definition) -> Iterator[Finding]:
     """Weights of priority that together are more than SLURM's 32 bits: priorities would wrap."""
     weights = dict(MUSTER_WEIGHTS if d.hosts.groups.get("database") else {})
+    if weights and any(qos.priority for qos in d.cluster.qos.values()):
+        weights["priorityweightqos"] = MUSTER_QOS_WEIGHT
     path = None
     for _, key, name, value in _passed_on(d):
         number = _number(_written(value))

@@ -161,31 +161,39 @@ def _partition_line(definition: Definition, name: str, partition: Partition) -> 
         keys["DefaultTime"] = partition.default_time
     if partition.groups:
         keys["AllowGroups"] = ",".join(partition.groups)
-    if partition.qos:
-        keys["QOS"] = partition.qos
-    if partition.allow_qos:
-        keys["AllowQos"] = ",".join(partition.allow_qos)
-    if partition.deny_qos:
-        keys["DenyQos"] = ",".join(partition.deny_qos)
+    keys |= _qos(partition)
     if partition.state != "up":
         keys["State"] = partition.state.upper()
     node_sets = [definition.cluster.nodes[node_set] for node_set in partition.nodes]
-    keys["DefMemPerCPU"] = str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))
+    keys |= _shares(definition, partition, node_sets)
+    if isinstance(first := node_sets[0], VirtualMachines):
+        # Its other node sets have the same: the check idle-seconds-differ.
+        keys["SuspendTime"] = str(first.idle_seconds)
+    return keys
+
+
+def _qos(partition: Partition) -> Line:
+    """Return the QoS of a partition, and which jobs may run there by theirs."""
+    keys = {
+        "QOS": partition.qos or "",
+        "AllowQos": ",".join(partition.allow_qos),
+        "DenyQos": ",".join(partition.deny_qos),
+    }
+    return {key: value for key, value in keys.items() if value}
+
+
+def _shares(definition: Definition, partition: Partition, node_sets: list[NodeSet]) -> Line:
+    """Return what a job has unasked, what it may have for a CPU, and what it is charged."""
+    keys = {"DefMemPerCPU": str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))}
     if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
     if most := _most_memory_per_cpu_mib(partition, node_sets):
         keys["MaxMemPerCPU"] = str(most)
-    if (
-        cpus := cpus_per_gpu(node_sets)
-        if partition.cpus_per_gpu is None
-        else partition.cpus_per_gpu
-    ):
+    cpus = partition.cpus_per_gpu
+    if cpus := cpus_per_gpu(node_sets) if cpus is None else cpus:
         keys["DefCpuPerGPU"] = str(cpus)
     if definition.cluster.scheduling.billing_weights and definition.hosts.groups.get("database"):
         keys["TRESBillingWeights"] = billing_weights(node_sets)
-    if isinstance(first := node_sets[0], VirtualMachines):
-        # Its other node sets have the same: the check idle-seconds-differ.
-        keys["SuspendTime"] = str(first.idle_seconds)
     return keys
 
 
@@ -235,15 +243,15 @@ def _most_memory_per_cpu_mib(partition: Partition, node_sets: Iterable[NodeSet])
 def cpus_per_gpu(node_sets: Iterable[NodeSet]) -> int | None:
     """Return the CPUs of a GPU that every node can give to all its GPUs at once.
 
-    None where a node has no GPU. SLURM uses it only for jobs that say nothing of CPUs
-    (slurm.conf(5), DefCpuPerGPU).
+    None where a node has no GPU, or fewer CPUs than GPUs. SLURM uses it only for jobs that say
+    nothing of CPUs (slurm.conf(5), DefCpuPerGPU).
     """
     shares = []
     for node_set in node_sets:
         if node_set.gpus is None:
             return None
         shares.append(node_set.cpus // sum(node_set.gpus.offers.values()))
-    return max(1, min(shares))
+    return min(shares) or None
 
 
 def billing_weights(node_sets: Iterable[NodeSet]) -> str:
