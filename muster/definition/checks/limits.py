@@ -172,12 +172,13 @@ def qos_of_nobody(d: Definition) -> Iterator[Finding]:
 def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
     """A default QoS that the account does not allow: SLURM refuses it."""
     for path, account, association in associations(d):
-        names = allowed(d, account, association.qos)
-        if association.default_qos and association.default_qos not in names:
+        names, default = allowed(d, account, association.qos), association.default_qos
+        # One that is not there at all has an error already.
+        if default not in names and default in {*d.cluster.qos, NORMAL}:
             yield Finding(
                 (*path, "default_qos"),
-                f"{association.default_qos} is not allowed here, only {', '.join(names)} is",
-                f"add {association.default_qos} to `qos`, or choose one of them",
+                f"{default} is not allowed here, only {', '.join(names)} is",
+                f"add {default} to `qos`, or choose one of them",
             )
 
 
@@ -185,17 +186,20 @@ def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
 def default_qos_missing(d: Definition) -> Iterator[Finding]:
     """A list of QoS without `normal` and no default: jobs that name no QoS would be refused."""
     for path, account, association in associations(d):
+        if association.qos is None or association.default_qos is not None:
+            continue
         above: str | None = account
-        default = association.default_qos
+        default = None
         seen: set[str] = set()
         while default is None and above in d.cluster.accounts and above not in seen:
             seen.add(above)
             default = d.cluster.accounts[above].default_qos
             above = d.cluster.accounts[above].parent
-        if association.qos and (default or NORMAL) not in association.qos:
+        used = default or NORMAL
+        if association.qos and used not in association.qos:
             yield Finding(
                 (*path, "qos"),
-                f"jobs that name no QoS use {default or NORMAL}, which is not in this list",
+                f"jobs that name no QoS use {used}, which is not in this list",
                 f"add it, or say `default_qos: {association.qos[0]}`",
             )
 

@@ -12,7 +12,7 @@ from muster.definition.schema.node_sets import NodeSet, VirtualMachines
 from muster.definition.yaml_file import KeyPath
 
 _WORDS = {"cpu": "CPUs", "memory_mib": "MiB of memory", "node": "nodes", "gpu": "GPUs"}
-_OF_A_NODE = "max_tres_per_node"
+_OF_A_NODE, _OF_A_JOB = "max_tres_per_node", "max_tres_per_job"
 _LEAST = "min_tres_per_job"
 
 
@@ -50,10 +50,9 @@ def _totals(d: Definition, names: Iterable[str]) -> dict[str, int]:
     return totals
 
 
-def _most(d: Definition) -> dict[str, int]:
-    """The most that one node has of each."""
-    nodes = [_has(node_set) for node_set in d.cluster.nodes.values()]
-    return {key: max((node[key] for node in nodes), default=0) for key in _WORDS}
+def _most(places: list[dict[str, int]]) -> dict[str, int]:
+    """The most that one of some places has of each."""
+    return {key: max((place[key] for place in places), default=0) for key in _WORDS}
 
 
 def _limited(d: Definition) -> Iterator[tuple[KeyPath, Association | Qos]]:
@@ -74,22 +73,22 @@ def _amounts(d: Definition) -> Iterator[tuple[KeyPath, str, Tres]]:
 
 @check("limit-above-nodes")
 def limit_above_nodes(d: Definition) -> Iterator[Finding]:
-    """A limit above what a node, or the whole cluster, has: it is never reached."""
-    if not d.cluster.nodes:
-        return
-    whole, node = _totals(d, d.cluster.nodes), _most(d)
+    """A limit above what a node, a partition or the whole cluster has: it is never reached."""
+    whole = _totals(d, d.cluster.nodes)
+    partitions = [_totals(d, partition.nodes) for partition in d.cluster.partitions.values()]
+    bounds = {
+        _OF_A_NODE: ("no node has more than", _most([_has(n) for n in d.cluster.nodes.values()])),
+        _OF_A_JOB: ("no partition has more than", _most(partitions)),
+    }
     for path, limit, amounts in _amounts(d):
-        if limit == _LEAST:
-            continue
-        there, place = (node, "no node") if limit == _OF_A_NODE else (whole, "the cluster")
+        said, there = bounds.get(limit, ("the cluster has", whole))
         for key, words in _WORDS.items():
             amount = getattr(amounts, key)
             # Without hosts yet there is nothing to compare with.
-            if amount is not None and whole["node"] and amount > there[key]:
-                has = f"has more than {there[key]}" if limit == _OF_A_NODE else f"has {there[key]}"
+            if limit != _LEAST and amount is not None and 0 < there["node"] and amount > there[key]:
                 yield Finding(
                     (*path, key),
-                    f"{amount} {words}, and {place} {has}, so the limit is never reached",
+                    f"{said} {there[key]} {words}, so a limit of {amount} is never reached",
                     "lower it, or take it out",
                 )
 
