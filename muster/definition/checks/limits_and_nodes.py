@@ -85,7 +85,7 @@ def limit_above_nodes(d: Definition) -> Iterator[Finding]:
         for key, words in _WORDS.items():
             amount = getattr(amounts, key)
             # Without hosts yet there is nothing to compare with.
-            if limit != _LEAST and amount is not None and 0 < there["node"] and amount > there[key]:
+            if limit != _LEAST and amount is not None and there["node"] > 0 and amount > there[key]:
                 yield Finding(
                     (*path, key),
                     f"{said} {there[key]} {words}, so a limit of {amount} is never reached",

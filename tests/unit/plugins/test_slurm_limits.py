@@ -1,0 +1,379 @@
+"""QoS and limits: what slurm_accounts reads of them, changes, says and refuses; no slurmdbd."""
+
+import subprocess
+
+import pytest
+from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
+    Job,
+    jobs_without_qos,
+    plan,
+    takes_qos_away,
+    target,
+    unlisted_qos,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
+    READS,
+    parse,
+    qos_of,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
+    unknown_tres,
+    wanted,
+    without_tres,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_words import (
+    by_hand,
+    limits_changed,
+)
+from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from sacctmgr_output import NO_LIMITS, OUTPUT, account, association, user
+
+# Fields: READS["qos"]. Both releases print them alike (src/sacctmgr/qos_functions.c).
+QOS = (
+    "normal|10|00:00:00|scavenger|cluster|DenyOnLimit|1.000000|||||||"
+    "gres/gpu=8,mem=100G||||||1-00:00:00|\n"
+    "scavenger|0|00:01:00||requeue||0.250000||||||||||||||\n"
+    "old|0|00:00:00|scavenger|cluster|NoReserve|1.000000|||||||||||||02:00:00|gres/gpu=1\n"
+)
+# Fields: READS["associations"].
+ASSOCIATIONS = (
+    f"root||||1|normal|{NO_LIMITS}\n"
+    f"root|root|||1||{NO_LIMITS}\n"
+    "lab-test|||root|3|normal,old,scavenger|normal|gres/gpu=8|gres/gpu=5760||||||2000|\n"
+    f"lab-test|ada|||1||{NO_LIMITS}\n"
+    "lab-test|alan|||7|||||||||4||\n"
+    f"other|||root|1||{NO_LIMITS}\n"
+    f"other|ada|||1||{NO_LIMITS}\n"
+)
+HAS = OUTPUT["24.11"] | {
+    "qos": QOS,
+    "associations": ASSOCIATIONS,
+    "accounts": (
+        "lab-test|first trials|lab|ada\nother|other|other|\nroot|default root account|root|\n"
+    ),
+}
+
+NORMAL = {
+    "name": "normal",
+    "limits": {
+        "Priority": 10,
+        "Preempt": ["scavenger"],
+        "Flags": {"DenyOnLimit": True},
+        "MaxTRESPerUser": {"gres/gpu": 8, "mem": 102400},
+        "MaxWallDurationPerJob": 1440,
+    },
+}
+SCAVENGER = {
+    "name": "scavenger",
+    "limits": {"GraceTime": 60, "PreemptMode": "requeue", "UsageFactor": 0.25},
+}
+OLD = {
+    "name": "old",
+    "limits": {
+        "Preempt": ["scavenger"],
+        "Flags": {"NoReserve": True},
+        "MaxWallDurationPerJob": 120,
+        "MinTRESPerJob": {"gres/gpu": 1},
+    },
+}
+ALAN = association("alan", fairshare=7, limits={"MaxJobs": 4})
+LAB_TEST = {
+    "description": "First trials",
+    "organization": "lab",
+    "fairshare": 3,
+    "qos": ["normal", "scavenger", "old"],
+    "default_qos": "normal",
+    "coordinators": ["ada"],
+    "associations": [ALAN],
+    "limits": {
+        "GrpTRES": {"gres/gpu": 8},
+        "GrpTRESRunMins": {"gres/gpu": 5760},
+        "MaxSubmitJobs": 2000,
+    },
+}
+ACCOUNTS = [account("LAB-test", "ada", "alan", **LAB_TEST), account("other", "ada")]
+USERS = [user("ada", "other"), user("alan", admin_level="operator")]
+SETTLED = (ACCOUNTS, USERS, [NORMAL, SCAVENGER, OLD])
+
+
+def changed(kinds=(NORMAL, SCAVENGER, OLD), **of_account):
+    """What is wanted with another account LAB-test or other QoS."""
+    first = account("LAB-test", "ada", "alan", **LAB_TEST | of_account)
+    return [first, ACCOUNTS[1]], USERS, list(kinds)
+
+
+def with_limits(kind, **limits):
+    return kind | {"limits": kind["limits"] | limits}
+
+
+def commands(options, prune=False, busy=(), has=HAS):
+    current = parse("lab", has)
+    goal = target(current, wanted(*options), prune, frozenset(busy))
+    return [" ".join(words) for words in plan("lab", current, goal)]
+
+
+def test_the_rows_have_the_fields_that_are_asked_for():
+    for name, rows in (("qos", QOS), ("associations", ASSOCIATIONS)):
+        fields = READS[name][-1].partition("=")[2].split(",")
+        assert {row.count("|") + 1 for row in rows.splitlines()} == {len(fields)}
+
+
+def test_a_settled_cluster_needs_no_command():
+    assert commands(SETTLED) == []
+    assert commands(SETTLED, prune=True) == []
+
+
+WHERE = "where name=lab-test cluster=lab set"
+CASES = {
+    "one TRES of several": (
+        changed(
+            [with_limits(NORMAL, MaxTRESPerUser={"gres/gpu": 4, "mem": 102400}), SCAVENGER, OLD]
+        ),
+        ["modify qos where name=normal set MaxTRESPerUser=gres/gpu=4"],
+        ["QoS normal: GPUs at once of a user 8 -> 4"],
+    ),
+    "a limit of an account": (
+        changed(limits=LAB_TEST["limits"] | {"GrpTRES": {"gres/gpu": 4}}),
+        [f"modify account {WHERE} GrpTRES=gres/gpu=4"],
+        ["account lab-test: GPUs at once 8 -> 4"],
+    ),
+    "a limit of a user, and shares": (
+        changed(associations=[association("alan", fairshare=2, limits={"MaxJobs": 1})]),
+        [
+            "modify user where name=alan cluster=lab account=lab-test set FairShare=2 MaxJobs=1",
+        ],
+        ["alan in lab-test: shares 7 -> 2", "alan in lab-test: running jobs of a user 4 -> 1"],
+    ),
+    "equal limits of several users in one command": (
+        changed(
+            associations=[
+                ALAN | {"limits": {"MaxJobs": 4, "MaxWallDurationPerJob": 90}},
+                association("ada", limits={"MaxWallDurationPerJob": 90}),
+            ]
+        ),
+        [
+            "modify user where name=ada,alan cluster=lab account=lab-test "
+            "set MaxWallDurationPerJob=90",
+        ],
+        [
+            "ada in lab-test: longest time of a job none -> 01:30:00",
+            "alan in lab-test: longest time of a job none -> 01:30:00",
+        ],
+    ),
+    "a new QoS before what names it, and before the QoS that preempts it": (
+        changed(
+            [
+                with_limits(NORMAL, Preempt=["low", "scavenger"]),
+                SCAVENGER,
+                OLD,
+                {"name": "high", "limits": {"Preempt": ["low"]}},
+                {"name": "low", "limits": {"MaxJobsPerUser": 2}},
+            ],
+            qos=["normal", "scavenger", "old", "low", "high"],
+        ),
+        [
+            "add qos name=low MaxJobsPerUser=2",
+            "add qos name=high Preempt=low",
+            "modify qos where name=normal set Preempt=low,scavenger",
+            f"modify account {WHERE} QOSLevel=high,low,normal,old,scavenger",
+        ],
+        [
+            "QoS high: preempts none -> low",
+            "QoS low: running jobs of a user none -> 2",
+            "QoS normal: preempts scavenger -> low,scavenger",
+            "account lab-test: allowed QoS normal,old,scavenger -> high,low,normal,old,scavenger",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_is_the_fewest_commands_and_is_said_in_words(case):
+    options, expected, words = CASES[case]
+    assert commands(options) == expected
+    current = parse("lab", HAS)
+    assert limits_changed(current, target(current, wanted(*options))) == words
+
+
+def test_qos_that_preempt_each_other_get_their_lists_when_all_are_there():
+    circle = [
+        {"name": "a", "limits": {"Preempt": ["b"], "Priority": 3}},
+        {"name": "b", "limits": {"Preempt": ["a"]}},
+    ]
+    assert commands((ACCOUNTS, USERS, [NORMAL, SCAVENGER, OLD, *circle])) == [
+        "add qos name=a Priority=3",
+        "add qos name=b Preempt=a",
+        "modify qos where name=a set Preempt=b",
+    ]
+
+
+SILENT = (
+    *changed(limits={}, associations=[])[:2],
+    [{"name": "normal", "limits": {"Priority": 10}}, SCAVENGER, OLD],
+)
+
+
+def test_what_somebody_set_by_hand_is_kept_and_named():
+    assert commands(SILENT) == []
+    assert by_hand(parse("lab", HAS), wanted(*SILENT)) == [
+        "QoS normal: preempts scavenger",
+        "QoS normal: flag DenyOnLimit yes",
+        "QoS normal: GPUs at once of a user 8",
+        "QoS normal: MiB of memory at once of a user 102400",
+        "QoS normal: longest time of a job 1-00:00:00",
+        "account lab-test: GPUs at once 8",
+        "account lab-test: minutes that running jobs may still use of GPUs 5760",
+        "account lab-test: jobs of a user, waiting ones too 2000",
+        "alan in lab-test: shares 7",
+        "alan in lab-test: running jobs of a user 4",
+    ]
+
+
+def test_one_key_removes_what_was_set_by_hand():
+    assert commands(SILENT, prune=True) == [
+        "modify qos where name=normal set Preempt= Flags=-1 "
+        "MaxTRESPerUser=gres/gpu=-1,mem=-1 MaxWallDurationPerJob=-1",
+        f"modify account {WHERE} GrpTRES=gres/gpu=-1 GrpTRESRunMins=gres/gpu=-1 MaxSubmitJobs=-1",
+        "modify user where name=alan cluster=lab account=lab-test set FairShare=1 MaxJobs=-1",
+    ]
+
+
+def test_a_flag_beside_others_is_taken_and_the_others_stay():
+    has = HAS | {"qos": QOS.replace("DenyOnLimit", "DenyOnLimit,NoDecay")}
+    options = changed([with_limits(NORMAL, Flags={"DenyOnLimit": False}), SCAVENGER, OLD])
+    assert commands(options, has=has) == ["modify qos where name=normal set Flags=NoDecay"]
+
+
+WITHOUT_OLD = changed([NORMAL, SCAVENGER], qos=["normal", "scavenger"])
+
+
+def test_a_qos_goes_last_when_no_list_names_it():
+    has = HAS | {"qos": QOS.replace("|scavenger|cluster|DenyOnLimit", "|old,scavenger|cluster|")}
+    assert "delete qos where name=old" not in commands(WITHOUT_OLD, has=has)
+    assert unlisted_qos(parse("lab", has), wanted(*WITHOUT_OLD)) == {"old"}
+    assert commands(WITHOUT_OLD, prune=True, has=has) == [
+        "modify qos where name=normal set Preempt=scavenger Flags=DenyOnLimit",
+        f"modify account {WHERE} QOSLevel=normal,scavenger",
+        "delete qos where name=old",
+    ]
+
+
+def test_slurm_s_own_qos_is_not_removed():
+    assert "delete qos where name=normal" not in commands(
+        (ACCOUNTS, USERS, [SCAVENGER, OLD]), prune=True
+    )
+
+
+JOBS = [
+    Job("7", "lab-test", "ada", "old"),
+    Job("8_[1-3]", "lab-test", "alan", "old"),
+    Job("9", "lab-test", "alan", "normal"),
+    # Of a partition's QoS, or of a time when it was allowed: it has lost its QoS before.
+    Job("10", "other", "ada", "old"),
+]
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_jobs_that_could_no_longer_use_their_qos_are_found(prune):
+    current = parse("lab", HAS)
+    goal = target(current, wanted(*WITHOUT_OLD), prune)
+    assert takes_qos_away(current, goal)
+    assert jobs_without_qos(current, goal, JOBS) == {"old": ["7", "8_[1-3]"]}
+    assert jobs_without_qos(current, target(current, wanted(*SETTLED)), JOBS) == {}
+
+
+def test_allowed_qos_come_from_the_nearest_list_upwards():
+    current = parse("lab", HAS)
+    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger"}
+    assert qos_of(current, "ada", "other") == {"normal"}
+    goal = target(
+        current, wanted(*changed(associations=[association("ada", qos=["scavenger"])])), False
+    )
+    assert qos_of(goal, "ada", "lab-test") == {"scavenger"}
+
+
+COORDINATED = [account("top", "zoe", coordinators=["zoe"]), account("below", "zoe", parent="top")]
+
+
+def test_a_coordinator_is_made_at_the_uppermost_account():
+    assert [line for line in commands((COORDINATED, [], [])) if "coordinator" in line] == [
+        "add coordinator account=top names=zoe"
+    ]
+
+
+def test_a_coordinator_by_hand_is_named_and_pruned():
+    options = changed(coordinators=[])
+    assert commands(options) == []
+    assert by_hand(parse("lab", HAS), wanted(*options)) == ["account lab-test: coordinator ada"]
+    assert commands(options, prune=True) == ["delete coordinator account=lab-test names=ada"]
+
+
+def test_tres_that_slurmdbd_does_not_know_are_left_for_later():
+    wish = wanted(*changed(limits={"GrpTRES": {"gres/gpu:h100": 2, "cpu": 4}}))
+    unknown = unknown_tres(wish, parse("lab", HAS).tres)
+    assert unknown == {"gres/gpu:h100": "account lab-test"}
+    left = without_tres(wish, unknown)
+    assert left.accounts["lab-test"].settings["GrpTRES", "cpu"] == "4"
+    assert unknown_tres(left, parse("lab", HAS).tres) == {}
+
+
+@pytest.mark.parametrize(
+    ("printed", "amount"),
+    [("mem=500M", "500"), ("mem=1.50T", "1572864"), ("mem=2G", "2048"), ("mem=NONE", None)],
+)
+def test_memory_is_read_in_any_unit(printed, amount):
+    has = HAS | {"qos": QOS.replace("mem=100G", printed)}
+    settings = parse("lab", has).qos["normal"]
+    assert settings.get(("MaxTRESPerUser", "mem")) == amount
+
+
+REFUSED = {
+    "a limit that there is none": {"MaxGPUs": 4},
+    "TRES as a number": {"GrpTRES": 4},
+    "a negative number": {"MaxJobs": -1},
+    "a number in words": {"MaxJobs": "many"},
+    "an amount in another unit": {"GrpTRES": {"mem": "100G"}},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_limit_that_sacctmgr_would_misread_is_refused(case):
+    with pytest.raises(RefusedError, match=r"^account lab-test: .*(choose from|has to be)"):
+        wanted(*changed(limits=REFUSED[case]))
+
+
+def test_limits_of_somebody_else_are_refused():
+    with pytest.raises(RefusedError, match="eve has limits and is none of its users"):
+        wanted(*changed(associations=[association("eve")]))
+
+
+def test_a_qos_twice_is_refused():
+    with pytest.raises(RefusedError, match='QoS "old" is there twice'):
+        wanted(ACCOUNTS, USERS, [OLD, {"name": "OLD", "limits": {}}])
+
+
+class FakeSlurmdbd:
+    """Answers with HAS; all changes come true at once, as `after`."""
+
+    def __init__(self, after):
+        self.outputs = HAS
+        self.after = after
+        self.changes = []
+
+    def __call__(self, words, **_):
+        if words[1] == "-i":
+            self.changes.append(" ".join(words[2:]))
+            self.outputs = self.after
+            return subprocess.CompletedProcess(words, 0, " Modified qos...\n", "")
+        asked = next(name for name, read in READS.items() if read[1] == words[3])
+        return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
+
+
+def test_a_changed_limit_is_read_again_and_done(monkeypatch):
+    monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
+    fake = FakeSlurmdbd(HAS | {"qos": QOS.replace("gres/gpu=8", "gres/gpu=4")})
+    slurmdbd = sacctmgr.Sacctmgr("lab", "db1", 6819, 0, fake)
+    options, _, _ = CASES["one TRES of several"]
+    sacctmgr.apply(slurmdbd, slurmdbd.state(), wanted(*options), False, frozenset())
+    assert fake.changes == ["modify qos where name=normal set MaxTRESPerUser=gres/gpu=4"]
