@@ -89,6 +89,8 @@ def test_the_weights_that_the_check_adds_are_those_that_are_set(lab):
     assert {key: set_here[key] for key in slurm_values.MUSTER_WEIGHTS} == (
         slurm_values.MUSTER_WEIGHTS
     )
+    with_qos = parameters(lab({"qos": {"normal": {"priority": 1}}}))
+    assert with_qos["PriorityWeightQOS"] == slurm_values.MUSTER_QOS_WEIGHT
 
 
 @pytest.mark.parametrize(
