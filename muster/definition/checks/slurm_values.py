@@ -251,6 +251,10 @@ def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
     """PreemptType without a PreemptMode, or the reverse: slurmctld does not start."""
     texts = {name.lower(): _written(value).lower() for _, _, name, value in given(d)}
     names = {name.lower(): (key, name) for _, key, name, _ in given(d)}
+    if any(qos.preempt for qos in d.cluster.qos.values()):
+        # What Muster sets where one is not given: muster/render/slurm/slurm_conf.py.
+        texts = {"preempttype": "preempt/qos", "preemptmode": "requeue"} | texts
+        names = dict.fromkeys(("preempttype", "preemptmode"), ("qos",)) | names
     modes = {"cancel", "requeue", "suspend"} & set(texts.get("preemptmode", "").split(","))
     preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
     if preempts and not modes:

@@ -132,6 +132,7 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
+        "MaxArraySize": cluster.scheduling.max_array_size,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
     if gpu_sets(definition):
@@ -287,9 +288,7 @@ def _accounting(definition: Definition) -> dict[str, Scalar]:
         "PriorityWeightFairshare": 100000,
         "PriorityWeightAge": 10000,
         **_priority_of_qos(definition),
-        # Half of what was used a week ago is forgotten: SLURM's default, and the first thing that
-        # people ask about fairshare.
-        "PriorityDecayHalfLife": "7-0",
+        "PriorityDecayHalfLife": definition.cluster.scheduling.half_life,
         # A job's CPUs, memory and GPUs are not added up: its largest share of a node counts.
         **({"PriorityFlags": "MAX_TRES"} if definition.cluster.scheduling.billing_weights else {}),
         **_preemption(definition),

@@ -36,6 +36,12 @@ def test_without_them_nothing_is_set(lab):
     assert not {"PreemptType", "PreemptMode", "PriorityWeightQOS"} & conf(lab()).keys()
 
 
+def test_half_life_and_arrays_are_those_of_the_definition(lab):
+    got = conf(lab({"scheduling": {"half_life": "14-0", "max_array_size": 101}}))
+    assert (got["PriorityDecayHalfLife"], got["MaxArraySize"]) == ("14-0", "101")
+    assert conf(lab())["MaxArraySize"] == "1001"
+
+
 def test_a_partition_has_its_qos_and_lists(lab):
     definition = lab(
         {
@@ -65,7 +71,7 @@ def test_all_of_a_node_costs_the_same_by_cpus_by_memory_and_by_gpus(node):
 
 def test_mig_instances_share_what_a_node_costs(lab):
     gpus = {"type": "h100", "mig": {"3g.40gb": 1, "1g.10gb": 4}}
-    definition = lab({"nodes": {"gpu": {"gpus": gpus}}})
+    definition = lab({"nodes": {"gpu": {"gpus": gpus}}, "nvidia": {}})
     # 4 GPUs of 5 instances each, and 48 CPUs.
     assert weights(partition(definition, "ml-gpu")["TRESBillingWeights"])["GRES/gpu"] == 2.4
 

@@ -37,6 +37,7 @@ FREE = {
     "HealthCheckNodeState": "a site's rule",
     "JobAcctGatherType": "how usage is measured",
     "MessageTimeout": "a limit",
+    "PriorityFlags": "a site's rule",
     "PriorityType": "a site's rule, as the weights",
     "PriorityWeightAge": "a site's rule",
     "PriorityWeightFairshare": "a site's rule",
