@@ -118,8 +118,6 @@ OWNED = {
         "maxmempercpu": "use `max_memory_per_cpu_mib` of the partition",
         "maxmempernode": "use `max_memory_per_cpu_mib` of the partition",
         "defcpupergpu": "use `cpus_per_gpu` of the partition",
-        "maxarraysize": "use `scheduling.max_array_size`",
-        "prioritydecayhalflife": "use `scheduling.half_life`",
         "grestypes": "use `gpus` of the node set",
         "selecttype": "use `scheduling.consumable`",
         "selecttypeparameters": "use `scheduling.consumable`",

@@ -12,7 +12,6 @@ from muster.definition.yaml_file import KeyPath
 _TIMES = at(
     "partitions.<name>.max_time",
     "partitions.<name>.default_time",
-    "scheduling.half_life",
     "qos.<name>.max_wall",
     "accounts.<name>.max_wall",
     "accounts.<name>.associations.<name>.max_wall",

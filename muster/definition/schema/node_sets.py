@@ -385,20 +385,3 @@ class Scheduling(Model):
             "others, so that nobody is refused for what one user submitted. Null: none.",
         ),
     ] = 2000
-    max_array_size: Annotated[
-        int,
-        Field(
-            ge=2,
-            le=4_000_001,
-            description="The largest index of a job array is one less (`MaxArraySize`). A larger "
-            "array would fill the queue, and `max_submit_jobs` refuses arrays of more tasks.",
-        ),
-    ] = 1001
-    half_life: Annotated[
-        SlurmTime,
-        Field(
-            description="After this time what jobs have used counts half in fairshare "
-            "(`PriorityDecayHalfLife`): a week, so that who used much last month is not last for "
-            "ever, and who waits for the night is not forgotten by the morning."
-        ),
-    ] = "7-0"

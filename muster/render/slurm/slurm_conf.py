@@ -132,7 +132,9 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
-        "MaxArraySize": cluster.scheduling.max_array_size,
+        # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: one
+        # array has at most 1,000 tasks, each a place of the 10,000 in the queue.
+        "MaxArraySize": 1001,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
     if gpu_sets(definition):
@@ -288,7 +290,9 @@ def _accounting(definition: Definition) -> dict[str, Scalar]:
         "PriorityWeightFairshare": 100000,
         "PriorityWeightAge": 10000,
         **_priority_of_qos(definition),
-        "PriorityDecayHalfLife": definition.cluster.scheduling.half_life,
+        # After a week what jobs used counts half: SLURM's default, and what people ask for first.
+        # Who used much last month is not last for ever, nor forgotten after a night.
+        "PriorityDecayHalfLife": "7-0",
         # A job's CPUs, memory and GPUs are not added up: its largest share of a node counts.
         **({"PriorityFlags": "MAX_TRES"} if definition.cluster.scheduling.billing_weights else {}),
         **_preemption(definition),

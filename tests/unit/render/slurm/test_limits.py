@@ -36,10 +36,10 @@ def test_without_them_nothing_is_set(lab):
     assert not {"PreemptType", "PreemptMode", "PriorityWeightQOS"} & conf(lab()).keys()
 
 
-def test_half_life_and_arrays_are_those_of_the_definition(lab):
-    got = conf(lab({"scheduling": {"half_life": "14-0", "max_array_size": 101}}))
+def test_half_life_and_arrays_are_what_the_definition_says_below_slurm(lab):
+    assert (conf(lab())["PriorityDecayHalfLife"], conf(lab())["MaxArraySize"]) == ("7-0", "1001")
+    got = conf(lab({"slurm": {"PriorityDecayHalfLife": "14-0", "MaxArraySize": 101}}))
     assert (got["PriorityDecayHalfLife"], got["MaxArraySize"]) == ("14-0", "101")
-    assert conf(lab())["MaxArraySize"] == "1001"
 
 
 def test_a_partition_has_its_qos_and_lists(lab):
