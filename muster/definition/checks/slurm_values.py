@@ -17,6 +17,7 @@ from muster.definition.definition import Definition
 from muster.definition.schema import times
 from muster.definition.schema.base import Scalar
 from muster.definition.spelling import nearest
+from muster.definition.yaml_file import KeyPath
 
 # Octal for SLURM with a leading zero (strtoul), and with K times 1024 where it has 32 bits or more.
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,29})([kK]?)")
@@ -250,11 +251,11 @@ _JUDGES = {
 def preempt_mode_and_type(d: Definition) -> Iterator[Finding]:
     """PreemptType without a PreemptMode, or the reverse: slurmctld does not start."""
     texts = {name.lower(): _written(value).lower() for _, _, name, value in given(d)}
-    names = {name.lower(): (key, name) for _, key, name, _ in given(d)}
+    names: dict[str, KeyPath] = {name.lower(): (key, name) for _, key, name, _ in given(d)}
     if any(qos.preempt for qos in d.cluster.qos.values()):
         # What Muster sets where one is not given: muster/render/slurm/slurm_conf.py.
         texts = {"preempttype": "preempt/qos", "preemptmode": "requeue"} | texts
-        names = dict.fromkeys(("preempttype", "preemptmode"), ("qos",)) | names
+        names = {"preempttype": ("qos",), "preemptmode": ("qos",)} | names
     modes = {"cancel", "requeue", "suspend"} & set(texts.get("preemptmode", "").split(","))
     preempts = texts.get("preempttype", "preempt/none") != "preempt/none"
     if preempts and not modes:

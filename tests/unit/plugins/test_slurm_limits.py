@@ -1,6 +1,7 @@
 """QoS and limits: what slurm_accounts reads of them, changes, says and refuses; no slurmdbd."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
@@ -27,6 +28,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     limits_changed,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
+from ansible_collections.muster.slurm.plugins.modules import slurm_accounts
 from sacctmgr_output import NO_LIMITS, OUTPUT, account, association, user
 
 # Fields: READS["qos"]. Both releases print them alike (src/sacctmgr/qos_functions.c).
@@ -356,12 +358,15 @@ def test_a_qos_twice_is_refused():
 class FakeSlurmdbd:
     """Answers with HAS; all changes come true at once, as `after`."""
 
-    def __init__(self, after):
+    def __init__(self, after=HAS, jobs=""):
         self.outputs = HAS
+        self.jobs = jobs
         self.after = after
         self.changes = []
 
     def __call__(self, words, **_):
+        if words[0].endswith("sacct"):
+            return subprocess.CompletedProcess(words, 0, self.jobs, "")
         if words[1] == "-i":
             self.changes.append(" ".join(words[2:]))
             self.outputs = self.after
@@ -370,10 +375,50 @@ class FakeSlurmdbd:
         return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
 
 
-def test_a_changed_limit_is_read_again_and_done(monkeypatch):
+@pytest.fixture
+def talk(monkeypatch):
     monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return lambda run: sacctmgr.Sacctmgr("lab", "db1", 6819, 0, run)
+
+
+def test_a_changed_limit_is_read_again_and_done(talk):
     fake = FakeSlurmdbd(HAS | {"qos": QOS.replace("gres/gpu=8", "gres/gpu=4")})
-    slurmdbd = sacctmgr.Sacctmgr("lab", "db1", 6819, 0, fake)
+    slurmdbd = talk(fake)
     options, _, _ = CASES["one TRES of several"]
     sacctmgr.apply(slurmdbd, slurmdbd.state(), wanted(*options), False, frozenset())
     assert fake.changes == ["modify qos where name=normal set MaxTRESPerUser=gres/gpu=4"]
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_qos_is_not_taken_from_jobs_and_they_are_named(talk, prune):
+    slurmdbd = talk(FakeSlurmdbd(jobs="7|lab-test|ada|old\n8_[1-3]|lab-test|alan|old\n"))
+    with pytest.raises(RefusedError, match=r"^QoS old would be taken from jobs 7, 8_\[1-3\]: "):
+        slurm_accounts.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), prune)
+
+
+def test_a_qos_without_jobs_is_taken(talk):
+    slurmdbd = talk(FakeSlurmdbd(jobs="9|lab-test|alan|normal\n"))
+    goal, _ = slurm_accounts.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
+    assert set(goal.qos) == {"normal", "scavenger"}
+
+
+H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
+
+
+def module(**options):
+    return SimpleNamespace(check_mode=False, params={"slurmctld_runs": True} | options)
+
+
+def test_limits_of_gpus_wait_for_slurmctld(talk):
+    slurmdbd = talk(FakeSlurmdbd())
+    _, wish, deferred = slurm_accounts.with_known_tres(
+        module(slurmctld_runs=False), slurmdbd, slurmdbd.state(), wanted(*H100)
+    )
+    assert deferred == ["gres/gpu:h100"]
+    assert wish.accounts["lab-test"].settings.keys() == {("QOSLevel", ""), ("DefaultQOS", "")}
+
+
+def test_limits_of_gpus_that_slurmctld_does_not_make_known_are_refused(talk):
+    slurmdbd = talk(FakeSlurmdbd())
+    with pytest.raises(RefusedError, match="account lab-test limits gres/gpu:h100, which slurmdbd"):
+        slurm_accounts.with_known_tres(module(), slurmdbd, slurmdbd.state(), wanted(*H100))
