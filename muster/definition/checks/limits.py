@@ -184,7 +184,7 @@ def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
 
 @check("default-qos-missing")
 def default_qos_missing(d: Definition) -> Iterator[Finding]:
-    """A list of QoS without `normal` and no default: jobs that name no QoS would be refused."""
+    """A list of several QoS without `normal` and no default: jobs that name none are refused."""
     for path, account, association in associations(d):
         if association.qos is None or association.default_qos is not None:
             continue
@@ -196,7 +196,10 @@ def default_qos_missing(d: Definition) -> Iterator[Finding]:
             default = d.cluster.accounts[above].default_qos
             above = d.cluster.accounts[above].parent
         used = default or NORMAL
-        if association.qos and used not in association.qos:
+        # One alone is the default to SLURM (assoc_mgr_get_default_qos_info in assoc_mgr.c), if none
+        # of the accounts above has another.
+        several = len(association.qos) > 1 or default is not None
+        if several and used not in association.qos:
             yield Finding(
                 (*path, "qos"),
                 f"jobs that name no QoS use {used}, which is not in this list",

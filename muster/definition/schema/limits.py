@@ -72,7 +72,7 @@ class Association(Model):
         str | None,
         Field(
             description="QoS of jobs that name none, one of `qos`; null: that of the account "
-            "above, at the top `normal`."
+            "above, at the top `normal`, or the only one that `qos` has."
         ),
     ] = None
     max_wall: Annotated[
