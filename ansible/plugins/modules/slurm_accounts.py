@@ -53,7 +53,8 @@ description:
   - Needs C(sacctmgr), munge and root, but no slurm.conf on the host.
   - Account C(root), user C(root) and QoS C(normal) are never removed, and of C(root) nothing is
     changed.
-  - Limits have sacctmgr's full names. TRES are mappings (C(MaxTRESPerUser={gres/gpu: 4}), memory
+  - >-
+    Limits have sacctmgr's full names. TRES are mappings (C(MaxTRESPerUser={gres/gpu: 4}), memory
     in MiB) and so are flags (C(Flags={DenyOnLimit: true})), names are lists, a job's longest time
     is in minutes. A limit that is not given and was set by hand is kept, and named in a warning,
     unless O(prune) is true.
