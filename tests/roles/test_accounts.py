@@ -73,7 +73,7 @@ def test_the_qos_are_the_wanted_ones(host):
         ("gpus", "", ""),
     }
     tres = {row.split("|")[0]: set(row.split("|")[3:]) for row in limits.splitlines()}
-    assert tres == {"short": {"gres/gpu=2,mem=1536M", ""}, "gpus": {"", "gres/gpu=1"}}
+    assert tres == {"short": {"gres/gpu=2,mem=1.50G", ""}, "gpus": {"", "gres/gpu=1"}}
 
 
 def test_accounts_and_users_have_their_limits(host):

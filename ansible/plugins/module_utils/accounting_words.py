@@ -41,9 +41,8 @@ def shown(cluster: str, state: State) -> str:
 def limits_changed(current: State, goal: State) -> list[str]:
     """Return what changes of limits and QoS, such as `ada in lab: GPUs at once 8 -> 4`."""
     lines: list[str] = []
-    for name in sorted({*current.qos, *goal.qos}):
-        before, after = current.qos.get(name, {}), goal.qos.get(name, {})
-        lines += changes(f"QoS {name}", QOS_FIELDS, before, after)
+    for name, wanted in sorted(goal.qos.items()):
+        lines += changes(f"QoS {name}", QOS_FIELDS, current.qos.get(name, {}), wanted)
     for name, account in sorted(goal.accounts.items()):
         existing = current.accounts.get(name)
         before = existing.settings if existing else {}

@@ -1,9 +1,13 @@
 """QoS and limits: what slurm_accounts reads of them, changes, says and refuses; no slurmdbd."""
 
+import json
+import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
     Job,
@@ -29,9 +33,13 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 from ansible_collections.muster.slurm.plugins.modules import slurm_accounts
+from documentation import ROOT, Page
 from sacctmgr_output import NO_LIMITS, OUTPUT, account, association, user
 
-# Fields: READS["qos"]. Both releases print them alike (src/sacctmgr/qos_functions.c).
+from muster.definition import load
+from muster.render import limits, people
+
+# Fields: READS["qos"]. 22.05.8 and 24.11.5 print them alike.
 QOS = (
     "normal|10|00:00:00|scavenger|cluster|DenyOnLimit|1.000000|||||||"
     "gres/gpu=8,mem=100G||||||1-00:00:00|\n"
@@ -119,6 +127,43 @@ def test_the_rows_have_the_fields_that_are_asked_for():
     for name, rows in (("qos", QOS), ("associations", ASSOCIATIONS)):
         fields = READS[name][-1].partition("=")[2].split(",")
         assert {row.count("|") + 1 for row in rows.splitlines()} == {len(fields)}
+
+
+def merged(old, new):
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merged(old.get(key), value) for key, value in new.items()}
+    return new
+
+
+@pytest.fixture(scope="module")
+def lab_for_ten(tmp_path_factory):
+    """The definition of docs/limits.md, as options of the module."""
+    lab = tmp_path_factory.mktemp("inventories") / "lab"
+    shutil.copytree(ROOT / "inventories/lab", lab, ignore=shutil.ignore_patterns("secrets.yml"))
+    file = lab / "group_vars/all/cluster.yml"
+    [change] = Page(ROOT / "docs/limits.md").blocks("yaml")
+    whole = merged(yaml.safe_load(file.read_text()), yaml.safe_load(change.text))
+    file.write_text(yaml.safe_dump(whole))
+    definition = load(lab)
+    users = [user(**entry) for entry in people.account_users(definition)]
+    return people.accounts(definition), users, limits.qos(definition)
+
+
+# What sacctmgr of 22.05.8 and 24.11.5 printed after the module had run with this definition.
+RECORDED = sorted((Path(__file__).parent / "sacctmgr").glob("*.json"))
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_second_run_changes_nothing(lab_for_ten, recorded, prune):
+    has = {name: "\n".join(lines) for name, lines in json.loads(recorded.read_text()).items()}
+    assert commands(lab_for_ten, prune, has=has) == []
+    assert by_hand(parse("lab", has), wanted(*lab_for_ten)) == []
+    assert unknown_tres(wanted(*lab_for_ten), parse("lab", has).tres) == {}
+
+
+def test_there_are_recordings_of_both_releases():
+    assert [path.stem for path in RECORDED] == ["22.05", "24.11"]
 
 
 def test_a_settled_cluster_needs_no_command():
@@ -259,6 +304,12 @@ def test_a_qos_goes_last_when_no_list_names_it():
         f"modify account {WHERE} QOSLevel=normal,scavenger",
         "delete qos where name=old",
     ]
+    current = parse("lab", has)
+    assert limits_changed(current, target(current, wanted(*WITHOUT_OLD), True)) == [
+        "QoS normal: preempts old,scavenger -> scavenger",
+        "QoS normal: flag DenyOnLimit no -> yes",
+        "account lab-test: allowed QoS normal,old,scavenger -> normal,scavenger",
+    ]
 
 
 def test_slurm_s_own_qos_is_not_removed():
@@ -322,7 +373,13 @@ def test_tres_that_slurmdbd_does_not_know_are_left_for_later():
 
 @pytest.mark.parametrize(
     ("printed", "amount"),
-    [("mem=500M", "500"), ("mem=1.50T", "1572864"), ("mem=2G", "2048"), ("mem=NONE", None)],
+    [
+        ("mem=500M", "500"),
+        ("mem=1.50G", "1536"),
+        ("mem=1.50T", "1572864"),
+        ("mem=2G", "2048"),
+        ("mem=NONE", None),
+    ],
 )
 def test_memory_is_read_in_any_unit(printed, amount):
     has = HAS | {"qos": QOS.replace("mem=100G", printed)}
