@@ -149,7 +149,13 @@ def asked(who: str, fields: Fields, given: Mapping[str, object]) -> dict[Key, st
 def _asked_parts(who: str, name: str, field: Field, value: object) -> Iterable[tuple[str, str]]:
     if field.kind == "tres" and isinstance(value, Mapping):
         for tres, amount in value.items():
-            yield str(tres), _number(f"{who}: {name} of {tres}", amount)
+            number = _number(f"{who}: {name} of {tres}", amount)
+            if tres == "mem" and _read_back(int(number)) != int(number):
+                raise RefusedError(
+                    f"{who}: {name} of mem is {number} MiB, which sacctmgr prints rounded, so that "
+                    "nobody can tell whether it is set; take a multiple of 1024"
+                )
+            yield str(tres), number
     elif field.kind == "flags" and isinstance(value, Mapping):
         for flag, is_set in value.items():
             yield str(flag), "yes" if is_set else ""
@@ -169,6 +175,18 @@ def _asked_parts(who: str, name: str, field: Field, value: object) -> Iterable[t
             "word": "one word",
         }
         raise RefusedError(f"{who}: {name} has to be {shape.get(field.kind, 'a list')}")
+
+
+def _read_back(mib: int) -> int:
+    """Return what can be read of an amount of memory that sacctmgr prints, in MiB.
+
+    It takes larger units as long as halves stay exact, and prints two digits: 1 TiB and 512 MiB are
+    "1.00T" (CONVERT_NUM_UNIT_EXACT in convert_num_unit2 of src/common/slurm_protocol_api.c).
+    """
+    number, unit = float(mib), 1
+    while number >= 1024 and int(number) % 512 == 0 and unit < _UNITS["P"]:
+        number, unit = number / 1024, unit * 1024
+    return round(float(f"{number:.2f}") * unit)
 
 
 def _number(what: str, value: object) -> str:

@@ -394,6 +394,16 @@ REFUSED = {
     "a number in words": {"MaxJobs": "many"},
     "an amount in another unit": {"GrpTRES": {"mem": "100G"}},
 }
+ROUNDED = 2**20 + 2**9
+"""MiB that convert_num_unit2 in SLURM's source prints as 1.00T."""
+
+
+def test_memory_that_sacctmgr_prints_rounded_is_refused():
+    with pytest.raises(RefusedError, match="take a multiple of 1024"):
+        wanted(*changed(limits={"GrpTRES": {"mem": ROUNDED}}))
+    for mib in (0, 1, 1500, 1536, 122880, 2063872, 2**20, 2**20 + 1024, 3 * 2**29):
+        goal = wanted(*changed(limits={"GrpTRES": {"mem": mib}}))
+        assert goal.accounts["lab-test"].settings["GrpTRES", "mem"] == str(mib)
 
 
 @pytest.mark.parametrize("case", REFUSED)
