@@ -38,7 +38,9 @@ def read(definition: Definition, folder: Path) -> dict[str, str]:
             said = (error.strerror or "can't be read").lower()
             raise RequirementsError(f"{folder / path}: {said}; write it, or name another") from None
         except UnicodeDecodeError:
-            raise RequirementsError(f"{folder / path} is no text in UTF-8; write it anew") from None
+            raise RequirementsError(
+                f"{folder / path} is not UTF-8 text; save it as UTF-8"
+            ) from None
     return texts
 
 

@@ -95,7 +95,6 @@ def test_a_mount_that_failed_is_tried_again_with_what_waits_for_it(host, waiting
     assert host.check_output("systemctl list-units --failed --no-legend") == ""
 
 
-@pytest.mark.proof("runs of the role, nearly a minute")
 def test_a_folder_may_be_mounted_by_who_enters_it_and_no_boot_waits_for_it(host, converge, user):
     try:
         said = " ".join(converge("nfs_client", nfs_client_automount=True).split())

@@ -375,8 +375,8 @@ def replaced_at(settings: Settings, release: Release, found: Mapping[str, Releas
 def oldest_job() -> tuple[float | None, str]:
     """Return when the oldest job that is not over was submitted, and which one it is.
 
-    With the environment of that moment it starts, perhaps days later. A job that was queued again
-    has the time of that, and the environment of before: nothing is older.
+    A job starts with the environment that it was submitted with, perhaps days later. SLURM gives a
+    requeued job a new submit time, but its environment is older: it counts as older than all.
 
     Raises RefusedError.
     """

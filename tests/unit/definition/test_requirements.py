@@ -76,5 +76,5 @@ def test_each_file_is_read_once_and_one_that_is_missing_is_named(tmp_path: Path)
     (tmp_path / "software/a.txt").write_text("a")
     assert read(definition, tmp_path) == {"software/a.txt": "a"}
     (tmp_path / "software/a.txt").write_bytes(b"\xff")
-    with pytest.raises(RequirementsError, match="is no text in UTF-8"):
+    with pytest.raises(RequirementsError, match="is not UTF-8 text"):
         read(definition, tmp_path)

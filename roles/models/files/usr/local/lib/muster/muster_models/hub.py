@@ -164,7 +164,7 @@ class Hub:
                 return ask()
             except _LongWaitError as error:
                 raise ModelsError(f"{what}: {error}; run it again after that") from error
-            except Exception as error:
+            except Exception as error:  # of many kinds; unknown ones are raised again
                 why = self._why(error)
                 if why is None:
                     refusal = self._refusal(what, error)
