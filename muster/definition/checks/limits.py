@@ -64,18 +64,36 @@ table(
 # fmt: on
 
 
+def _users(d: Definition) -> set[str]:
+    return {user for account in d.cluster.accounts.values() for user in account.users}
+
+
 @check("coordinator-without-account")
 def coordinator_without_account(d: Definition) -> Iterator[Finding]:
     """A coordinator who is in no account: sacctmgr knows nobody else."""
-    users = {user for account in d.cluster.accounts.values() for user in account.users}
+    people, directory = d.cluster.users.people, d.cluster.users.directory
     for name, account in d.cluster.accounts.items():
         for index, coordinator in enumerate(account.coordinators):
-            if coordinator not in users and coordinator in d.cluster.users.people:
+            # Who is not there at all has an error already; a directory may have any login.
+            is_somebody = coordinator in people or directory is not None
+            if is_somebody and coordinator not in _users(d):
                 yield Finding(
                     ("accounts", name, "coordinators", index),
                     f"{coordinator} is in no account, and SLURM knows only users of accounts",
                     f"add {coordinator} to accounts.{name}.users, or to another account",
                 )
+
+
+@check("admin-level-without-account")
+def admin_level_without_account(d: Definition) -> Iterator[Finding]:
+    """An operator or administrator of SLURM who is in no account: sacctmgr knows nobody else."""
+    for name, person in d.cluster.users.people.items():
+        if person.admin_level != "none" and name not in _users(d):
+            yield Finding(
+                ("users", "people", name, "admin_level"),
+                f"{name} is in no account, and SLURM knows only users of accounts",
+                f"add {name} to `users` of an account, or take `admin_level` out",
+            )
 
 
 @check("association-of-others")
@@ -138,11 +156,11 @@ def qos_preemption_off(d: Definition) -> Iterator[Finding]:
 def allowed(d: Definition, account: str | None, own: list[str] | None = None) -> list[str]:
     """The QoS that jobs may use, from the list of an association or the nearest one above."""
     seen: set[str] = set()
-    while own is None and account in d.cluster.accounts and account not in seen:
+    while not own and account in d.cluster.accounts and account not in seen:
         seen.add(account)
         own = d.cluster.accounts[account].qos
         account = d.cluster.accounts[account].parent
-    return [NORMAL] if own is None else own
+    return own or [NORMAL]
 
 
 def associations(d: Definition) -> Iterator[tuple[KeyPath, str, Association]]:
@@ -151,6 +169,19 @@ def associations(d: Definition) -> Iterator[tuple[KeyPath, str, Association]]:
         yield ("accounts", name), name, account
         for user, association in account.associations.items():
             yield ("accounts", name, "associations", user), name, association
+
+
+@check("qos-list-empty")
+def qos_list_empty(d: Definition) -> Iterator[Finding]:
+    """An empty list of QoS: to SLURM that is no list, and the one of the account above holds."""
+    for path, account, association in associations(d):
+        if association.qos == []:
+            yield Finding(
+                (*path, "qos"),
+                "SLURM takes an empty list for none, so that jobs may use "
+                f"{', '.join(allowed(d, account))}",
+                "list the QoS that they may use, or leave `qos` out",
+            )
 
 
 @check("qos-of-nobody")
@@ -186,7 +217,7 @@ def default_qos_not_allowed(d: Definition) -> Iterator[Finding]:
 def default_qos_missing(d: Definition) -> Iterator[Finding]:
     """A list of several QoS without `normal` and no default: jobs that name none are refused."""
     for path, account, association in associations(d):
-        if association.qos is None or association.default_qos is not None:
+        if not association.qos or association.default_qos is not None:
             continue
         above: str | None = account
         default = None

@@ -12,6 +12,7 @@ MOST_SHARES = 2**31 - 2
 """slurmdb.h: one more, SLURMDB_FS_USE_PARENT, means those of the account above."""
 
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Shares = Annotated[int, Field(ge=0, le=MOST_SHARES)]
 
 
 class Tres(Model):
@@ -52,14 +53,15 @@ class TresMinutes(Model):
 class Association(Model):
     """What jobs of an account, or of one of its users, may have; null: no limit."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max_jobs": 4}]})
+
     fairshare: Annotated[
-        int,
+        Shares | None,
         Field(
-            ge=0,
-            le=MOST_SHARES,
-            description="Share of the machine, relative to those beside it.",
+            description="Share of the account, relative to its other users; null: what it is, "
+            "which is 1 where nobody changed it."
         ),
-    ] = 1
+    ] = None
     qos: Annotated[
         list[str] | None,
         Field(

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from muster.definition.schema import patterns
 from muster.definition.schema.base import Model, named
 from muster.definition.schema.directory import Directory
-from muster.definition.schema.limits import Association
+from muster.definition.schema.limits import Association, Shares
 from muster.definition.schema.storage import LEAST_FILES
 
 
@@ -114,6 +114,9 @@ class Account(Association):
     model_config = ConfigDict(json_schema_extra={"examples": [{"users": ["ada"]}]})
 
     parent: Annotated[str | None, Field(description="Account above this one; null: `root`.")] = None
+    fairshare: Annotated[
+        Shares, Field(description="Share of the machine, relative to the accounts beside it.")
+    ] = 1
     users: Annotated[
         list[str],
         Field(description="People who may charge jobs to it, those of `users.directory` too."),

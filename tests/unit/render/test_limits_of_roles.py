@@ -104,6 +104,13 @@ def test_the_bound_of_jobs_is_an_account_s_own_or_none() -> None:
     assert people.accounts(validate(cluster, GROUPS))[0]["limits"]["MaxSubmitJobs"] == 5
 
 
+def test_shares_that_the_definition_does_not_say_are_left_as_they_are() -> None:
+    cluster = deepcopy(CLUSTER)
+    del cluster["accounts"]["lab"]["associations"]["bob"]["fairshare"]
+    [of_bob] = people.accounts(validate(cluster, GROUPS))[0]["associations"]
+    assert of_bob["fairshare"] is None
+
+
 def test_who_is_gone_has_no_limits() -> None:
     cluster = deepcopy(CLUSTER)
     for person in cluster["users"]["people"].values():
