@@ -95,7 +95,7 @@ def target(
 
 def _with_settings(goal: State, current: State, wish: State, prune: bool) -> State:
     """Return `goal` with limits and QoS: those that are wanted, and those set by hand."""
-    removed = unlisted_qos(current, wish) if prune else set()
+    removed = unlisted_qos(current, wish) if prune and not current.has_other_clusters else set()
     accounts = dict(goal.accounts)
     for name, account in wish.accounts.items():
         before = current.accounts.get(name)

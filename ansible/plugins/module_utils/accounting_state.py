@@ -34,13 +34,15 @@ READS = {
         "cluster={cluster}",
         "format=user,defaultaccount,adminlevel",
     ],
-    # Own limits alone: without it those of the accounts above are printed as theirs.
+    # Own limits alone, and QoS that were added (`qos+=long`) as such: else those of the accounts
+    # above are printed as theirs, and an added one as the whole list (sacctmgr(1)).
     "associations": [
         "show",
         "association",
         "where",
         "cluster={cluster}",
         "woplimits",
+        "withrawqoslevel",
         "format=" + ",".join(["account", "user", "partition", "parentname", *ASSOCIATION_FIELDS]),
     ],
 }
@@ -89,6 +91,8 @@ class State:
     """Those of all clusters of the slurmdbd, by QOS_FIELDS."""
     qos_of_root: str = ""
     """QoS that account root allows, parted by commas."""
+    has_other_clusters: bool = False
+    """Whether the slurmdbd has other clusters too, whose QoS are among these."""
     tres: frozenset[str] = frozenset()
     """The TRES that can have a limit."""
 
@@ -135,29 +139,45 @@ def parse(cluster: str, outputs: dict[str, str]) -> State:
         user: User(*logins.get(user, ("", "none")), frozenset(pairs))
         for user, pairs in associations.items()
     }
+    clusters = {lower(row[0]) for row in rows["clusters"]}
     return State(
-        registered=[lower(cluster)] in [[lower(row[0])] for row in rows["clusters"]],
+        registered=lower(cluster) in clusters,
         accounts=accounts,
         users=users,
         accounts_of_root=frozenset(accounts_of_root),
         settings=settings,
         qos={row[0]: parsed(QOS_FIELDS, row[1:]) for row in rows["qos"]},
         qos_of_root=qos_of_root,
+        has_other_clusters=bool(clusters - {lower(cluster)}),
         tres=frozenset("/".join(filter(None, row)) for row in rows["tres"]),
     )
 
 
 def qos_of(state: State, user: str, account: str) -> frozenset[str]:
-    """Return the QoS that jobs of a user in an account may use: the nearest list upwards."""
-    settings = state.settings.get((user, account, ""), {})
-    own = settings.get((QOS_LIST, ""), "")
+    """Return the QoS that jobs of a user in an account may use: the nearest list upwards.
+
+    A list of changes (`+long`, which `sacctmgr modify user set qos+=long` makes) adds to the list
+    above or takes from it.
+    """
+    lists = [state.settings.get((user, account, ""), {}).get((QOS_LIST, ""), "")]
     seen: set[str] = set()
-    while not own and account in state.accounts and account not in seen:
+    while not _is_whole(lists[-1]) and account in state.accounts and account not in seen:
         seen.add(account)
-        own = state.accounts[account].settings.get((QOS_LIST, ""), "")
+        lists.append(state.accounts[account].settings.get((QOS_LIST, ""), ""))
         account = state.accounts[account].parent
-    names = (own or state.qos_of_root).split(",")
-    return frozenset(name for name in names if name in state.qos)
+    if not _is_whole(lists[-1]):
+        lists.append(state.qos_of_root)
+    names: set[str] = set()
+    for entry in filter(None, ",".join(reversed(lists)).split(",")):
+        if entry.startswith("-"):
+            names.discard(entry[1:])
+        else:
+            names.add(entry.removeprefix("+"))
+    return frozenset(names & state.qos.keys())
+
+
+def _is_whole(text: str) -> bool:
+    return text != "" and not text.startswith(("+", "-"))
 
 
 def without_qos(settings: Settings, gone: set[str]) -> dict[tuple[str, str], str]:
@@ -165,7 +185,7 @@ def without_qos(settings: Settings, gone: set[str]) -> dict[tuple[str, str], str
     kept: dict[tuple[str, str], str] = {}
     for (name, part), value in settings.items():
         if name in (QOS_LIST, DEFAULT_QOS, "Preempt"):
-            text = ",".join(entry for entry in value.split(",") if entry not in gone)
+            text = ",".join(name for name in value.split(",") if name.lstrip("+-") not in gone)
         else:
             text = value
         if text:

@@ -27,6 +27,13 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_state impo
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
+LIMITS = {
+    name: limit
+    for name, limit in ASSOCIATION_FIELDS.items()
+    if name not in (FAIRSHARE, QOS_LIST, DEFAULT_QOS)
+}
+"""The fields of an association that the option `limits` has."""
+
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 # sacctmgr strips quotes, splits its own output at | and its lines at line ends.
 BAD_TEXT = re.compile(r"[\"'|\\\x00-\x1f]")
@@ -142,7 +149,7 @@ def _add_account(tree: _Tree, entry: AccountOptions) -> None:
         organization=checked_text(name, "organization", entry["organization"])
         or (name if parent == ROOT else parent),
         fairshare=str(entry["fairshare"]),
-        settings=_association(f"account {name}", entry["limits"], entry),
+        settings=_association(f"account {name}", entry),
         coordinators=frozenset(checked_name("coordinator", c) for c in entry["coordinators"]),
     )
     of_account = [checked_name("user", user) for user in entry["users"]]
@@ -154,21 +161,22 @@ def _add_account(tree: _Tree, entry: AccountOptions) -> None:
             raise RefusedError(
                 f"account {name}: {user} has limits and is none of its users; add {user} to them"
             )
-        limits = dict(association["limits"])
-        if association["fairshare"] is not None:
-            limits[FAIRSHARE] = association["fairshare"]
-        tree.settings[user, name, ""] = _association(f"{user} in {name}", limits, association)
+        tree.settings[user, name, ""] = _association(
+            f"{user} in {name}", association, association["fairshare"]
+        )
 
 
 def _association(
-    who: str, limits: dict[str, object], entry: "AccountOptions | AssociationOptions"
+    who: str, entry: "AccountOptions | AssociationOptions", fairshare: int | None = None
 ) -> dict[Key, str]:
-    given = dict(limits)
+    further: dict[str, object] = {}
+    if fairshare is not None:
+        further[FAIRSHARE] = fairshare
     if entry["qos"] is not None:
-        given[QOS_LIST] = [checked_name("QoS", name) for name in entry["qos"]]
+        further[QOS_LIST] = [checked_name("QoS", name) for name in entry["qos"]]
     if entry["default_qos"] is not None:
-        given[DEFAULT_QOS] = checked_name("QoS", entry["default_qos"])
-    return asked(who, ASSOCIATION_FIELDS, given)
+        further[DEFAULT_QOS] = checked_name("QoS", entry["default_qos"])
+    return asked(who, LIMITS, entry["limits"]) | asked(who, ASSOCIATION_FIELDS, further)
 
 
 def _qos(entries: Iterable[QosOptions]) -> dict[str, Settings]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talks to slurmdbd through sacctmgr and sacct, and runs plans."""
+"""Talks to slurmdbd through sacctmgr and sacct: asks for jobs, decides with them, runs plans."""
 
 import os
 import shlex
@@ -11,8 +11,11 @@ from collections.abc import Callable
 
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
     Job,
+    jobs_without_qos,
     plan,
+    takes_qos_away,
     target,
+    unlisted,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
     READS,
@@ -22,6 +25,7 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_state impo
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
 
 COMMAND_SECONDS = 60
+JOBS_IN_A_MESSAGE = 20
 
 
 class Sacctmgr:
@@ -121,6 +125,41 @@ class Sacctmgr:
 def one_line(text: str) -> str:
     """Return what a command said as one line."""
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def decide(
+    slurmdbd: Sacctmgr, current: State, wish: State, prune: bool
+) -> tuple[State, frozenset[tuple[str, str]]]:
+    """Return the State to reach, and the (account, user) that have jobs if that matters to it.
+
+    Raises:
+        RefusedError: jobs could no longer use their QoS.
+
+    """
+    goal = target(current, wish, prune)
+    removes = prune and any(unlisted(current, wish))
+    if not removes and not takes_qos_away(current, goal):
+        return goal, frozenset()
+    jobs = slurmdbd.jobs()
+    busy = frozenset((job.account, job.user) for job in jobs)
+    goal = target(current, wish, prune, busy)
+    losing = jobs_without_qos(current, goal, jobs)
+    if losing:
+        raise RefusedError(
+            "; ".join(
+                f"QoS {name} would be taken from jobs {_some(numbers)}"
+                for name, numbers in sorted(losing.items())
+            )
+            + ": wait until they have ended, cancel them, or give them another QoS "
+            "(scontrol update jobid=... qos=...), and run again"
+        )
+    return goal, busy
+
+
+def _some(numbers: list[str]) -> str:
+    """Return numbers of jobs as words, of many only the first."""
+    more = len(numbers) - JOBS_IN_A_MESSAGE
+    return ", ".join(numbers[:JOBS_IN_A_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
 def apply(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring a cluster's accounts, users, QoS and limits in slurmdbd to a wanted state, in one run.
 
-Reading (accounting_state), deciding (accounting_wish, accounting_plan), what is said of it
+Reading (accounting_state), comparing (accounting_wish, accounting_plan), what is said of it
 (accounting_words) and doing (sacctmgr) are apart, below module_utils: all but the last are
 functions of text and data, so their tests need no slurmdbd.
 """
@@ -13,11 +13,7 @@ from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
-    Job,
-    jobs_without_qos,
     plan,
-    takes_qos_away,
-    target,
     unlisted,
     unlisted_qos,
 )
@@ -38,7 +34,11 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     shown,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import Sacctmgr, apply
+from ansible_collections.muster.slurm.plugins.module_utils.sacctmgr import (
+    Sacctmgr,
+    apply,
+    decide,
+)
 
 DOCUMENTATION = r"""
 module: slurm_accounts
@@ -171,6 +171,7 @@ options:
     description:
       - Remove the accounts, associations, QoS, limits and coordinators that are not wanted.
         Accounts and associations with jobs, pending or running, are kept and named in a warning.
+        So are all QoS where the slurmdbd has other clusters, which may use them.
         Without O(prune) all are kept, and named in a warning.
     type: bool
     default: false
@@ -334,15 +335,17 @@ def main() -> None:
         slurmdbd = Sacctmgr(cluster, options["host"], options["port"], options["timeout_seconds"])
         current = read(module, slurmdbd)
         current, wish, deferred = with_known_tres(module, slurmdbd, current, wish)
-        goal, jobs = decide(slurmdbd, current, wish, prune)
+        goal, busy = decide(slurmdbd, current, wish, prune)
         commands = plan(cluster, current, goal)
         if commands and not module.check_mode:
-            commands = apply(slurmdbd, current, wish, prune, busy(jobs))
+            commands = apply(slurmdbd, current, wish, prune, busy)
     except RefusedError as error:
         module.fail_json(msg=str(error))
     kept = described(*unlisted(goal, wish), unlisted_qos(goal, wish)) + by_hand(goal, wish)
     if kept and prune:
-        module.warn(f"{cluster}: kept, for jobs or user root use them: {', '.join(kept)}")
+        module.warn(
+            f"{cluster}: kept, for jobs, user root or other clusters use them: {', '.join(kept)}"
+        )
     elif kept and options["slurmctld_runs"]:
         module.warn(
             f"{cluster}: not in the definition, and kept: {', '.join(kept)}; "
@@ -404,37 +407,6 @@ def with_known_tres(
         time.sleep(1)
         current = slurmdbd.state()
     return current, wish, []
-
-
-def decide(slurmdbd: Sacctmgr, current: State, wish: State, prune: bool) -> tuple[State, list[Job]]:
-    """Return the State to reach, and the jobs if they had to be asked for.
-
-    Raises:
-        RefusedError: jobs could no longer use their QoS.
-
-    """
-    goal = target(current, wish, prune)
-    removes = prune and any(unlisted(current, wish))
-    if not removes and not takes_qos_away(current, goal):
-        return goal, []
-    jobs = slurmdbd.jobs()
-    goal = target(current, wish, prune, busy(jobs))
-    losing = jobs_without_qos(current, goal, jobs)
-    if losing:
-        raise RefusedError(
-            "; ".join(
-                f"QoS {name} would be taken from jobs {', '.join(numbers)}"
-                for name, numbers in sorted(losing.items())
-            )
-            + ": wait until they have ended, cancel them, or give them another QoS "
-            "(scontrol update jobid=... qos=...), and run again"
-        )
-    return goal, jobs
-
-
-def busy(jobs: list[Job]) -> frozenset[tuple[str, str]]:
-    """Return the (account, user) that have jobs."""
-    return frozenset((job.account, job.user) for job in jobs)
 
 
 if __name__ == "__main__":

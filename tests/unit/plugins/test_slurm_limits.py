@@ -346,6 +346,40 @@ def test_allowed_qos_come_from_the_nearest_list_upwards():
     assert qos_of(goal, "ada", "lab-test") == {"scavenger"}
 
 
+ADDED = ASSOCIATIONS.replace("lab-test|ada|||1||", "lab-test|ada|||1|+long|").replace(
+    "other|ada|||1||", "other|ada|||1|-normal,+long|"
+)
+BY_HAND = HAS | {
+    "associations": ADDED,
+    "qos": QOS + QOS.splitlines()[1].replace("scavenger", "long"),
+}
+"""Somebody typed `sacctmgr modify user ada set qos+=long`."""
+
+
+def test_qos_that_were_added_by_hand_are_allowed_beside_those_of_the_account():
+    current = parse("lab", BY_HAND)
+    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger", "long"}
+    assert qos_of(current, "ada", "other") == {"long"}
+    assert commands(SETTLED, has=BY_HAND) == []
+    assert "ada in lab-test: allowed QoS +long" in by_hand(current, wanted(*SETTLED))
+
+
+def test_jobs_in_a_qos_that_was_added_by_hand_keep_it():
+    current = parse("lab", BY_HAND)
+    goal = target(current, wanted(*SETTLED), prune=True)
+    assert goal.qos.keys() == {"normal", "old", "scavenger"}
+    assert jobs_without_qos(current, goal, [Job("7", "lab-test", "ada", "long")]) == {"long": ["7"]}
+
+
+def test_qos_of_a_slurmdbd_with_other_clusters_are_not_removed():
+    assert "delete qos where name=old" in commands(WITHOUT_OLD, prune=True)
+    has = HAS | {"clusters": "lab\nother-lab\n"}
+    assert "delete qos where name=old" not in commands(WITHOUT_OLD, prune=True, has=has)
+    current = parse("lab", has)
+    goal = target(current, wanted(*WITHOUT_OLD), prune=True)
+    assert unlisted_qos(goal, wanted(*WITHOUT_OLD)) == {"old"}
+
+
 COORDINATED = [account("top", "zoe", coordinators=["zoe"]), account("below", "zoe", parent="top")]
 
 
@@ -389,6 +423,7 @@ def test_memory_is_read_in_any_unit(printed, amount):
 
 REFUSED = {
     "a limit that there is none": {"MaxGPUs": 4},
+    "shares, which have an option": {"FairShare": 2},
     "TRES as a number": {"GrpTRES": 4},
     "a negative number": {"MaxJobs": -1},
     "a number in words": {"MaxJobs": "many"},
@@ -460,12 +495,18 @@ def test_a_changed_limit_is_read_again_and_done(talk):
 def test_a_qos_is_not_taken_from_jobs_and_they_are_named(talk, prune):
     slurmdbd = talk(FakeSlurmdbd(jobs="7|lab-test|ada|old\n8_[1-3]|lab-test|alan|old\n"))
     with pytest.raises(RefusedError, match=r"^QoS old would be taken from jobs 7, 8_\[1-3\]: "):
-        slurm_accounts.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), prune)
+        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), prune)
+
+
+def test_of_many_jobs_the_first_are_named(talk):
+    slurmdbd = talk(FakeSlurmdbd(jobs="".join(f"{n}|lab-test|ada|old\n" for n in range(1, 24))))
+    with pytest.raises(RefusedError, match=r"from jobs 1, 2, .*19, 20 and 3 more: wait until"):
+        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
 
 
 def test_a_qos_without_jobs_is_taken(talk):
     slurmdbd = talk(FakeSlurmdbd(jobs="9|lab-test|alan|normal\n"))
-    goal, _ = slurm_accounts.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
+    goal, _ = sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
     assert set(goal.qos) == {"normal", "scavenger"}
 
 
