@@ -189,6 +189,19 @@ def memory_per_cpu_above_node(d: Definition) -> Iterator[Finding]:
                 )
 
 
+@check("memory-per-cpu-above-most")
+def memory_per_cpu_above_most(d: Definition) -> Iterator[Finding]:
+    """Memory per CPU of a job that asks for none, beyond the most that a job may have."""
+    for name, partition in d.cluster.partitions.items():
+        share, most = partition.memory_per_cpu_mib, partition.max_memory_per_cpu_mib
+        if share is not None and most and share > most:
+            yield Finding(
+                ("partitions", name, "memory_per_cpu_mib"),
+                f"{share} MiB, and max_memory_per_cpu_mib allows {most}",
+                "lower one or raise the other",
+            )
+
+
 @check("memory-per-gpu-above-node")
 def memory_per_gpu_above_node(d: Definition) -> Iterator[Finding]:
     """Default memory per GPU that a node does not have: such jobs would never start."""

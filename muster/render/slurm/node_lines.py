@@ -184,10 +184,13 @@ def _qos(partition: Partition) -> Line:
 
 def _shares(definition: Definition, partition: Partition, node_sets: list[NodeSet]) -> Line:
     """Return what a job has unasked, what it may have for a CPU, and what it is charged."""
-    keys = {"DefMemPerCPU": str(partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets))}
+    per_cpu = partition.memory_per_cpu_mib or memory_per_cpu_mib(node_sets)
+    most = _most_memory_per_cpu_mib(partition, node_sets)
+    # Above the most, a job would have more CPUs for memory that it did not ask for.
+    keys = {"DefMemPerCPU": str(min(per_cpu, most or per_cpu))}
     if per_gpu := partition.memory_per_gpu_mib or memory_per_gpu_mib(node_sets):
         keys["DefMemPerGPU"] = str(per_gpu)
-    if most := _most_memory_per_cpu_mib(partition, node_sets):
+    if most:
         keys["MaxMemPerCPU"] = str(most)
     cpus = partition.cpus_per_gpu
     if cpus := cpus_per_gpu(node_sets) if cpus is None else cpus:

@@ -2,26 +2,12 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible_collections.muster.slurm.plugins.module_utils import sacctmgr
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import (
-    Job,
-    jobs_without_qos,
-    plan,
-    takes_qos_away,
-    target,
-    unlisted_qos,
-)
-from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import (
-    READS,
-    parse,
-    qos_of,
-)
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import target
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import READS, parse
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
     unknown_tres,
     wanted,
@@ -32,95 +18,28 @@ from ansible_collections.muster.slurm.plugins.module_utils.accounting_words impo
     limits_changed,
 )
 from ansible_collections.muster.slurm.plugins.module_utils.refused_error import RefusedError
-from ansible_collections.muster.slurm.plugins.modules import slurm_accounts
 from documentation import ROOT, Page
-from sacctmgr_output import NO_LIMITS, OUTPUT, account, association, user
+from lab_with_limits import (
+    ACCOUNTS,
+    ALAN,
+    ASSOCIATIONS,
+    HAS,
+    LAB_TEST,
+    NORMAL,
+    OLD,
+    QOS,
+    SCAVENGER,
+    SETTLED,
+    USERS,
+    WHERE,
+    changed,
+    commands,
+    with_limits,
+)
+from sacctmgr_output import account, association, user
 
 from muster.definition import load
 from muster.render import limits, people
-
-# Fields: READS["qos"]. 22.05.8 and 24.11.5 print them alike.
-QOS = (
-    "normal|10|00:00:00|scavenger|cluster|DenyOnLimit|1.000000|||||||"
-    "gres/gpu=8,mem=100G||||||1-00:00:00|\n"
-    "scavenger|0|00:01:00||requeue||0.250000||||||||||||||\n"
-    "old|0|00:00:00|scavenger|cluster|NoReserve|1.000000|||||||||||||02:00:00|gres/gpu=1\n"
-)
-# Fields: READS["associations"].
-ASSOCIATIONS = (
-    f"root||||1|normal|{NO_LIMITS}\n"
-    f"root|root|||1||{NO_LIMITS}\n"
-    "lab-test|||root|3|normal,old,scavenger|normal|gres/gpu=8|gres/gpu=5760||||||2000|\n"
-    f"lab-test|ada|||1||{NO_LIMITS}\n"
-    "lab-test|alan|||7|||||||||4||\n"
-    f"other|||root|1||{NO_LIMITS}\n"
-    f"other|ada|||1||{NO_LIMITS}\n"
-)
-HAS = OUTPUT["24.11"] | {
-    "qos": QOS,
-    "associations": ASSOCIATIONS,
-    "accounts": (
-        "lab-test|first trials|lab|ada\nother|other|other|\nroot|default root account|root|\n"
-    ),
-}
-
-NORMAL = {
-    "name": "normal",
-    "limits": {
-        "Priority": 10,
-        "Preempt": ["scavenger"],
-        "Flags": {"DenyOnLimit": True},
-        "MaxTRESPerUser": {"gres/gpu": 8, "mem": 102400},
-        "MaxWallDurationPerJob": 1440,
-    },
-}
-SCAVENGER = {
-    "name": "scavenger",
-    "limits": {"GraceTime": 60, "PreemptMode": "requeue", "UsageFactor": 0.25},
-}
-OLD = {
-    "name": "old",
-    "limits": {
-        "Preempt": ["scavenger"],
-        "Flags": {"NoReserve": True},
-        "MaxWallDurationPerJob": 120,
-        "MinTRESPerJob": {"gres/gpu": 1},
-    },
-}
-ALAN = association("alan", fairshare=7, limits={"MaxJobs": 4})
-LAB_TEST = {
-    "description": "First trials",
-    "organization": "lab",
-    "fairshare": 3,
-    "qos": ["normal", "scavenger", "old"],
-    "default_qos": "normal",
-    "coordinators": ["ada"],
-    "associations": [ALAN],
-    "limits": {
-        "GrpTRES": {"gres/gpu": 8},
-        "GrpTRESRunMins": {"gres/gpu": 5760},
-        "MaxSubmitJobs": 2000,
-    },
-}
-ACCOUNTS = [account("LAB-test", "ada", "alan", **LAB_TEST), account("other", "ada")]
-USERS = [user("ada", "other"), user("alan", admin_level="operator")]
-SETTLED = (ACCOUNTS, USERS, [NORMAL, SCAVENGER, OLD])
-
-
-def changed(kinds=(NORMAL, SCAVENGER, OLD), **of_account):
-    """What is wanted with another account LAB-test or other QoS."""
-    first = account("LAB-test", "ada", "alan", **LAB_TEST | of_account)
-    return [first, ACCOUNTS[1]], USERS, list(kinds)
-
-
-def with_limits(kind, **limits):
-    return kind | {"limits": kind["limits"] | limits}
-
-
-def commands(options, prune=False, busy=(), has=HAS):
-    current = parse("lab", has)
-    goal = target(current, wanted(*options), prune, frozenset(busy))
-    return [" ".join(words) for words in plan("lab", current, goal)]
 
 
 def test_the_rows_have_the_fields_that_are_asked_for():
@@ -171,7 +90,6 @@ def test_a_settled_cluster_needs_no_command():
     assert commands(SETTLED, prune=True) == []
 
 
-WHERE = "where name=lab-test cluster=lab set"
 CASES = {
     "one TRES of several": (
         changed(
@@ -292,94 +210,6 @@ def test_a_flag_beside_others_is_taken_and_the_others_stay():
     assert commands(options, has=has) == ["modify qos where name=normal set Flags=NoDecay"]
 
 
-WITHOUT_OLD = changed([NORMAL, SCAVENGER], qos=["normal", "scavenger"])
-
-
-def test_a_qos_goes_last_when_no_list_names_it():
-    has = HAS | {"qos": QOS.replace("|scavenger|cluster|DenyOnLimit", "|old,scavenger|cluster|")}
-    assert "delete qos where name=old" not in commands(WITHOUT_OLD, has=has)
-    assert unlisted_qos(parse("lab", has), wanted(*WITHOUT_OLD)) == {"old"}
-    assert commands(WITHOUT_OLD, prune=True, has=has) == [
-        "modify qos where name=normal set Preempt=scavenger Flags=DenyOnLimit",
-        f"modify account {WHERE} QOSLevel=normal,scavenger",
-        "delete qos where name=old",
-    ]
-    current = parse("lab", has)
-    assert limits_changed(current, target(current, wanted(*WITHOUT_OLD), True)) == [
-        "QoS normal: preempts old,scavenger -> scavenger",
-        "QoS normal: flag DenyOnLimit no -> yes",
-        "account lab-test: allowed QoS normal,old,scavenger -> normal,scavenger",
-    ]
-
-
-def test_slurm_s_own_qos_is_not_removed():
-    assert "delete qos where name=normal" not in commands(
-        (ACCOUNTS, USERS, [SCAVENGER, OLD]), prune=True
-    )
-
-
-JOBS = [
-    Job("7", "lab-test", "ada", "old"),
-    Job("8_[1-3]", "lab-test", "alan", "old"),
-    Job("9", "lab-test", "alan", "normal"),
-    # Of a partition's QoS, or of a time when it was allowed: it has lost its QoS before.
-    Job("10", "other", "ada", "old"),
-]
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_jobs_that_could_no_longer_use_their_qos_are_found(prune):
-    current = parse("lab", HAS)
-    goal = target(current, wanted(*WITHOUT_OLD), prune)
-    assert takes_qos_away(current, goal)
-    assert jobs_without_qos(current, goal, JOBS) == {"old": ["7", "8_[1-3]"]}
-    assert jobs_without_qos(current, target(current, wanted(*SETTLED)), JOBS) == {}
-
-
-def test_allowed_qos_come_from_the_nearest_list_upwards():
-    current = parse("lab", HAS)
-    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger"}
-    assert qos_of(current, "ada", "other") == {"normal"}
-    goal = target(
-        current, wanted(*changed(associations=[association("ada", qos=["scavenger"])])), False
-    )
-    assert qos_of(goal, "ada", "lab-test") == {"scavenger"}
-
-
-ADDED = ASSOCIATIONS.replace("lab-test|ada|||1||", "lab-test|ada|||1|+long|").replace(
-    "other|ada|||1||", "other|ada|||1|-normal,+long|"
-)
-BY_HAND = HAS | {
-    "associations": ADDED,
-    "qos": QOS + QOS.splitlines()[1].replace("scavenger", "long"),
-}
-"""Somebody typed `sacctmgr modify user ada set qos+=long`."""
-
-
-def test_qos_that_were_added_by_hand_are_allowed_beside_those_of_the_account():
-    current = parse("lab", BY_HAND)
-    assert qos_of(current, "ada", "lab-test") == {"normal", "old", "scavenger", "long"}
-    assert qos_of(current, "ada", "other") == {"long"}
-    assert commands(SETTLED, has=BY_HAND) == []
-    assert "ada in lab-test: allowed QoS +long" in by_hand(current, wanted(*SETTLED))
-
-
-def test_jobs_in_a_qos_that_was_added_by_hand_keep_it():
-    current = parse("lab", BY_HAND)
-    goal = target(current, wanted(*SETTLED), prune=True)
-    assert goal.qos.keys() == {"normal", "old", "scavenger"}
-    assert jobs_without_qos(current, goal, [Job("7", "lab-test", "ada", "long")]) == {"long": ["7"]}
-
-
-def test_qos_of_a_slurmdbd_with_other_clusters_are_not_removed():
-    assert "delete qos where name=old" in commands(WITHOUT_OLD, prune=True)
-    has = HAS | {"clusters": "lab\nother-lab\n"}
-    assert "delete qos where name=old" not in commands(WITHOUT_OLD, prune=True, has=has)
-    current = parse("lab", has)
-    goal = target(current, wanted(*WITHOUT_OLD), prune=True)
-    assert unlisted_qos(goal, wanted(*WITHOUT_OLD)) == {"old"}
-
-
 COORDINATED = [account("top", "zoe", coordinators=["zoe"]), account("below", "zoe", parent="top")]
 
 
@@ -455,78 +285,3 @@ def test_limits_of_somebody_else_are_refused():
 def test_a_qos_twice_is_refused():
     with pytest.raises(RefusedError, match='QoS "old" is there twice'):
         wanted(ACCOUNTS, USERS, [OLD, {"name": "OLD", "limits": {}}])
-
-
-class FakeSlurmdbd:
-    """Answers with HAS; all changes come true at once, as `after`."""
-
-    def __init__(self, after=HAS, jobs=""):
-        self.outputs = HAS
-        self.jobs = jobs
-        self.after = after
-        self.changes = []
-
-    def __call__(self, words, **_):
-        if words[0].endswith("sacct"):
-            return subprocess.CompletedProcess(words, 0, self.jobs, "")
-        if words[1] == "-i":
-            self.changes.append(" ".join(words[2:]))
-            self.outputs = self.after
-            return subprocess.CompletedProcess(words, 0, " Modified qos...\n", "")
-        asked = next(name for name, read in READS.items() if read[1] == words[3])
-        return subprocess.CompletedProcess(words, 0, self.outputs[asked], "")
-
-
-@pytest.fixture
-def talk(monkeypatch):
-    monkeypatch.setattr(sacctmgr.shutil, "which", lambda name: f"/usr/bin/{name}")
-    return lambda run: sacctmgr.Sacctmgr("lab", "db1", 6819, 0, run)
-
-
-def test_a_changed_limit_is_read_again_and_done(talk):
-    fake = FakeSlurmdbd(HAS | {"qos": QOS.replace("gres/gpu=8", "gres/gpu=4")})
-    slurmdbd = talk(fake)
-    options, _, _ = CASES["one TRES of several"]
-    sacctmgr.apply(slurmdbd, slurmdbd.state(), wanted(*options), False, frozenset())
-    assert fake.changes == ["modify qos where name=normal set MaxTRESPerUser=gres/gpu=4"]
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_a_qos_is_not_taken_from_jobs_and_they_are_named(talk, prune):
-    slurmdbd = talk(FakeSlurmdbd(jobs="7|lab-test|ada|old\n8_[1-3]|lab-test|alan|old\n"))
-    with pytest.raises(RefusedError, match=r"^QoS old would be taken from jobs 7, 8_\[1-3\]: "):
-        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), prune)
-
-
-def test_of_many_jobs_the_first_are_named(talk):
-    slurmdbd = talk(FakeSlurmdbd(jobs="".join(f"{n}|lab-test|ada|old\n" for n in range(1, 24))))
-    with pytest.raises(RefusedError, match=r"from jobs 1, 2, .*19, 20 and 3 more: wait until"):
-        sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
-
-
-def test_a_qos_without_jobs_is_taken(talk):
-    slurmdbd = talk(FakeSlurmdbd(jobs="9|lab-test|alan|normal\n"))
-    goal, _ = sacctmgr.decide(slurmdbd, slurmdbd.state(), wanted(*WITHOUT_OLD), True)
-    assert set(goal.qos) == {"normal", "scavenger"}
-
-
-H100 = changed(limits={"GrpTRES": {"gres/gpu:h100": 2}})
-
-
-def module(**options):
-    return SimpleNamespace(check_mode=False, params={"slurmctld_runs": True} | options)
-
-
-def test_limits_of_gpus_wait_for_slurmctld(talk):
-    slurmdbd = talk(FakeSlurmdbd())
-    _, wish, deferred = slurm_accounts.with_known_tres(
-        module(slurmctld_runs=False), slurmdbd, slurmdbd.state(), wanted(*H100)
-    )
-    assert deferred == ["gres/gpu:h100"]
-    assert wish.accounts["lab-test"].settings.keys() == {("QOSLevel", ""), ("DefaultQOS", "")}
-
-
-def test_limits_of_gpus_that_slurmctld_does_not_make_known_are_refused(talk):
-    slurmdbd = talk(FakeSlurmdbd())
-    with pytest.raises(RefusedError, match="account lab-test limits gres/gpu:h100, which slurmdbd"):
-        slurm_accounts.with_known_tres(module(), slurmdbd, slurmdbd.state(), wanted(*H100))

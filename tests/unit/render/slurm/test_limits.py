@@ -100,6 +100,8 @@ def test_each_gpu_can_have_its_cpus_at_once(node):
         ("cpus_per_gpu", 0, "DefCpuPerGPU", None),
         ("max_memory_per_cpu_mib", 3000, "MaxMemPerCPU", "3000"),
         ("max_memory_per_cpu_mib", 0, "MaxMemPerCPU", None),
+        ("max_memory_per_cpu_mib", 2000, "DefMemPerCPU", "2000"),
+        ("max_memory_per_cpu_mib", 0, "DefMemPerCPU", "2560"),
         # What a job has unasked may not be above the most.
         ("memory_per_cpu_mib", 6000, "MaxMemPerCPU", "6000"),
     ],
