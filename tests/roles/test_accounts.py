@@ -121,7 +121,7 @@ def test_more_jobs_than_a_user_may_have_are_refused(host):
         host.run(f"scancel {' '.join(jobs)}")
 
 
-def test_a_coordinator_may_manage_the_account(host):
+def test_the_account_has_its_coordinator(host):
     rows = host.check_output("sacctmgr -nP show account withcoordinators format=account,coord")
     assert set(rows.splitlines()) == {"root|", "lab|", "lab-test|alan", "other|"}
 

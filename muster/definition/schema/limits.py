@@ -78,7 +78,10 @@ class Association(Model):
         ),
     ] = None
     max_wall: Annotated[
-        SlurmTime | None, Field(description="Longest time of a job (`MaxWall`).")
+        SlurmTime | None,
+        Field(
+            description="Longest time of a job (`MaxWall`), and the time of one that asks for none."
+        ),
     ] = None
     max_jobs: Annotated[
         Count | None, Field(description="Running jobs of each user (`MaxJobs`).")
@@ -158,7 +161,10 @@ class Qos(Model):
         ),
     ] = True
     max_wall: Annotated[
-        SlurmTime | None, Field(description="Longest time of a job (`MaxWall`).")
+        SlurmTime | None,
+        Field(
+            description="Longest time of a job (`MaxWall`), and the time of one that asks for none."
+        ),
     ] = None
     max_tres_per_job: Annotated[
         Tres | None, Field(description="What one job may have.", examples=[{"gpu": 4}])

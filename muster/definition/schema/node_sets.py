@@ -286,7 +286,10 @@ class Partition(Model):
     ] = "UNLIMITED"
     default_time: Annotated[
         SlurmTime | None,
-        Field(description="Time of a job that asks for none; null: `max_time`."),
+        Field(
+            description="Time of a job that asks for none, where no `max_wall` holds for it; null: "
+            "`max_time`."
+        ),
     ] = None
     groups: Annotated[
         list[str],

@@ -132,8 +132,8 @@ def _scheduling(definition: Definition) -> dict[str, Scalar]:
         "EnforcePartLimits": "ALL",
         # New members of a group may use its partitions within a minute; the default is ten.
         "GroupUpdateTime": 60,
-        # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: one
-        # array has at most 1,000 tasks, each a place of the 10,000 in the queue.
+        # SLURM's default, said because it belongs to `max_submit_jobs`, which is above it: tasks of
+        # an array have numbers up to 1,000, and each is one of the 10,000 places in the queue.
         "MaxArraySize": 1001,
         "SchedulerParameters": ",".join(scheduler_options(definition)),
     }
