@@ -11,38 +11,8 @@ from muster.definition.schema.times import ENDLESS, seconds
 _NAMES = {
     "max_wall": "MaxWallDurationPerJob",
     "grace_seconds": "GraceTime",
-    "grp_tres": "GrpTRES",
-    "grp_tres_run_mins": "GrpTRESRunMins",
 }
-_LIMITS_OF_ASSOCIATION = (
-    "max_wall",
-    "max_jobs",
-    "max_submit_jobs",
-    "max_tres_per_job",
-    "max_tres_per_node",
-    "grp_tres",
-    "grp_tres_run_mins",
-    "grp_jobs",
-    "grp_submit_jobs",
-)
-_LIMITS_OF_QOS = (
-    "priority",
-    "grace_seconds",
-    "max_wall",
-    "max_tres_per_job",
-    "max_tres_per_node",
-    "max_tres_per_user",
-    "max_tres_per_account",
-    "min_tres_per_job",
-    "grp_tres",
-    "grp_tres_run_mins",
-    "grp_jobs",
-    "grp_submit_jobs",
-    "max_jobs_per_user",
-    "max_jobs_per_account",
-    "max_submit_jobs_per_user",
-    "max_submit_jobs_per_account",
-)
+_NOT_LIMITS = {"fairshare", "qos", "default_qos", "preempt", "preempt_mode", "deny_on_limit"}
 
 
 def qos(definition: Definition) -> list[dict[str, Any]]:
@@ -55,7 +25,7 @@ def qos(definition: Definition) -> list[dict[str, Any]]:
 
 
 def _of_qos(of_one: Qos, is_preempted: bool) -> dict[str, Any]:
-    limits = _limits(of_one, _LIMITS_OF_QOS)
+    limits = _limits(of_one, Qos)
     limits["Preempt"] = of_one.preempt
     limits["PreemptMode"] = of_one.preempt_mode if is_preempted else "cluster"
     limits["Flags"] = {"DenyOnLimit": of_one.deny_on_limit}
@@ -68,7 +38,7 @@ def of_account(definition: Definition, account: Account, present: set[str]) -> d
     An account at the top has the bound of jobs that holds for everybody below: SLURM looks for a
     limit at the user's association first, then upwards.
     """
-    limits = _limits(account, _LIMITS_OF_ASSOCIATION)
+    limits = _limits(account, Association)
     bound = definition.cluster.scheduling.max_submit_jobs
     if account.parent in (None, "root") and account.max_submit_jobs is None and bound:
         limits["MaxSubmitJobs"] = bound
@@ -89,27 +59,30 @@ def _of_user(user: str, association: Association) -> dict[str, Any]:
     return {
         "user": user,
         "fairshare": association.fairshare,
-        "limits": _limits(association, _LIMITS_OF_ASSOCIATION),
+        "limits": _limits(association, Association),
         "qos": association.qos,
         "default_qos": association.default_qos,
     }
 
 
-def _limits(model: Association | Qos, keys: tuple[str, ...]) -> dict[str, Any]:
+def _limits(model: Association | Qos, kind: type[Association] | type[Qos]) -> dict[str, Any]:
+    """Return what is limited by the keys of `kind`, by sacctmgr's names."""
     limits = {}
-    for key in keys:
+    for key in (key for key in kind.model_fields if key not in _NOT_LIMITS):
         value = getattr(model, key)
         if isinstance(value, Tres | TresMinutes):
             value = tres(value)
         elif key == "max_wall" and value is not None:
             value = None if value.upper() in ENDLESS else int(-(-seconds(value) // 60))
         if value is not None:
-            limits[_NAMES.get(key) or _name(key)] = value
+            limits[sacctmgr_name(key)] = value
     return limits
 
 
-def _name(key: str) -> str:
-    return "".join("TRES" if word == "tres" else word.capitalize() for word in key.split("_"))
+def sacctmgr_name(key: str) -> str:
+    """Return what sacctmgr calls a limit of the definition."""
+    words = ("TRES" if word == "tres" else word.capitalize() for word in key.split("_"))
+    return _NAMES.get(key) or "".join(words)
 
 
 def tres(amounts: Tres | TresMinutes) -> dict[str, int]:

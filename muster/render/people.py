@@ -82,7 +82,7 @@ def accounts(definition: Definition) -> list[dict[str, Any]]:
 
 
 def account_users(definition: Definition) -> list[dict[str, str]]:
-    """Return each person who has an account, with the account of jobs that name none."""
+    """Return each person who has an account: the account of jobs that name none, and rights."""
     defaults: dict[str, str] = {}
     for name, account in definition.cluster.accounts.items():
         for user in account.users:

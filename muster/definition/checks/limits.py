@@ -153,6 +153,24 @@ def qos_preemption_off(d: Definition) -> Iterator[Finding]:
                 )
 
 
+_PRIORITY_OFF = (("prioritytype", "priority/basic"), ("priorityweightqos", "0"))
+
+
+@check("qos-priority-off")
+def qos_priority_off(d: Definition) -> Iterator[Finding]:
+    """A QoS with a priority, and parameters of SLURM by which it counts nothing."""
+    for parameter, value in _PRIORITY_OFF:
+        if parameter_words(d, parameter) == {value}:
+            given = parameter_name(d, parameter)
+            for name, qos in d.cluster.qos.items():
+                if qos.priority:
+                    yield Finding(
+                        ("qos", name, "priority"),
+                        f"with {given}: {value} below `slurm` it counts nothing",
+                        f"take {given} out there, or `priority` here",
+                    )
+
+
 def allowed(d: Definition, account: str | None, own: list[str] | None = None) -> list[str]:
     """The QoS that jobs may use, from the list of an association or the nearest one above."""
     seen: set[str] = set()

@@ -80,7 +80,8 @@ class Association(Model):
     max_wall: Annotated[
         SlurmTime | None,
         Field(
-            description="Longest time of a job (`MaxWall`), and the time of one that asks for none."
+            description="Longest time of a job (`MaxWall`), and the time of one that asks for "
+            "none; `UNLIMITED` is as null."
         ),
     ] = None
     max_jobs: Annotated[
@@ -163,7 +164,8 @@ class Qos(Model):
     max_wall: Annotated[
         SlurmTime | None,
         Field(
-            description="Longest time of a job (`MaxWall`), and the time of one that asks for none."
+            description="Longest time of a job (`MaxWall`), and the time of one that asks for "
+            "none; `UNLIMITED` is as null."
         ),
     ] = None
     max_tres_per_job: Annotated[

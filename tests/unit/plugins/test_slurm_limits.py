@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.muster.slurm.plugins.module_utils.accounting_limits import (
+    ASSOCIATION_FIELDS,
+    QOS_FIELDS,
+)
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_plan import target
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_state import READS, parse
 from ansible_collections.muster.slurm.plugins.module_utils.accounting_wish import (
@@ -39,6 +43,7 @@ from lab_with_limits import (
 from sacctmgr_output import account, association, user
 
 from muster.definition import load
+from muster.definition.schema.limits import Association, Qos
 from muster.render import limits, people
 
 
@@ -46,6 +51,13 @@ def test_the_rows_have_the_fields_that_are_asked_for():
     for name, rows in (("qos", QOS), ("associations", ASSOCIATIONS)):
         fields = READS[name][-1].partition("=")[2].split(",")
         assert {row.count("|") + 1 for row in rows.splitlines()} == {len(fields)}
+
+
+@pytest.mark.parametrize(("kind", "fields"), [(Association, ASSOCIATION_FIELDS), (Qos, QOS_FIELDS)])
+def test_each_limit_of_the_definition_is_one_of_sacctmgr(kind, fields):
+    keys = [key for key in kind.model_fields if key.startswith(("max_", "min_", "grp_"))]
+    assert len(keys) > 8
+    assert {limits.sacctmgr_name(key) for key in keys} <= fields.keys()
 
 
 def merged(old, new):
