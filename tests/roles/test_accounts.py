@@ -69,7 +69,7 @@ def test_the_qos_are_the_wanted_ones(host):
         "format=name,maxwall,maxsubmitjobsperuser,maxtresperuser,mintres"
     )
     assert {tuple(row.split("|")[:3]) for row in limits.splitlines()} == {
-        ("short", "01:30:00", "2"),
+        ("short", "00:30:00", "2"),
         ("gpus", "", ""),
     }
     tres = {row.split("|")[0]: set(row.split("|")[3:]) for row in limits.splitlines()}
@@ -97,12 +97,21 @@ def test_a_qos_is_for_those_who_may_use_it(host):
 
 
 def test_a_job_beyond_a_limit_of_its_qos_is_refused(host):
-    done, _ = submit(host, "alan", "--qos=short", "--time=91")
+    done, _ = submit(host, "alan", "--qos=short", "--time=31")
     assert done.rc != 0
     assert "QOSMaxWallDurationPerJobLimit" in done.stderr
     done, _ = submit(host, "alan", "--qos=gpus", "--time=10")
     assert done.rc != 0
     assert "QOSMinGRES" in done.stderr
+
+
+def test_a_job_that_asks_for_no_time_has_the_longest_of_its_qos(host):
+    job = host.check_output(
+        "cd /tmp && runuser -u alan -- sbatch --parsable --hold --mem=10 --qos=short --wrap true"
+    ).strip()
+    shown = host.check_output(f"squeue --noheader --format=%l --jobs={job}")
+    host.run(f"scancel {job}")
+    assert shown.strip() == "30:00"
 
 
 def test_more_jobs_than_a_user_may_have_are_refused(host):
