@@ -296,10 +296,10 @@ def _settings_of_users(on: str, current: State, goal: State) -> list[list[str]]:
             if settings:
                 changed.setdefault((account, partition, tuple(settings)), []).append(user)
     commands = []
-    for (account, partition, settings), names in changed.items():
+    for (account, partition, same), names in changed.items():
         which = [on, f"account={account}"] + ([f"partition={partition}"] if partition else [])
         commands += [
-            ["modify", "user", "where", f"name={some}", *which, "set", *settings]
+            ["modify", "user", "where", f"name={some}", *which, "set", *same]
             for some in _batches(names)
         ]
     return commands
