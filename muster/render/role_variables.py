@@ -13,7 +13,7 @@ from typing import Any
 
 from muster.definition import Definition
 from muster.definition.schema import patterns
-from muster.render import ceph, directory, file_systems, lmod, nfs, people, quotas, slurm
+from muster.render import ceph, directory, file_systems, limits, lmod, nfs, people, quotas, slurm
 from muster.render import nvidia_driver as nvidia
 
 Variables = dict[str, Any]
@@ -303,6 +303,7 @@ def _accounts(host: Host, _: Mapping[str, Any]) -> Variables:
         "cluster": host.definition.cluster.name,
         "tree": people.accounts(host.definition),
         "users": people.account_users(host.definition),
+        "qos": limits.qos(host.definition),
     }
 
 

@@ -144,6 +144,8 @@ def test_defaults_of_slurm_are_not_written_for_a_partition(lab):
         "PartitionName",
         "Nodes",
         "DefMemPerCPU",
+        "MaxMemPerCPU",
+        "TRESBillingWeights",
     }
 
 
@@ -158,6 +160,9 @@ def test_a_partition_is_written_with_all_it_has(lab):
         "State": "DRAIN",
         "DefMemPerCPU": "2560",
         "DefMemPerGPU": "30720",
+        "MaxMemPerCPU": "5120",
+        "DefCpuPerGPU": "12",
+        "TRESBillingWeights": "CPU=1,Mem=0.4G,GRES/gpu=12",
     }
 
 
